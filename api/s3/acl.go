@@ -10,34 +10,33 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// An access list is how a client of S3 says that a bucket is public. Here that means
-// that every IPFS peer gets its objects by their CIDs; over HTTP nobody gets anything
-// without credentials. There are two lists: the owner may do all, and that with READ
-// for everybody. See
-// https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html.
+// In S3 an access list makes a bucket public. Here "public" means that every IPFS peer can
+// fetch its objects by their CIDs; over HTTP every request still needs credentials. Two
+// lists are supported: full control for the owner, and the same with READ for everybody.
+// See https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html.
 
-// allUsers is everybody, in the words of Amazon S3.
+// allUsers is the URI of the group of all users in Amazon S3.
 const allUsers = groups + "global/AllUsers"
 
 const groups = "http://acs.amazonaws.com/groups/"
 
-// knownGroups are the groups that Amazon S3 has.
+// knownGroups has the groups of Amazon S3.
 var knownGroups = []string{allUsers, groups + "global/AuthenticatedUsers", groups + "s3/LogDelivery"}
 
-// Canned lists that are served.
+// Canned lists that are supported.
 const (
 	cannedPrivate = "private"
 	cannedPublic  = "public-read"
-	cannedOwner   = "bucket-owner-full-control" // what the owner of a bucket has anyway
+	cannedOwner   = "bucket-owner-full-control" // the owner of a bucket has these rights anyway
 	cannedReader  = "bucket-owner-read"
 )
 
-// cannedLists are those that Amazon S3 has.
+// cannedLists has the canned lists of Amazon S3.
 var cannedLists = []string{
 	cannedPrivate, cannedPublic, cannedOwner, cannedReader, "public-read-write", "authenticated-read", "aws-exec-read", "log-delivery-write",
 }
 
-// cannedACL returns the canned list that headers ask for, "" for none.
+// cannedACL returns the canned list in the headers, or "".
 func cannedACL(h http.Header) (string, error) {
 	const header = "X-Amz-Acl"
 	switch acl := h.Get(header); {
@@ -50,7 +49,7 @@ func cannedACL(h http.Header) (string, error) {
 	}
 }
 
-// permissions are what a list may grant, and the header that does.
+// permissions has the permissions of a list and the header that grants each.
 var permissions = []struct{ name, header string }{
 	{"READ", "X-Amz-Grant-Read"},
 	{"WRITE", "X-Amz-Grant-Write"},
@@ -61,14 +60,14 @@ var permissions = []struct{ name, header string }{
 
 const fullControl = "FULL_CONTROL"
 
-// maxGrants is the most grants of a list, as of Amazon S3.
+// maxGrants is the maximum number of grants in a list, as in Amazon S3.
 const maxGrants = 100
 
-// grant is one line of a list: somebody, by one of three names, and what they may.
+// grant is an entry of a list: a grantee, by one of three names, and a permission.
 type grant struct{ id, uri, email, permission string }
 
-// checkObjectACL refuses for an object any list but the one that its bucket has:
-// objects have none of their own.
+// checkObjectACL returns an error if a request gives an object another access list than
+// that of its bucket, because objects have none of their own.
 func (s *surface) checkObjectACL(r *request) error {
 	if name := grantHeader(r.Header); name != "" {
 		return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: %s", name)
@@ -98,7 +97,7 @@ func (s *surface) checkObjectACL(r *request) error {
 	return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: its objects are public when it is, by PUT /bucket?acl with x-amz-acl %s", acl)
 }
 
-// grantHeader is the name of a header that grants something, "" if there is none.
+// grantHeader returns the name of the first header that grants a permission, or "".
 func grantHeader(h http.Header) string {
 	for name := range h {
 		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-amz-grant-") {
@@ -108,8 +107,8 @@ func grantHeader(h http.Header) string {
 	return ""
 }
 
-// bucketACL reads from headers whether a bucket is to be public; given tells whether
-// they say anything of it.
+// bucketACL returns whether the headers make a bucket public; given is false if they have
+// no access list.
 func bucketACL(h http.Header, owner state.AccountID) (public, given bool, err error) {
 	acl, err := cannedACL(h)
 	if err != nil {
@@ -128,14 +127,14 @@ func bucketACL(h http.Header, owner state.AccountID) (public, given bool, err er
 		return public, true, err
 	case acl == cannedPrivate || acl == cannedPublic:
 		return acl == cannedPublic, true, nil
-	case acl == "" || acl == cannedOwner || acl == cannedReader: // which are for objects
+	case acl == "" || acl == cannedOwner || acl == cannedReader: // both are for objects
 		return false, false, nil
 	}
 	return false, false, errorf(NotImplemented, "x-amz-acl %s is not implemented for buckets: there are private and public-read", acl)
 }
 
-// headerGrants reads the headers that grant something: type=value pairs with commas
-// between them.
+// headerGrants parses the headers that grant permissions: type=value pairs, separated by
+// commas.
 func headerGrants(h http.Header) (grants []grant, err error) {
 	known := 0
 	for _, p := range permissions {
@@ -179,8 +178,8 @@ func headerGrants(h http.Header) (grants []grant, err error) {
 	return grants, nil
 }
 
-// judgeGrants tells whether grants are those of a public or of a private bucket, and
-// refuses all others.
+// judgeGrants returns whether the grants are those of a public bucket, or an error if they
+// are neither those of a public nor of a private one.
 func judgeGrants(grants []grant, owner state.AccountID) (public bool, err error) {
 	owns := false
 	for _, g := range grants {
@@ -203,7 +202,7 @@ func judgeGrants(grants []grant, owner state.AccountID) (public bool, err error)
 	return public, nil
 }
 
-// readACL reads an AccessControlPolicy: Owner, and AccessControlList with grants.
+// readACL parses an AccessControlPolicy: Owner, and AccessControlList with grants.
 func readACL(body []byte, owner state.AccountID) (public bool, err error) {
 	grants, id, err := readPolicyGrants(body)
 	if err != nil {
@@ -248,7 +247,7 @@ func readPolicyGrants(body []byte) (grants []grant, owner string, err error) {
 	}
 }
 
-// ownerID reads an Owner.
+// ownerID parses an Owner and returns its ID.
 func (x *xmlReader) ownerID() (id string, err error) {
 	g, err := x.grantee("Owner")
 	if err == nil && (g.id == "" || g.uri != "" || g.email != "") {
@@ -304,7 +303,7 @@ func (x *xmlReader) grant() (g grant, err error) {
 	}
 }
 
-// grantee reads who is meant: by one of ID, URI and EmailAddress.
+// grantee parses the grantee of a grant: one of ID, URI and EmailAddress.
 func (x *xmlReader) grantee(element string) (g grant, err error) {
 	names := 0
 	for {
@@ -339,7 +338,7 @@ func (x *xmlReader) grantee(element string) (g grant, err error) {
 	}
 }
 
-// putBucketACL makes a bucket public, or private again.
+// putBucketACL makes a bucket public or private.
 func (s *surface) putBucketACL(w http.ResponseWriter, r *request) error {
 	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
@@ -366,7 +365,8 @@ func (s *surface) putBucketACL(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// probeACL says that the owner may do all, and in a public bucket everybody read.
+// probeACL returns the access list of a bucket: full control for the owner, and READ for
+// everybody if it is public.
 func probeACL(_ *surface, r *request, b *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("AccessControlPolicy")
@@ -384,7 +384,7 @@ func probeACL(_ *surface, r *request, b *state.Bucket) (*xmlWriter, error) {
 	return x, nil
 }
 
-// grant writes one line of an access list.
+// grant writes one grant of an access list.
 func (x *xmlWriter) grant(kind, permission string, who func()) {
 	x.begin("Grant")
 	x.b = append(x.b, `<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="`+kind+`">`...)
@@ -402,7 +402,7 @@ func probePolicyStatus(_ *surface, _ *request, b *state.Bucket) (*xmlWriter, err
 	return x, nil
 }
 
-// objectACL says of an object what there is to say of its bucket.
+// objectACL answers with the access list of the object's bucket.
 func (s *surface) objectACL(w http.ResponseWriter, r *request) error {
 	if _, err := s.current(r); err != nil {
 		return err

@@ -22,15 +22,15 @@ const (
 	defaultType = "application/octet-stream"
 )
 
-// classes are the storage classes that Amazon S3 has
-// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html). Here they are names:
-// content of all of them is stored alike.
+// classes has the storage classes of Amazon S3
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html). Here they are names
+// only: the storage is the same for all.
 var classes = []string{
 	standard, "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "DEEP_ARCHIVE", "OUTPOSTS", "GLACIER_IR", "SNOW",
 	"EXPRESS_ONEZONE", "FSX_OPENZFS", "FSX_ONTAP",
 }
 
-// classOf reads the storage class that headers ask for; "" is the usual one.
+// classOf returns the storage class in the headers; "" is the standard one.
 func classOf(h http.Header) (string, error) {
 	switch class := h.Get(classHeader); {
 	case class == "" || class == standard:
@@ -41,20 +41,21 @@ func classOf(h http.Header) (string, error) {
 	return "", errorf(InvalidStorageClass, "the storage class you specified is not valid: there are %s", strings.Join(classes, ", "))
 }
 
-// className is a storage class as answers have it.
+// className returns the name of a storage class for answers.
 func className(class string) string { return cmp.Or(class, standard) }
 
-// kept are the headers that are stored with an object and come back with it.
+// kept has the headers that are stored with an object and returned with it.
 var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires", redirectLocation}
 
-// redirectLocation is where a website of Amazon S3 would send who asks for the object. There are
-// no websites here: it is kept and answered. Each object has its own, which no copy takes over.
+// redirectLocation is the header with which a website of Amazon S3 redirects readers of the
+// object. The gateway serves no websites: it stores and returns the header. A copy does not
+// inherit it.
 const redirectLocation = "X-Amz-Website-Redirect-Location"
 
-// maxRedirectLocation bounds it, in bytes, as Amazon S3 does.
+// maxRedirectLocation is its maximum length in bytes, as in Amazon S3.
 const maxRedirectLocation = 2 << 10
 
-// checkRedirect refuses a place that nobody can be sent to.
+// checkRedirect returns an error if to is not a valid redirect location.
 func checkRedirect(to string) error {
 	switch {
 	case to == "":
@@ -67,7 +68,7 @@ func checkRedirect(to string) error {
 	return errorf(InvalidRedirectLocation, "the website redirect location must have a prefix of 'http://' or 'https://' or '/'")
 }
 
-// attributesOf reads what an object is to carry.
+// attributesOf returns the attributes of a new object from the headers.
 func attributesOf(h http.Header) (a objects.Attributes, err error) {
 	if a.StorageClass, err = classOf(h); err != nil {
 		return a, err
@@ -115,8 +116,8 @@ func attributesOf(h http.Header) (a objects.Attributes, err error) {
 	return a, nil
 }
 
-// withoutChunks takes the framing out of a content encoding: it is not there any
-// more when the object is read. All else stays as it is written.
+// withoutChunks removes aws-chunked from a content encoding, because the stored object has
+// no such framing. The rest of the value stays unchanged.
 func withoutChunks(encoding string) string {
 	codings := strings.Split(encoding, ",")
 	rest := slices.DeleteFunc(slices.Clone(codings), func(coding string) bool {
@@ -128,8 +129,8 @@ func withoutChunks(encoding string) string {
 	return strings.Trim(strings.Join(rest, ","), " \t")
 }
 
-// checkPut refuses headers that ask for what there is not. To pass over them would
-// store something else than was asked for.
+// checkPut refuses headers for features that do not exist here. Ignoring them would store
+// something other than the client asked for.
 func (s *surface) checkPut(r *request) error {
 	h := r.Header
 	if _, err := classOf(h); err != nil {
@@ -149,7 +150,7 @@ func (s *surface) checkPut(r *request) error {
 	return nil
 }
 
-// parseTags reads tags as a header has them: a query.
+// parseTags parses tags in a header, which have the form of a query.
 func parseTags(text string) ([]state.Tag, error) {
 	q, err := parseQuery(text)
 	if err != nil {
@@ -162,11 +163,11 @@ func parseTags(text string) ([]state.Tag, error) {
 	return tags, checkTags(tags, state.MaxTags)
 }
 
-// systemTags is what the keys of tags of the service itself begin with. There are none
-// here, but tools take such keys for reserved.
+// systemTags is the prefix of the keys of system tags. The gateway has none, but clients
+// treat such keys as reserved.
 const systemTags = "aws:"
 
-// checkTags refuses tags that break a rule, and more than most. Lengths are of characters.
+// checkTags returns an error for invalid tags or more than most. Lengths are in characters.
 func checkTags(tags []state.Tag, most int) error {
 	if len(tags) > most {
 		return errorf(InvalidTag, "tags cannot be greater than %d", most)
@@ -189,21 +190,21 @@ func checkTags(tags []state.Tag, most int) error {
 	return nil
 }
 
-// sealed tells whether a client has encrypted an object. Its bytes are nobody's
-// type but the client's.
+// sealed returns whether the client has encrypted an object. Then its bytes have no type
+// that the gateway could know.
 func sealed(o *state.Object) bool {
 	_, wrapped := o.Meta["encryption"]
 	return wrapped || strings.EqualFold(o.Meta["encrypted"], "true")
 }
 
-// describe sets the headers that an object is answered with.
+// describe sets the headers of an answer with an object.
 func describe(h http.Header, o *state.Object) {
 	keepable(h)
 	for name, value := range o.Headers {
 		h.Set(name, value)
 	}
 	exposed := h.Get(exposeHeaders)
-	if !strings.HasPrefix(exposed, corsExposed) { // nobody reads it, or who a rule says what to
+	if !strings.HasPrefix(exposed, corsExposed) { // no script reads them, or a rule decides which it may read
 		exposed = ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Meta)) {
@@ -223,9 +224,8 @@ func describe(h http.Header, o *state.Object) {
 	h.Set("Accept-Ranges", "bytes")
 }
 
-// spell writes the names of an answer's header as Amazon S3 does where that is not how
-// net/http would. botocore keeps the letters of metadata's names, whatever they are, and
-// scripts look for ETag.
+// spell sets the case of header names to that of Amazon S3 where net/http uses another.
+// botocore keeps the case of metadata names, and scripts look for ETag.
 func spell(h http.Header) {
 	for name, values := range h {
 		switch {
@@ -239,8 +239,8 @@ func spell(h http.Header) {
 	}
 }
 
-// keepable prepares an answer that a browser or a cache may keep: it is another one
-// for scripts of other origins.
+// keepable prepares an answer that browsers and caches may store: it varies with the origin
+// of the script.
 func keepable(h http.Header) {
 	h.Del("Cache-Control")
 	if h.Get("Vary") == "" {
@@ -248,7 +248,7 @@ func keepable(h http.Header) {
 	}
 }
 
-// identify sets the headers that say which content a version has.
+// identify sets the headers with the CID and the hash of a version.
 func identify(h http.Header, o *state.Object) {
 	h.Set("Etag", `"`+o.ETag+`"`)
 	if o.ID != "" {
@@ -262,7 +262,7 @@ func identify(h http.Header, o *state.Object) {
 	}
 }
 
-// partsOf is of how many parts an object was made; 0 for one that came in one piece.
+// partsOf returns how many parts an object was made of; 0 if it was not a multipart upload.
 func partsOf(o *state.Object) (n uint64) {
 	for _, run := range o.Parts {
 		n += run.Count
@@ -277,28 +277,28 @@ func sayChecksums(h http.Header, o *state.Object) {
 		c := &o.Checksums[i]
 		a, err := algorithmBy(c.Algorithm)
 		if err != nil {
-			continue // of a newer release
+			continue // an algorithm of a newer release
 		}
 		h.Set(a.header, checksumText(c, parts))
 	}
 	sayChecksumType(h, o)
 }
 
-// sayChecksumType sets the header that says what the checksum of an object is of, if it
-// has one. Answers whose body has the checksum have that header too.
+// sayChecksumType sets the header with the type of an object's checksum, if it has one. It
+// is also set if the body has the checksum.
 func sayChecksumType(h http.Header, o *state.Object) {
 	for i := range o.Checksums {
 		h.Set(checksumTypeHeader, checksumType(o.Checksums[i].Composite))
 	}
 }
 
-// composed tells whether an object has a checksum of those of its parts: it is that of
-// none of them, also where there is one.
+// composed returns whether the checksum of an object is computed from those of its parts.
+// Then it is not the checksum of any part, even if there is only one.
 func composed(o *state.Object) bool {
 	return slices.ContainsFunc(o.Checksums, func(c state.Checksum) bool { return c.Composite })
 }
 
-// sayPartSum sets the headers of the checksum of the part that a request asks for.
+// sayPartSum sets the headers of the checksum of the requested part.
 func sayPartSum(h http.Header, r *request, o *state.Object) {
 	n, err := partNumber(r.query)
 	a, known := algorithmBy(r.part.Algorithm)

@@ -18,18 +18,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// caller is how a request was authenticated, and how its body is read.
+// caller has the result of authenticating a request and how to read its body.
 type caller struct {
 	framing sigv4.Framing
 	body    func(io.Reader) *sigv4.Body
-	// again judges the same credentials by the state as it is now.
+	// again checks the same credentials against the current state of the cluster.
 	again func(context.Context) error
 }
 
-// authenticatedFor is how old the judgement of who asks may be when a change is proposed.
+// authenticatedFor is how old the authentication may be when a change is proposed.
 const authenticatedFor = time.Second
 
-// judgeAgain judges who asks once more, if that was long ago.
+// judgeAgain authenticates a request again if the first time was longer ago than
+// authenticatedFor.
 func (s *surface) judgeAgain(ctx context.Context, r *request) error {
 	if s.now().Sub(r.began) < authenticatedFor {
 		return nil
@@ -37,9 +38,9 @@ func (s *surface) judgeAgain(ctx context.Context, r *request) error {
 	return r.caller.again(ctx)
 }
 
-// authenticate tells who sent a request: by a bearer token, or by a signature of
-// version 4 in the header or the query, or of version 2 in the query, of which it reads nothing of the body, or
-// in the fields of a form.
+// authenticate finds the sender of a request: by a bearer token, by a signature of version
+// 4 in the header or the query, by one of version 2 in the query, or by the fields of a
+// form. It reads no body except the fields of a form.
 func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	scheme, err := sigv4.SchemeOf(r.Request)
 	if err != nil {
@@ -70,11 +71,11 @@ func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// ahead takes a request from the rate of the account that this node takes it for:
-// while somebody asks too often, so that the cluster is not asked about what is
-// refused. Who is let in is not decided by that. A refusal that a script can only
-// read by a rule of a bucket comes later, for the rules are told to nobody whose
-// credentials the cluster has not judged.
+// ahead counts a request against the rate of its account, as this node knows it. It does so
+// only while accounts exceed their rates, so that a refused request costs the cluster
+// nothing. It does not authenticate the request. A refusal that a script can read only by a
+// rule of a bucket comes later, because the rules are used only after the cluster has
+// authenticated the caller.
 func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)) error {
 	if r.ruled || !s.limits.Pressed() {
 		return nil
@@ -84,13 +85,13 @@ func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)
 	}
 	who, err := recognize()
 	if err != nil || who.Account == "" {
-		return nil //nolint:nilerr // it may be known elsewhere
+		return nil //nolint:nilerr // another node may know the credentials
 	}
 	r.spent = who.Account
 	return s.limits.Account(who.Account, r.Request)
 }
 
-// judge takes a token.
+// judge authenticates a request by its token.
 func (s *surface) judge(ctx context.Context, r *request, token string) (err error) {
 	if err := s.ahead(r, func() (accounts.Principal, error) { return s.accounts.Recognize(token) }); err != nil {
 		return err
@@ -105,8 +106,8 @@ func (s *surface) judge(ctx context.Context, r *request, token string) (err erro
 	return nil
 }
 
-// verify takes a signature. The secret of an access key is looked up once for a
-// request, with who it speaks for.
+// verify authenticates a request by its signature. It looks up the secret and the principal
+// of the access key once for each request.
 func (s *surface) verify(ctx context.Context, r *request) error {
 	err := s.ahead(r, func() (who accounts.Principal, err error) {
 		_, err = s.recognizer(&who).Verify(ctx, r.Request)
@@ -136,8 +137,8 @@ func (s *surface) verify(ctx context.Context, r *request) error {
 	return nil
 }
 
-// covered refuses a change by a link of signature version 2 with a sub-resource that such a
-// link does not sign: whoever has it could have put that there.
+// covered refuses a change by a link of signature version 2 with a sub-resource that is not
+// part of the signed text: anyone with the link could have added it.
 func (r *request) covered() error {
 	for _, p := range r.query {
 		if _, known := slices.BinarySearch(subResources, p.name); known && changes(r.Method) && !sigv4.SignedByVersion2(p.name) {
@@ -147,18 +148,19 @@ func (r *request) covered() error {
 	return nil
 }
 
-// verifier looks access keys up in the state of the cluster, and notes in r who they
-// speak for.
+// verifier returns a verifier that looks up access keys in the state of the cluster and
+// stores the principal in r.
 func (s *surface) verifier(r *request) *sigv4.Verifier { return s.verifierBy(s.accounts.S3Key, &r.who) }
 
-// recognizer is verifier by the state of this node.
+// recognizer is verifier for the state of this node, which may be old.
 func (s *surface) recognizer(who *accounts.Principal) *sigv4.Verifier {
 	return s.verifierBy(func(_ context.Context, accessKey string) (string, accounts.Principal, error) {
 		return s.accounts.RecognizeS3Key(accessKey)
 	}, who)
 }
 
-// verifierBy notes in who whom find has told of, also when the signature is wrong.
+// verifierBy stores in who the principal that find returned, also if the signature is
+// wrong.
 func (s *surface) verifierBy(find func(context.Context, string) (string, accounts.Principal, error), who *accounts.Principal) *sigv4.Verifier {
 	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
 		secret, *who, err = find(ctx, accessKey)
@@ -174,7 +176,7 @@ func (s *surface) verifierBy(find func(context.Context, string) (string, account
 	return v
 }
 
-// signed takes an access key whose signature was right.
+// signed records the access key of a valid signature.
 func (s *surface) signed(r *request, accessKey string) {
 	s.accounts.Used(r.who)
 	r.caller.again = func(ctx context.Context) error {
@@ -183,8 +185,8 @@ func (s *surface) signed(r *request, accessKey string) {
 	}
 }
 
-// verifyForm takes the signature of a form's policy, for which it reads the form up
-// to its file. From then on the account holds it, see postObject.
+// verifyForm verifies the signature of a form's policy. For that it reads the form up to
+// its file. The memory of the fields then counts for the account, see postObject.
 func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 	held := s.limits.HoldUnknown(r.Request)
 	defer held.Release()
@@ -212,10 +214,10 @@ func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 	return nil
 }
 
-// hoisted makes headers of the x-amz- parameters of a link: SDKs put there what
-// they would send as headers. What is sent as a header counts more. A checksum of the
-// empty body is left out: SDKs make links for any body with one. Another one says which
-// body the link is for.
+// hoisted turns the x-amz- parameters of a link into headers, because SDKs put there what
+// they would send as headers. A header of the request wins. A checksum of the empty body is
+// left out, because SDKs add it to links for any body. Another checksum says which body the
+// link is for.
 func hoisted(r *request) error {
 	if !r.query.has("X-Amz-Signature") {
 		return nil
@@ -225,7 +227,7 @@ func hoisted(r *request) error {
 		if len(p.name) < len(prefix) || !strings.EqualFold(p.name[:len(prefix)], prefix) {
 			continue
 		}
-		if !isToken(p.name) { // metadata of such a name would be stored, and no answer could have it
+		if !isToken(p.name) { // metadata with such a name could never be returned
 			return errorf(InvalidArgument, "%.64q cannot be the name of a header", p.name)
 		}
 		name := textproto.CanonicalMIMEHeaderKey(p.name)
@@ -240,21 +242,21 @@ func hoisted(r *request) error {
 	return nil
 }
 
-// isOfNothing tells whether a header is the checksum of the empty body.
+// isOfNothing returns whether a header is the checksum of the empty body.
 func isOfNothing(name, value string) bool {
 	a := algorithmOf(name)
 	return a != nil && value == base64.StdEncoding.EncodeToString(objects.NewHash(a.name).Sum(nil))
 }
 
-// linkParameters are those of a link itself, and what says of a body that was not
-// there yet.
+// linkParameters has the parameters of the link itself, and those about a body that did not
+// exist when the link was made.
 var linkParameters = []string{
 	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Signedheaders", "X-Amz-Signature",
 	"X-Amz-Content-Sha256", "X-Amz-Security-Token", "X-Amz-Sdk-Checksum-Algorithm", "X-Amz-Decoded-Content-Length", "X-Amz-Trailer",
 }
 
-// bearer returns the token of a request. The scheme is written in any case (RFC
-// 9110, section 11.1); behind it are one space and a token of visible ASCII.
+// bearer returns the token of a request. The scheme may have any case (RFC 9110, section
+// 11.1); one space and a token of visible ASCII follow it.
 func bearer(r *http.Request) (string, error) {
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
@@ -272,7 +274,7 @@ func bearer(r *http.Request) (string, error) {
 	return token, nil
 }
 
-// check refuses names that nothing can have, and what every operation refuses.
+// check returns an error for invalid names and for headers that no operation supports.
 func (r *request) check(s *surface) error {
 	if err := r.target.check(); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// getBao answers with a Bao encoding of an object, of ours: without start and length
-// the outboard encoding, with them a slice, by which one who has the BLAKE3 hash of
-// the object verifies its bytes as they arrive.
+// getBao answers with a Bao encoding of an object, an extension of the S3 API. Without
+// start and length it is the outboard encoding, with them a slice. A client that has the
+// BLAKE3 hash of the object can verify the bytes as they arrive.
 func (s *surface) getBao(w http.ResponseWriter, r *request) error {
 	return s.reading(r, func(o *state.Object) error { return s.answerWithBao(w, r, o) })
 }
@@ -41,7 +41,7 @@ func (s *surface) answerWithBao(w http.ResponseWriter, r *request, o *state.Obje
 	out := &beginning{to: web.NewSteady(w, s.stall), begin: func() {
 		h := w.Header()
 		identify(h, o)
-		h.Set("X-Holdfast-Blake3", hex.EncodeToString(e.Blake3[:])) // also where the object does not know it
+		h.Set("X-Holdfast-Blake3", hex.EncodeToString(e.Blake3[:])) // also if the record of the object has no hash yet
 		h.Set("Last-Modified", httpTime(o.Created))
 		h.Set("Content-Type", defaultType)
 		h.Set("Content-Length", strconv.FormatInt(e.Size(), 10))
@@ -53,11 +53,11 @@ func (s *surface) answerWithBao(w http.ResponseWriter, r *request, o *state.Obje
 	return nil
 }
 
-// beginning is an answer that begins with what is written first, so that what fails
-// before is an error and no broken answer.
+// beginning calls begin at the first Write, so that an earlier failure still gets an error
+// answer.
 type beginning struct {
 	to    io.Writer
-	begin func() // nil: it has begun
+	begin func() // nil after the first Write
 }
 
 func (b *beginning) Write(p []byte) (int, error) {
@@ -68,9 +68,9 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return b.to.Write(p)
 }
 
-// sliceOf reads start and length of ?bao; nil when there is neither. A slice that
-// goes on behind the end ends there, as a range does. One has to begin within the
-// object; of an empty object there is one, at 0.
+// sliceOf parses start and length of ?bao and returns nil if there is neither. A slice past
+// the end is cut at the end, like a range. It must start within the object; for an empty
+// object it may start at 0.
 func sliceOf(q query, o *state.Object) (*objects.Slice, error) {
 	if q.has("partNumber") {
 		return nil, errorf(InvalidArgument, "partNumber and bao do not go together")

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxConfiguration bounds the bodies of CreateBucket, PutBucketAcl and
+// maxConfiguration is the maximum size of the bodies of CreateBucket, PutBucketAcl and
 // PutBucketVersioning, in bytes.
 const maxConfiguration = 64 << 10
 
-// listBuckets answers with a page of the caller's buckets. All are in one region: with
-// another one there are none.
+// listBuckets answers with a page of the caller's buckets. All buckets are in one region; a
+// filter for another region matches none.
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
-	const most = 10_000 // as of Amazon S3
+	const most = 10_000 // as in Amazon S3
 	limit, err := r.query.ranged("max-buckets", 1, most)
 	if err != nil {
 		return err
@@ -37,7 +37,8 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	if region != "" && region != s.region {
 		all = nil
 	}
-	// A request for some buckets, or for a page, gets their region too, as at Amazon S3.
+	// As in Amazon S3, an answer to a filtered or paged request also has the region of each
+	// bucket.
 	located := region != "" || prefix != "" || r.query.has("max-buckets") || r.query.has("continuation-token")
 	x := newXML()
 	x.root("ListAllMyBucketsResult")
@@ -72,8 +73,8 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// createBucket makes a bucket. Where it is to be is read and not kept: there is
-// one place, the cluster, and clients are set up with any region.
+// createBucket creates a bucket. It parses the requested region and ignores it, because
+// clients are configured with any region.
 func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	public, _, err := bucketACL(r.Header, r.account())
 	if err != nil {
@@ -103,8 +104,8 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// checkOwnership judges whose the objects of a new bucket are to be. In all three ways
-// that there are they are the account's, for no other one writes here.
+// checkOwnership checks the requested ownership of the bucket's objects. All three valid
+// values have the same effect, because no other account can write to the bucket.
 func checkOwnership(h http.Header) error {
 	const header = "X-Amz-Object-Ownership"
 	for _, value := range h[header] {
@@ -137,7 +138,7 @@ func (s *surface) headBucket(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// probeLocation says where a bucket is. us-east-1 is said by saying nothing.
+// probeLocation returns the region of a bucket. For us-east-1 the element is empty.
 func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("LocationConstraint")
@@ -148,7 +149,7 @@ func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) 
 	return x, nil
 }
 
-// tooMany says of what is too large that it is a number of things.
+// tooMany returns an error with this code and text if err is state.ErrTooLarge, else err.
 func tooMany(err error, code Code, format string, args ...any) error {
 	if errors.Is(err, state.ErrTooLarge) {
 		return errorf(code, format, args...)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// verdict is what the conditions of a read come to.
+// verdict is the result of the conditions of a read.
 type verdict uint8
 
 const (
@@ -18,9 +18,9 @@ const (
 	verdictFailed
 )
 
-// conditions are those of a read, or of the source of a copy.
+// conditions has the conditions of a read, or those of the source of a copy.
 type conditions struct {
-	match, noneMatch        []string // values of the header; nil is not given
+	match, noneMatch        []string // header values; nil: not given
 	modified, unmodifiedFor string   // If-Modified-Since, If-Unmodified-Since
 }
 
@@ -28,7 +28,7 @@ func conditionsOf(h http.Header) conditions {
 	return conditions{h["If-Match"], h["If-None-Match"], h.Get("If-Modified-Since"), h.Get("If-Unmodified-Since")}
 }
 
-// sourceConditionsOf are those of the source of a copy.
+// sourceConditionsOf returns the conditions of the source of a copy.
 func sourceConditionsOf(h http.Header) conditions {
 	return conditions{
 		h["X-Amz-Copy-Source-If-Match"], h["X-Amz-Copy-Source-If-None-Match"],
@@ -36,8 +36,8 @@ func sourceConditionsOf(h http.Header) conditions {
 	}
 }
 
-// judge weighs conditions as RFC 9110, section 13.2.2, and Amazon S3 do: an ETag
-// counts more than a time, and a time that cannot be read is not there.
+// judge evaluates the conditions like RFC 9110, section 13.2.2, and Amazon S3: an ETag wins
+// over a time, and an invalid time is ignored.
 func (c *conditions) judge(etag string, created state.Millis) verdict {
 	changed := created.Time().Truncate(time.Second)
 	if len(c.match) > 0 {
@@ -57,9 +57,8 @@ func (c *conditions) judge(etag string, created state.Millis) verdict {
 	return verdictServe
 }
 
-// matches tells whether one of the ETags of a header is etag, or *. They are
-// written with quotes and without. For strong, a weak one is none (RFC 9110, section
-// 8.8.3.2).
+// matches returns whether one of the ETags in values is etag or *. They may have quotes. If
+// strong is set, weak ETags do not match (RFC 9110, section 8.8.3.2).
 func matches(values []string, etag string, strong bool) bool {
 	for _, tag := range etags(values, strong) {
 		if tag == etag || tag == "*" {
@@ -69,8 +68,8 @@ func matches(values []string, etag string, strong bool) bool {
 	return false
 }
 
-// etags are the ETags of a header, without quotes. For strong, weak ones stay as they
-// are, which is like no ETag.
+// etags returns the ETags in a header without quotes. If strong is set, weak ones stay
+// unchanged and so match no ETag.
 func etags(values []string, strong bool) []string {
 	var tags []string
 	for _, value := range values {
@@ -87,18 +86,18 @@ func etags(values []string, strong bool) []string {
 }
 
 const (
-	weak  = "W/" // before an ETag
+	weak  = "W/" // prefix of a weak ETag
 	blank = " \t\r\n"
 )
 
-// unquote returns an ETag as the state has it.
+// unquote returns an ETag in the form of the state.
 func unquote(tag string) string {
 	tag = strings.Trim(tag, blank)
 	tag = strings.TrimPrefix(tag, weak)
 	return strings.Trim(tag, `"`)
 }
 
-// writeCondition is what has to be true of the object that a change replaces.
+// writeCondition returns the condition on the object that a change replaces.
 func writeCondition(h http.Header) (c state.Condition, err error) {
 	if values := h["If-None-Match"]; len(values) > 0 {
 		tags, err := conditionTags("If-None-Match", values, false)
@@ -117,8 +116,8 @@ func writeCondition(h http.Header) (c state.Condition, err error) {
 	return c, unknownConditions(h, ifModifiedSince, ifUnmodifiedSince, ifMatchSize, ifMatchTime)
 }
 
-// deleteCondition is what has to be true of the version that is deleted. Where there is none
-// it holds: nothing is left to be deleted.
+// deleteCondition returns the condition on the version that is deleted. If there is no
+// version, it holds, because nothing is deleted.
 func deleteCondition(h http.Header) (c state.Condition, err error) {
 	if values := h["If-Match"]; len(values) > 0 {
 		if c.Match, err = conditionTags("If-Match", values, true); err != nil {
@@ -139,7 +138,7 @@ func deleteCondition(h http.Header) (c state.Condition, err error) {
 	return c, unknownConditions(h, "If-None-Match", ifModifiedSince, ifUnmodifiedSince)
 }
 
-// Headers of conditions.
+// Names of headers with conditions.
 const (
 	ifModifiedSince   = "If-Modified-Since"
 	ifUnmodifiedSince = "If-Unmodified-Since"
@@ -148,8 +147,8 @@ const (
 	ifMatchInitiated  = "X-Amz-If-Match-Initiated-Time"
 )
 
-// unknownConditions refuses a change with one of some conditions: passed over, it would
-// happen where it should not.
+// unknownConditions refuses a change with one of these headers. Ignoring the condition
+// could make a change that the client excluded.
 func unknownConditions(h http.Header, names ...string) error {
 	for _, name := range names {
 		if h.Get(name) != "" {
@@ -159,7 +158,7 @@ func unknownConditions(h http.Header, names ...string) error {
 	return nil
 }
 
-// conditionTags are the ETags of a header that becomes part of a command.
+// conditionTags returns the ETags of a header that becomes part of a command.
 func conditionTags(header string, values []string, strong bool) ([]string, error) {
 	tags := etags(values, strong)
 	if len(tags) == 0 {
@@ -182,7 +181,8 @@ func sizeCondition(text string) (size uint64, sized bool, err error) {
 	return uint64(n), true, nil
 }
 
-// timeCondition reads the second of a time, as HTTP or ISO 8601 have it.
+// timeCondition parses a time in the form of HTTP or ISO 8601 and returns its seconds since
+// 1970.
 func timeCondition(text string) (second int64, err error) {
 	at, err := http.ParseTime(text)
 	if err != nil {
@@ -192,15 +192,15 @@ func timeCondition(text string) (second int64, err error) {
 		return 0, errorf(InvalidArgument, "a time as a condition is of the form of Last-Modified")
 	}
 	if second = at.Unix(); second == 0 {
-		second = -1 // 0 is no condition, and nothing is as old as either
+		second = -1 // 0 would mean no condition, and no version is older than either
 	}
 	return second, nil
 }
 
-// Bounds of a condition, which is part of a command.
+// Bounds of a condition, which becomes part of a command.
 const (
 	maxConditionTags = 16
-	// maxTagBytes is longer than any ETag: one that is cut still is none.
+	// maxTagBytes is longer than any ETag, so a truncated one matches none.
 	maxTagBytes = 64
 )
 
@@ -208,12 +208,12 @@ func notImplemented(what string) *Error {
 	return errorf(NotImplemented, "a header you provided implies functionality that is not implemented: %s", what)
 }
 
-// span is a piece of content.
+// span is a range of content in bytes.
 type span struct{ first, count int64 }
 
-// rangeOf reads a Range. Only one of bytes is one: other forms, and several, are
-// passed over as Amazon S3 does, and then given is false. A range that begins
-// behind the end is an InvalidRange.
+// rangeOf parses a Range header. Only a single range of bytes counts. Other forms and
+// several ranges are ignored as in Amazon S3; then given is false. A range that starts past
+// the end is an InvalidRange error.
 func rangeOf(header string, size int64) (s span, given bool, err error) {
 	text, ok := cutFold(header, "bytes=")
 	if !ok {
@@ -231,8 +231,8 @@ func rangeOf(header string, size int64) (s span, given bool, err error) {
 		case n == 0:
 			return s, true, unsatisfiable(header, size)
 		case size == 0:
-			// The last bytes of none are all there are (RFC 9110, section 14.1.2), and no
-			// Content-Range can say so.
+			// The last bytes of an empty object are the whole object (RFC 9110, section
+			// 14.1.2), and no Content-Range can express that.
 			return s, false, nil
 		}
 		n = min(n, size)

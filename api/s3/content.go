@@ -2,8 +2,8 @@ package s3
 
 import (
 	"bytes"
-	"crypto/md5"  //nolint:gosec // what S3 calls an ETag
-	"crypto/sha1" //nolint:gosec // one of the checksums of S3
+	"crypto/md5"  //nolint:gosec // S3 uses MD5 for ETags
+	"crypto/sha1" //nolint:gosec // a checksum of S3
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -22,13 +22,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// algorithm is one of the checksums that a client may send beside MD5.
+// algorithm is a checksum algorithm that a client may use besides MD5.
 type algorithm struct {
-	name   string // as state.Checksum has it
-	header string // as net/http writes it
-	size   int    // bytes
-	parts  bool   // the object's can be composed of those of its parts
-	whole  bool   // the object's can be that of all bytes, though it came in parts
+	name   string // name in state.Checksum
+	header string // in the case of net/http
+	size   int    // in bytes
+	parts  bool   // the object may have a checksum computed from those of its parts
+	whole  bool   // an object made of parts may have a checksum of all its bytes
 }
 
 var algorithms = []algorithm{
@@ -44,29 +44,30 @@ var algorithms = []algorithm{
 	{objects.XXHASH128, "X-Amz-Checksum-Xxhash128", 16, true, false},
 }
 
-// checksumNotValue are headers that begin as those of checksums do.
+// checksumNotValue has the headers with the prefix of checksums that are none.
 var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode", checksumTypeHeader}
 
-// checksumTypeHeader says whether a checksum is of all bytes or of those of the parts.
+// checksumTypeHeader is the header that says whether a checksum is of all bytes or of the
+// checksums of the parts.
 const checksumTypeHeader = "X-Amz-Checksum-Type"
 
-// algorithmNamed finds a checksum by its name; nil is none.
+// algorithmNamed returns the algorithm with this name, or nil.
 func algorithmNamed(name string) *algorithm {
 	return algorithmWhose(func(a algorithm) string { return a.name }, name)
 }
 
-// algorithmWhose finds a checksum by something that it has, in any case; nil is none.
+// algorithmWhose returns the algorithm for which has returns text in any case, or nil.
 func algorithmWhose(has func(algorithm) string, text string) *algorithm {
 	for _, a := range algorithms {
 		if strings.EqualFold(has(a), text) {
-			found := a // of its own, so that only what is found is memory
+			found := a // a copy, so that only a result is allocated
 			return &found
 		}
 	}
 	return nil
 }
 
-// algorithmBy is algorithmNamed for one that has to be known.
+// algorithmBy is algorithmNamed with an error for an unknown name.
 func algorithmBy(name string) (*algorithm, error) {
 	if a := algorithmNamed(name); a != nil {
 		return a, nil
@@ -74,12 +75,12 @@ func algorithmBy(name string) (*algorithm, error) {
 	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of %s", strings.Join(objects.Algorithms(), ", "))
 }
 
-// algorithmOf finds a checksum by the name of its header; nil is none.
+// algorithmOf returns the algorithm of a checksum header, or nil.
 func algorithmOf(header string) *algorithm {
 	return algorithmWhose(func(a algorithm) string { return a.header }, header)
 }
 
-// decode reads the value of a checksum.
+// decode parses the value of a checksum.
 func (a *algorithm) decode(text string) ([]byte, error) {
 	value, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(value) != a.size {
@@ -88,7 +89,8 @@ func (a *algorithm) decode(text string) ([]byte, error) {
 	return value, nil
 }
 
-// checksumText is a checksum as a header has it; parts are those of its object.
+// checksumText returns a checksum in the form of a header; parts is the number of parts of
+// the object.
 func checksumText(c *state.Checksum, parts uint64) string {
 	text := base64.StdEncoding.EncodeToString(c.Value)
 	if c.Composite {
@@ -104,8 +106,8 @@ func checksumType(composite bool) string {
 	return "FULL_OBJECT"
 }
 
-// checksumHeader returns the checksum that the headers of a request carry, which
-// has to be the only one; nil is none.
+// checksumHeader returns the checksum in the headers of a request, or nil. Two checksums
+// are an error.
 func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 	for name, values := range h {
 		if !strings.HasPrefix(name, "X-Amz-Checksum-") || slices.Contains(checksumNotValue, name) {
@@ -126,23 +128,22 @@ func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 	return a, value, nil
 }
 
-// content is the body of a request: how it is read, and what it has to be.
+// content is the body of a request and the checksums that it must have.
 type content struct {
 	reader io.Reader
-	wire   *web.Patient // what reader reads from
+	wire   *web.Patient // below reader
 	body   *sigv4.Body
-	size   int64 // bytes; -1 when the request does not say
+	size   int64 // in bytes; -1: unknown
 
-	md5       []byte     // nil is not given
-	algorithm *algorithm // of the checksum beside it; nil is none
-	want      []byte     // the checksum; nil when a trailer has it or it is only asked for
-	trailer   bool       // it follows the body
-	beside    []string   // algorithms that are computed and kept although nobody asked for them
+	md5       []byte     // nil: not given
+	algorithm *algorithm // of the checksum besides MD5; nil: none
+	want      []byte     // the checksum; nil: a trailer has it, or it is computed only
+	trailer   bool       // the checksum follows the body
+	beside    []string   // further algorithms to compute and store
 }
 
-// contentOf reads what the headers say of a body, and refuses one that is larger
-// than most bytes. Nothing of the body is read.
-// It has to be there by a time, if that is not zero.
+// contentOf returns the body that the headers describe, or an error if it is larger than
+// most bytes. It reads no body. The body must arrive before until, unless that is zero.
 func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLarge Code, until time.Time) (*content, error) {
 	f := &r.caller.framing
 	c := &content{size: f.Length}
@@ -170,7 +171,8 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 	return c, nil
 }
 
-// patient returns the reader of a body that has to be there by a time, if that is not zero.
+// patient returns the reader of a body, which must arrive before until, unless that is
+// zero.
 func (s *surface) patient(w http.ResponseWriter, r *request, until time.Time) *web.Patient {
 	return &web.Patient{
 		Body: r.Body, Control: http.NewResponseController(w), Stall: s.stall, Until: until,
@@ -178,7 +180,7 @@ func (s *surface) patient(w http.ResponseWriter, r *request, until time.Time) *w
 	}
 }
 
-// announced reads which checksum follows the body, or is to be computed.
+// announced sets the checksum that follows the body or is to be computed.
 func (c *content) announced(h http.Header, trailers []string) error {
 	for _, name := range trailers {
 		known := algorithmOf(name)
@@ -206,7 +208,7 @@ func (c *content) announced(h http.Header, trailers []string) error {
 	return nil
 }
 
-// orDefault gives an object that came without a checksum that of Amazon S3's
+// orDefault adds the default checksum of Amazon S3 if the request has none
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
 func (c *content) orDefault() {
 	if c.algorithm == nil {
@@ -214,9 +216,9 @@ func (c *content) orDefault() {
 	}
 }
 
-// contentMD5 reads Content-MD5, which has to be the base64 of 16 bytes: the error is
-// InvalidDigest otherwise. Amazon S3 takes the last character also where bits of it are set
-// that belong to no byte (PutBucketCors_md5 of versity/versitygw), so the decoder is not strict.
+// contentMD5 parses Content-MD5, the base64 of 16 bytes. Otherwise the error is
+// InvalidDigest. Amazon S3 also accepts a last character with extra bits set
+// (PutBucketCors_md5 of versity/versitygw), so the decoder is not strict.
 func contentMD5(h http.Header) ([]byte, error) {
 	values := h["Content-Md5"]
 	if len(values) == 0 {
@@ -229,7 +231,7 @@ func contentMD5(h http.Header) ([]byte, error) {
 	return sum, nil
 }
 
-// sums are the algorithms that have to be computed.
+// sums returns the algorithms to compute.
 func (c *content) sums() []string {
 	if c.algorithm == nil {
 		return c.beside
@@ -237,8 +239,8 @@ func (c *content) sums() []string {
 	return append([]string{c.algorithm.name}, c.beside...)
 }
 
-// check compares what came with what the request says of it, once all was read,
-// and returns the checksums to keep.
+// check compares the computed checksums with those of the request, after the whole body was
+// read, and returns the checksums to store.
 func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	if c.md5 != nil && !bytes.Equal(c.md5, sums.MD5[:]) {
 		return nil, errorf(BadDigest, "the Content-MD5 you specified did not match what we received")
@@ -271,7 +273,7 @@ func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	return append([]state.Checksum{{Algorithm: c.algorithm.name, Value: got}}, kept...), nil
 }
 
-// whole is the body for a use case, whose context the fuse ends.
+// whole returns the body for a use case. f ends the context of the use case.
 func (c *content) whole(f *web.Fuse) objects.Body {
 	return objects.Body{
 		Reader: f.Reader(c.reader, c.wire), Size: c.size, Sums: c.sums(),
@@ -282,11 +284,11 @@ func (c *content) whole(f *web.Fuse) objects.Body {
 	}
 }
 
-// smallTimeout is how long a body may take to arrive that is read into memory.
+// smallTimeout is how long a body that is read into memory may take to arrive.
 const smallTimeout = 30 * time.Second
 
-// readSmall reads a body of at most most bytes into memory of the account's, and checks
-// it.
+// readSmall reads a body of at most most bytes into memory that counts for the account, and
+// checks it.
 func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]byte, error) {
 	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded, time.Now().Add(smallTimeout))
 	if err != nil {
@@ -308,7 +310,7 @@ func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]by
 	return body, nil
 }
 
-// bounded ends in an error behind a number of bytes.
+// bounded is a reader that returns an error after a number of bytes.
 type bounded struct {
 	r    io.Reader
 	left int64

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// source is what x-amz-copy-source names.
+// source is the object that x-amz-copy-source names.
 type source struct {
 	bucket, key string
-	version     state.VersionID // "" is none
-	found       state.VersionID // what the version is called that was there; "" without versions
+	version     state.VersionID // "": none was named
+	found       state.VersionID // version that was copied; "" for a bucket without versions
 }
 
-// sourceOf reads x-amz-copy-source: [/]<bucket>/<key>[?versionId=<id>], encoded as
-// in a URL, a plus as a space.
+// sourceOf parses x-amz-copy-source: [/]<bucket>/<key>[?versionId=<id>] in URL encoding, in
+// which a plus is a space.
 func sourceOf(h http.Header) (src source, err error) {
 	wrong := errorf(InvalidArgument, "copy source must mention the source bucket and key: sourcebucket/sourcekey")
 	values := h[copySource]
@@ -50,7 +50,8 @@ func sourceOf(h http.Header) (src source, err error) {
 	return src, checkKey(src.key)
 }
 
-// guard judges the source of a copy by its record.
+// guard returns the function that checks the source of a copy by its record: the conditions
+// of h, then also.
 func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Object) error {
 	c := sourceConditionsOf(h)
 	return func(o *state.Object) error {
@@ -62,7 +63,7 @@ func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Ob
 		}
 		switch v := c.judge(o.ETag, o.Created); {
 		case v == verdictNotModified && len(c.match) > 0:
-			// As Amazon S3 has it where the source is the one that is meant, and is not to be.
+			// Amazon S3 answers so if the source matches If-Match but was not modified.
 			return errorf(NotModified, "the source is not modified")
 		case v != verdictServe:
 			return errorf(PreconditionFailed, "at least one of the preconditions you specified for the source did not hold")
@@ -74,7 +75,8 @@ func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Ob
 	}
 }
 
-// identify says which version was copied, where there are several or one was named.
+// identify sets the header with the copied version if the bucket has versions or the
+// request named one.
 func (src *source) identify(h http.Header) {
 	if src.found == "" && src.version != state.NullVersion {
 		src.found = src.version
@@ -84,7 +86,7 @@ func (src *source) identify(h http.Header) {
 	}
 }
 
-// directive reads a header that says COPY or REPLACE.
+// directive parses a header whose value is COPY or REPLACE.
 func directive(h http.Header, name string) (replace bool, err error) {
 	switch h.Get(name) {
 	case "", "COPY":
@@ -114,7 +116,8 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	// A storage class that is given counts as a change, also when it is the object's.
+	// A storage class in the request counts as a change, even if it equals that of the
+	// object.
 	changed := replaceMeta || r.Header.Get(classHeader) != "" || r.Header.Get(redirectLocation) != ""
 	if src.bucket == r.bucket && src.key == r.key && src.version == "" && !changed {
 		return errorf(InvalidRequest, "this copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes")
@@ -139,7 +142,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	copied.SourceIf = src.guard(r.Header, nil)
 	copied.Replace, copied.KeepTags = &given, !replaceTags
 	if !replaceMeta {
-		// Headers and metadata stay what the source has, which SourceIf tells.
+		// Headers and metadata stay those of the source, which SourceIf reads.
 		own := objects.Attributes{Tags: given.Tags}
 		copied.Replace = &own
 		to := given.Headers[redirectLocation]
@@ -153,7 +156,7 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	}
 	src.identify(w.Header())
 	identify(w.Header(), &o)
-	w.Header().Del("Etag") // it is in the body
+	w.Header().Del("Etag") // the body has it
 	sayChecksumType(w.Header(), &o)
 	x := newXML()
 	x.root("CopyObjectResult")
@@ -164,8 +167,8 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// redirected are the headers of an object for a copy that has a redirect location of its own, or
-// none.
+// redirected returns the headers of an object for a copy, with its own redirect location or
+// without one.
 func redirected(headers map[string]string, to string) map[string]string {
 	if headers[redirectLocation] == to {
 		return headers
@@ -181,7 +184,7 @@ func redirected(headers map[string]string, to string) map[string]string {
 	return headers
 }
 
-// checksums writes checksums as answers have them.
+// checksums writes the elements of checksums.
 func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 	for i := range sums {
 		x.text("Checksum"+sums[i].Algorithm, checksumText(&sums[i], parts))
@@ -189,7 +192,8 @@ func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 	}
 }
 
-// sourceMissing says of the source that it is not there: the error names it.
+// sourceMissing returns err with the name of the source if err says that something is
+// missing.
 func sourceMissing(src *source, err error) error {
 	var missing *objects.SourceError
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Values of the CORS headers for answers to which no rule of a bucket applies. See ADR 27.
+// Values of the CORS headers of answers to which no rule of a bucket applies. See ADR 27.
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Content-Disposition, Content-Encoding, Location, Retry-After, " +
@@ -23,12 +23,13 @@ const (
 		"X-Amz-Checksum-Type, X-Holdfast-Cid, X-Holdfast-Blake3"
 	corsMaxAge = "600" // seconds
 
-	// maxAskedHeaders bounds the headers that a browser asks for, in bytes. They are
-	// said again: metadata has any name, and "*" does not stand for Authorization.
+	// maxAskedHeaders bounds the headers that a browser asks for, in bytes. The answer
+	// repeats them, because metadata can have any name and "*" does not include
+	// Authorization.
 	maxAskedHeaders = 4 << 10
 )
 
-// Headers of cross-origin requests and of what is answered.
+// CORS headers of requests and answers.
 const (
 	askedMethod  = "Access-Control-Request-Method"
 	askedHeaders = "Access-Control-Request-Headers"
@@ -42,11 +43,11 @@ const (
 	corsVary = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
 )
 
-// corsVerbs are the methods that a rule may have, as Amazon S3 has them.
+// corsVerbs has the methods that a rule may allow, as in Amazon S3.
 var corsVerbs = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodHead}
 
-// admit lets scripts of the origins of the setting read the answer to a request,
-// whatever it is. Cookies are never allowed to go along.
+// admit allows scripts of the configured origins to read any answer. It never allows
+// cookies.
 func (s *surface) admit(h http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -61,12 +62,12 @@ func (s *surface) admit(h http.Header, r *http.Request) {
 	default:
 		return
 	}
-	h.Set(exposeHeaders, corsExposed) // and the metadata of an object, see describe
+	h.Set(exposeHeaders, corsExposed) // describe adds the metadata of an object
 }
 
-// share lets the scripts read the answer that a rule of the caller's bucket names.
-// Of an account whose credentials were not judged nothing is read. Should the rules
-// not be had, the request itself ends in the same error.
+// share allows scripts to read the answer according to the rules of the caller's bucket. It
+// reads the rules only if the caller is authenticated. If they cannot be read, the request
+// itself fails with the same error.
 func (s *surface) share(h http.Header, r *request) {
 	origin := r.Header.Get("Origin")
 	if origin == "" || r.level == levelService {
@@ -83,7 +84,8 @@ func (s *surface) share(h http.Header, r *request) {
 	}
 }
 
-// say sets what a rule answers to an origin, beside what the setting has set.
+// say sets the headers of a rule for an origin, in addition to those of the configured
+// origins.
 func say(h http.Header, rule *state.CorsRule, from, origin string) {
 	switch {
 	case h.Get(allowOrigin) == web.AnyOrigin || from == web.AnyOrigin:
@@ -104,15 +106,14 @@ func say(h http.Header, rule *state.CorsRule, from, origin string) {
 	}
 }
 
-// isPreflight tells whether a browser asks if it may send a request.
+// isPreflight returns whether a request is a CORS preflight.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get(askedMethod) != ""
 }
 
-// preflight answers a browser that asks whether it may send a request. It sends no
-// credentials, and without them a bucket is nobody's: what is about one is let in,
-// so that the answer depends on nothing that is there. What a link has signed is
-// known: then the rules of its bucket decide.
+// preflight answers a CORS preflight. It has no credentials, so the account of a bucket is
+// unknown: every preflight for a bucket is allowed, and the answer reveals nothing. If the
+// preflight is for a signed link, the rules of its bucket decide.
 func (s *surface) preflight(w http.ResponseWriter, r *request) error {
 	h := w.Header()
 	origin, method := r.Header.Get("Origin"), r.Header.Get(askedMethod)
@@ -145,12 +146,12 @@ func (s *surface) preflight(w http.ResponseWriter, r *request) error {
 
 func forbidden(why string) *Error { return errorf(AccessForbidden, "CORSResponse: %s", why) }
 
-// preflightOf answers for a link by the rules of its bucket.
+// preflightOf answers the preflight for a link by the rules of its bucket.
 func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method, asked string) error {
 	if err := s.limits.Account(r.account(), nil); err != nil {
 		return err
 	}
-	if len(asked) > maxAskedHeaders { // before each is compared with each of a rule
+	if len(asked) > maxAskedHeaders { // before they are compared with every rule
 		return forbidden("there are too many Access-Control-Request-Headers")
 	}
 	ctx, cancel := r.soon()
@@ -181,14 +182,14 @@ func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method,
 	return web.Empty(w, http.StatusOK)
 }
 
-// linked tells whether a preflight is for a link that an access key has signed for
-// the method that is asked for, and notes in r whose. One that has more signed than
-// the host cannot be known yet: a preflight has only the names of headers.
+// linked returns whether a preflight is for a link that an access key has signed for this
+// method, and stores the principal in r. It returns false for a link that signs more
+// headers than host, because a preflight has only their names.
 func (s *surface) linked(r *request, method string) (bool, error) {
 	asked := r.Clone(r.Context())
 	asked.Method, asked.Header, asked.Body = method, http.Header{}, http.NoBody
 	if scheme, err := sigv4.SchemeOf(asked); err != nil || scheme != sigv4.SchemeQuery && scheme != sigv4.SchemeVersion2 {
-		return false, nil //nolint:nilerr // who asks is not known, which is no mistake here
+		return false, nil //nolint:nilerr // an unknown signer is not an error here
 	}
 	ctx, cancel := r.soon()
 	defer cancel()
@@ -204,8 +205,8 @@ func (s *surface) linked(r *request, method string) (bool, error) {
 	return true, nil
 }
 
-// ruleFor returns the first rule that a request matches, and the origin of it that
-// is the request's; names are the headers that are asked for, in lower case.
+// ruleFor returns the first rule that matches a request, and its origin that matches. names
+// are the requested headers in lower case.
 func ruleFor(rules []state.CorsRule, origin, method string, names []string) (*state.CorsRule, string) {
 	for i := range rules {
 		rule := &rules[i]
@@ -227,8 +228,7 @@ func ruleFor(rules []state.CorsRule, origin, method string, names []string) (*st
 	return nil, ""
 }
 
-// fits tells whether a text is what a pattern says, in which one * stands for any
-// text.
+// fits returns whether text matches a pattern in which one * stands for any text.
 func fits(pattern, text string) bool {
 	before, behind, any := strings.Cut(pattern, "*")
 	if !any {

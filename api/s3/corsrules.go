@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxRuleID is how many characters the ID of a CORS rule has at the most.
+// maxRuleID is the maximum length of the ID of a CORS rule, in characters.
 const maxRuleID = 255
 
 func (s *surface) getCors(w http.ResponseWriter, r *request) error {
@@ -74,8 +74,8 @@ func (s *surface) setCors(r *request, rules []state.CorsRule) error {
 	return s.objects.SetCors(ctx, r.account(), r.bucket, rules)
 }
 
-// corsLists are the elements of a rule that may be there more than once, and what
-// refuses one.
+// corsLists has the elements of a rule that may be repeated, each with the check of its
+// text.
 var corsLists = []struct {
 	element string
 	of      func(*state.CorsRule) *[]string
@@ -117,7 +117,7 @@ func oneWildcard(element, text string) error {
 	return nil
 }
 
-// readCors reads CORSConfiguration and in it CORSRule.
+// readCors parses CORSConfiguration with CORSRule elements.
 func readCors(body []byte) (rules []state.CorsRule, err error) {
 	x, err := readXML(body, "CORSConfiguration")
 	if err != nil {
@@ -168,7 +168,7 @@ func (x *xmlReader) corsRule() (rule state.CorsRule, err error) {
 	}
 }
 
-// addToRule takes one element of a rule.
+// addToRule adds one element to a rule.
 func addToRule(rule *state.CorsRule, name, text string) error {
 	switch name {
 	case "ID":

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// maxDelete bounds the body of DeleteObjects, in bytes, as Amazon S3 does.
+	// maxDelete is the maximum size of the body of DeleteObjects in bytes, as in Amazon S3.
 	maxDelete = 2 << 20
-	// deletesOfOne is how many objects that go in one change count as one request against
-	// the account's rate. 1,000 of them took a node 20 to 74 ms of processor time, and one
-	// DELETE 1.4 ms.
+	// deletesOfOne is how many objects in one change count as one request against the
+	// account's rate. 1,000 objects take 20 to 74 ms of processor time, and one DELETE 1.4
+	// ms.
 	deletesOfOne = 20
-	// deletesAtOnce is how many deletions with a condition a request has on their way.
+	// deletesAtOnce is how many conditional deletions of a request run at the same time.
 	deletesAtOnce = 16
 )
 
-// deleteObjects removes up to state.MaxDeleteKeys objects and versions. Those without a
-// condition go in one change, all or none of them.
+// deleteObjects deletes up to state.MaxDeleteKeys objects and versions. Those without a
+// condition are one change: all are deleted or none.
 func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	body, err := s.readSmall(w, r, maxDelete)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	}
 	became := make([]outcome, len(all))
 	var plain []objects.Doomed
-	var at []int // of each of them in all
+	var at []int // indexes in all
 	changes := 0
 	for i, d := range all {
 		became[i].err = d.check()
@@ -71,9 +71,9 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 	return s.sendDeleted(w, all, became, quiet)
 }
 
-// deleteMatched removes those with a condition. Each is a change of its own
-// with its own time, some of them at once; when the cluster does not answer one, those that
-// are left are told so without being asked.
+// deleteMatched deletes the objects with a condition. Each is a separate change with its
+// own time limit; some run at the same time. After the first that the cluster does not
+// answer, the others fail without being proposed.
 func (s *surface) deleteMatched(r *request, all []doomed, became []outcome) {
 	var silent atomic.Pointer[error]
 	var group errgroup.Group
@@ -102,10 +102,10 @@ func (s *surface) deleteMatched(r *request, all []doomed, became []outcome) {
 			return nil
 		})
 	}
-	_ = group.Wait() // each outcome has its error
+	_ = group.Wait() // the errors are in became
 }
 
-// outcome is what became of one Object of DeleteObjects.
+// outcome is the result for one Object of DeleteObjects.
 type outcome struct {
 	objects.Deleted
 	err error

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// objectAttributes are what GetObjectAttributes can be asked for, and the writer of
-// each, in the order of the answer. See
+// objectAttributes has the attributes of GetObjectAttributes and their writers, in the
+// order of the answer. See
 // https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObjectAttributes.html.
 var objectAttributes = []struct {
 	name  string
 	write func(x *xmlWriter, o *state.Object, p partsPage)
 }{
-	{"ETag", func(x *xmlWriter, o *state.Object, _ partsPage) { x.text("ETag", o.ETag) }}, // without quotes, as Amazon has it
+	{"ETag", func(x *xmlWriter, o *state.Object, _ partsPage) { x.text("ETag", o.ETag) }}, // without quotes, as in Amazon S3
 	{"Checksum", func(x *xmlWriter, o *state.Object, _ partsPage) { x.checksum(o) }},
 	{"ObjectParts", func(x *xmlWriter, o *state.Object, p partsPage) { x.parts(o, p) }},
 	{"StorageClass", func(x *xmlWriter, o *state.Object, _ partsPage) { x.text("StorageClass", className(o.StorageClass)) }},
@@ -25,10 +25,10 @@ var objectAttributes = []struct {
 	}},
 }
 
-// partsPage is which of an object's parts are asked for.
+// partsPage is the requested page of an object's parts.
 type partsPage struct {
 	after, limit int
-	sums         *state.PartSums // of all parts; nil: there are none
+	sums         *state.PartSums // of all parts; nil: none are stored
 }
 
 func partsPageOf(h http.Header) (p partsPage, err error) {
@@ -41,7 +41,7 @@ func partsPageOf(h http.Header) (p partsPage, err error) {
 	return p, err
 }
 
-// wantedOf reads which attributes are asked for.
+// wantedOf returns the requested attributes.
 func wantedOf(h http.Header) (wanted map[string]bool, err error) {
 	const header = "X-Amz-Object-Attributes"
 	wanted = map[string]bool{}
@@ -65,7 +65,7 @@ func wantedOf(h http.Header) (wanted map[string]bool, err error) {
 	return wanted, nil
 }
 
-// getAttributes answers with what an object's record says of it.
+// getAttributes answers with attributes from an object's record.
 func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	wanted, err := wantedOf(r.Header)
 	if err != nil {
@@ -88,12 +88,12 @@ func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 		}
 	}
 	identify(w.Header(), &o)
-	w.Header().Del("Etag") // it is in the answer, should it be asked for
+	w.Header().Del("Etag") // the body has it if it was requested
 	if wanted["Checksum"] {
 		sayChecksumType(w.Header(), &o)
 	}
 	if !o.Versioned && o.ID != state.NullVersion && !r.query.has("versionId") {
-		w.Header().Del("X-Amz-Version-Id") // the bucket has never kept versions
+		w.Header().Del("X-Amz-Version-Id") // the bucket has never had versions
 	}
 	w.Header().Set("Last-Modified", httpTime(o.Created))
 	x := newXML()
@@ -107,8 +107,8 @@ func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// checksum writes an object's checksum, if it has any. It has not the number of
-// parts behind it that a header has, for Amazon's has not.
+// checksum writes an object's checksum, if it has one. Unlike the header, it has no number
+// of parts appended, as in Amazon S3.
 func (x *xmlWriter) checksum(o *state.Object) {
 	if len(o.Checksums) == 0 {
 		return
@@ -122,9 +122,8 @@ func (x *xmlWriter) checksum(o *state.Object) {
 	x.end("Checksum")
 }
 
-// parts writes a page of the parts that an object was made of; one that came in
-// one piece has none. Their numbers are those of GetObject's partNumber, from 1 on
-// without gaps.
+// parts writes a page of the parts of an object; none if it was not a multipart upload.
+// Their numbers are those of GetObject's partNumber: from 1 without gaps.
 func (x *xmlWriter) parts(o *state.Object, p partsPage) {
 	total := int(partsOf(o))
 	if total == 0 {
@@ -136,7 +135,7 @@ func (x *xmlWriter) parts(o *state.Object, p partsPage) {
 	x.number("PartNumberMarker", int64(p.after))
 	x.number("NextPartNumberMarker", int64(max(last, p.after)))
 	x.number("MaxParts", int64(p.limit))
-	x.truth("IsTruncated", p.limit > 0 && last < total) // as ListParts: a page of none has no next
+	x.truth("IsTruncated", p.limit > 0 && last < total) // as in ListParts, an empty page has no next one
 	number := 0
 	for _, run := range o.Parts {
 		for n := max(number, p.after); n < min(number+int(run.Count), last); n++ {

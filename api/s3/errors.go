@@ -18,7 +18,7 @@ import (
 // (https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html).
 type Code string
 
-// The codes that this surface answers with, beside those of sigv4.
+// The codes of this API, besides those of sigv4.
 const (
 	AccessControlListNotSupported                  Code = "AccessControlListNotSupported"
 	AccessDenied                                   Code = "AccessDenied"
@@ -85,10 +85,10 @@ const (
 	UnexpectedContent                              Code = "UnexpectedContent"
 )
 
-// facts are what is answered with a code.
+// facts has the HTTP status and the message of a code.
 type facts struct {
 	status int
-	bucket bool // of a bucket: the answer names it
+	bucket bool // the answer names the bucket
 }
 
 var codes = map[Code]facts{
@@ -157,16 +157,16 @@ var codes = map[Code]facts{
 	UnexpectedContent:  {http.StatusBadRequest, false},
 }
 
-// Error is a mistake that only this surface knows, without a state code.
+// Error is an error of this API without a state code.
 type Error struct {
 	Code    Code
 	Message string
-	// Bucket and Key name the subject of the error, if it is not that of the path.
+	// Bucket and Key name the subject of the error if it is not that of the path.
 	Bucket, Key string
 
-	shown  string      // behind the message, to the client alone: it may hold a key, and the log has none
-	more   [][2]string // elements of its own, behind the message
-	status int         // of a code that is not ours; else 0
+	shown  string      // appended to the message for the client; it may have a key, so it is not logged
+	more   [][2]string // additional elements of the body
+	status int         // status of a code that is not in the table; else 0
 	header http.Header // sent with the answer
 	retry  time.Duration
 }
@@ -177,7 +177,7 @@ func errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// with adds a header to the answer.
+// with adds a header to the answer and returns e.
 func (e *Error) with(name, value string) *Error {
 	if e.header == nil {
 		e.header = http.Header{}
@@ -186,25 +186,24 @@ func (e *Error) with(name, value string) *Error {
 	return e
 }
 
-// element adds an element to the answer.
+// element adds an element to the body of the answer and returns e.
 func (e *Error) element(name, value string) *Error {
 	e.more = append(e.more, [2]string{name, value})
 	return e
 }
 
-// Waits that clients are asked for.
+// Values of the Retry-After header.
 const (
-	// retryUnavailable is about how long the cluster is without a leader.
+	// retryUnavailable is about how long an election takes.
 	retryUnavailable = time.Second
-	// retryLimited is what a use case that is limited asks for.
+	// retryLimited is the wait after a use case reached a limit.
 	retryLimited = 10 * time.Second
-	// retryNoSpace is about how soon deleting can have made room.
+	// retryNoSpace is about how long deleting content takes to free space.
 	retryNoSpace = 60 * time.Second
 )
 
-// errorTable says how every code of the state is answered. An empty message stands
-// for the error's own, which is written for people; where one is given nothing of
-// the error shows.
+// errorTable has the answer for every code of the state. If the message is empty, the
+// answer has the text of the error; otherwise it has the message only.
 var errorTable = map[state.Code]Error{
 	state.CodeInvalid:      {Code: InvalidArgument},
 	state.CodeNotFound:     {Code: NoSuchKey, Message: "the specified key does not exist"},
@@ -227,7 +226,7 @@ var errorTable = map[state.Code]Error{
 	state.CodeNoVersion:    {Code: NoSuchVersion, Message: "the specified version does not exist"},
 }
 
-// answer says how an error of any kind is answered.
+// answer returns the answer for any error.
 func (s *surface) answer(err error) Error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -271,9 +270,10 @@ func internal() Error {
 	return Error{Code: InternalError, Message: "we encountered an internal error: the request id names it in the log"}
 }
 
-// fail answers an error. One of HEAD has no body, and its code is in a header.
+// fail answers an error. The answer to HEAD has no body; a header has its code.
 func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error {
-	// It may go out before the rest of the body is read, which nothing else bounds.
+	// The answer may be sent before the rest of the body is read, and nothing else bounds
+	// that.
 	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.stall)) }()
 	e := s.answer(err)
 	f, known := codes[e.Code]
@@ -281,7 +281,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 		f.status = e.status
 	}
 	header := w.Header()
-	header.Set(requestIDHeader, header.Get(web.RequestIDHeader)) // serve does not see what is refused before it
+	header.Set(requestIDHeader, header.Get(web.RequestIDHeader)) // serve does not run for requests that are refused earlier
 	for name, values := range e.header {
 		header[name] = values
 	}
@@ -293,8 +293,8 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 		f.status = http.StatusInternalServerError
 	}
 	if r.Method == http.MethodHead {
-		// SDKs ask so, without credentials, where a bucket is. All are in one place,
-		// those that nobody has too.
+		// SDKs ask for the region of a bucket without credentials. All buckets are in one
+		// region, so the answer has it, whether the bucket exists or not.
 		if f.status == http.StatusForbidden {
 			if t, err := s.targetOf(r); err == nil && t.level == levelBucket {
 				header.Set("X-Amz-Bucket-Region", s.region)
@@ -303,7 +303,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 		w.WriteHeader(f.status)
 		return nil
 	}
-	if f.status == http.StatusNotModified { // which has no body (RFC 9110, section 15.4.5)
+	if f.status == http.StatusNotModified { // it has no body (RFC 9110, section 15.4.5)
 		w.WriteHeader(f.status)
 		return nil
 	}
@@ -311,7 +311,7 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error 
 	x := newXML()
 	x.begin("Error")
 	x.text("Code", string(e.Code))
-	x.text("Message", legible(e.Message+e.shown)) // it may repeat what a client sent
+	x.text("Message", legible(e.Message+e.shown)) // it may repeat text of the client
 	for _, m := range e.more {
 		x.text(m[0], legible(m[1]))
 	}

@@ -21,42 +21,42 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a form. What comes before the file is read into memory before anybody
-// is known who sent it, for it says who.
+// Bounds of a form. The fields before the file are read into memory before the sender is
+// known, because they identify it.
 const (
 	maxFormFields = 100
-	maxFieldName  = 1 << 10  // bytes
-	maxFieldBytes = 20 << 10 // of the names and values of all fields, as of Amazon S3
-	maxFormHead   = 64 << 10 // of all before the content of the file, with what parts it
-	maxFormTail   = 64 << 10 // of all behind it
-	formBuffer    = 32 << 10 // what a form is read through
-	formMemory    = 64 << 10 // of a form before its file, with what reads it
+	maxFieldName  = 1 << 10  // in bytes
+	maxFieldBytes = 20 << 10 // names and values of all fields, as in Amazon S3
+	maxFormHead   = 64 << 10 // all bytes before the content of the file, with the boundaries
+	maxFormTail   = 64 << 10 // all bytes after it
+	formBuffer    = 32 << 10 // read buffer
+	formMemory    = 64 << 10 // memory for a form before its file, with the buffer
 )
 
 // formType is the media type of forms.
 const formType = "multipart/form-data"
 
-// form is a form for an upload, read up to the content of its file.
+// form is an upload form, read up to the content of its file.
 type form struct {
-	fields   map[string]string // by their names in lower case
+	fields   map[string]string // key: name in lower case
 	names    []string          // of fields, in order
-	filename string            // of the file, without folders
+	filename string            // name of the file, without folders
 
 	in   *metered
 	read *multipart.Reader
 	file *multipart.Part
-	wire *web.Patient // what they are read from
+	wire *web.Patient // the connection that they are read from
 }
 
-// errEnd is what a body ends in, behind a line end that it may lack. Were it io.EOF,
-// a form that breaks off in the head of a part would look like one that is over.
+// errEnd is the end of a body, after a line end that it may lack. With io.EOF a form that
+// ends in the header of a part would look complete.
 var errEnd = errors.New("the form has no end")
 
 type theEnd struct{}
 
 func (theEnd) Read([]byte) (int, error) { return 0, errEnd }
 
-// metered ends in an error behind a number of bytes.
+// metered is a reader that returns an error after a number of bytes.
 type metered struct {
 	r    io.Reader
 	left int64
@@ -72,7 +72,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isForm tells whether a request is a form for an upload: credentials may be in it.
+// isForm returns whether a request is an upload form, which may contain the credentials.
 func (s *surface) isForm(r *request) bool {
 	if r.Method != http.MethodPost || r.level != levelBucket {
 		return false
@@ -111,7 +111,7 @@ func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 	if err := f.head(); err != nil {
 		return nil, formError(err)
 	}
-	wire.WaitUntil(time.Time{}) // the file takes as long as it takes
+	wire.WaitUntil(time.Time{}) // the file may take any time
 	return f, nil
 }
 
@@ -120,7 +120,7 @@ func (f *form) head() error {
 	size := 0
 	for {
 		part, err := f.read.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // what it returns behind the last part
+		if err == io.EOF { //nolint:errorlint // the end after the last part
 			return errorf(IncorrectNumberOfFilesInPostRequest, "POST requires exactly one file upload per request")
 		}
 		if err != nil {
@@ -149,17 +149,17 @@ func (f *form) head() error {
 	}
 }
 
-// variable stands for the name of the file in any field ("Creating an HTML Form" in the
-// Amazon S3 API Reference).
+// variable is the placeholder for the file's name in any field ("Creating an HTML Form" in
+// the Amazon S3 API Reference).
 const variable = "${filename}"
 
-// redirect is the field that says where a client is sent then.
+// redirect is the field with the URL to which the client is sent after the upload.
 const redirect = "success_action_redirect"
 
-// named puts the name of the file where fields have the variable for it. Then it counts
-// as what came, of which there were size bytes.
+// named replaces the placeholder in the fields by the file's name. The length of the result
+// counts against maxFieldBytes; size is the length so far.
 func (f *form) named(size int) error {
-	filenames := map[string]string{redirect: escapeKey(f.filename)} // it is an address
+	filenames := map[string]string{redirect: escapeKey(f.filename)} // it is part of a URL
 	for name, value := range f.fields {
 		if n := strings.Count(value, variable); n > 0 {
 			size += n * (len(pick(filenames[name], f.filename)) - len(variable))
@@ -174,8 +174,8 @@ func (f *form) named(size int) error {
 	return nil
 }
 
-// disposition returns the name of a field in lower case, for case does not count,
-// and the name of a file without folders, which some browsers send.
+// disposition returns the name of a field in lower case, because case does not matter, and
+// the name of a file without its folders, which some browsers send.
 func disposition(h textproto.MIMEHeader) (name, filename string, err error) {
 	kind, parameters, err := mime.ParseMediaType(h.Get("Content-Disposition"))
 	if err != nil || kind != "form-data" || parameters["name"] == "" {
@@ -185,7 +185,7 @@ func disposition(h textproto.MIMEHeader) (name, filename string, err error) {
 	return strings.ToLower(parameters["name"]), filename[strings.LastIndexAny(filename, `/\`)+1:], nil
 }
 
-// ignored tells whether a field is one that Amazon S3 passes over.
+// ignored returns whether Amazon S3 ignores a field.
 func ignored(name string) bool { return strings.HasPrefix(name, "x-ignore-") }
 
 func malformedForm() *Error {
@@ -197,7 +197,7 @@ func tooManyFields() *Error {
 		maxFormFields, maxFieldName, maxFieldBytes)
 }
 
-// formError makes a mistake of the client of what a form cannot be read for.
+// formError turns an error of reading a form into one of the client.
 func formError(err error) error {
 	var own *Error
 	var signed *sigv4.Error
@@ -208,8 +208,8 @@ func formError(err error) error {
 	return malformedForm()
 }
 
-// finish reads what is behind the file, so that a form is known to be whole. Fields
-// there are passed over: pages have buttons at their end.
+// finish reads the rest of the form after the file, to verify that the form is complete. It
+// ignores fields there: pages have a submit button at their end.
 func (f *form) finish() error {
 	f.in.left, f.in.over = maxFormTail, errorf(MalformedPOSTRequest, "more than %d bytes follow the file", maxFormTail)
 	for {
@@ -228,15 +228,15 @@ func (f *form) finish() error {
 			return errorf(IncorrectNumberOfFilesInPostRequest, "POST requires exactly one file upload per request")
 		}
 	}
-	// The hash of the body includes the bytes behind the form.
+	// The hash of the body includes the bytes after the form.
 	if _, err := io.Copy(io.Discard, f.in); !errors.Is(err, errEnd) {
 		return fmt.Errorf("read form: %w", err)
 	}
 	return nil
 }
 
-// formFile is the content of a form's file. It ends in io.EOF only when the form is
-// whole and the file as large as it may be.
+// formFile is the content of a form's file. It returns io.EOF only if the form is complete
+// and the policy allows the file's size.
 type formFile struct {
 	form        *form
 	size        int64 // bytes read
@@ -248,13 +248,13 @@ func (f *formFile) Read(p []byte) (int, error) {
 	if f.err != nil {
 		return 0, f.err
 	}
-	f.form.in.left = web.WriteBuffer + formBuffer // of any one read
+	f.form.in.left = web.WriteBuffer + formBuffer // limit of a single read
 	n, err := f.form.file.Read(p[:min(len(p), web.WriteBuffer)])
 	f.size += int64(n)
 	switch {
 	case f.size > f.most:
 		f.err = errorf(EntityTooLarge, "your proposed upload exceeds the maximum allowed size of %d bytes", f.most)
-	case err == io.EOF: //nolint:errorlint // what a part returns at its end
+	case err == io.EOF: //nolint:errorlint // the end of the part
 		f.err = f.end()
 	case err != nil:
 		f.err = formError(fmt.Errorf("read file: %w", err))
@@ -275,7 +275,7 @@ func (f *formFile) end() error {
 	return io.EOF
 }
 
-// signature is what a form says of who signed its policy.
+// signature returns the fields of the policy's signature.
 func (f *form) signature() sigv4.Form {
 	return sigv4.Form{
 		Algorithm: f.fields["x-amz-algorithm"], Credential: f.fields["x-amz-credential"], Date: f.fields["x-amz-date"],
@@ -283,8 +283,8 @@ func (f *form) signature() sigv4.Form {
 	}
 }
 
-// header makes headers of fields: what is stored with an object, and what asks for
-// something of it.
+// header returns the headers that the fields stand for: those stored with an object and
+// those about the request.
 func (f *form) header() (http.Header, error) {
 	h := http.Header{}
 	for _, field := range f.names {
@@ -301,17 +301,17 @@ func (f *form) header() (http.Header, error) {
 		if !isToken(field) || !isHeaderValue(value) {
 			return nil, errorf(InvalidArgument, "the field %.64q cannot be a header", field)
 		}
-		if value != "" || strings.HasPrefix(name, metaPrefix) { // other empty fields ask for nothing
+		if value != "" || strings.HasPrefix(name, metaPrefix) { // other empty fields have no effect
 			h[name] = []string{value}
 		}
 	}
 	return h, nil
 }
 
-// signing are the fields of a signature.
+// signing has the fields of a signature.
 var signing = []string{"x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature"}
 
-// isToken tells whether text is a header's name (RFC 9110, section 5.6.2).
+// isToken returns whether text is a valid header name (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -323,13 +323,13 @@ func isToken(text string) bool {
 	return text != ""
 }
 
-// postObject stores the file of a form. Nothing of its content is asked for before
-// who sent the form may store it.
+// postObject stores the file of a form. It reads the file only after the sender was
+// authorized.
 func (s *surface) postObject(w http.ResponseWriter, r *request) error {
-	if err := r.held.Grow(formMemory); err != nil { // for as long as the file comes
+	if err := r.held.Grow(formMemory); err != nil { // until the file has arrived
 		return err
 	}
-	if r.form == nil { // of a bearer token
+	if r.form == nil { // authenticated by a bearer token
 		var err error
 		if r.form, err = s.readForm(w, r); err != nil {
 			return err
@@ -360,7 +360,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 		file.least, file.most = p.least, min(file.most, p.most)
 	}
 	location := s.locationOf(r)
-	// The fields of a form stand for the headers of a PUT.
+	// The fields of a form replace the headers of a PUT.
 	header, err := form.header()
 	if err != nil {
 		return err
@@ -377,7 +377,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 	return answerForm(w, r, &o, location)
 }
 
-// storeFile stores a form's file, with what r's headers say of it.
+// storeFile stores a form's file with the attributes in the headers of r.
 func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err error) {
 	if err := s.checkPut(r); err != nil {
 		return o, err
@@ -411,7 +411,7 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(fuse)})
 }
 
-// answerForm answers as the form asks for: with a redirect, or 200, 201 or 204.
+// answerForm sends the answer that the form asks for: a redirect, or 200, 201 or 204.
 func answerForm(w http.ResponseWriter, r *request, o *state.Object, location string) error {
 	identify(w.Header(), o)
 	sayChecksums(w.Header(), o)
@@ -436,8 +436,8 @@ func answerForm(w http.ResponseWriter, r *request, o *state.Object, location str
 	return web.Empty(w, http.StatusNoContent)
 }
 
-// redirection is where a client is sent once its file is stored. What is no address
-// of a page is as if it was not there.
+// redirection returns the URL to which the client is sent after the upload. It returns
+// false if to is not the URL of a page.
 func redirection(to string, r *request, o *state.Object) (string, bool) {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 )
 
-// probes answers about health. Without h it is nil.
+// probes returns the handler of health checks; nil if h is nil.
 func probes(h web.Health, version string) web.Handler {
 	if h == nil {
 		return nil
@@ -15,9 +15,8 @@ func probes(h web.Health, version string) web.Handler {
 	return web.Routes(web.HealthRoutes(h, version))
 }
 
-// isProbe tells whether a request asks for the health of the node: a GET or HEAD of one of
-// the paths without a query and without credentials. With credentials it asks for a bucket
-// of that name.
+// isProbe returns whether a request is a health check: GET or HEAD of one of the health
+// paths without a query and without credentials. With credentials the path names a bucket.
 func (s *surface) isProbe(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -26,7 +25,7 @@ func (s *surface) isProbe(r *http.Request) bool {
 		return false
 	}
 	if t, err := s.targetOf(r); err != nil || t.level != levelBucket {
-		return false // an object of a bucket that the host names
+		return false // the host names a bucket, so this is an object in it
 	}
 	scheme, err := sigv4.SchemeOf(r)
 	return err == nil && scheme == sigv4.SchemeNone

@@ -10,12 +10,12 @@ import (
 
 // Link is a presigned link to an object.
 type Link struct {
-	Endpoint             string // URL of the gateway, without a path
+	Endpoint             string // URL of the gateway without a path
 	Region               string // empty: DefaultRegion
-	Bucket, Key, Version string // Version is "" for the current one
-	AccessKeyID, Secret  string // of the key that signs it
+	Bucket, Key, Version string // Version may be "": the current one
+	AccessKeyID, Secret  string // of the key that signs the link
 	At                   time.Time
-	For                  time.Duration // up to sigv4.MaxExpires
+	For                  time.Duration // validity, at most sigv4.MaxExpires
 }
 
 // URL signs the link and returns it.

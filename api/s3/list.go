@@ -10,18 +10,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// tokenVersion is the first byte of a continuation token. Behind it is the key or
-// prefix that the page before ended with, and around both base64url.
+// tokenVersion is the first byte of a continuation token. The last key or prefix of the
+// page before follows, and base64url encodes both.
 const tokenVersion = 1
 
-// maxToken bounds the text of a continuation token: that of the longest key.
+// maxToken is the maximum length of a continuation token: that of the longest key.
 const maxToken = (1+state.MaxKeyBytes)*4/3 + 4
 
 func toToken(after string) string {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{tokenVersion}, after...))
 }
 
-// fromToken reads a continuation token; the empty one is the beginning.
+// fromToken decodes a continuation token. The empty token is the beginning.
 func fromToken(token string) (after string, err error) {
 	if token == "" {
 		return "", nil
@@ -35,12 +35,12 @@ func fromToken(token string) (after string, err error) {
 	return "", errorf(InvalidArgument, "the continuation token provided is incorrect")
 }
 
-// listing is what all lists have in common.
+// listing has the parameters that all lists share.
 type listing struct {
 	prefix, delimiter string
 	limit             int
-	encode            func(string) string // of keys and prefixes
-	encoding          string              // encoding-type
+	encode            func(string) string // encodes keys and prefixes
+	encoding          string              // value of encoding-type
 }
 
 func (q query) listing(limitName string) (l listing, err error) {
@@ -57,8 +57,8 @@ func (q query) listing(limitName string) (l listing, err error) {
 	return l, err
 }
 
-// behind is where a list goes on behind a marker. One that is rolled up stands for all
-// that is: Amazon S3 goes on behind the prefix, of which pages end with one.
+// behind returns the position after a marker. If the marker is a common prefix, the list
+// continues after all its keys, as in Amazon S3, whose pages can end with a prefix.
 func (l *listing) behind(marker string) string {
 	if rest, ok := strings.CutPrefix(marker, l.prefix); ok && l.delimiter != "" {
 		if at := strings.Index(rest, l.delimiter); at >= 0 {
@@ -68,7 +68,7 @@ func (l *listing) behind(marker string) string {
 	return marker
 }
 
-// objectsPage reads one page. A limit of zero asks only whether the bucket is there.
+// objectsPage reads one page. A limit of 0 checks only whether the bucket exists.
 func (s *surface) objectsPage(r *request, l listing, after string) (page state.ObjectsPage, err error) {
 	ctx, cancel := r.soon()
 	defer cancel()
@@ -94,8 +94,8 @@ func (s *surface) listObjectsV2(w http.ResponseWriter, r *request) error {
 	}
 	start := r.query.get("start-after")
 	if token == "" && start != "" {
-		// It is a key, also where it is written as a prefix that other keys are rolled up
-		// into: those are behind it. Nothing is between it and this, which is no key.
+		// start-after is a key, even if it looks like a common prefix: keys under that
+		// prefix follow. No key lies between start and after.
 		after = start + "\x00"
 	}
 	page, err := s.objectsPage(r, l, after)
@@ -136,18 +136,18 @@ func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
 	x.text("Prefix", l.encode(l.prefix))
 	x.text("Marker", l.encode(marker))
 	if page.Truncated {
-		// Amazon S3 sends it with a delimiter alone, and else has clients take the
-		// last key, which it is.
+		// Amazon S3 sends NextMarker only if there is a delimiter. Otherwise clients use
+		// the last key, which is the same.
 		x.text("NextMarker", l.encode(page.Next))
 	}
 	l.finish(x, r, &page, true)
 	return x.sendPage(w, r)
 }
 
-// listedBytes is about how much one object of a list is, in bytes.
+// listedBytes is about the size of one object in a list, in bytes.
 const listedBytes = 320
 
-// echo writes what was asked for, and whether that is all.
+// echo writes the parameters of the request and whether the list is truncated.
 func (l *listing) echo(x *xmlWriter, truncated bool) {
 	x.number("MaxKeys", int64(l.limit))
 	if l.delimiter != "" {
@@ -159,7 +159,7 @@ func (l *listing) echo(x *xmlWriter, truncated bool) {
 	}
 }
 
-// listed writes what lists say of the content of an object.
+// listed writes the elements of an object's content in lists.
 func (x *xmlWriter) listed(o *state.Object) {
 	x.etag(o.ETag)
 	for _, c := range o.Checksums {
@@ -172,7 +172,7 @@ func (x *xmlWriter) listed(o *state.Object) {
 	x.text("StorageClass", className(o.StorageClass))
 }
 
-// finish writes what both forms of a list of objects end with.
+// finish writes the end of both forms of an object list.
 func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owner bool) {
 	l.echo(x, page.Truncated)
 	x.b = slices.Grow(x.b, listedBytes*len(page.Objects))

@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxComplete bounds the body of CompleteMultipartUpload, in bytes: 10,000 parts
-// with a checksum each take about 2 MiB.
+// maxComplete is the maximum size of the body of CompleteMultipartUpload in bytes. 10,000
+// parts with a checksum each take about 2 MiB.
 const maxComplete = 4 << 20
 
-// partNumber reads the parameter of a part's number.
+// partNumber parses the partNumber parameter.
 func partNumber(q query) (int, error) {
 	n, ok := decimal(q.get("partNumber"))
 	if !ok || n < 1 || n > state.MaxPartNumber {
@@ -28,7 +28,8 @@ func partNumber(q query) (int, error) {
 	return int(n), nil
 }
 
-// uploadID reads the parameter of an upload. One that no upload has is unknown.
+// uploadID parses the uploadId parameter. For an id that no upload can have it returns
+// state.ErrNoUpload.
 func uploadID(q query) (state.UploadID, error) {
 	id := q.get("uploadId")
 	if id == "" || len(id) > state.MaxIDLen || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
@@ -37,7 +38,8 @@ func uploadID(q query) (state.UploadID, error) {
 	return state.UploadID(id), nil
 }
 
-// kindOf reads which checksum parts are to have, and what the object's is of.
+// kindOf returns the checksum algorithm of the parts, and whether the object's checksum is
+// composite.
 func kindOf(h http.Header) (a *algorithm, composite bool, err error) {
 	name, kind := h.Get("X-Amz-Checksum-Algorithm"), h.Get("X-Amz-Checksum-Type")
 	if name == "" {
@@ -86,7 +88,7 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	id, err := s.objects.CreateUpload(ctx, r.account(), r.bucket, made)
 	if err != nil {
-		// All other limits of an upload were checked before.
+		// The other limits of an upload were checked before.
 		return tooMany(err, InvalidRequest, "the bucket has as many open uploads as it may, %d: complete or abort some", state.MaxUploads)
 	}
 	x := newXML()
@@ -109,8 +111,8 @@ func (s *surface) upload(r *request) (state.Upload, error) {
 	return s.objects.Upload(ctx, r.account(), r.bucket, r.key, id)
 }
 
-// putPart stores a part. The upload is looked at first: it says which checksum its
-// parts have, and for one that is not there no body is read.
+// putPart stores a part. It reads the upload first, because that determines the checksum of
+// the parts, and reads no body if the upload does not exist.
 func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	n, err := partNumber(r.query)
 	if err != nil {
@@ -146,8 +148,8 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// askedSums returns the checksums of a part without that which nobody asked for: an upload
-// without an algorithm keeps a CRC64NVME of each part, for that of its object.
+// askedSums returns the checksums of a part that the client asked for. An upload without an
+// algorithm stores a CRC64NVME of each part for the object's default checksum.
 func askedSums(up *state.Upload, sums []state.Checksum) []state.Checksum {
 	if up.Checksum.Algorithm != "" {
 		return sums
@@ -155,21 +157,21 @@ func askedSums(up *state.Upload, sums []state.Checksum) []state.Checksum {
 	return without(sums, objects.DefaultAlgorithm)
 }
 
-// without returns the checksums of other algorithms than those named.
+// without returns the checksums whose algorithm is not in algorithms.
 func without(sums []state.Checksum, algorithms ...string) []state.Checksum {
 	return slices.DeleteFunc(slices.Clone(sums), func(c state.Checksum) bool { return slices.Contains(algorithms, c.Algorithm) })
 }
 
-// sayPartsType sets the header of the type of checksums that parts of an upload have: it is
-// that of the object they are for, as where a part of it is read.
+// sayPartsType sets the header with the type of the checksums of an upload's parts. It is
+// the type of the object's checksum, as when a part of the object is read.
 func sayPartsType(h http.Header, up *state.Upload, sums []state.Checksum) {
 	if len(sums) > 0 {
 		h.Set(checksumTypeHeader, checksumType(up.Checksum.Algorithm != "" && up.Checksum.Composite))
 	}
 }
 
-// suits makes the part of an upload have the checksum that the upload wants, and where it
-// wants none that of which the object's default is made.
+// suits makes a part have the checksum that the upload requires, or the one from which the
+// default of the object is computed.
 func (c *content) suits(up *state.Upload) error {
 	wanted := up.Checksum.Algorithm
 	if wanted == "" {
@@ -203,7 +205,7 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	up, err := s.upload(r) // it says what the checksum of the part is of
+	up, err := s.upload(r) // it determines the checksum of the part
 	if err != nil {
 		return err
 	}
@@ -230,8 +232,8 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// sourceRange reads x-amz-copy-source-range, which is bytes=<first>-<last> and
-// within the source. A piece has at most most bytes.
+// sourceRange parses x-amz-copy-source-range, bytes=<first>-<last> within the source. The
+// range has at most most bytes.
 func sourceRange(header string, most uint64) (func(size uint64) (first, count uint64, err error), error) {
 	first, last := int64(0), int64(-1)
 	if header != "" {
@@ -306,9 +308,10 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// wholeOf reads what CompleteMultipartUpload says of the object, and returns what
-// judges it before it has a name. The checksum of this request is the object's and
-// not that of the body, so it is taken out of the header.
+// wholeOf parses the checksum, type and size that CompleteMultipartUpload gives for the
+// object. It returns a function that checks them before the object gets its name. The
+// checksum in this request is that of the object, not of the body, so wholeOf removes it
+// from the headers.
 func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	size, kind := h.Get("X-Amz-Mp-Object-Size"), strings.ToUpper(h.Get("X-Amz-Checksum-Type"))
 	n, ok := decimal(size)
@@ -319,7 +322,7 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 		return nil, errorf(InvalidRequest, "the value specified in the x-amz-checksum-type header is invalid: COMPOSITE and FULL_OBJECT are known")
 	}
 	counted, count := uncount(h)
-	composite := counted || kind == checksumType(true) // minio-go leaves the number of parts out
+	composite := counted || kind == checksumType(true) // minio-go omits the number of parts
 	sum, want, err := checksumHeader(h)
 	if err != nil {
 		return nil, err
@@ -354,8 +357,7 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	}, nil
 }
 
-// uncount takes the number of parts from the value of a checksum, which one that
-// is composed of theirs has behind it.
+// uncount removes the number of parts from the value of a composite checksum.
 func uncount(h http.Header) (counted bool, parts uint64) {
 	for i := range algorithms {
 		name := algorithms[i].header
@@ -404,7 +406,7 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 	return parts, nil
 }
 
-// locationOf is the URL of an object, as the client reaches it.
+// locationOf returns the URL of an object as the client reaches it.
 func (s *surface) locationOf(r *request) string {
 	path := "/" + escapeKey(r.key)
 	if !r.hosted {
@@ -429,8 +431,8 @@ func (s *surface) abortUpload(w http.ResponseWriter, r *request) error {
 		if err != nil {
 			return err
 		}
-		// Its time never changes, so it does not matter who looks. As Amazon S3 has it, a time
-		// to come says nothing.
+		// The time of an upload never changes, so any node can check it. As in Amazon S3, a
+		// time in the future is ignored.
 		if up.Created.Time().Unix() != second && second <= s.now().Unix() {
 			return errorf(PreconditionFailed, "at least one of the preconditions you specified did not hold")
 		}
@@ -516,7 +518,7 @@ func (s *surface) listUploads(w http.ResponseWriter, r *request) error {
 	}
 	keyMarker, idMarker := r.query.get("key-marker"), r.query.get("upload-id-marker")
 	if keyMarker == "" {
-		idMarker = "" // as Amazon S3 does: it says nothing without a key
+		idMarker = "" // as in Amazon S3, it has no effect without a key marker
 	}
 	if len(idMarker) > state.MaxIDLen {
 		return errorf(InvalidArgument, "the upload-id-marker is no id of an upload")

@@ -20,8 +20,9 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 		return errorf(InvalidArgument, "this operation does not accept a version-id")
 	}
 	if r.Header.Get("Content-Range") != "" {
-		// It is a piece, of an upload that goes on as curl -C has it (RFC 9110, section
-		// 14.5): taken for the whole it would end what came before.
+		// A Content-Range makes the body a part of an upload that continues, as with curl
+		// -C (RFC 9110, section 14.5). Stored as the whole object, it would replace the
+		// first part.
 		return notImplemented("content-range")
 	}
 	if err := s.checkPut(r); err != nil {
@@ -53,8 +54,8 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// overrides are the headers that a request may set in the answer, by which parameter, and
-// whether a 304 has them too (RFC 9110, section 15.4.5).
+// overrides has the headers that a query parameter may set in the answer, and whether a 304
+// has them too (RFC 9110, section 15.4.5).
 var overrides = []struct {
 	parameter, header string
 	notModified       bool
@@ -114,12 +115,13 @@ func (s *surface) answerWith(w http.ResponseWriter, r *request, o *state.Object)
 	return s.sendContent(w, r, o, piece, partial)
 }
 
-// maxReads is how many versions of an object are tried for one that is not replaced at once.
+// maxReads is how many versions a read tries if each is replaced before its content
+// arrives.
 const maxReads = 3
 
-// reading answers a read with the version that is current. Where that is replaced, and its
-// content gone, before the first byte of it is here, the one in its place is read: there was
-// an object all the time. It is not begun again by who has waited for long.
+// reading answers with the current version. If the version is replaced and its content
+// deleted before the first byte arrives, it answers with the new version, because an object
+// existed all the time. It starts no further attempt after caseTimeout.
 func (s *surface) reading(r *request, answer func(*state.Object) error) error {
 	began := time.Now()
 	for tries := 0; tries < maxReads && time.Since(began) < caseTimeout; tries++ {
@@ -138,7 +140,7 @@ func wantsChecksum(r *request) bool {
 	return strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED")
 }
 
-// partSums returns the checksums of an object's parts, should they be kept.
+// partSums returns the checksums of an object's parts; nil if none are stored.
 func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error) {
 	if !o.HasPartSums() {
 		return nil, nil
@@ -148,8 +150,8 @@ func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error)
 	return s.objects.PartSums(ctx, r.account(), r.bucket, o)
 }
 
-// conditional judges the conditions of a read. It answers a client that has the
-// version already.
+// conditional evaluates the conditions of a read. If the client already has the version, it
+// answers 304 and returns true.
 func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered bool, err error) {
 	c := conditionsOf(r.Header)
 	switch c.judge(o.ETag, o.Created) {
@@ -160,7 +162,7 @@ func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered b
 		identify(w.Header(), o)
 		w.Header().Set("Last-Modified", httpTime(o.Created))
 		keepable(w.Header())
-		confine(w.Header(), typeOf(r.query, o)) // a cache takes it over
+		confine(w.Header(), typeOf(r.query, o)) // a cache updates its stored headers
 		for _, h := range overrides {
 			if value := cmp.Or(r.query.get(h.parameter), o.Headers[h.header]); h.notModified && value != "" {
 				w.Header().Set(h.header, value)
@@ -179,7 +181,7 @@ func statusOf(partial bool) int {
 	return http.StatusOK
 }
 
-// head sets the headers of an answer with a piece of an object.
+// head sets the headers of an answer with a range of an object.
 func head(h http.Header, r *request, o *state.Object, piece span, partial bool) {
 	describe(h, o)
 	for _, o := range overrides {
@@ -210,7 +212,7 @@ func head(h http.Header, r *request, o *state.Object, piece span, partial bool) 
 	h.Set("Content-Length", strconv.FormatInt(piece.count, 10))
 }
 
-// piece is what of an object a request asks for.
+// pieceOf returns the range of an object that a request asks for.
 func pieceOf(r *request, o *state.Object) (p span, partial bool, err error) {
 	size := int64(o.Size)
 	header := r.Header.Get("Range")
@@ -237,7 +239,7 @@ func pieceOf(r *request, o *state.Object) (p span, partial bool, err error) {
 	return span{0, size}, false, nil
 }
 
-// ifRange tells whether a range still is one of the version that the client means
+// ifRange returns whether the version is still the one for which the client asks the range
 // (RFC 9110, section 13.1.5).
 func ifRange(value string, o *state.Object) bool {
 	if value == "" {
@@ -249,7 +251,7 @@ func ifRange(value string, o *state.Object) bool {
 	return !strings.HasPrefix(value, "W/") && unquote(value) == o.ETag
 }
 
-// partOf returns where a part of an object is.
+// partOf returns the position of a part in an object.
 func partOf(o *state.Object, n uint64) (span, bool) {
 	if len(o.Parts) == 0 {
 		return span{0, int64(o.Size)}, n == 1
@@ -265,7 +267,8 @@ func partOf(o *state.Object, n uint64) (span, bool) {
 	return span{}, false
 }
 
-// unsatisfiable has the size in the body too: smart_open takes it from there alone.
+// unsatisfiable returns an InvalidRange error. Its body also has the object's size, because
+// smart_open reads it only there.
 func unsatisfiable(asked string, size int64) *Error {
 	e := errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
 	if asked != "" {
@@ -274,16 +277,15 @@ func unsatisfiable(asked string, size int64) *Error {
 	return e.element("ActualObjectSize", strconv.FormatInt(size, 10))
 }
 
-// contentBlock is the most bytes that a block of an object has, which is verified before
-// any of it is sent and stays in memory until all of it is.
+// contentBlock is the maximum size of a block of an object. A block is verified before any
+// of it is sent and stays in memory until all of it is sent.
 const contentBlock = 1 << 20
 
-// blockOf is how many bytes of memory the reading of an object holds.
+// blockOf returns how many bytes of memory reading an object takes.
 func blockOf(o *state.Object) int64 { return min(int64(o.Size), contentBlock) }
 
-// sendContent answers with a piece of an object. The first bytes are read before
-// the answer begins, so that content that cannot be had is an error and no broken
-// answer.
+// sendContent answers with a range of an object. It reads the first bytes before the answer
+// begins, so that content that cannot be read gets an error answer.
 func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object, piece span, partial bool) (err error) {
 	held := s.limits.HoldContent(r.account())
 	defer held.Release()
@@ -306,24 +308,24 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 		head(w.Header(), r, o, piece, partial)
 		w.WriteHeader(statusOf(partial))
 	}}
-	_, err = io.Copy(out, f) // content writes itself, block by block
+	_, err = io.Copy(out, f) // the reader writes block by block
 	switch {
 	case out.left == 0:
 		return nil
 	case err == nil:
-		err = io.ErrUnexpectedEOF // content of fewer bytes than its record says
+		err = io.ErrUnexpectedEOF // the content is shorter than the record says
 	}
 	return fmt.Errorf("send content: %w", err)
 }
 
-// sending takes a piece of content, of which the answer begins with the first bytes.
+// sending writes a range of content. The first bytes begin the answer.
 type sending struct {
 	out   io.Writer
-	begin func() // nil: it has begun
-	left  int64  // bytes
+	begin func() // nil after the first Write
+	left  int64  // bytes still to send
 }
 
-// errSent ends the reading behind the piece.
+// errSent ends the read after the range.
 var errSent = errors.New("all of it is sent")
 
 // Write implements io.Writer.
@@ -347,9 +349,9 @@ func (s *sending) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// deleteObject removes an object, or one version of it if that is named. That there
-// is none is no error. Without versions the answer says of every object that it is a
-// delete marker, as the specification has it.
+// deleteObject deletes an object, or the version that the request names. A missing object
+// is not an error. In a bucket without versions the answer has the header of a delete
+// marker for every object, as the specification says.
 func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
 	condition, err := deleteCondition(r.Header)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// permission is what a token needs. The zero permission is granted to nobody.
+// permission is what a token must allow. The zero value is allowed to no token.
 type permission uint8
 
 const (
 	needRead   permission = iota + 1 // storage:read
 	needWrite                        // storage:write
-	needDelete                       // storage:delete, which storage:write implies
-	needCopy                         // both storage:read, of the source, and storage:write
+	needDelete                       // storage:delete; storage:write includes it
+	needCopy                         // storage:read for the source, and storage:write
 )
 
 func (p permission) granted(who *accounts.Principal) bool {
@@ -34,18 +34,18 @@ func (p permission) granted(who *accounts.Principal) bool {
 	return false
 }
 
-// operation is one row of the table.
+// operation is a row of the table of operations.
 type operation struct {
-	name   string // as the S3 API has it; GetObjectBao is ours
+	name   string // name in the S3 API; GetObjectBao is an extension
 	level  level
 	method string
-	sub    string // the sub-resource; "" is none
-	copies bool   // x-amz-copy-source is there
+	sub    string // sub-resource; "": none
+	copies bool   // the request has x-amz-copy-source
 	need   permission
 	serve  func(w http.ResponseWriter, r *request) error
 }
 
-// operations is the one table of what is served. docs/s3.md describes it.
+// operations is the table of all operations. docs/s3.md describes it.
 func (s *surface) operations() []operation {
 	const (
 		service = levelService
@@ -103,15 +103,15 @@ func (s *surface) operations() []operation {
 	}...)
 }
 
-// rowKey finds a row of the table.
+// rowKey is the key of a row of the table.
 type rowKey struct {
 	level       level
 	method, sub string
 	copies      bool
 }
 
-// tableOf makes a map of rows. One that nobody may use, or that is there twice, is
-// a mistake of ours.
+// tableOf returns the rows by key. It returns an error for a row without a permission and
+// for two rows with the same key.
 func tableOf(rows []operation) (map[rowKey]*operation, error) {
 	table := make(map[rowKey]*operation, len(rows))
 	for i := range rows {
@@ -130,8 +130,8 @@ func tableOf(rows []operation) (map[rowKey]*operation, error) {
 	return table, nil
 }
 
-// subResources are the parameters that make another operation of a request, sorted:
-// those of the S3 API that are served here and those that are not, and ours.
+// subResources has the parameters that select another operation, sorted: those of the S3
+// API, supported or not, and the extensions.
 var subResources = []string{
 	"abac", "accelerate", "acl", "analytics", "append", "attributes", "bao", "cors", "delete", "encryption", "intelligent-tiering", "inventory",
 	"legal-hold", "lifecycle", "list-type", "location", "logging", "max-directory-buckets", "metadataConfiguration", "metadataInventoryTable",
@@ -140,7 +140,7 @@ var subResources = []string{
 	"session", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
 }
 
-// modifiers are the parameters that a request may have beside them, sorted.
+// modifiers has the other known parameters, sorted.
 var modifiers = []string{
 	"bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
 	"max-parts", "max-uploads", "part-number-marker", "partNumber", "prefix", "response-cache-control",
@@ -148,8 +148,8 @@ var modifiers = []string{
 	"response-expires", "start-after", "upload-id-marker", "version-id-marker", "versionId",
 }
 
-// find returns the operation of a request. A sub-resource that is not served is
-// 501: taken for what stays without it, a request could overwrite an object.
+// find returns the operation of a request. An unsupported sub-resource is 501: if it were
+// ignored, the request could overwrite an object.
 func (s *surface) find(r *request) (*operation, error) {
 	if r.Method == http.MethodOptions {
 		return nil, errorf(AccessForbidden, "CORSResponse: CORS is not enabled for this origin")
@@ -165,7 +165,7 @@ func (s *surface) find(r *request) (*operation, error) {
 	case op == nil && sub != "":
 		return nil, errorf(NotImplemented, "%s with the sub-resource %s is not implemented", r.Method, sub)
 	case sub != "uploadId" && changes(r.Method) && r.query.has("partNumber"):
-		// Taken for what stays without it, one for a part would be of the whole object.
+		// Without this check a request for a part would read the whole object.
 		return nil, errorf(InvalidArgument, "partNumber needs uploadId")
 	case op != nil:
 		return op, nil
@@ -174,10 +174,9 @@ func (s *surface) find(r *request) (*operation, error) {
 	return nil, e.with("Allow", strings.Join(s.allowed(r.level), ", "))
 }
 
-// subResource returns the sub-resource that a request names; "" is none. One that is
-// never served is 501 whatever stands beside it, for some of Amazon S3 come in pairs
-// (select and select-type). So is a parameter without a value that nobody knows, where
-// something would change.
+// subResource returns the sub-resource of a request, or "". An unsupported one is 501 even
+// if others are present, because some of Amazon S3 come in pairs (select and select-type).
+// An unknown parameter without a value is also 501 if the request would change something.
 func (s *surface) subResource(r *request) (sub string, err error) {
 	for _, p := range r.query {
 		_, known := slices.BinarySearch(subResources, p.name)
@@ -195,8 +194,8 @@ func (s *surface) subResource(r *request) (sub string, err error) {
 
 func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
 
-// harmless tells whether a parameter without a value changes nothing of what a
-// request is.
+// harmless returns whether a parameter without a value does not change the meaning of a
+// request.
 func (s *surface) harmless(name string) bool {
 	if _, known := slices.BinarySearch(modifiers, name); known {
 		return true
@@ -205,7 +204,7 @@ func (s *surface) harmless(name string) bool {
 	return strings.HasPrefix(lower, "x-")
 }
 
-// allowed are the methods of a level without a sub-resource.
+// allowed returns the methods of a level without a sub-resource.
 func (s *surface) allowed(of level) []string {
 	var methods []string
 	for key := range s.table {

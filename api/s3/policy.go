@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// policy is what who signed a form lets be uploaded by it. See "POST Policy" in the
-// Amazon S3 API Reference
+// policy lists what its signer allows a form to upload. See "POST Policy" in the Amazon S3
+// API Reference
 // (https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html).
 type policy struct {
 	expires     time.Time
 	conditions  []policyCondition
-	least, most int64 // bytes of the file
+	least, most int64 // size of the file in bytes
 }
 
-// policyCondition is one that a field has to meet.
+// policyCondition is a condition on a field.
 type policyCondition struct {
-	prefix bool   // it begins with value; else it is value
+	prefix bool   // true: the field begins with value; false: it equals value
 	field  string // in lower case
 	value  string
 }
@@ -40,7 +40,7 @@ func (c *policyCondition) String() string {
 	}
 	text, err := json.Marshal([]string{op, "$" + c.field, c.value})
 	if err != nil {
-		return op // it is of strings
+		return op // already the name of an operator
 	}
 	return string(text)
 }
@@ -49,14 +49,14 @@ func badPolicy(format string, args ...any) *Error {
 	return errorf(InvalidPolicyDocument, "Invalid Policy: "+format, args...)
 }
 
-// readPolicy reads the field policy: JSON in Base64. What it does not know it
-// refuses: passed over, it would let in more than who signed it meant.
+// readPolicy parses the field policy: JSON in base64. It refuses unknown elements; ignoring
+// one could allow more than the signer intended.
 func readPolicy(text string) (*policy, error) {
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return nil, badPolicy("it is not Base64")
 	}
-	// As a map, for in structs encoding/json takes names of any case.
+	// As a map, because encoding/json matches struct fields in any case.
 	var document map[string]json.RawMessage
 	if err := json.Unmarshal(data, &document); err != nil || document == nil {
 		return nil, badPolicy("invalid JSON")
@@ -86,7 +86,7 @@ func readPolicy(text string) (*policy, error) {
 	return p, nil
 }
 
-// add reads one condition.
+// add parses one condition.
 func (p *policy) add(data json.RawMessage) error {
 	var simple map[string]*string
 	if err := json.Unmarshal(data, &simple); err == nil {
@@ -128,7 +128,7 @@ func (p *policy) add(data json.RawMessage) error {
 	return nil
 }
 
-// between reads the sizes that a file may have.
+// between parses the bounds of the file's size.
 func (p *policy) between(least, most json.RawMessage) error {
 	from, good := decimal(strings.Trim(string(least), `"`))
 	to, also := decimal(strings.Trim(string(most), `"`))
@@ -139,7 +139,7 @@ func (p *policy) between(least, most json.RawMessage) error {
 	return nil
 }
 
-// uncovered tells whether a field needs no condition.
+// uncovered returns whether a field needs no condition.
 func uncovered(name string) bool {
 	return name == "policy" || name == "x-amz-signature" || ignored(name)
 }
@@ -148,8 +148,8 @@ func denied(format string, args ...any) *Error {
 	return errorf(AccessDenied, "Invalid according to Policy: "+format, args...)
 }
 
-// judge refuses a form that the policy does not let in. bucket and key are those
-// that the object is to have.
+// judge returns an error if the policy does not allow the form. bucket and key are those of
+// the new object.
 func (p *policy) judge(f *form, bucket, key string, now time.Time) error {
 	if !now.Before(p.expires) {
 		return denied("Policy expired.")
@@ -183,8 +183,8 @@ func (p *policy) judge(f *form, bucket, key string, now time.Time) error {
 	return nil
 }
 
-// holds tells whether a value meets a condition. A Content-Type may be a list, each
-// of which has to.
+// holds returns whether a value meets a condition. A Content-Type may be a list; then every
+// entry must meet it.
 func (c *policyCondition) holds(value string) bool {
 	if !c.prefix {
 		return value == c.value

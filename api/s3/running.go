@@ -14,39 +14,41 @@ import (
 )
 
 const (
-	// lookEvery is how often who sends a body is looked at though nothing was told: keys and
-	// sessions end by the clock too.
+	// lookEvery is the interval at which the senders of bodies are checked, because keys
+	// and sessions also expire.
 	lookEvery = time.Second
-	// endAfter is how long a request goes on for which its caller is not let in any more: what
-	// is about to end is answered by itself, since no change is made then.
+	// endAfter is how long a request continues after its caller lost access. A request that
+	// ends sooner gets its normal answer, because Apply refuses its change.
 	endAfter = time.Second
-	// lookApart is the least time between two looks: keys may come and go all the time.
+	// lookApart is the minimum interval between two scans, because keys can change all the
+	// time.
 	lookApart = 100 * time.Millisecond
 )
 
-// running are the requests whose bodies are read. The callers of all of them are judged anew
-// by the state of this node when keys or sessions have gone from it, and each lookEvery: a body
-// may take hours to come, and nobody is to send 340 MiB more with a key that was revoked.
-// One goroutine does it, as long as there are such requests.
+// running has the requests whose bodies are being read. A body may take hours to arrive,
+// and a caller whose key was revoked should not send it to the end. One goroutine checks
+// all callers by the state of this node, whenever keys or sessions were removed and every
+// lookEvery. It runs while there are such requests.
 type running struct {
 	accounts Accounts
 
-	// mu guards what follows, and that no request which has left is ended.
+	// mu guards the fields below. It is held while a request is ended, so that the request
+	// cannot leave meanwhile.
 	mu   sync.Mutex
 	all  map[*run]struct{}
-	stop context.CancelFunc // ends the goroutine; nil: there is none
+	stop context.CancelFunc // stops the goroutine; nil: none runs
 	done <-chan struct{}    // closed by stop
 }
 
-// run is one of them.
+// run is one request in running.
 type run struct {
 	who   accounts.Principal
-	again func(context.Context) error // judges by the state as it is now anywhere
-	since time.Time                   // who sends it is not let in; zero: who does is. Under running.mu
-	wire  *web.Patient                // the body comes over it
+	again func(context.Context) error // authenticates again by the state of the cluster
+	since time.Time                   // when the caller lost access; zero: it has access. Guarded by running.mu
+	wire  *web.Patient                // the connection of the body
 }
 
-// enter adds a request. The caller leaves.
+// enter adds a request. The caller must call leave.
 func (s *running) enter(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +63,7 @@ func (s *running) enter(r *run) {
 	}
 }
 
-// leave takes it away; one that did not enter is none.
+// leave removes a request; nil is ignored.
 func (s *running) leave(r *run) {
 	if r == nil {
 		return
@@ -74,7 +76,7 @@ func (s *running) leave(r *run) {
 	}
 }
 
-// follow looks until ctx ends.
+// follow runs look until ctx ends.
 func (s *running) follow(ctx context.Context) {
 	losses := s.accounts.Losses()
 	defer losses.Close()
@@ -90,15 +92,15 @@ func (s *running) follow(ctx context.Context) {
 			if losses.Take() {
 				s.look(ctx)
 			}
-			if !backoff.Wait(ctx, lookApart) { // what comes meanwhile is told at once then
+			if !backoff.Wait(ctx, lookApart) { // later losses are reported by C at once
 				return
 			}
 		}
 	}
 }
 
-// look ends the requests of those who are not let in any more. That they are not is asked of
-// the cluster, since this node may be behind.
+// look ends the requests whose callers have lost access. It asks the cluster to confirm
+// that, because this node may be behind.
 func (s *running) look(ctx context.Context) {
 	s.mu.Lock()
 	all := make([]*run, 0, len(s.all))
@@ -126,8 +128,8 @@ func (s *running) look(ctx context.Context) {
 	}
 }
 
-// overdue notes whether the caller of a request is let in, and tells whether that has not been
-// so for endAfter.
+// overdue records whether the caller of a request lost access. It returns true after
+// endAfter without access.
 func (s *running) overdue(r *run, unauthorized bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +143,7 @@ func (s *running) overdue(r *run, unauthorized bool) bool {
 	return time.Since(r.since) >= endAfter
 }
 
-// reads has the caller of a request looked at from now on, while its body comes over wire.
+// reads makes running check the caller of a request while its body arrives over wire.
 func (s *surface) reads(r *request, wire *web.Patient) {
 	if r.caller.again == nil || r.run != nil {
 		return
@@ -150,7 +152,7 @@ func (s *surface) reads(r *request, wire *web.Patient) {
 	s.running.enter(r.run)
 }
 
-// refused is why the request was ended; nil: it was not.
+// refused returns why the request was ended; nil if it was not.
 func (r *run) refused() error {
 	if r == nil || r.wire == nil {
 		return nil
@@ -158,8 +160,8 @@ func (r *run) refused() error {
 	return r.wire.Refused()
 }
 
-// part prepares the answer to a request that was ended: the connection ends with it, once the
-// client, which is sending, has had the time to read it. A little of what it sends is read for that.
+// part prepares the answer to a request that was ended: the connection closes after the
+// client had time to read the answer. For that the server reads a little more of the body.
 func (r *run) part(h http.Header) {
 	if r.refused() == nil {
 		return

@@ -29,12 +29,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Objects are the use cases of this surface. Resources of another account behave like
-// absent ones. Errors are state.Errors, and wrapped errors of bodies and callbacks.
+// Objects has the use cases of this API. Resources of another account behave like missing
+// ones. Errors are state.Errors, and wrapped errors of bodies and callbacks.
 type Objects interface {
 	// Buckets returns an account's buckets by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
-	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
+	// CreateBucket creates a bucket, public or private. It fails with state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
 	// SetPublic makes the objects of a bucket public by their CIDs, or private.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
@@ -70,9 +70,9 @@ type Objects interface {
 	// Bao returns a Bao encoding of an object: a slice, or for a nil slice the tree without
 	// the content.
 	Bao(ctx context.Context, a state.AccountID, o *state.Object, slice *objects.Slice) (*objects.Encoding, error)
-	// Delete removes an object, or the version with an id for good. An absent object is no
-	// error, unless c asks for one, or a bucket without versioning has another version:
-	// that is state.ErrNoVersion.
+	// Delete deletes an object, or permanently the version with an id. A missing object is
+	// not an error, except in two cases: c requires it, or the bucket has no versioning and
+	// id is not its version (state.ErrNoVersion).
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
 	// DeleteMany removes up to state.MaxDeleteKeys objects and versions in one change.
 	DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) ([]objects.Deleted, error)
@@ -100,7 +100,7 @@ type Objects interface {
 	Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error)
 }
 
-// Accounts authenticate requests.
+// Accounts authenticates requests.
 type Accounts interface {
 	// Authenticate checks a bearer token, or returns state.ErrUnauthorized.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
@@ -122,62 +122,62 @@ type Accounts interface {
 // Defaults of Options.
 const (
 	DefaultRegion    = "us-east-1"
-	DefaultMaxObject = 5 << 30   // bytes, as of Amazon S3
-	DefaultMinPart   = 5_000_000 // bytes: 5 MB and 5 MiB parts both pass
+	DefaultMaxObject = 5 << 30   // in bytes, as in Amazon S3
+	DefaultMinPart   = 5_000_000 // in bytes; both 5 MB and 5 MiB are enough
 )
 
-// Options configure the surface. Objects, Accounts and Logger are required.
+// Options configure the gateway. Objects, Accounts and Logger are required.
 type Options struct {
 	Objects  Objects
 	Accounts Accounts
-	// Region is the region that buckets report; requests may be signed for any.
+	// Region is the region that buckets report. Requests may be signed for any region.
 	Region string
-	// Domain is the host below which the first label is a bucket: with
-	// s3.example.org, photos.s3.example.org is the bucket photos. Empty: none.
+	// Domain is the host name whose subdomains are buckets: for s3.example.org,
+	// photos.s3.example.org is the bucket photos. Empty: none.
 	Domain string
-	// MaxObject is the maximum size of a body in bytes, MinPart the minimum size of a part
-	// that is not the last. Objects checks MinPart; the answer names it.
+	// MaxObject is the maximum size of a body and MinPart the minimum size of a part except
+	// the last, in bytes. Objects enforces MinPart; here it is for the error text.
 	MaxObject, MinPart int64
-	// PresignedV2 accepts links of signature version 2 besides those of version 4.
+	// PresignedV2 also accepts links of signature version 2.
 	PresignedV2 bool
-	// Limits hold accounts and addresses to their rates; nil: none.
+	// Limits has the rates of accounts and addresses; nil: no limits.
 	Limits *web.Limits
-	// Origins are those whose scripts may use the surface from a browser.
+	// Origins are the web origins whose scripts may use the gateway.
 	Origins []string
-	// Health answers GET /healthz and /readyz without credentials; nil: neither is there.
+	// Health answers GET /healthz and /readyz without credentials; nil: no such paths.
 	Health  web.Health
 	Now     func() time.Time // nil: time.Now
 	Version string
 	Logger  *slog.Logger
-	Metrics *web.Metrics // of the requests; nil: none
+	Metrics *web.Metrics // nil: no metrics
 }
 
-// caseTimeout bounds each call of a use case that moves no content: a node
+// caseTimeout bounds each call of a use case that transfers no content, so that a node
 // without a majority answers 503 before a client gives up.
 const caseTimeout = 7 * time.Second
 
-// piecesTimeout bounds copying a part, which moves up to Options.MaxObject.
+// piecesTimeout bounds copying a part, up to Options.MaxObject bytes.
 const piecesTimeout = 15 * time.Minute
 
 type surface struct {
 	objects   Objects
 	accounts  Accounts
 	region    string
-	domain    string // in lower case, with a dot before it; or empty
+	domain    string // lower case with a leading dot; empty: none
 	maxObject int64
 	minPart   int64
 	limits    *web.Limits
-	origins   []string // of Options
-	version2  bool     // links of signature version 2 are taken
+	origins   []string // Options.Origins
+	version2  bool     // links of signature version 2 are accepted
 	now       func() time.Time
 	table     map[rowKey]*operation
-	subs      map[string]bool // the sub-resources of table
+	subs      map[string]bool // sub-resources of table
 	stall     time.Duration
-	probes    web.Handler // of isProbe; nil: none
+	probes    web.Handler // health checks; nil: none
 	running   *running
 }
 
-// New returns the handler of the surface.
+// New returns the handler of the gateway.
 func New(o Options) (http.Handler, error) { return build(o, web.StallTimeout) }
 
 func build(o Options, stall time.Duration) (http.Handler, error) {
@@ -220,34 +220,34 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	return web.Attended(stall, wrapped), nil
 }
 
-// request is one request on its way through the surface.
+// request is the state of one request.
 type request struct {
 	*http.Request
 	target
-	began  time.Time // before anybody was judged
+	began  time.Time // before authentication
 	query  query
 	caller caller
 	who    accounts.Principal
-	ruled  bool            // nobody but a rule of the caller's bucket lets a script read the answer
-	spent  state.AccountID // from whose rate it was taken before who was known; else empty
-	form   *form           // of an upload by one, once its fields are read; else nil
-	held   *web.Held       // of its account; nil while nobody knows whose it is
-	run    *run            // once its body is read; else nil
+	ruled  bool            // only a rule of the caller's bucket can allow a script to read the answer
+	spent  state.AccountID // account whose rate was charged before authentication; empty: none
+	form   *form           // fields of an upload form; nil: not a form
+	held   *web.Held       // memory of the account; nil before authentication
+	run    *run            // entry in running; nil before the body is read
 	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
 }
 
-// account is whose request it is.
+// account returns the account of the caller.
 func (r *request) account() state.AccountID { return r.who.Account }
 
-// soon bounds a call of a use case that moves no content.
+// soon returns a context with caseTimeout.
 func (r *request) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), caseTimeout)
 }
 
-// serve decides, in this order: whether the address may ask at all, what is asked
-// for, who asks, whether the account has asked too often, and whether they may.
-// Nothing of the body is read before that: who may not put gets 403 in the place
-// of 100 Continue. A form that says itself who sent it is read up to its file.
+// serve checks, in this order: the rate of the address, the operation, the caller, the rate
+// of the account, and the permission. It reads no body before that, so a caller without
+// permission gets 403 instead of 100 Continue. A form that authenticates itself is read up
+// to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
 	if s.probes != nil && s.isProbe(plain) {
@@ -275,8 +275,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	if err := s.authenticate(w, r); err != nil {
 		return err
 	}
-	// To judge the caller the state was read as it is anywhere: what is read of it
-	// now need not be newer.
+	// Authentication has read a linearizable view. Reads of this request need no newer one.
 	ctx := objects.WithAuthCheck(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
 		return s.judgeAgain(ctx, r)
 	})
@@ -317,17 +316,18 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	}
 	if err := op.serve(w, r); err != nil {
 		if why := r.run.refused(); why != nil {
-			err = why // whatever it is that this ended in
+			err = why // the refusal explains any later error
 		}
 		return fmt.Errorf("%s: %w", op.name, err)
 	}
 	return nil
 }
 
-// requestIDHeader carries the id that is in an error's RequestId.
+// requestIDHeader has the same id as RequestId in an error.
 const requestIDHeader = "X-Amz-Request-Id"
 
-// logged is what the log shows of a path: keys are the users' own.
+// logged returns the part of a path that the log shows. It hides keys, because they are the
+// users' data.
 func (s *surface) logged(r *http.Request) string {
 	t, err := s.targetOf(r)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxTagging bounds the body of PutObjectTagging, in bytes: ten tags of the most
-// characters, each written as a reference, are below it.
+// maxTagging is the maximum size of the body of PutObjectTagging in bytes. Ten tags of
+// maximum length, with each character as a reference, are smaller.
 const maxTagging = 128 << 10
 
 func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
@@ -22,7 +22,7 @@ func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
 	return taggingOf(o.Tags).send(w, http.StatusOK)
 }
 
-// taggingOf writes tags as answers have them.
+// taggingOf writes the elements of tags.
 func taggingOf(tags []state.Tag) *xmlWriter {
 	x := newXML()
 	x.root("Tagging")
@@ -56,15 +56,15 @@ func (s *surface) deleteTagging(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusNoContent)
 }
 
-// setTags replaces the tags of the version that a request names, or of the one that is
-// current as the request comes, and says which it was. Of a bucket that has never kept
-// versions it says so only if one was named.
+// setTags replaces the tags of the version that a request names, or of the current one. The
+// answer has the version id; in a bucket that never had versions, only if the request named
+// one.
 func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
 	id, err := r.query.version()
 	if err != nil {
 		return err
 	}
-	o, err := s.current(r) // it may be a delete marker
+	o, err := s.current(r) // may be a delete marker
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,8 @@ func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) e
 	return err
 }
 
-// bodyTags reads the tags that a body of at most so many bytes has, most of them.
+// bodyTags parses the tags in a body of at most bytes bytes and returns at most most of
+// them.
 func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most int) ([]state.Tag, error) {
 	body, err := s.readSmall(w, r, bytes)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most 
 	return tags, checkTags(tags, most)
 }
 
-// readTagging reads Tagging, TagSet and in it Tag with Key and Value, most of them.
+// readTagging parses Tagging, TagSet and Tag elements with Key and Value, at most most.
 func readTagging(body []byte, most int) (tags []state.Tag, err error) {
 	x, err := readXML(body, "Tagging")
 	if err != nil {
@@ -168,8 +169,8 @@ func (x *xmlReader) tag() (t state.Tag, err error) {
 	}
 }
 
-// maxBucketTagging bounds the body of PutBucketTagging, in bytes, as maxTagging does for
-// fifty tags.
+// maxBucketTagging is the maximum size of the body of PutBucketTagging in bytes, as
+// maxTagging for fifty tags.
 const maxBucketTagging = 512 << 10
 
 func (s *surface) getBucketTagging(w http.ResponseWriter, r *request) error {

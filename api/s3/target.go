@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// level is what a path names.
+// level says whether a path names the service, a bucket or an object.
 type level uint8
 
 const (
@@ -19,16 +19,16 @@ const (
 	levelObject
 )
 
-// target is what a request is about.
+// target is the subject of a request.
 type target struct {
 	level  level
 	bucket string
-	key    string // as its bytes are: nothing is cleaned
-	hosted bool   // the bucket is in the name of the host
+	key    string // exact bytes, not cleaned
+	hosted bool   // the host name has the bucket
 }
 
-// targetOf reads path and host. The path is split as it was sent and its pieces
-// are decoded after that, so that an escaped slash parts nothing.
+// targetOf parses path and host. It splits the path as it was sent and then decodes the
+// parts, so that an escaped slash separates nothing.
 func (s *surface) targetOf(r *http.Request) (target, error) {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	t := target{}
@@ -58,7 +58,7 @@ func (s *surface) targetOf(r *http.Request) (target, error) {
 	return t, nil
 }
 
-// bucketOfHost returns the bucket that the name of a host begins with.
+// bucketOfHost returns the bucket in a host name.
 func (s *surface) bucketOfHost(host string) (string, bool) {
 	if s.domain == "" {
 		return "", false
@@ -71,7 +71,7 @@ func (s *surface) bucketOfHost(host string) (string, bool) {
 	return bucket, ok && bucket != ""
 }
 
-// check refuses what no bucket and no key can be called.
+// check returns an error for an invalid bucket name or key.
 func (t *target) check() error {
 	if t.level >= levelBucket && !web.ValidBucket(t.bucket) {
 		return errorf(InvalidBucketName, "the specified bucket is not valid: 3 to 63 lower case letters, digits, dots and hyphens")
@@ -84,19 +84,19 @@ func checkKey(key string) error {
 		return errorf(KeyTooLongError, "your key is too long: %d bytes, at most %d", len(key), state.MaxKeyBytes)
 	}
 	if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
-		// No list could name it: XML has neither.
+		// XML can express neither, so no list could contain the key.
 		return errorf(InvalidURI, "a key is UTF-8 without the character U+0000")
 	}
 	return nil
 }
 
-// parameter is one of a query.
+// parameter is a parameter of a query.
 type parameter struct{ name, value string }
 
-// query are a query's parameters, in order.
+// query has the parameters of a query in order.
 type query []parameter
 
-// parseQuery splits a query at & alone, and decodes + as a space.
+// parseQuery splits a query at & only and decodes + as a space.
 func parseQuery(raw string) (query, error) {
 	if raw == "" {
 		return nil, nil
@@ -144,8 +144,8 @@ func (q query) has(name string) bool {
 	return given
 }
 
-// number reads a parameter that is a number from least to most; more is most. An
-// empty one is not there.
+// number parses a parameter as a number of at least least. A larger number than most
+// becomes most. An empty value counts as absent.
 func (q query) number(name string, absent, least, most int) (int, error) {
 	text := q.get(name)
 	if text == "" {
@@ -158,7 +158,7 @@ func (q query) number(name string, absent, least, most int) (int, error) {
 	return int(min(n, int64(most))), nil
 }
 
-// ranged is number for a parameter, 0 where it is not given, that may not be above most either.
+// ranged is number with 0 for an absent parameter and an error above most.
 func (q query) ranged(name string, least, most int) (int, error) {
 	if n, ok := decimal(q.get(name)); ok && n > int64(most) {
 		return 0, errorf(InvalidArgument, "%s has to be a number from %d to %d", name, least, most)
@@ -166,8 +166,7 @@ func (q query) ranged(name string, least, most int) (int, error) {
 	return q.number(name, 0, least, most)
 }
 
-// decimal reads a number that has digits only. Those that are too large are the
-// largest.
+// decimal parses a number of digits only. A number that is too large becomes math.MaxInt64.
 func decimal(text string) (n int64, ok bool) {
 	if text == "" {
 		return 0, false
@@ -184,7 +183,7 @@ func decimal(text string) (n int64, ok bool) {
 	return n, true
 }
 
-// nibble is the value of a hexadecimal digit, or -1.
+// nibble returns the value of a hexadecimal digit, or -1.
 func nibble(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -197,8 +196,8 @@ func nibble(c byte) int {
 	return -1
 }
 
-// escapeKey encodes text as encoding-type=url has it: all but letters, digits,
-// - _ . ~ and the slash, a space as %20.
+// escapeKey encodes text as encoding-type=url does: everything except letters, digits, - _
+// . ~ and the slash, with %20 for a space.
 func escapeKey(text string) string {
 	const upper = "0123456789ABCDEF"
 	plain := func(c byte) bool {

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// unset are the configurations that no bucket here has. Tools ask for them, and go on
-// when the answer is that of a bucket of Amazon S3 on which nothing is set: an empty
-// document, or a 404 with a code of its own. Setting one is 501 NotImplemented.
+// unset has the operations for bucket configurations that do not exist here. Tools read
+// them and continue if the answer is that of an Amazon S3 bucket without the configuration:
+// an empty document, or a 404 with its own code. Setting one is 501 NotImplemented.
 func (s *surface) unset() []operation {
 	const (
 		bucket = levelBucket
@@ -37,7 +37,7 @@ func (s *surface) unset() []operation {
 		{"GetBucketLogging", bucket, get, "logging", false, needRead, s.probe(empty("BucketLoggingStatus"))},
 		{"GetBucketNotificationConfiguration", bucket, get, "notification", false, needRead, s.probe(empty("NotificationConfiguration"))},
 		{"GetBucketRequestPayment", bucket, get, "requestPayment", false, needRead, s.probe(probePayer)},
-		// With an id they ask for one, without for the list.
+		// With an id the request reads one configuration, without one the list.
 		{"ListBucketAnalyticsConfigurations", bucket, get, "analytics", false, needRead, s.probe(noneOf("ListBucketAnalyticsConfigurationResult"))},
 		{"ListBucketIntelligentTieringConfigurations", bucket, get, "intelligent-tiering", false, needRead, s.probe(noneOf("ListBucketIntelligentTieringConfigurationsOutput"))},
 		{"ListBucketInventoryConfigurations", bucket, get, "inventory", false, needRead, s.probe(noneOf("ListInventoryConfigurationsResult"))},
@@ -45,10 +45,10 @@ func (s *surface) unset() []operation {
 	}
 }
 
-// probing answers for what tools look whether a bucket has it.
+// probing returns the answer about a configuration of a bucket.
 type probing = func(*surface, *request, *state.Bucket) (*xmlWriter, error)
 
-// probe serves an answer about the caller's bucket, which has to be there.
+// probe serves answer for the caller's bucket. A missing bucket is an error.
 func (s *surface) probe(answer probing) func(http.ResponseWriter, *request) error {
 	return func(w http.ResponseWriter, r *request) error {
 		ctx, cancel := r.soon()
@@ -65,12 +65,12 @@ func (s *surface) probe(answer probing) func(http.ResponseWriter, *request) erro
 	}
 }
 
-// nothing says by an error that a bucket has no such configuration.
+// nothing answers with an error that the bucket has no such configuration.
 func nothing(code Code, message string) probing {
 	return func(*surface, *request, *state.Bucket) (*xmlWriter, error) { return nil, errorf(code, "%s", message) }
 }
 
-// empty says by a document without content that a bucket has no such configuration.
+// empty answers with an empty document: the bucket has no such configuration.
 func empty(root string) probing {
 	return func(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 		x := newXML()
@@ -80,8 +80,7 @@ func empty(root string) probing {
 	}
 }
 
-// noneOf says of configurations of which a bucket may have many, each with an id, that
-// there is none.
+// noneOf answers with an empty list, for configurations of which a bucket can have several.
 func noneOf(root string) probing {
 	return func(_ *surface, r *request, _ *state.Bucket) (*xmlWriter, error) {
 		if r.query.has("id") {
@@ -95,7 +94,7 @@ func noneOf(root string) probing {
 	}
 }
 
-// probePayer says that nobody but the owner of a bucket pays for it.
+// probePayer answers that the owner of a bucket pays.
 func probePayer(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("RequestPaymentConfiguration")
@@ -104,7 +103,7 @@ func probePayer(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	return x, nil
 }
 
-// deleteNothing deletes a configuration that no bucket has, which is no mistake.
+// deleteNothing answers the deletion of a configuration that no bucket has, which succeeds.
 func (s *surface) deleteNothing(w http.ResponseWriter, r *request) error {
 	ctx, cancel := r.soon()
 	defer cancel()

@@ -8,20 +8,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// versionID checks what names a version. Whether there is one is another question.
+// versionID checks the form of a version id. The version may not exist.
 func versionID(text string) (state.VersionID, error) {
 	switch {
 	case text == "":
 		return "", errorf(InvalidArgument, "version id cannot be the empty string")
 	case len(text) > state.MaxIDLen || strings.ContainsFunc(text, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' // as ids are minted
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' // the characters of ids
 	}):
 		return "", errorf(InvalidArgument, "invalid version id specified")
 	}
 	return state.VersionID(text), nil
 }
 
-// version is the version that a request names; "" is none.
+// version returns the version id in a query, or "".
 func (q query) version() (state.VersionID, error) {
 	text, given := q.find("versionId")
 	if !given {
@@ -30,8 +30,8 @@ func (q query) version() (state.VersionID, error) {
 	return versionID(text)
 }
 
-// current returns the version that a request names, or else the current one. For a
-// delete marker there is an error that says so.
+// current returns the version that a request names, or the current one. For a delete marker
+// it returns an error that says so.
 func (s *surface) current(r *request) (state.Object, error) {
 	id, err := r.query.version()
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *surface) current(r *request) (state.Object, error) {
 	return o, err
 }
 
-// marked answers for a delete marker.
+// marked returns the error for a delete marker.
 func marked(o *state.Object, named bool) error {
 	e := errorf(NoSuchKey, "the specified key does not exist")
 	if named {
@@ -56,7 +56,7 @@ func marked(o *state.Object, named bool) error {
 	return e.with("X-Amz-Delete-Marker", "true").with("X-Amz-Version-Id", string(o.ID))
 }
 
-// The statuses of versioning, as the API writes them.
+// Values of Status of a versioning configuration.
 const (
 	versioningEnabled   = "Enabled"
 	versioningSuspended = "Suspended"
@@ -98,8 +98,8 @@ func (s *surface) getVersioning(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// readVersioning reads VersioningConfiguration with Status, and MfaDelete should it
-// be disabled.
+// readVersioning parses VersioningConfiguration with Status. MfaDelete may be Disabled
+// only.
 func readVersioning(body []byte) (to state.Versioning, err error) {
 	x, err := readXML(body, "VersioningConfiguration")
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *surface) listVersions(w http.ResponseWriter, r *request) error {
 	x.text("VersionIdMarker", string(q.AfterID))
 	if page.Truncated {
 		x.text("NextKeyMarker", l.encode(page.NextKey))
-		if page.NextID != "" { // it is no prefix
+		if page.NextID != "" { // it is not a prefix
 			x.text("NextVersionIdMarker", string(page.NextID))
 		}
 	}
@@ -192,7 +192,7 @@ func (s *surface) listVersions(w http.ResponseWriter, r *request) error {
 	return x.sendPage(w, r)
 }
 
-// version writes one version, or delete marker, of a list.
+// version writes one version or delete marker of a list.
 func (x *xmlWriter) version(r *request, l *listing, o *state.Object, latest bool) {
 	element := "Version"
 	if o.Marker {

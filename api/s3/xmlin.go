@@ -9,30 +9,31 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxXMLDepth is how deep elements may be nested. The deepest that is read is 4.
+// maxXMLDepth is the maximum nesting of elements. The known documents have at most 4
+// levels.
 const maxXMLDepth = 16
 
-// xmlReader reads the XML of a request, element by element, without a tree of it.
+// xmlReader parses the XML of a request, element by element, without a tree.
 //
-// encoding/xml refuses the characters below a space, as references too, and clients
-// send such keys in DeleteObjects. This one reads what XML 1.0 has for data:
-// elements, whose prefixes and attributes are passed over, text, references to
-// characters, CDATA, comments and instructions. Entities that a document defines
-// are no part of that: there is nothing that grows. Text is UTF-8.
+// encoding/xml refuses characters below a space, also as references, and clients send such
+// keys in DeleteObjects. xmlReader supports the part of XML 1.0 that is for data: elements,
+// text, references to characters, CDATA, comments and instructions. It ignores prefixes and
+// attributes. It does not support entities that a document defines, so nothing can expand.
+// Text must be UTF-8.
 type xmlReader struct {
 	rest   []byte
 	stack  []string
-	closed bool // the element at hand ended where it began: <a/>
+	closed bool // the current element has no content: <a/>
 }
 
-// malformed is the one answer to XML that is not what it has to be.
+// malformed returns the error for XML that is not as required.
 func malformed(format string, args ...any) *Error {
 	e := errorf(MalformedXML, format, args...)
 	e.Message = "the XML you provided was not well-formed or did not validate against our published schema: " + e.Message
 	return e
 }
 
-// readXML begins to read a document whose outermost element has a name.
+// readXML starts to parse a document whose root element has this name.
 func readXML(data []byte, root string) (*xmlReader, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
@@ -52,7 +53,7 @@ func readXML(data []byte, root string) (*xmlReader, error) {
 	return x, nil
 }
 
-// declaration reads <?xml ... ?>, of which only the encoding counts.
+// declaration parses <?xml ... ?>. Only the encoding matters.
 func (x *xmlReader) declaration() error {
 	if !bytes.HasPrefix(x.rest, []byte("<?xml")) {
 		return nil
@@ -69,9 +70,9 @@ func (x *xmlReader) declaration() error {
 	return nil
 }
 
-// child returns the name of the next element in the one at hand, which is the one
-// at hand from then on; ok is false when there is no more, and the one around it
-// is at hand again. Text between elements is an error.
+// child enters the next child of the current element and returns its name. If there is
+// none, ok is false and the parent becomes the current element. Text between elements is an
+// error.
 func (x *xmlReader) child() (name string, ok bool, err error) {
 	if len(x.stack) == 0 {
 		return "", false, malformed("it has more after its end")
@@ -105,7 +106,7 @@ func (x *xmlReader) next() (name string, began bool, err error) {
 	}
 }
 
-// text returns the text of the element at hand, and leaves it.
+// text returns the text of the current element and leaves it.
 func (x *xmlReader) text() (string, error) {
 	if x.closed {
 		x.pop()
@@ -135,12 +136,12 @@ func (x *xmlReader) text() (string, error) {
 		if bytes.HasPrefix(x.rest, []byte("</")) {
 			return string(b), x.endTag()
 		}
-		// A comment in it would make 12 of 1<!-- -->2.
+		// Otherwise a comment would make 12 out of 1<!-- -->2.
 		return "", malformed("%s has something else than text in it", x.stack[len(x.stack)-1])
 	}
 }
 
-// skip leaves the element at hand with all that is in it.
+// skip leaves the current element with all its content.
 func (x *xmlReader) skip() error {
 	depth := len(x.stack)
 	for len(x.stack) >= depth {
@@ -178,7 +179,7 @@ func (x *xmlReader) skip() error {
 	return nil
 }
 
-// finish tells whether nothing follows the outermost element, which was left.
+// finish returns an error if anything follows the root element.
 func (x *xmlReader) finish() error {
 	for {
 		x.rest = bytes.TrimLeft(x.rest, " \t\r\n")
@@ -195,7 +196,7 @@ func (x *xmlReader) finish() error {
 	}
 }
 
-// pass passes over a comment or an instruction.
+// pass skips a comment or an instruction.
 func (x *xmlReader) pass() (bool, error) {
 	for _, kind := range []struct{ begin, end string }{{"<!--", "-->"}, {"<?", "?>"}} {
 		if !bytes.HasPrefix(x.rest, []byte(kind.begin)) {
@@ -214,7 +215,7 @@ func (x *xmlReader) pass() (bool, error) {
 	return false, nil
 }
 
-// startTag reads the tag of an element, which is at hand from then on.
+// startTag parses a start tag. Its element becomes the current one.
 func (x *xmlReader) startTag() (string, error) {
 	if len(x.stack) == maxXMLDepth {
 		return "", malformed("elements are more than %d deep", maxXMLDepth)
@@ -247,7 +248,7 @@ func (x *xmlReader) startTag() (string, error) {
 	}
 }
 
-// attribute passes over name="value".
+// attribute skips name="value".
 func (x *xmlReader) attribute() error {
 	if _, err := x.name(0); err != nil {
 		return err
@@ -266,7 +267,7 @@ func (x *xmlReader) attribute() error {
 	return nil
 }
 
-// endTag leaves the element at hand.
+// endTag parses an end tag and leaves the current element.
 func (x *xmlReader) endTag() error {
 	name, err := x.name(len("</"))
 	if err != nil {
@@ -283,7 +284,7 @@ func (x *xmlReader) endTag() error {
 
 func (x *xmlReader) pop() { x.stack, x.closed = x.stack[:len(x.stack)-1], false }
 
-// name reads a name, from bytes further on.
+// name parses a name that begins from bytes after the position.
 func (x *xmlReader) name(from int) (string, error) {
 	i := from
 	for i < len(x.rest) && !strings.ContainsRune(" \t\r\n/>=<\"'&", rune(x.rest[i])) {
@@ -296,10 +297,10 @@ func (x *xmlReader) name(from int) (string, error) {
 	return "", malformed("a tag has no name")
 }
 
-// local is a name without its prefix.
+// local returns a name without its prefix.
 func local(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
 
-// appendLines appends text whose line ends become \n (XML 1.0, section 2.11).
+// appendLines appends text with all line ends as \n (XML 1.0, section 2.11).
 func appendLines(b, text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		if text[i] == '\r' {
@@ -335,8 +336,8 @@ func appendText(b, text []byte) ([]byte, error) {
 	}
 }
 
-// resolve returns the character that a reference stands for. Those that XML 1.0
-// cannot hold are taken: they are how a client names a key that has them.
+// resolve returns the character of a reference. It accepts characters that XML 1.0
+// excludes, because clients name keys with them in this way.
 func resolve(name string) (rune, bool) {
 	switch name {
 	case "amp":
@@ -371,8 +372,8 @@ func resolve(name string) (rune, bool) {
 	return r, utf8.ValidRune(r)
 }
 
-// checkConfiguration reads the body of CreateBucket. Tags are refused, and directory buckets:
-// there are none, and who asks for some looks for them later.
+// checkConfiguration parses the body of CreateBucket. It refuses tags and directory
+// buckets, which do not exist here, because clients would rely on them later.
 func checkConfiguration(body []byte) error {
 	x, err := readXML(body, "CreateBucketConfiguration")
 	if err != nil {
@@ -409,14 +410,13 @@ func checkConfiguration(body []byte) error {
 	}
 }
 
-// listedPart is a Part of CompleteMultipartUpload as it is written.
+// listedPart is a Part element of CompleteMultipartUpload.
 type listedPart struct {
 	number, etag string
-	checksums    map[string]string // algorithm -> base64
+	checksums    map[string]string // key: algorithm; value: base64
 }
 
-// readParts reads the body of CompleteMultipartUpload; at most one part more than
-// there may be.
+// readParts parses the body of CompleteMultipartUpload. It stops after most+1 parts.
 func readParts(body []byte, most int) (parts []listedPart, err error) {
 	x, err := readXML(body, "CompleteMultipartUpload")
 	if err != nil {
@@ -470,7 +470,7 @@ func (x *xmlReader) part() (p listedPart, err error) {
 		case isChecksum:
 			a := algorithmNamed(kind)
 			if a == nil {
-				continue // ChecksumType, and what is to come
+				continue // ChecksumType and future elements
 			}
 			if p.checksums == nil {
 				p.checksums = map[string]string{}
@@ -484,18 +484,18 @@ func (x *xmlReader) part() (p listedPart, err error) {
 	}
 }
 
-// doomed is an Object of DeleteObjects.
+// doomed is an Object element of DeleteObjects.
 type doomed struct {
 	key, version     string
-	etag, size, time string // conditions
-	// VersionId and the conditions are there, if only empty.
+	etag, size, time string // values of the conditions
+	// True if the element is present, even if it is empty.
 	versioned, matched, sized, timed bool
 }
 
-// conditional tells whether something is asked of the version that goes.
+// conditional returns whether there is a condition on the deleted version.
 func (d *doomed) conditional() bool { return d.matched || d.sized || d.timed }
 
-// condition is what is asked of it.
+// condition returns that condition.
 func (d *doomed) condition() (c state.Condition, err error) {
 	if d.matched {
 		if c.Match, err = conditionTags("ETag", []string{d.etag}, true); err != nil {
@@ -514,7 +514,7 @@ func (d *doomed) condition() (c state.Condition, err error) {
 	return c, err
 }
 
-// boolean reads a value of xs:boolean, in upper case too.
+// boolean parses an xs:boolean, in any case.
 func boolean(text string) (bool, error) {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "true", "1":
@@ -525,7 +525,7 @@ func boolean(text string) (bool, error) {
 	return false, malformed("%.16q is neither true nor false", text)
 }
 
-// readDelete reads the body of DeleteObjects.
+// readDelete parses the body of DeleteObjects.
 func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 	x, err := readXML(body, "Delete")
 	if err != nil {
@@ -559,7 +559,7 @@ func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 	}
 }
 
-// doomed reads one. What is there twice is refused: which one is meant, nobody knows.
+// doomed parses one Object. A repeated element is an error, because it is ambiguous.
 func (x *xmlReader) doomed() (d doomed, err error) {
 	keyed := false
 	for {
@@ -596,8 +596,8 @@ func (x *xmlReader) doomed() (d doomed, err error) {
 	}
 }
 
-// check refuses what can be no object, version or condition. An empty one is none: the
-// object is not deleted as if nothing was said of it.
+// check returns an error for an invalid key, version or condition. An empty one is also
+// invalid: ignoring it could delete the wrong version.
 func (d *doomed) check() error {
 	if err := checkKey(d.key); err != nil {
 		return err

@@ -17,14 +17,14 @@ const (
 	xmlSpace  = "http://s3.amazonaws.com/doc/2006-03-01/"
 )
 
-// xmlWriter writes an answer. encoding/xml would put U+FFFD in the place of
-// characters that XML 1.0 cannot hold; here they are numeric references, as
-// Amazon S3 writes them, which name the character at least.
+// xmlWriter writes the XML of an answer. encoding/xml would replace characters that XML 1.0
+// excludes by U+FFFD. xmlWriter writes them as numeric references, like Amazon S3, so that
+// the character stays known.
 type xmlWriter struct{ b []byte }
 
 func newXML() *xmlWriter { return &xmlWriter{append(make([]byte, 0, 1024), xmlProlog...)} }
 
-// root begins the outermost element of an answer that is no error.
+// root begins the root element of an answer that is not an error.
 func (x *xmlWriter) root(name string) {
 	x.b = append(x.b, '<')
 	x.b = append(x.b, name...)
@@ -43,7 +43,7 @@ func (x *xmlWriter) end(name string) {
 	x.b = append(x.b, '>')
 }
 
-// text writes one element with text in it.
+// text writes an element with text.
 func (x *xmlWriter) text(name, value string) {
 	x.begin(name)
 	x.escape(value)
@@ -62,17 +62,17 @@ func (x *xmlWriter) truth(name string, value bool) {
 	x.end(name)
 }
 
-// time writes a time as ISO 8601 has it, in milliseconds.
+// time writes an element with a time in ISO 8601, in milliseconds.
 func (x *xmlWriter) time(name string, at state.Millis) {
 	x.begin(name)
 	x.b = at.Time().AppendFormat(x.b, "2006-01-02T15:04:05.000Z")
 	x.end(name)
 }
 
-// etag writes an ETag with its quotes.
+// etag writes an element ETag with quotes around the value.
 func (x *xmlWriter) etag(value string) { x.text("ETag", `"`+value+`"`) }
 
-// owner writes who owns something.
+// owner writes an element Owner.
 func (x *xmlWriter) owner(r *request) { x.person("Owner", r) }
 
 func (x *xmlWriter) person(element string, r *request) {
@@ -82,8 +82,8 @@ func (x *xmlWriter) person(element string, r *request) {
 	x.end(element)
 }
 
-// escape appends text. Bytes that are no UTF-8 become U+FFFD: XML has no other way
-// (encoding-type=url has).
+// escape appends text. Bytes that are not UTF-8 become U+FFFD, because XML cannot express
+// them; encoding-type=url can.
 func (x *xmlWriter) escape(text string) {
 	from := 0
 	for i := 0; i < len(text); {
@@ -113,8 +113,8 @@ func (x *xmlWriter) escape(text string) {
 	x.b = append(x.b, text[from:]...)
 }
 
-// legible returns a text with U+FFFD for what XML 1.0 has no characters for (section 2.2
-// there): clients that cannot read an error do not know its code.
+// legible returns text with U+FFFD for characters that XML 1.0 excludes (section 2.2
+// there). Otherwise some clients could not parse the error and its code.
 func legible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
@@ -124,7 +124,7 @@ func legible(text string) string {
 	}, text)
 }
 
-// sendPage is send of a page of a list, which may have some megabytes.
+// sendPage is send for a page of a list, which may have some megabytes.
 func (x *xmlWriter) sendPage(w http.ResponseWriter, r *request) error {
 	if err := r.held.Grow(int64(cap(x.b))); err != nil {
 		return err
@@ -132,13 +132,13 @@ func (x *xmlWriter) sendPage(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// send answers with what was written.
+// send sends the answer.
 func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	header := w.Header()
 	header.Set("Content-Type", "application/xml")
 	header.Set("Content-Length", strconv.Itoa(len(x.b)))
 	w.WriteHeader(status)
-	// In pieces, each of which has its time: a page of keys has some megabytes.
+	// In pieces with a time limit each, because a page of keys can have some megabytes.
 	for out, b := web.NewSteady(w, web.StallTimeout), x.b; len(b) > 0; {
 		n, err := out.Write(b[:min(len(b), web.WriteBuffer)])
 		if err != nil {
@@ -149,5 +149,5 @@ func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	return nil
 }
 
-// httpTime is a time as headers have it, in whole seconds.
+// httpTime returns a time in the form of headers, in whole seconds.
 func httpTime(at state.Millis) string { return at.Time().Truncate(time.Second).Format(http.TimeFormat) }

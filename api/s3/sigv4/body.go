@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// checkedChunk is the largest signed chunk, in bytes, of which nothing is
-	// handed on before its signature is known to be right. SDKs that sign send 64
-	// and 128 KiB.
+	// checkedChunk is the largest signed chunk, in bytes, that Read verifies before it
+	// returns any byte of it. SDKs that sign chunks send 64 and 128 KiB.
 	checkedChunk = 128 << 10
 
-	// plainBuffer is what a body in chunks without signatures is read through, in
-	// bytes; reads that are larger go past it.
+	// plainBuffer is the size of the read buffer for chunks without signatures, in bytes.
+	// Larger reads bypass it.
 	plainBuffer = 8 << 10
 
-	// maxLine bounds a line of the framing, in bytes: a chunk's size and signature
-	// take 100, a trailer's name and value about as much.
+	// maxLine is the maximum length of a line of the framing, in bytes. The size and the
+	// signature of a chunk take 100, the name and the value of a trailer about as much.
 	maxLine = 1 << 10
 
-	// maxTrailerBytes bounds everything behind the last chunk.
+	// maxTrailerBytes bounds all bytes after the last chunk.
 	maxTrailerBytes = 8 << 10
 
-	// maxSizeDigits bounds the hexadecimal digits of a chunk's size.
+	// maxSizeDigits is the maximum number of hexadecimal digits of a chunk's size.
 	maxSizeDigits = 16
 )
 
-// minBuffer is what a line and the end of a chunk need.
+// minBuffer is the minimum size of the read buffer, in bytes. A line and the end of a chunk
+// fit in it.
 const minBuffer = 4 << 10
 
-// Trailer is a header behind the chunks.
+// Trailer is a header after the chunks.
 type Trailer struct {
 	Name  string // in lower case
 	Value string
@@ -45,29 +45,28 @@ type Trailer struct {
 
 // Body reads the bytes of an object from the body of its request.
 //
-// Only io.EOF says that everything that was signed was right, and that nothing is
-// missing: whoever reads must do nothing with the bytes before that which cannot
-// be undone. Signed chunks of up to 128 KiB are verified before a byte of them is
-// handed on. Larger ones would have to be held in memory for that; they are handed
-// on as they come and verified at their end, which is what a body that is signed
-// by one hash gets in any case.
+// Only io.EOF means that all signatures and hashes were right and nothing is missing.
+// Before that, the reader must not do anything with the bytes that it cannot undo. Signed
+// chunks of up to 128 KiB are verified before Read returns a byte of them. Larger ones
+// would have to be in memory for that; Read returns their bytes as they arrive and verifies
+// them at their end, as it does for a body with one hash.
 //
-// A Body takes about 140 KiB of memory at the most, and 8 KiB without signatures.
+// A Body takes at most about 140 KiB of memory, and 8 KiB without signatures.
 type Body struct {
 	framing Framing
-	chain   *chain // nil where signatures are not verified
+	chain   *chain // nil: signatures are not verified
 
 	src  io.Reader
-	in   *bufio.Reader // src, where there are chunks
-	sum  hash.Hash     // of a plain body, or of a chunk that is not held; or nil
-	seen int64         // bytes of the object that were announced, or of a plain body read
+	in   *bufio.Reader // reads src, if there are chunks
+	sum  hash.Hash     // of a plain body, or of a chunk larger than checkedChunk; or nil
+	seen int64         // bytes of the object announced so far, or read of a plain body
 
-	left      int64                 // of the chunk at hand
-	held      bool                  // it was verified, and its end is in the buffer
-	signature [signatureLength]byte // what it came with
+	left      int64                 // bytes left in the current chunk
+	held      bool                  // the chunk was verified, and its end is in the buffer
+	signature [signatureLength]byte // signature of the current chunk
 
 	trailers []Trailer
-	err      error // what every further Read returns
+	err      error // returned by every further Read
 }
 
 func newBody(f Framing, links *chain, src io.Reader) *Body {
@@ -90,8 +89,8 @@ func newBody(f Framing, links *chain, src io.Reader) *Body {
 	return b
 }
 
-// Trailers returns the headers behind the chunks, after Read has returned io.EOF: exactly
-// those that the request announced.
+// Trailers returns the headers after the chunks, after Read has returned io.EOF. They are
+// exactly the announced ones.
 func (b *Body) Trailers() []Trailer { return b.trailers }
 
 // Read reads the object's bytes. Its errors are an *Error, or the error of the source.
@@ -135,7 +134,7 @@ func (b *Body) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readPlain reads a body that is sent as it is.
+// readPlain reads a body without framing.
 func (b *Body) readPlain(p []byte) (int, error) {
 	n, err := b.src.Read(p)
 	b.seen += int64(n)
@@ -160,8 +159,8 @@ func (b *Body) readPlain(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// nextChunk reads a chunk's size and signature. The last chunk is empty, and the
-// error behind it is io.EOF.
+// nextChunk reads the size and the signature of a chunk. The last chunk is empty; after it
+// the error is io.EOF.
 func (b *Body) nextChunk() error {
 	line, err := b.line()
 	if err != nil {
@@ -204,7 +203,7 @@ func (b *Body) nextChunk() error {
 	return nil
 }
 
-// chunkHead reads <size>[;chunk-signature=<signature>].
+// chunkHead parses <size>[;chunk-signature=<signature>].
 func (b *Body) chunkHead(text []byte) (size int64, err error) {
 	number, extension, extended := bytes.Cut(text, []byte(";"))
 	if len(number) == 0 || len(number) > maxSizeDigits {
@@ -227,7 +226,8 @@ func (b *Body) chunkHead(text []byte) (size int64, err error) {
 	return size, nil
 }
 
-// endChunk reads the line end behind a chunk, and judges one that was not held.
+// endChunk reads the line end after a chunk and verifies the chunk if that was not done
+// before.
 func (b *Body) endChunk() error {
 	tail, err := b.in.Peek(len("\r\n"))
 	if err != nil {
@@ -245,8 +245,7 @@ func (b *Body) endChunk() error {
 	return nil
 }
 
-// end judges the last chunk and what follows it, and returns io.EOF if all is
-// right.
+// end verifies the last chunk and the trailers. It returns io.EOF if all is right.
 func (b *Body) end() error {
 	if b.framing.Length >= 0 && b.seen != b.framing.Length {
 		return errorf(CodeIncomplete, "the chunks have %d bytes, x-amz-decoded-content-length announces %d", b.seen, b.framing.Length)
@@ -269,10 +268,9 @@ func (b *Body) end() error {
 	return io.EOF
 }
 
-// readTrailers reads what is behind the last chunk, to the end of the body. An
-// empty line is last. Others are passed over, and a trailer may end in LF alone:
-// minio-go sends "name:value LF CR LF" before the signature, and the published
-// example is written so.
+// readTrailers reads everything after the last chunk. An empty line is the last; other
+// empty lines are ignored, and a trailer may end in LF only: minio-go sends "name:value LF
+// CR LF" before the signature, and so does the published example.
 func (b *Body) readTrailers() (signature string, err error) {
 	total, ended := 0, false
 	for {
@@ -307,7 +305,7 @@ func (b *Body) readTrailers() (signature string, err error) {
 	}
 }
 
-// parseTrailer reads <name>:<value> of a trailer that was announced.
+// parseTrailer parses <name>:<value> of an announced trailer.
 func (b *Body) parseTrailer(line []byte) (t Trailer, err error) {
 	name, value, ok := strings.Cut(string(line), ":")
 	t = Trailer{Name: strings.ToLower(name), Value: strings.Trim(value, " \t")}
@@ -329,7 +327,7 @@ func (b *Body) parseTrailer(line []byte) (t Trailer, err error) {
 	return t, nil
 }
 
-// trailerSum is the hash of the trailers as they are signed, sorted by name.
+// trailerSum returns the hash of the trailers in their signed form, sorted by name.
 func (b *Body) trailerSum() [sha256.Size]byte {
 	sorted := slices.SortedFunc(slices.Values(b.trailers), func(x, y Trailer) int { return strings.Compare(x.Name, y.Name) })
 	var text []byte
@@ -339,7 +337,7 @@ func (b *Body) trailerSum() [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// line reads a line with its end. It is valid until the next read.
+// line returns the next line with its end. It is valid until the next read.
 func (b *Body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if len(line) > maxLine {
@@ -351,7 +349,7 @@ func (b *Body) line() ([]byte, error) {
 	return line, nil
 }
 
-// cut is the error of a source that ended, or failed, where more was expected.
+// cut returns the error for a source that ended or failed too early.
 func (b *Body) cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Code: CodeIncomplete, Detail: "the request body terminated unexpectedly", cause: io.ErrUnexpectedEOF}

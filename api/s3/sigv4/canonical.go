@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// checkHeaders refuses a request whose signature leaves out what it has to cover.
+// checkHeaders returns an error if a signature does not cover what it must.
 //
-// S3 wants host and every x-amz-* header signed. Otherwise the holder of a link
-// could add metadata, or turn a put into a copy. Two are left to the signature
-// itself, as S3 does: the time and the payload's hash are in what is signed, in
-// places of their own. Content-Type and Content-MD5 may come unsigned: browsers
-// send the first with every link, and the second is verified.
+// S3 requires that host and every x-amz-* header are signed. Otherwise the holder of a link
+// could add metadata or turn a put into a copy. The time and the hash of the payload are
+// exceptions, as in S3, because the signed text has them anyway. Content-Type and
+// Content-MD5 may be unsigned: browsers send the first with every link, and the second is
+// verified.
 func checkHeaders(r *http.Request, c *credential) error {
 	if _, ok := slices.BinarySearch(c.signed, "host"); !ok {
 		return errorf(CodeHeaders, "the host header has to be signed")
@@ -42,9 +42,9 @@ func checkHeaders(r *http.Request, c *credential) error {
 	return nil
 }
 
-// valuesOf returns the values of a header but host, or nil. What net/http takes
-// out of the header of a request is put back as it must have been. Of Trailer it
-// keeps neither order nor case, so one that signs that is refused; no client does.
+// valuesOf returns the values of a header except host, or nil. It restores headers that
+// net/http removes from a request. net/http keeps neither the order nor the case of
+// Trailer, so a request that signs it is refused; no client does that.
 func valuesOf(r *http.Request, name string) []string {
 	if values := r.Header[textproto.CanonicalMIMEHeaderKey(name)]; len(values) > 0 {
 		return values
@@ -56,14 +56,13 @@ func valuesOf(r *http.Request, name string) []string {
 		}
 	case "transfer-encoding":
 		return r.TransferEncoding
-	case "expect": // HTTP/2, where it can have no other value
+	case "expect": // HTTP/2 allows no other value
 		return []string{"100-continue"}
 	}
 	return nil
 }
 
-// canonical appends the canonical request to text: what both sides make of a
-// request in the same way.
+// canonical appends the canonical request, which client and server compute in the same way.
 func canonical(text []byte, r *http.Request, q *request, c *credential, path, payload string) []byte {
 	text = append(text, r.Method...)
 	text = append(text, '\n')
@@ -92,11 +91,11 @@ func canonical(text []byte, r *http.Request, q *request, c *credential, path, pa
 	return append(text, payload...)
 }
 
-// paths returns the forms of the path that may have been signed. S3 neither
-// cleans a path nor encodes it twice. The first form is the path byte for byte.
-// The other is what S3's rule makes of it: everything but letters, digits and
-// -_.~/ encoded. They differ for clients that send such bytes as they are, and
-// sign either; both stand for the same key.
+// paths returns the forms of the path that may have been signed. S3 neither cleans a path
+// nor encodes it twice. The first form is the exact path. The second is the path with
+// everything encoded except letters, digits and -_.~/, as S3 specifies. They differ if a
+// client sends other characters unencoded; such clients sign one or the other. Both name
+// the same key.
 func (q *request) paths() []string {
 	plain, ok := Unescape(q.path, false)
 	if !ok {
@@ -109,8 +108,8 @@ func (q *request) paths() []string {
 	return []string{q.path, encoded}
 }
 
-// appendQuery appends the query, each name and value encoded, and sorted after
-// that by name and value. The signature of a presigned request is left out.
+// appendQuery appends the query: names and values are encoded and then sorted by name and
+// value. The signature of a presigned request is left out.
 func appendQuery(text []byte, q *request) []byte {
 	type pair struct{ name, value string }
 	pairs := make([]pair, 0, len(q.query))
@@ -137,8 +136,8 @@ func appendQuery(text []byte, q *request) []byte {
 	return text
 }
 
-// appendFolded appends a header's value without white space around it, and with
-// one space for each run of it inside.
+// appendFolded appends a header's value without leading and trailing white space, and with
+// one space for each run inside.
 func appendFolded(text []byte, value string) []byte {
 	value = strings.Trim(value, " \t")
 	space := false
@@ -157,7 +156,7 @@ func appendFolded(text []byte, value string) []byte {
 	return text
 }
 
-// unreserved tells which bytes are not encoded (RFC 3986, section 2.3).
+// unreserved returns whether a byte is not encoded (RFC 3986, section 2.3).
 func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		c == '-' || c == '_' || c == '.' || c == '~'
@@ -172,7 +171,7 @@ func escape(text string) string {
 	return text
 }
 
-// appendEscaped appends plain as S3's UriEncode has it.
+// appendEscaped appends plain encoded by S3's UriEncode.
 func appendEscaped(text []byte, plain string, keepSlash bool) []byte {
 	const upper = "0123456789ABCDEF"
 	for i := range len(plain) {
@@ -214,7 +213,7 @@ func Unescape(text string, plus bool) (string, bool) {
 	return string(plain), true
 }
 
-// nibble is the value of a hexadecimal digit, or -1.
+// nibble returns the value of a hexadecimal digit, or -1.
 func nibble(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

@@ -8,17 +8,17 @@ import (
 	"hash"
 )
 
-// First lines of strings to sign.
+// First lines of the strings to sign.
 const (
 	chunkAlgorithm   = "AWS4-HMAC-SHA256-PAYLOAD"
 	trailerAlgorithm = "AWS4-HMAC-SHA256-TRAILER"
 )
 
-// chain is the signature of a request and those of its chunks, each of which
-// signs the one before it. It is not safe for concurrent use.
+// chain computes the signatures of chunks, each of which covers the one before it; the
+// first covers that of the request. It is not safe for concurrent use.
 type chain struct {
-	mac      hash.Hash // keyed for one day, region and service
-	when     string    // time and scope, as they are signed, with a line end after each
+	mac      hash.Hash // with the key of a day, region and service
+	when     string    // time and scope in signed form, each with a line end
 	previous [signatureLength]byte
 	text     []byte // scratch
 	sum      []byte // scratch
@@ -33,15 +33,14 @@ func newChain(key []byte, stamp, scope string) *chain {
 	}
 }
 
-// seed makes the signature of a request the last one.
+// seed sets the signature of the request as the last one.
 func (c *chain) seed(request [sha256.Size]byte) {
 	c.begin(algorithm)
 	c.end(request)
 }
 
-// chunk tells whether signature is that of the next chunk, whose bytes have the
-// given hash, and makes it the last one. The comparison takes the same time
-// wherever the two differ.
+// chunk returns whether signature is that of the next chunk, whose bytes have the hash
+// content, and makes it the last one. The comparison takes constant time.
 func (c *chain) chunk(content [sha256.Size]byte, signature []byte) bool {
 	c.begin(chunkAlgorithm)
 	c.text = append(c.text, c.previous[:]...)

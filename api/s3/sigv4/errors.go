@@ -8,36 +8,36 @@ import (
 // Code is the reason why a request or its body is refused.
 type Code uint8
 
-// Every code. S3 tells how each is answered.
+// The codes. S3 returns the answer to each.
 const (
 	CodeNone           Code = iota // no signature
-	CodeScheme                     // an Authorization that is neither Bearer nor Signature Version 4
+	CodeScheme                     // an Authorization header that is neither Bearer nor Signature Version 4
 	CodeSeveral                    // credentials in more than one place
-	CodeHeader                     // the Authorization header has not the form
-	CodeQuery                      // the parameters of a presigned request have not the form
-	CodeURI                        // path or query are not percent-encoded
-	CodeDate                       // no time, or none that can be read
-	CodeSkewed                     // signed at another time than ours
-	CodeExpired                    // presigned, and over or not begun
-	CodeHeaders                    // headers that have to be signed are not, or signed ones are missing
-	CodeDenied                     // a token where none is taken
-	CodeUnknownKey                 // the access key is unknown, revoked or over
-	CodeSignature                  // the signature is not that of the key
+	CodeHeader                     // the Authorization header is malformed
+	CodeQuery                      // the parameters of a presigned request are malformed
+	CodeURI                        // path or query are not valid percent-encoding
+	CodeDate                       // the time is missing or invalid
+	CodeSkewed                     // the time differs by more than Window
+	CodeExpired                    // a presigned request that has expired or is not valid yet
+	CodeHeaders                    // required headers are not signed, or signed headers are missing
+	CodeDenied                     // a token where none is accepted
+	CodeUnknownKey                 // the access key is unknown, revoked or expired
+	CodeSignature                  // the signature does not match
 	CodeToken                      // a security token
-	CodeRequest                    // a header is missing, headers contradict each other, or framing is broken
-	CodeArgument                   // the value of a header, or of a form's field
-	CodeChunkSignature             // a chunk or the trailers are not what was signed
-	CodePayload                    // the body has not the hash that was signed
-	CodeIncomplete                 // the body is shorter or longer than it was announced, or its chunks are broken
-	CodeTrailer                    // trailers that are not those announced
+	CodeRequest                    // a header is missing, headers contradict each other, or the framing is malformed
+	CodeArgument                   // the value of a header or a form field is invalid
+	CodeChunkSignature             // a chunk or the trailers do not match their signature
+	CodePayload                    // the body does not match the signed hash
+	CodeIncomplete                 // the body is shorter or longer than announced, or its chunks are malformed
+	CodeTrailer                    // the trailers are not the announced ones
 
-	codes // how many there are
+	codes // number of codes
 )
 
-// answers are the error codes of the S3 API and their HTTP status. The specification has
-// AccessDenied for a missing or invalid token. Of a signature S3 tells an access key that it
-// does not know from one that did not make it, and clients tell their users: a key's name is
-// no secret, and nobody guesses one.
+// answers has the error codes of the S3 API and their HTTP status. The specification has
+// AccessDenied for a missing or invalid token. For signatures S3 distinguishes an unknown
+// access key from a wrong signature, and clients show that to users. The name of a key is
+// not secret, and it cannot be guessed.
 var answers = [codes]struct {
 	name   string
 	status int
@@ -49,7 +49,7 @@ var answers = [codes]struct {
 	CodeQuery:          {"AuthorizationQueryParametersError", http.StatusBadRequest},
 	CodeURI:            {"InvalidURI", http.StatusBadRequest},
 	CodeDate:           {"AccessDenied", http.StatusForbidden},
-	CodeSkewed:         {"RequestTimeTooSkewed", http.StatusForbidden}, // SDKs set their clocks by it
+	CodeSkewed:         {"RequestTimeTooSkewed", http.StatusForbidden}, // SDKs correct their clocks by it
 	CodeExpired:        {"AccessDenied", http.StatusForbidden},
 	CodeHeaders:        {"AccessDenied", http.StatusForbidden},
 	CodeDenied:         {"AccessDenied", http.StatusForbidden},
@@ -58,7 +58,7 @@ var answers = [codes]struct {
 	CodeToken:          {"InvalidToken", http.StatusBadRequest},
 	CodeRequest:        {"InvalidRequest", http.StatusBadRequest},
 	CodeArgument:       {"InvalidArgument", http.StatusBadRequest},
-	CodeChunkSignature: {"SignatureDoesNotMatch", http.StatusForbidden}, // the key is known by then
+	CodeChunkSignature: {"SignatureDoesNotMatch", http.StatusForbidden}, // the key is known at that point
 	CodePayload:        {"XAmzContentSHA256Mismatch", http.StatusBadRequest},
 	CodeIncomplete:     {"IncompleteBody", http.StatusBadRequest},
 	CodeTrailer:        {"MalformedTrailerError", http.StatusBadRequest},
@@ -80,10 +80,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Detail }
 
-// Unwrap returns the error of reading the body, if that was the cause.
+// Unwrap returns the error of reading the body if that was the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is matches any Error of the same code.
+// Is returns whether target is an Error with the same code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code

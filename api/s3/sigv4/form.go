@@ -17,7 +17,7 @@ type Form struct {
 	Credential string // x-amz-credential
 	Date       string // x-amz-date
 	Signature  string // x-amz-signature
-	Policy     string // policy, in Base64: what is signed, byte for byte
+	Policy     string // the field policy in base64: the signed text
 }
 
 // VerifyForm returns the access key that signed the policy of a form. It does not read the
@@ -27,7 +27,7 @@ type Form struct {
 func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, err error) {
 	refused := CodeArgument
 	if f == (Form{Policy: f.Policy}) {
-		refused = CodeNone // it is not signed at all
+		refused = CodeNone // the form has no signature
 	}
 	for _, field := range []struct{ name, value string }{
 		{"policy", f.Policy},
@@ -54,7 +54,7 @@ func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, er
 	if err := v.checkScope(c); err != nil {
 		return "", err
 	}
-	// Nothing is verified by the signature of a token.
+	// The signature with a token verifies nothing.
 	if strings.HasPrefix(c.accessKey, tokenPrefix) {
 		return "", errorf(CodeDenied, "a token is not accepted in a form: sign its policy with an access key")
 	}

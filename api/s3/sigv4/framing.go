@@ -16,7 +16,7 @@ const (
 	streamingSignedTrailer = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
 	streamingTrailer       = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
 
-	contentSHA256          = "X-Amz-Content-Sha256" // as net/http writes it
+	contentSHA256          = "X-Amz-Content-Sha256" // in the case of net/http
 	contentSHA256Parameter = "X-Amz-Content-Sha256" // of a presigned request
 
 	awsChunked       = "aws-chunked"
@@ -28,7 +28,7 @@ const (
 	// above any object and far below an overflow.
 	MaxLength = 1 << 50
 
-	// maxTrailers bounds the trailers of a body. A body has one checksum at the most.
+	// maxTrailers bounds the trailers of a body, which has at most one checksum.
 	maxTrailers = 8
 )
 
@@ -36,16 +36,16 @@ const (
 // the sender and the signature: SDKs send chunks with bearer tokens, too, and then without
 // x-amz-content-sha256.
 type Framing struct {
-	// Chunked is the framing aws-chunked, inside of what HTTP has.
+	// Chunked means aws-chunked, inside the transfer encoding of HTTP.
 	Chunked bool
 	// Signed reports that the chunks carry signatures. Only Caller.Body verifies them.
 	Signed bool
-	// Length is that of the object in bytes, or -1 if the request does not say.
+	// Length is the size of the object in bytes, or -1 if it is unknown.
 	Length int64
-	// Trailers are the names that follow the chunks, in lower case.
+	// Trailers are the announced trailer names in lower case.
 	Trailers []string
 
-	sum    [32]byte // what a whole body has to hash to
+	sum    [32]byte // hash of the whole body
 	summed bool
 }
 
@@ -67,9 +67,9 @@ func FramingOf(r *http.Request) (Framing, error) {
 // known.
 func (f Framing) Body(src io.Reader) *Body { return newBody(f, nil, src) }
 
-// framingOf is FramingOf with what stands for the body in the signature, or "".
-// There is framing if either that or the content encoding says so: some clients
-// send only the one, some only the other.
+// framingOf is FramingOf with the text that represents the body in the signed text, or "".
+// There is framing if that text or the content encoding says so, because some clients send
+// only one of them.
 func framingOf(r *http.Request, payload string) (Framing, error) {
 	f := Framing{Length: r.ContentLength}
 	switch payload {
@@ -85,8 +85,8 @@ func framingOf(r *http.Request, payload string) (Framing, error) {
 				unsignedPayload, streamingTrailer, streamingSigned, streamingSignedTrailer)
 		}
 		f.summed = true
-		// One of the two would be wrong: the hash is of the bytes as they are sent,
-		// and chunks that are not undone would be stored.
+		// One of the two is wrong: the hash is that of the bytes as sent, and chunks that
+		// are not decoded would be stored.
 		if encodedInChunks(r) {
 			return Framing{}, errorf(CodeRequest, "a body in the encoding %s is not signed by its hash", awsChunked)
 		}
@@ -117,7 +117,7 @@ func framingOf(r *http.Request, payload string) (Framing, error) {
 // limit returns at most n bytes of text.
 func limit(text string, n int) string { return text[:min(len(text), n)] }
 
-// encodedInChunks tells whether aws-chunked is among the content encodings.
+// encodedInChunks returns whether aws-chunked is one of the content encodings.
 func encodedInChunks(r *http.Request) bool {
 	for _, value := range r.Header["Content-Encoding"] {
 		for coding := range strings.SplitSeq(value, ",") {
@@ -129,7 +129,7 @@ func encodedInChunks(r *http.Request) bool {
 	return false
 }
 
-// trailerNames reads x-amz-trailer.
+// trailerNames parses x-amz-trailer.
 func trailerNames(r *http.Request) ([]string, error) {
 	var names []string
 	for _, value := range r.Header["X-Amz-Trailer"] {

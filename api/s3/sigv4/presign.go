@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Link is a GET that a link permits to everybody who has it.
+// Link is a presigned GET, for anyone who has the link.
 type Link struct {
 	Scheme, Host      string // of the gateway
 	Path              string // decoded: "/", the bucket, "/" and the key
 	Version           string // versionId; empty: the current one
 	Region            string
 	AccessKey, Secret string        // of the key that signs it
-	At                time.Time     // from when on it works
-	Expires           time.Duration // how long, 1 s to MaxExpires
+	At                time.Time     // start of its validity
+	Expires           time.Duration // length of its validity, 1 s to MaxExpires
 }
 
 // URL signs the link and returns it.

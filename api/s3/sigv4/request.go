@@ -11,13 +11,13 @@ import (
 // Scheme is the place of a request's credentials.
 type Scheme uint8
 
-// Every scheme.
+// The schemes.
 const (
-	SchemeNone     Scheme = iota // nowhere
+	SchemeNone     Scheme = iota // no credentials
 	SchemeBearer                 // Authorization: Bearer
 	SchemeHeader                 // Authorization: AWS4-HMAC-SHA256
 	SchemeQuery                  // a presigned request
-	SchemeVersion2               // one of signature version 2
+	SchemeVersion2               // a presigned request of signature version 2
 )
 
 // SchemeOf returns the place of r's credentials. A request has them in one place: it
@@ -30,25 +30,25 @@ func SchemeOf(r *http.Request) (Scheme, error) {
 	return q.scheme, nil
 }
 
-// parameter is one of a query.
+// parameter is a parameter of a query.
 type parameter struct {
 	name, value string // decoded
 }
 
-// request is what is read of a request once.
+// request has the parsed credentials of a request.
 type request struct {
 	scheme Scheme
-	path   string // as it came: nothing is cleaned or decoded
+	path   string // as sent, neither cleaned nor decoded
 	query  []parameter
 	header string // the value of Authorization
 }
 
-// maxAuthorization bounds, in bytes, the Authorization header. A token has at the
-// most 4 KiB.
+// maxAuthorization is the maximum length of the Authorization header in bytes. A token has
+// at most 4 KiB.
 const maxAuthorization = 16 << 10
 
-// read finds the credentials of r. Of the query a parameter of either version of
-// the signature counts: one that is not read would otherwise be overlooked.
+// read finds the credentials of r. Any parameter of a signature in the query counts as
+// credentials, so that a malformed query is an error and not an anonymous request.
 func read(r *http.Request) (*request, error) {
 	path, raw := target(r)
 	query, err := parseQuery(raw)
@@ -93,12 +93,11 @@ func read(r *http.Request) (*request, error) {
 	return q, nil
 }
 
-// target returns the path and the query as they were on the request line.
-// net/http decodes the path and, where a client encodes otherwise than it does,
-// would give another one back.
+// target returns the path and the query of the request line. net/http decodes the path, and
+// its encoding can differ from that of the client.
 func target(r *http.Request) (path, query string) {
 	uri := r.RequestURI
-	if uri == "" { // not from a server
+	if uri == "" { // the request is not from a server
 		uri = r.URL.EscapedPath()
 		if r.URL.RawQuery != "" {
 			uri += "?" + r.URL.RawQuery
@@ -124,8 +123,8 @@ func target(r *http.Request) (path, query string) {
 // lasts.
 const MaxParameters = 1000
 
-// parseQuery splits a query at & alone and decodes its parts, a plus as a space
-// as S3 does. Empty parts are left out; a part without = has an empty value.
+// parseQuery splits a query at & only and decodes its parts; a plus becomes a space, as in
+// S3. Empty parts are left out. A part without = has an empty value.
 func parseQuery(raw string) ([]parameter, error) {
 	if raw == "" {
 		return nil, nil
@@ -153,7 +152,7 @@ func parseQuery(raw string) ([]parameter, error) {
 	return query, nil
 }
 
-// single returns the value of a parameter that may be given once.
+// single returns the value of a parameter that may occur once.
 func (q *request) single(name string) (value string, given bool, err error) {
 	for i := range q.query {
 		if !strings.EqualFold(q.query[i].name, name) {
@@ -167,7 +166,7 @@ func (q *request) single(name string) (value string, given bool, err error) {
 	return value, given, nil
 }
 
-// credential is what a request says of its signature.
+// credential has the parsed parameters of a signature.
 type credential struct {
 	presigned bool
 	form      bool
@@ -175,16 +174,16 @@ type credential struct {
 	accessKey                        string
 	day, region, service, terminator string
 
-	names     string   // SignedHeaders as given
-	signed    []string // the same: lower case, sorted, none twice
+	names     string   // SignedHeaders as sent
+	signed    []string // the same names: lower case, sorted, unique
 	signature string
 
 	when    time.Time
-	stamp   string        // when, as it is signed
+	stamp   string        // time in signed form
 	expires time.Duration // of a presigned request
 }
 
-// malformed is the error of credentials that have not the form.
+// malformed returns the error for malformed credentials.
 func (c *credential) malformed(format string, args ...any) *Error {
 	switch {
 	case c.presigned:
@@ -195,7 +194,7 @@ func (c *credential) malformed(format string, args ...any) *Error {
 	return errorf(CodeHeader, format, args...)
 }
 
-// credential reads the credentials of r from where they are.
+// credential parses the credentials of r.
 func (q *request) credential(r *http.Request) (*credential, error) {
 	if q.scheme == SchemeQuery {
 		return q.fromQuery()
@@ -237,7 +236,7 @@ func (q *request) credential(r *http.Request) (*credential, error) {
 	return c, c.setDate(r)
 }
 
-// fromQuery reads the parameters of a presigned request.
+// fromQuery parses the credentials of a presigned request.
 func (q *request) fromQuery() (*credential, error) {
 	c := &credential{presigned: true}
 	var scope, named, stamp, expires string
@@ -283,8 +282,8 @@ func (q *request) fromQuery() (*credential, error) {
 	return c, nil
 }
 
-// setScope reads <access key>/<date>/<region>/<service>/aws4_request. The last
-// four have no slash in them; an access key may.
+// setScope parses <access key>/<date>/<region>/<service>/aws4_request. The last four have
+// no slash; an access key may.
 func (c *credential) setScope(text string) error {
 	parts := []*string{&c.terminator, &c.service, &c.region, &c.day}
 	for _, part := range parts {
@@ -301,8 +300,8 @@ func (c *credential) setScope(text string) error {
 	return nil
 }
 
-// setSigned reads the names of the signed headers. They are sorted and in lower
-// case by definition; what is not cannot have been signed by it.
+// setSigned parses the names of the signed headers. They must be sorted and in lower case,
+// because the signed text requires that.
 func (c *credential) setSigned() error {
 	c.signed = strings.Split(c.names, ";")
 	for i, name := range c.signed {
@@ -313,8 +312,7 @@ func (c *credential) setSigned() error {
 	return nil
 }
 
-// setDate reads the time of a request that has it in a header: X-Amz-Date, or
-// Date where there is none.
+// setDate parses the time of a request in a header: X-Amz-Date, or Date without it.
 func (c *credential) setDate(r *http.Request) error {
 	values, name := r.Header["X-Amz-Date"], "x-amz-date"
 	if len(values) == 0 {
@@ -332,19 +330,19 @@ func (c *credential) setDate(r *http.Request) error {
 	if !ok {
 		return errorf(CodeDate, "authentication requires a valid date or x-amz-date header: %s cannot be read", name)
 	}
-	// Of the Date header the string to sign has the same form as of the other.
+	// The signed text has the time of a Date header in the same form.
 	c.when, c.stamp = when, when.UTC().Format(stampForm)
 	return nil
 }
 
-// parseStamp reads a time in stampForm, and in no other: time.Parse alone would
-// also take fractions of a second.
+// parseStamp parses a time in stampForm only. time.Parse would also accept fractions of a
+// second.
 func parseStamp(text string) (time.Time, bool) {
 	when, err := time.Parse(stampForm, text)
 	return when, err == nil && len(text) == len(stampForm)
 }
 
-// digits reads a number that has digits only, and at most 18 of them.
+// digits parses a number of at most 18 digits.
 func digits(text string) (int64, bool) {
 	if text == "" || len(text) > 18 {
 		return 0, false
@@ -358,7 +356,7 @@ func digits(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// isToken tells whether text is a header's name (RFC 9110, section 5.6.2).
+// isToken returns whether text is a valid header name (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	for i := range len(text) {
 		c := text[i]

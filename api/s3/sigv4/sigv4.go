@@ -31,15 +31,16 @@ const (
 	service    = "s3"
 	terminator = "aws4_request"
 
-	// stampForm is the form of X-Amz-Date, and of the time that is signed.
+	// stampForm is the form of X-Amz-Date and of the signed time.
 	stampForm = "20060102T150405Z"
 	dayLength = len("20060102")
 
-	// tokenPrefix begins an access key that is a bearer token.
+	// tokenPrefix is the prefix of an access key that is a bearer token.
 	tokenPrefix = "JWT:"
 )
 
-// Window is the maximum difference between the time of a request and ours.
+// Window is the maximum difference between the time of a request and the clock of this
+// node.
 const Window = 15 * time.Minute
 
 // MaxExpires is the longest life of a presigned request.
@@ -58,7 +59,7 @@ type Verifier struct {
 	lookup Lookup
 	region string
 	now    func() time.Time
-	hosted Hosted // nil: links of version 2 are refused
+	hosted Hosted // nil: links of signature version 2 are refused
 }
 
 // New returns a verifier. If region is not empty, it refuses requests signed for another
@@ -88,7 +89,7 @@ type Caller struct {
 	chain *chain
 }
 
-// String reveals nothing of a token.
+// String returns the caller without the token.
 func (c *Caller) String() string {
 	if c.Token != "" {
 		return "a token"
@@ -96,7 +97,7 @@ func (c *Caller) String() string {
 	return "access key " + c.AccessKey
 }
 
-// GoString is String, so that %#v tells no secret either.
+// GoString is String, so that %#v does not show the token either.
 func (c *Caller) GoString() string { return c.String() }
 
 // Body reads the object's bytes from src, the body of the request, and verifies the signed
@@ -109,8 +110,8 @@ func (c *Caller) Body(src io.Reader) *Body {
 // Verify returns the signer of r. It reads nothing of the body. The error is an
 // *Error or that of the lookup.
 //
-// It makes all checks that need only the request before it looks up the access key.
-// After that an unknown key and a wrong signature take the same path.
+// It makes all checks that need only the request before it looks up the access key. After
+// that an unknown key and a wrong signature take the same path.
 func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error) {
 	q, err := read(r)
 	if err != nil {
@@ -149,8 +150,8 @@ func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error)
 	}
 	caller := &Caller{AccessKey: c.accessKey, Presigned: c.presigned, Framing: framing}
 	if token, ok := strings.CutPrefix(c.accessKey, tokenPrefix); ok {
-		// A link is given to others, and a token in it would give them all that
-		// its owner may do.
+		// A link is passed to others, and a token in it would give them all rights of its
+		// account.
 		if c.presigned {
 			return nil, errorf(CodeDenied, "a token is not accepted in a link: presign with an access key")
 		}
@@ -166,7 +167,7 @@ func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error)
 	return caller, nil
 }
 
-// checkScope refuses credentials for another service, day or region.
+// checkScope returns an error for another service, day or region.
 func (v *Verifier) checkScope(c *credential) error {
 	switch {
 	case c.service != service || c.terminator != terminator:
@@ -181,8 +182,8 @@ func (v *Verifier) checkScope(c *credential) error {
 	return nil
 }
 
-// checkTime refuses requests of another time. A presigned one is valid from its
-// time, less what a clock may be wrong, to its end.
+// checkTime returns an error if the time of a request is too far away. A presigned request
+// is valid from its time minus Window to its expiry.
 func (v *Verifier) checkTime(c *credential) error {
 	now := v.now()
 	switch {
@@ -198,8 +199,8 @@ func (v *Verifier) checkTime(c *credential) error {
 	return nil
 }
 
-// refuseToken refuses temporary credentials. There are none here, and S3 does
-// not take a token that does not belong to the key either.
+// refuseToken refuses temporary credentials, which do not exist here. S3 also refuses a
+// security token that does not belong to the key.
 func refuseToken(r *http.Request, q *request) error {
 	const name = "X-Amz-Security-Token"
 	if _, given := r.Header[name]; given {
@@ -213,7 +214,7 @@ func refuseToken(r *http.Request, q *request) error {
 	return nil
 }
 
-// payloadOf returns what stands for the body in what is signed. A presigned
+// payloadOf returns the text that represents the body in the signed text. A presigned
 // request has it in the query, in a header, or not at all.
 func payloadOf(r *http.Request, q *request) (string, error) {
 	values := r.Header[contentSHA256]
@@ -242,11 +243,11 @@ func payloadOf(r *http.Request, q *request) (string, error) {
 	return unsignedPayload, nil
 }
 
-// noSecret stands for the secret of an unknown key. It has the length of ours.
+// noSecret is used in place of the secret of an unknown key. It has the same length.
 const noSecret = "----------------------------------------"
 
-// match returns the chain that the signatures of chunks go on with, or the error
-// that a wrong signature and an unknown key share.
+// match returns the chain for the signatures of chunks. The errors for a wrong signature
+// and an unknown key are alike.
 func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *credential, payload string) (*chain, error) {
 	secret, unknown, err := v.secret(ctx, c.accessKey)
 	if err != nil {
@@ -271,8 +272,8 @@ func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *cr
 	return links, nil
 }
 
-// secret looks a secret up. Of an access key that is unknown, which 1 says, it is
-// one that fits nothing.
+// secret looks up the secret of an access key. If the key is unknown, it returns noSecret
+// and unknown is 1.
 func (v *Verifier) secret(ctx context.Context, accessKey string) (secret string, unknown int, err error) {
 	secret, err = v.lookup(ctx, accessKey)
 	switch {
@@ -284,7 +285,8 @@ func (v *Verifier) secret(ctx context.Context, accessKey string) (secret string,
 	return secret, 0, nil
 }
 
-// mismatch is the error of a signature of something that is not that of its access key.
+// mismatch returns the error for a signature that is not that of its access key; what names
+// the signed object.
 func mismatch(unknown int, what string) error {
 	if unknown == 1 {
 		return errorf(CodeUnknownKey, "the access key id you provided does not exist in our records")
@@ -292,7 +294,7 @@ func mismatch(unknown int, what string) error {
 	return errorf(CodeSignature, "the signature we calculated does not match the one you provided: check the secret and how %s is signed", what)
 }
 
-// signingKey derives the key of a day, region and service from a secret.
+// signingKey derives the key for a day, region and service from a secret.
 func signingKey(secret string, c *credential) []byte {
 	key := []byte("AWS4" + secret)
 	for _, part := range []string{c.day, c.region, c.service, c.terminator} {
@@ -303,9 +305,9 @@ func signingKey(secret string, c *credential) []byte {
 	return key
 }
 
-// signatureLength is that of a signature, in hexadecimal digits.
+// signatureLength is the length of a signature in hexadecimal digits.
 const signatureLength = 2 * sha256.Size
 
-// emptySHA256 is the SHA-256 of nothing. It stands in the string to sign of every
-// chunk where other services sign headers.
+// emptySHA256 is the SHA-256 of no bytes. In the string to sign of a chunk it is in the
+// place of the headers.
 const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

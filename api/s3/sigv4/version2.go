@@ -3,7 +3,7 @@ package sigv4
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // what signatures of version 2 are made with
+	"crypto/sha1" //nolint:gosec // signature version 2 uses SHA-1
 	"crypto/subtle"
 	"encoding/base64"
 	"net/http"
@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// Links of signature version 2 are what boto3 makes for an endpoint of its user's unless it
-// is told otherwise. Their form is that of "Signing and Authenticating REST Requests" in the
-// Amazon S3 documentation; where that is silent botocore's HmacV1QueryAuth counts, which
-// most of them come from. Version 2 in the Authorization header is not taken.
+// boto3 makes links of signature version 2 for a custom endpoint by default. Their form is
+// described in "Signing and Authenticating REST Requests" of the Amazon S3 documentation.
+// Where that is silent, the code follows HmacV1QueryAuth of botocore, from which most of
+// these links come. Version 2 in the Authorization header is not supported.
 
-// version2 are the parameters of such a link.
+// Parameters of a link of version 2.
 const (
 	version2Key       = "AWSAccessKeyId"
 	version2Signature = "Signature"
 	version2Expires   = "Expires"
 )
 
-// version2Signed are the parameters that a link of version 2 signs, sorted; all others it
-// leaves out.
+// version2Signed has the query parameters that version 2 signs, sorted. It signs no others.
 var version2Signed = []string{
 	"accelerate", "acl", "analytics", "cors", "defaultObjectAcl", "delete", "inventory", "lifecycle", "location", "logging", "metrics", "notification",
 	"object-lock", "partNumber", "policy", "replication", "requestPayment", "response-cache-control", "response-content-disposition",
@@ -50,8 +49,8 @@ func (v *Verifier) WithVersion2(hosted Hosted) *Verifier {
 	return &with
 }
 
-// verifyVersion2 tells who signed a link of version 2. Whatever can be refused without
-// its secret is refused before the access key is looked up.
+// verifyVersion2 returns the signer of a link of version 2. It makes all checks that need
+// no secret before it looks up the access key.
 func (v *Verifier) verifyVersion2(ctx context.Context, r *http.Request, q *request) (*Caller, error) {
 	if v.hosted == nil {
 		return nil, errorf(CodeScheme, "links of signature version 2 are not supported: use %s", algorithm)
@@ -94,9 +93,8 @@ func (v *Verifier) verifyVersion2(ctx context.Context, r *http.Request, q *reque
 	return &Caller{AccessKey: accessKey, Presigned: true, Version2: true, Framing: framing}, nil
 }
 
-// checkExpires judges when a link of version 2 ends, in seconds since 1970. Unlike one of
-// version 4 it does not say when it was made: that its end is at most MaxExpires away, and
-// what a clock may be wrong, is all that bounds it.
+// checkExpires checks the expiry of a link of version 2, in seconds since 1970. Such a link
+// has no start time, so the expiry may be at most MaxExpires plus Window away.
 func (v *Verifier) checkExpires(text string) error {
 	seconds, ok := digits(text)
 	now, end := v.now(), time.Unix(seconds, 0)
@@ -111,13 +109,14 @@ func (v *Verifier) checkExpires(text string) error {
 	return nil
 }
 
-// matchVersion2 compares the signature of a link with those that it may have.
+// matchVersion2 compares the signature of a link with those of all valid forms of the
+// request.
 func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *request, accessKey, signature, expires string) error {
 	secret, unknown, err := v.secret(ctx, accessKey)
 	if err != nil {
 		return err
 	}
-	// A plus that a client does not encode came as a space.
+	// A client may send the plus of base64 unencoded, and it then arrives as a space.
 	given := []byte(strings.ReplaceAll(signature, " ", "+"))
 	query, ok := version2Query(r)
 	if !ok {
@@ -137,8 +136,8 @@ func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *reques
 	return mismatch(unknown, "the request")
 }
 
-// version2Head is what leads the path in the string to sign: the method, what is said of
-// the body, the end of the link in the place of the time, and every x-amz- header.
+// version2Head returns the part of the string to sign before the path: the method, the
+// headers of the body, the expiry in place of the time, and all x-amz- headers.
 func version2Head(r *http.Request, expires string) []byte {
 	text := make([]byte, 0, 256)
 	text = append(text, r.Method...)
@@ -172,9 +171,9 @@ func joined(values []string) string {
 	return strings.Join(trimmed, ",")
 }
 
-// version2Paths are the forms of the path that may have been signed: those of paths, with
-// the bucket before them if it is in the host. botocore signs a slash behind the bucket that
-// the path does not have.
+// version2Paths returns the forms of the path that may have been signed: those of paths,
+// with the bucket in front if it is in the host name. botocore signs a slash after the
+// bucket even if the path does not have it.
 func (v *Verifier) version2Paths(r *http.Request, q *request) []string {
 	paths := q.paths()
 	bucket, ok := v.hosted(r.Host)
@@ -191,15 +190,15 @@ func (v *Verifier) version2Paths(r *http.Request, q *request) []string {
 	return paths
 }
 
-// version2Query is what of the query is signed, with its question mark; values are decoded,
-// and a parameter without = stays so. It is not ok where a value holds what would be another
-// signed parameter, since both have the same signature.
+// version2Query returns the signed part of the query with its question mark. Values are
+// decoded, and a parameter without = stays so. ok is false if a value contains text that
+// looks like another signed parameter, because both would have the same signature.
 func version2Query(r *http.Request) (query string, ok bool) {
 	_, raw := target(r)
 	var signed []string
 	for part := range strings.SplitSeq(raw, "&") {
 		name, value, has := strings.Cut(part, "=")
-		name, _ = Unescape(name, true) // that it is encoded parseQuery has seen
+		name, _ = Unescape(name, true) // parseQuery has checked the encoding
 		if !SignedByVersion2(name) {
 			continue
 		}
