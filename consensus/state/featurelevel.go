@@ -26,7 +26,8 @@ import (
 // checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, that members give the leader a
 // deadline with what they forward, and conditions on ETags that an object does not have, on its
 // size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
-// SetAdmin, AddApp and RemoveApp.
+// SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
+// ResetPassword and BeginSession.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

@@ -123,6 +123,8 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("part sums", (&PartSums{"CRC32", []byte{1, 2, 3, 4, 5, 6, 7, 8}}).Code)
 	add("begun", (&begun{Bucket: "bucket", Key: "k"}).Code)
 	add("ended", (&ended{After: 1024}).Code)
+	add("identity", (&Identity{Issuer: "https://id.example", Subject: "7", Account: "a", Email: "a@b", Linked: 300}).Code)
+	add("one-time link", (&OneTimeLink{ID: "link", Purpose: ForSession, Account: "a", Proof: Hash{1}, Expires: 300}).Code)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {

@@ -60,6 +60,9 @@ const (
 	tableAdmin       = 'Y' // account that is an administrator -> -
 	tableApp         = 'r' // name -> App
 	tableEnded       = 'd' // account, incarnation, upload that has ended and has parts -> ended
+	tableIdentity    = 'l' // identity -> Identity
+	tableIdentityOf  = 'H' // account, identity -> -
+	tableOneTime     = '1' // link -> OneTimeLink
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

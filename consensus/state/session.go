@@ -12,7 +12,7 @@ import (
 // that whoever has the state, a backup say, cannot act as anybody.
 type SessionID string
 
-// Session is what a sign-in with a password began. It ends when it is ended, when
+// Session is what a sign-in began. It ends when it is ended, when
 // it was not used for Idle, and at Expires. It may what its account may.
 type Session struct {
 	ID      SessionID
@@ -66,8 +66,8 @@ func PasswordProof(passwordHash string) Hash { return sha256.Sum256([]byte(passw
 
 func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
 	s := v.Session
-	if s.ID == "" || len(s.ID) > MaxIDLen || s.Idle <= 0 || s.Expires <= s.Created {
-		return Result{}, Errorf(CodeInvalid, "session record out of bounds")
+	if err := s.check(); err != nil {
+		return Result{}, err
 	}
 	account, err := get[Account](tx, accountKey(s.Account))
 	if err != nil {
@@ -76,23 +76,35 @@ func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
 	if account == nil || account.PasswordHash == "" || PasswordProof(account.PasswordHash) != v.Password {
 		return Result{}, ErrUnauthorized
 	}
+	return Result{}, addSession(tx, &s, v.Over)
+}
+
+func (v *Session) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Idle <= 0 || v.Expires <= v.Created {
+		return Errorf(CodeInvalid, "session record out of bounds")
+	}
+	return nil
+}
+
+// addSession writes a session of an account that exists. The same one again changes nothing.
+func addSession(tx Tx, s *Session, over Millis) error {
 	old, err := get[Session](tx, sessionKey(s.ID))
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	if old != nil {
-		if *old == s {
-			return Result{}, nil
+		if *old == *s {
+			return nil
 		}
-		return Result{}, Errorf(CodeExists, "a session with this id exists already")
+		return Errorf(CodeExists, "a session with this id exists already")
 	}
-	if err := makeRoom(tx, s.Account, v.Over); err != nil {
-		return Result{}, err
+	if err := makeRoom(tx, s.Account, over); err != nil {
+		return err
 	}
 	if err := tx.Set(part(sessionsOf(s.Account), s.ID), nil); err != nil {
-		return Result{}, err
+		return err
 	}
-	return Result{}, put(tx, sessionKey(s.ID), &s)
+	return put(tx, sessionKey(s.ID), s)
 }
 
 // makeRoom removes the sessions of an account that are over by a time, and one

@@ -45,7 +45,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 3
 	case *state.SetBucketTags, *state.SetObjectSums:
 		return 5
-	case *state.OpenFirstAdmin, *state.SetAdmin, *state.AddApp, *state.RemoveApp:
+	case *state.OpenFirstAdmin, *state.SetAdmin, *state.AddApp, *state.RemoveApp, *state.SignUp, *state.LinkIdentity,
+		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession:
 		return 6
 	}
 	return 0

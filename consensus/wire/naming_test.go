@@ -120,6 +120,19 @@ func admins() []state.Command {
 		&state.SetAdmin{Account: "account", Admin: true},
 		&state.AddApp{App: state.App{Name: "app", Redirects: []string{"myapp://done", "http://127.0.0.1:*/done"}, Scope: []string{state.ScopeRead}, Created: 13}},
 		&state.RemoveApp{Name: "other"},
+		&state.SignUp{
+			Account: state.Account{ID: "ann", Email: "ann@c", Created: 68}, Allowance: 1 << 40,
+			Identity: state.Identity{Issuer: "https://id.example", Subject: "7", Account: "ann", Email: "ann@c", Linked: 68}, Link: "invitation", Admin: true,
+		},
+		&state.LinkIdentity{Identity: state.Identity{Issuer: "https://id.example", Subject: "8", Account: "account", Email: "a@b", Linked: 69}},
+		&state.UnlinkIdentity{Account: "account", ID: "identity"},
+		&state.AddOneTimeLink{
+			Link: state.OneTimeLink{ID: "link", Purpose: state.ForPassword, Account: "account", Proof: state.Hash{7}, Expires: 70}, Over: 300,
+		},
+		&state.ResetPassword{Link: "link", Account: "account", Hash: "hash"},
+		&state.BeginSession{
+			Session: state.Session{ID: "s2", Account: "account", Created: 71, Expires: 72, Idle: 3}, Identity: "identity", Link: "link", Over: 300,
+		},
 	}
 }
 

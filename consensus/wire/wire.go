@@ -74,6 +74,12 @@ const (
 	kindSetAdmin         = 56
 	kindAddApp           = 57
 	kindRemoveApp        = 58
+	kindSignUp           = 59
+	kindLinkIdentity     = 60
+	kindUnlinkIdentity   = 61
+	kindAddOneTimeLink   = 62
+	kindResetPassword    = 63
+	kindBeginSession     = 64
 )
 
 // Bounds of what this package reads and writes.
@@ -158,6 +164,12 @@ var commands = map[uint16]func() state.Command{
 	kindSetAdmin:         func() state.Command { return new(state.SetAdmin) },
 	kindAddApp:           func() state.Command { return new(state.AddApp) },
 	kindRemoveApp:        func() state.Command { return new(state.RemoveApp) },
+	kindSignUp:           func() state.Command { return new(state.SignUp) },
+	kindLinkIdentity:     func() state.Command { return new(state.LinkIdentity) },
+	kindUnlinkIdentity:   func() state.Command { return new(state.UnlinkIdentity) },
+	kindAddOneTimeLink:   func() state.Command { return new(state.AddOneTimeLink) },
+	kindResetPassword:    func() state.Command { return new(state.ResetPassword) },
+	kindBeginSession:     func() state.Command { return new(state.BeginSession) },
 }
 
 // kinds are the numbers of the types of commands.

@@ -1,0 +1,235 @@
+package state
+
+import "github.com/holdfast-ipfs/holdfast/consensus/codec"
+
+// MaxOneTimeLinks is how many one-time links a cluster has at once.
+const MaxOneTimeLinks = 1000
+
+// LinkID names a one-time link. It is a hash of the link's token, so that who has the state, such
+// as a backup, cannot use the link.
+type LinkID string
+
+// LinkPurpose is what a one-time link is for. The numbers are stored: never renumber.
+type LinkPurpose uint8
+
+// Every purpose.
+const (
+	ForSignUp   LinkPurpose = 1 // opens an account of an e-mail address
+	ForPassword LinkPurpose = 2 // sets a new password of an account
+	ForSession  LinkPurpose = 3 // begins a session of an account
+)
+
+// OneTimeLink is a link that an administrator made and that works once. Its proposer checks
+// whether it has expired, because the state has no clock.
+type OneTimeLink struct {
+	ID      LinkID
+	Purpose LinkPurpose
+	Email   string    // for ForSignUp, in lower case; else empty
+	Account AccountID // for the other purposes; else empty
+	// Proof is PasswordProof of the account's password: another password ends the link.
+	Proof   Hash
+	Expires Millis
+}
+
+// Code implements the record's form.
+func (v *OneTimeLink) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, MaxIDLen)
+	codec.Uint(c, &v.Purpose)
+	codec.String(c, &v.Email, MaxEmailLen)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Fixed(c, v.Proof[:])
+	codec.Int(c, &v.Expires)
+}
+
+func (v *OneTimeLink) check() error {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Purpose < ForSignUp || v.Purpose > ForSession ||
+		(v.Purpose == ForSignUp) != (v.Account == "") || (v.Purpose == ForSignUp) != (v.Email != "") || v.Expires <= 0 {
+		return Errorf(CodeInvalid, "one-time link out of bounds")
+	}
+	return nil
+}
+
+// errNoLink is the error for a link that was used, was replaced, or never existed.
+var errNoLink = Errorf(CodeNotFound, "the link was used already or is not valid any more")
+
+func oneTimeKey(id LinkID) key { return part(table(tableOneTime), id) }
+
+// AddOneTimeLink adds a link. It replaces the link of the same purpose for the same account or
+// e-mail address, and removes links that have expired by Over. It is of level 6.
+//
+// Errors: ErrInvalid, ErrNotFound without the account, ErrExists where the e-mail address of an
+// invitation has an account, ErrTooLarge where there are MaxOneTimeLinks.
+type AddOneTimeLink struct {
+	Link OneTimeLink
+	Over Millis // a time that most members have reached; 0: none expires
+}
+
+// Code implements Command.
+func (v *AddOneTimeLink) Code(c *codec.Coder) {
+	v.Link.Code(c)
+	codec.Int(c, &v.Over)
+}
+
+func (v *AddOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
+	l := v.Link
+	if err := l.check(); err != nil {
+		return Result{}, err
+	}
+	if l.Purpose == ForSignUp {
+		if taken, err := has(tx, emailKey(l.Email)); err != nil {
+			return Result{}, err
+		} else if taken {
+			return Result{}, Errorf(CodeExists, "an account %s exists already", l.Email)
+		}
+	} else if _, err := (View{r: tx}).Account(l.Account); err != nil {
+		return Result{}, err
+	}
+	goes := func(old *OneTimeLink) bool {
+		same := old.Purpose == l.Purpose && old.Account == l.Account && old.Email == l.Email
+		return same || old.Expires <= v.Over
+	}
+	all, err := scanAll[OneTimeLink](tx, table(tableOneTime))
+	if err != nil {
+		return Result{}, err
+	}
+	stay := 0
+	for i := range all {
+		if !goes(&all[i]) {
+			stay++
+		}
+	}
+	if stay >= MaxOneTimeLinks {
+		return Result{}, Errorf(CodeTooLarge, "there are %d one-time links, which is the most", MaxOneTimeLinks)
+	}
+	if err := removeLinks(tx, goes); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, oneTimeKey(l.ID), &l)
+}
+
+// removeLinks removes the links that goes names.
+func removeLinks(tx Tx, goes func(*OneTimeLink) bool) error {
+	all, err := scanAll[OneTimeLink](tx, table(tableOneTime))
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if !goes(&all[i]) {
+			continue
+		}
+		if err := tx.Delete(oneTimeKey(all[i].ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkOf returns the account of a link that opens it for a purpose, or errNoLink.
+func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Account, error) {
+	l, err := get[OneTimeLink](r, oneTimeKey(id))
+	if err != nil {
+		return nil, err
+	}
+	a, err := get[Account](r, accountKey(account))
+	if err != nil {
+		return nil, err
+	}
+	if l == nil || a == nil || l.Purpose != purpose || l.Account != account || l.Proof != PasswordProof(a.PasswordHash) {
+		return nil, errNoLink
+	}
+	return a, nil
+}
+
+// ResetPassword is SetPassword for who has a one-time link, which it uses up. It is of level 6.
+//
+// Errors: ErrNotFound where the link does not let that be done.
+type ResetPassword struct {
+	Link    LinkID
+	Account AccountID
+	Hash    string // as in Account
+}
+
+// Code implements Command.
+func (v *ResetPassword) Code(c *codec.Coder) {
+	codec.String(c, &v.Link, MaxIDLen)
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.String(c, &v.Hash, MaxAddrLen)
+}
+
+func (v *ResetPassword) apply(tx Tx, e *entry) (Result, error) {
+	if _, err := linkOf(tx, v.Link, ForPassword, v.Account); err != nil {
+		return Result{}, err
+	}
+	if v.Hash == "" {
+		return Result{}, Errorf(CodeInvalid, "no password")
+	}
+	if _, err := (&SetPassword{Account: v.Account, Hash: v.Hash}).apply(tx, e); err != nil {
+		return Result{}, err
+	}
+	return Result{}, tx.Delete(oneTimeKey(v.Link))
+}
+
+// BeginSession is CreateSession without a password, for an identity of the account or for who has
+// a one-time link, which it uses up. It is of level 6.
+//
+// Errors: those of CreateSession; ErrUnauthorized where the identity is of no account or of another
+// one, ErrNotFound where the link does not open the account.
+type BeginSession struct {
+	Session  Session
+	Identity IdentityID // empty: none
+	Link     LinkID     // empty: none
+	Over     Millis     // as in CreateSession
+}
+
+// Code implements Command.
+func (v *BeginSession) Code(c *codec.Coder) {
+	v.Session.Code(c)
+	codec.String(c, &v.Identity, MaxIDLen)
+	codec.String(c, &v.Link, MaxIDLen)
+	codec.Int(c, &v.Over)
+}
+
+func (v *BeginSession) apply(tx Tx, _ *entry) (Result, error) {
+	if err := v.Session.check(); err != nil {
+		return Result{}, err
+	}
+	if v.Identity != "" {
+		known, err := get[Identity](tx, identityKey(v.Identity))
+		if err != nil {
+			return Result{}, err
+		}
+		if known == nil || known.Account != v.Session.Account {
+			return Result{}, ErrUnauthorized
+		}
+		return Result{}, addSession(tx, &v.Session, v.Over)
+	}
+	if _, err := linkOf(tx, v.Link, ForSession, v.Session.Account); err != nil {
+		return Result{}, err
+	}
+	if err := addSession(tx, &v.Session, v.Over); err != nil {
+		return Result{}, err
+	}
+	return Result{}, tx.Delete(oneTimeKey(v.Link))
+}
+
+// OneTimeLink returns a link, or ErrNotFound where it was used or never existed, or where the
+// password of its account has changed.
+func (v View) OneTimeLink(id LinkID) (OneTimeLink, error) {
+	if id == "" || len(id) > MaxIDLen {
+		return OneTimeLink{}, errNoLink
+	}
+	l, err := get[OneTimeLink](v.r, oneTimeKey(id))
+	if err != nil {
+		return OneTimeLink{}, err
+	}
+	if l == nil {
+		return OneTimeLink{}, errNoLink
+	}
+	if l.Account != "" {
+		if _, err := linkOf(v.r, id, l.Purpose, l.Account); err != nil {
+			return OneTimeLink{}, err
+		}
+	}
+	return *l, nil
+}
