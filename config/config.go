@@ -126,7 +126,12 @@ type S3 struct {
 
 // Console has the settings of the web console.
 type Console struct {
-	Listen string // host:port, empty is off
+	Listen          string   // host:port, empty is off
+	URL             string   // origin at which people reach the console; empty: unknown
+	OpenID          []OpenID // providers at which people sign in
+	OpenIDPrivate   bool     // dial providers on private and loopback addresses
+	SignUp          string   // who may open an account: open, invited or off
+	SecurityContact string   // URI for reports of security problems; empty: none
 }
 
 // Paid has the settings of the gateway with payment per request.
@@ -245,7 +250,7 @@ func Default() Config {
 			Rates:  Rates{AccountBurst: 1000, AddressBurst: 5000}, // bursts count where a rate is set
 			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour, HashRate: 32 * MiB, PresignedV2: true,
 		},
-		Console: Console{Listen: "127.0.0.1:9001"},
+		Console: Console{Listen: "127.0.0.1:9001", SignUp: signUpOff},
 		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Rates:   Rates{AccountRate: Inherit, AccountBurst: Inherit, AddressRate: Inherit, AddressBurst: Inherit},

@@ -57,6 +57,8 @@ func formOf(field any) string {
 		return "number"
 	case *[]string:
 		return "list"
+	case *[]OpenID:
+		return "tables"
 	}
 	return "text"
 }

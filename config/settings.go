@@ -187,6 +187,26 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Console.Listen }, check: hostPort,
 	},
 	{
+		key: "console.url", help: "`origin` at which people reach the web console, such as https://console.example.org; links and the redirect URI of OpenID providers begin with it",
+		field: func(c *Config) any { return &c.Console.URL }, check: webOrigin,
+	},
+	{
+		key: "console.oidc", help: "OpenID providers at which people sign in, each a table [[console.oidc]] in config.toml with `name, issuer, client_id, client_secret or client_secret_file, scopes, domains and admins`",
+		field: func(c *Config) any { return &c.Console.OpenID }, check: providers,
+	},
+	{
+		key: "console.oidc_private", help: "dial OpenID providers on private and loopback addresses, and by plain HTTP",
+		field: func(c *Config) any { return &c.Console.OpenIDPrivate },
+	},
+	{
+		key: "console.sign_up", help: "who can open an account: `open|invited|off`; open means everybody with a verified e-mail address at an OpenID provider, invited means who has an invitation or an address in a domain of a provider",
+		field: func(c *Config) any { return &c.Console.SignUp }, values: []string{SignUpOpen, signUpInvited, signUpOff},
+	},
+	{
+		key: "console.security_contact", help: "`URI` in /.well-known/security.txt for reports of security problems, such as mailto:security@example.org; empty means that there is no such file",
+		field: func(c *Config) any { return &c.Console.SecurityContact }, check: contact,
+	},
+	{
 		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway with payment per request; empty turns it off; not served by this release",
 		field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort, unserved: true,
 	},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,12 @@ func (c Config) Redacted() Config {
 		}
 	}
 	c.Cluster.Join = join
+	c.Console.OpenID = slices.Clone(c.Console.OpenID)
+	for i := range c.Console.OpenID {
+		if c.Console.OpenID[i].ClientSecret != "" {
+			c.Console.OpenID[i].ClientSecret = redacted
+		}
+	}
 	return c
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -128,6 +129,8 @@ func fromText(field any, text string) (err error) {
 		*v, err = parseAuto(text)
 	case *Size:
 		*v, err = ParseSize(text)
+	case *[]OpenID:
+		return errors.New("providers are set in config.toml only: begin each with [[console.oidc]]")
 	default:
 		return fmt.Errorf("no text form for %T", field)
 	}
@@ -190,6 +193,12 @@ func fromFile(field, value any) error {
 		default:
 			return fmt.Errorf("%v must be a size such as \"256MiB\"", value)
 		}
+	case *[]OpenID:
+		all, err := providersFromFile(value)
+		if err != nil {
+			return err
+		}
+		*v = all
 	default:
 		return fmt.Errorf("no form in a file for %T", field)
 	}
@@ -217,6 +226,8 @@ func format(field any) string {
 		return strconv.Quote(v.String())
 	case *Size:
 		return strconv.Quote(v.String())
+	case *[]OpenID:
+		return formatProviders(*v)
 	}
 	return ""
 }

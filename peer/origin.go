@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
+	"github.com/holdfast-ipfs/holdfast/internal/publicip"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
@@ -175,49 +176,14 @@ func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// checkPublicIP refuses addresses outside the public internet. It also asks go-multiaddr,
-// but that does not count 0.0.0.0, ::ffff:127.0.0.1, benchmark and multicast ranges as
-// private, and counts NAT64 and 6to4 forms of private addresses as public.
+// checkPublicIP refuses addresses outside the public internet, by the lists of internal/publicip
+// and by those of go-multiaddr.
 func checkPublicIP(a ma.Multiaddr, ip netip.Addr) error {
-	if ip.Is6() {
-		if !publicIP6.Contains(ip) {
-			return fmt.Errorf("%s is not a public address", ip)
-		}
-	}
-	for _, r := range specialRanges {
-		if r.Contains(ip) {
-			return fmt.Errorf("%s is not a public address", ip)
-		}
+	if err := publicip.Check(ip); err != nil {
+		return err
 	}
 	if manet.IsPrivateAddr(a) || !manet.IsPublicAddr(a) {
 		return fmt.Errorf("%s is not a public address", ip)
 	}
 	return nil
-}
-
-// publicIP6 is the part of IPv6 that is assigned for public use. NAT64 (64:ff9b::),
-// IPv4-mapped, link-local, unique local and multicast addresses lie outside.
-var publicIP6 = netip.MustParsePrefix("2000::/3")
-
-// specialRanges has the ranges of RFC 6890 and its updates.
-var specialRanges = [...]netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("10.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
-	netip.MustParsePrefix("127.0.0.0/8"),     // loopback
-	netip.MustParsePrefix("169.254.0.0/16"),  // link-local, metadata services
-	netip.MustParsePrefix("172.16.0.0/12"),   //
-	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
-	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
-	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
-	netip.MustParsePrefix("192.168.0.0/16"),  //
-	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
-	netip.MustParsePrefix("198.51.100.0/24"), // documentation
-	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
-	netip.MustParsePrefix("224.0.0.0/4"),     // multicast
-	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, broadcast
-	netip.MustParsePrefix("2001::/23"),       // Teredo, ORCHID, benchmarks
-	netip.MustParsePrefix("2001:db8::/32"),   // documentation
-	netip.MustParsePrefix("2002::/16"),       // 6to4 carries any IPv4 address
-	netip.MustParsePrefix("3fff::/20"),       // documentation
 }

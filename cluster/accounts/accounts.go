@@ -55,6 +55,9 @@ type Options struct {
 	// is state.DefaultAllowance.
 	Allowance uint64
 
+	// SignUp is who may open an account; empty is SignUpOff.
+	SignUp SignUp
+
 	// SessionIdle is how long a session that begins here may lie unused, and
 	// SessionLife when it ends at the latest; zero: the defaults.
 	SessionIdle, SessionLife time.Duration
@@ -86,6 +89,9 @@ type Accounts struct {
 	asked     atomic.Int64            // when the cluster was asked for more of them, in milliseconds since 1970
 	sessions  sessions
 	setupKey  []byte // of setup tokens
+	linkKey   []byte // of one-time links
+	sealKey   []byte // of sealed values
+	signUp    SignUp
 	uses      *uses
 	tries     *tries
 	allowance uint64 // of new accounts
@@ -100,6 +106,8 @@ func New(o Options) *Accounts {
 	}
 	a.uses = newUses(a.sessions.idle)
 	a.setupKey = derivedKey(o.Secret, setupInfo)
+	a.linkKey, a.sealKey = derivedKey(o.Secret, linkInfo), derivedKey(o.Secret, valueInfo)
+	a.signUp = cmp.Or(o.SignUp, SignUpOff)
 	a.allowance = cmp.Or(o.Allowance, state.DefaultAllowance)
 	if a.now == nil {
 		a.now = time.Now

@@ -47,6 +47,7 @@ type Principal struct {
 	Email   string
 	KeyID   state.KeyID     // empty: not by an API key
 	Session state.SessionID // empty: not by a session
+	Began   time.Time       // when the session began
 	Scopes  []string
 	Admin   bool // an administrator in a session
 	// Index is that of the state which says so. It was the cluster's at some

@@ -107,24 +107,35 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
-	random := make([]byte, sessionRandom)
-	if _, err := rand.Read(random); err != nil {
+	return a.begin(ctx, account)
+}
+
+// begin begins a session of an account whose password was just checked or set, and returns its
+// token. account has the hash of that password.
+func (a *Accounts) begin(ctx context.Context, account state.Account) (token string, err error) {
+	token, session, err := a.newSession(a.now(), account.ID)
+	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
-	token, id := a.sessions.token(random)
 	over, _, _ := a.agreed() // 0 while nobody knows
-	_, err = a.state.Propose(ctx, &state.CreateSession{
-		Session: state.Session{
-			ID: id, Account: account.ID, Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(a.sessions.life)),
-			Idle: state.Millis(a.sessions.idle.Milliseconds()),
-		},
-		Password: state.PasswordProof(account.PasswordHash), Over: over,
-	})
-	if err != nil {
+	if _, err := a.state.Propose(ctx, &state.CreateSession{Session: session, Password: state.PasswordProof(account.PasswordHash), Over: over}); err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
 	a.log.InfoContext(ctx, "session begun", "account", account.ID, "email", account.Email)
 	return token, nil
+}
+
+// newSession returns the record of a session that begins now, and its token.
+func (a *Accounts) newSession(now time.Time, account state.AccountID) (token string, s state.Session, err error) {
+	random := make([]byte, sessionRandom)
+	if _, err := rand.Read(random); err != nil {
+		return "", state.Session{}, err
+	}
+	token, id := a.sessions.token(random)
+	return token, state.Session{
+		ID: id, Account: account, Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(a.sessions.life)),
+		Idle: state.Millis(a.sessions.idle.Milliseconds()),
+	}, nil
 }
 
 // CheckPassword returns nil if a password opens the account with a name. It counts the try, and
@@ -220,7 +231,7 @@ func (a *Accounts) judgeSession(view state.View, id state.SessionID) (Principal,
 		return Principal{}, err
 	}
 	return Principal{
-		Account: account.ID, Email: account.Email, Session: id, Scopes: sessionScopes, Admin: admin, Index: view.Index(),
+		Account: account.ID, Email: account.Email, Session: id, Began: s.Created.Time(), Scopes: sessionScopes, Admin: admin, Index: view.Index(),
 	}, nil
 }
 

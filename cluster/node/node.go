@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -123,12 +124,13 @@ type Node struct {
 	progress   *progress
 	files      *files
 
-	members  *members.Members
-	pins     *pins.Pins
-	accounts *accounts.Accounts
-	content  *content.Content
-	objects  *objects.Objects
-	ingest   *ingest.Ingest
+	members   *members.Members
+	pins      *pins.Pins
+	accounts  *accounts.Accounts
+	providers *openid.Providers
+	content   *content.Content
+	objects   *objects.Objects
+	ingest    *ingest.Ingest
 }
 
 // Pins returns the use cases of pins.
@@ -136,6 +138,9 @@ func (n *Node) Pins() *pins.Pins { return n.pins }
 
 // Accounts returns the use cases of accounts and API keys.
 func (n *Node) Accounts() *accounts.Accounts { return n.accounts }
+
+// Providers returns the OpenID providers at which people sign in.
+func (n *Node) Providers() *openid.Providers { return n.providers }
 
 // Members returns the use cases of membership.
 func (n *Node) Members() *members.Members { return n.members }
@@ -168,7 +173,11 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	n = &Node{opts: opts, logger: foldLines(opts.Logger), folder: folder{opts.Config.Data}, watch: new(state.Watch)}
+	providers, err := openProviders(opts.Config, opts.Now)
+	if err != nil {
+		return nil, err
+	}
+	n = &Node{opts: opts, logger: foldLines(opts.Logger), folder: folder{opts.Config.Data}, watch: new(state.Watch), providers: providers}
 	defer func() {
 		if err != nil {
 			err = errors.Join(n.condemn(err), n.Close())
@@ -432,6 +441,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // who changed what is never left out
 		Watch: n.watch, Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
+		SignUp: accounts.SignUp(n.opts.Config.Console.SignUp),
 	})
 	leases := tracker.NewLeases()
 	n.files = &files{

@@ -13,6 +13,7 @@ var testModules = []string{
 	"github.com/chromedp/",
 	"github.com/marcopolo/simnet",
 	"github.com/minio/minio-go/v7",
+	"github.com/oauth2-proxy/mockoidc",
 	"github.com/stretchr/testify",
 	"go.uber.org/goleak",
 	"pgregory.net/rapid",

@@ -27,6 +27,7 @@ const (
 // useCases are what the interfaces serve.
 var useCases = []string{
 	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
+	"cluster/openid",
 }
 
 // surface is what one HTTP interface may import.
@@ -66,6 +67,7 @@ var rows = []row{
 	{"cluster/content", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/ingest", []string{"consensus/state"}, layerUseCase},
 	{"cluster/integrity", nil, layerUseCase},
+	{"cluster/openid", nil, layerUseCase},
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},
 	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},
@@ -111,6 +113,8 @@ var fences = []fence{
 	{"github.com/knadh/koanf", []string{"config"}, false, "settings are read only in config"},
 	{"github.com/spf13/cobra", []string{"cmd/holdfast"}, false, "commands only in cmd"},
 	{"github.com/spf13/pflag", []string{"cmd/holdfast", "config"}, false, "flags only in cmd and config"},
+	{"github.com/coreos/go-oidc", []string{"cluster/openid"}, false, "OpenID providers only in cluster/openid"},
+	{"golang.org/x/oauth2", []string{"cluster/openid"}, false, "OpenID providers only in cluster/openid"},
 	{"github.com/schollz/progressbar", []string{"cmd/holdfast"}, false, "terminals only in cmd"},
 	{"lukechampine.com/blake3", []string{"cluster/bao"}, true, "the BLAKE3 tree only in cluster/bao"},
 	{"github.com/cenkalti/backoff", []string{"internal/backoff"}, false, "attempts are paced by internal/backoff"},

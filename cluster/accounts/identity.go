@@ -1,0 +1,199 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// SignUp is who may open an account.
+type SignUp string
+
+// Every SignUp.
+const (
+	SignUpOpen    SignUp = "open"    // who has a verified e-mail address at a provider
+	SignUpInvited SignUp = "invited" // who has an invitation, or an address in a domain of a provider
+	SignUpOff     SignUp = "off"     // nobody: an administrator adds people
+)
+
+// Person is who a provider says that somebody is.
+type Person struct {
+	Issuer, Subject string
+	Email           string // verified by the provider
+	// InDomain reports that the provider is configured for the domain of the address, and Admin
+	// that the address is configured as one of an administrator.
+	InDomain, Admin bool
+}
+
+// identity is the person as an identity of an account.
+func (p *Person) identity(account state.AccountID, email string, now time.Time) state.Identity {
+	return state.Identity{Issuer: p.Issuer, Subject: p.Subject, Account: account, Email: email, Linked: state.MillisOf(now)}
+}
+
+// Identity is a person at a provider who signs in to an account.
+type Identity struct {
+	ID     state.IdentityID
+	Issuer string
+	Email  string // when it was linked
+	Linked time.Time
+}
+
+// Ways are the ways to sign in to an account.
+type Ways struct {
+	Password   bool
+	Identities []Identity
+}
+
+// Ways returns the ways to sign in to an account. Errors: state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) Ways(ctx context.Context, account state.AccountID) (Ways, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return Ways{}, fmt.Errorf("ways to sign in: %w", err)
+	}
+	defer release()
+	record, err := view.Account(account)
+	if err != nil {
+		return Ways{}, fmt.Errorf("ways to sign in: %w", err)
+	}
+	all, err := view.Identities(account)
+	if err != nil {
+		return Ways{}, fmt.Errorf("ways to sign in: %w", err)
+	}
+	w := Ways{Password: record.PasswordHash != ""}
+	for i := range all {
+		w.Identities = append(w.Identities, Identity{all[i].ID(), all[i].Issuer, all[i].Email, all[i].Linked.Time()})
+	}
+	return w, nil
+}
+
+// SignInAs begins a session of the account of a person and returns its token. A person without an
+// account gets one where SignUp lets that be, or with the token of an invitation. The e-mail
+// address of an account alone does not open it.
+//
+// Errors: state.ErrExists where the address has an account that this person is not linked with,
+// state.ErrForbidden where the person may not open an account, state.ErrNotFound for an invitation
+// that is over or of another address, state.ErrInvalid, state.ErrUnavailable.
+func (a *Accounts) SignInAs(ctx context.Context, p Person, invitation string) (token string, err error) {
+	id := p.identity("", "", time.Time{})
+	account, err := a.read(ctx, func(v state.View) (state.Account, error) {
+		known, err := v.Identity(id.ID())
+		if err != nil {
+			return state.Account{}, err
+		}
+		return v.Account(known.Account)
+	})
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		if account, err = a.signUpAs(ctx, p, invitation); err != nil {
+			return "", err
+		}
+	case err != nil:
+		return "", err
+	case p.Admin:
+		if err := a.makeAdmin(ctx, account); err != nil {
+			return "", err
+		}
+	}
+	now := a.now()
+	token, session, err := a.newSession(now, account.ID)
+	if err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	over, _, _ := a.agreed() // 0 while nobody knows
+	if _, err := a.state.Propose(ctx, &state.BeginSession{Session: session, Identity: id.ID(), Over: over}); err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	a.log.InfoContext(ctx, "session begun", "account", account.ID, "email", account.Email, "issuer", p.Issuer)
+	return token, nil
+}
+
+// signUpAs opens the account of a person.
+func (a *Accounts) signUpAs(ctx context.Context, p Person, invitation string) (state.Account, error) {
+	account, err := a.newAccount(ctx, p.Email, "")
+	if err != nil {
+		return state.Account{}, fmt.Errorf("sign up: %w", err)
+	}
+	if _, err := a.ByEmail(ctx, account.Email); err == nil {
+		return state.Account{}, state.Errorf(state.CodeExists, "an account with the address %s exists already", account.Email)
+	} else if !errors.Is(err, state.ErrNotFound) {
+		return state.Account{}, err
+	}
+	var link state.LinkID
+	if invitation != "" {
+		l, err := a.openLink(ctx, invitation)
+		if err != nil {
+			return state.Account{}, err
+		}
+		if l.Purpose != state.ForSignUp || l.Email != account.Email {
+			return state.Account{}, state.Errorf(state.CodeForbidden, "the invitation is for another e-mail address than %s", account.Email)
+		}
+		link = l.ID
+	}
+	invited := a.signUp == SignUpInvited && (p.InDomain || link != "")
+	if !p.Admin && !invited && a.signUp != SignUpOpen {
+		return state.Account{}, state.Errorf(state.CodeForbidden, "there is no account with the address %s, and it may not open one", account.Email)
+	}
+	_, err = a.state.Propose(ctx, &state.SignUp{
+		Account: account, Allowance: a.allowance, Identity: p.identity(account.ID, account.Email, a.now()), Link: link, Admin: p.Admin,
+	})
+	if err != nil {
+		return state.Account{}, fmt.Errorf("sign up: %w", err)
+	}
+	a.log.InfoContext(ctx, "account created", "account", account.ID, "email", account.Email, "issuer", p.Issuer, "admin", p.Admin)
+	return account, nil
+}
+
+// makeAdmin makes an account an administrator if it is not one.
+func (a *Accounts) makeAdmin(ctx context.Context, account state.Account) error {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	there, err := view.Admin(account.ID)
+	release()
+	if err != nil || there {
+		return err
+	}
+	return a.change(ctx, "administrator changed", account, &state.SetAdmin{Account: account.ID, Admin: true}, slog.Bool("admin", true))
+}
+
+// LinkIdentity lets a person sign in to an account, whose e-mail address has to be the person's.
+// A person who is linked with the account already stays so, with any address.
+//
+// Errors: state.ErrForbidden for another address, state.ErrExists where the person signs in to
+// another account, state.ErrTooLarge, state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) LinkIdentity(ctx context.Context, id state.AccountID, p Person) error {
+	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
+	if err != nil {
+		return err
+	}
+	ways, err := a.Ways(ctx, id)
+	if err != nil {
+		return err
+	}
+	known := p.identity(id, account.Email, a.now())
+	if slices.ContainsFunc(ways.Identities, func(i Identity) bool { return i.ID == known.ID() }) {
+		return nil
+	}
+	if email, err := NormalEmail(p.Email); err != nil || email != account.Email {
+		return state.Errorf(state.CodeForbidden, "the provider says that the address is %s, and this account is of %s", p.Email, account.Email)
+	}
+	return a.change(ctx, "identity linked", account, &state.LinkIdentity{Identity: known}, slog.String("issuer", p.Issuer))
+}
+
+// UnlinkIdentity ends that an identity signs in to an account.
+//
+// Errors: state.ErrNotFound, state.ErrForbidden where it is the only way to sign in to it,
+// state.ErrUnavailable.
+func (a *Accounts) UnlinkIdentity(ctx context.Context, id state.AccountID, identity state.IdentityID) error {
+	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, "identity unlinked", account, &state.UnlinkIdentity{Account: account.ID, ID: identity}, slog.Any("identity", identity))
+}

@@ -1,0 +1,219 @@
+package accounts
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// How long a one-time link that a person gets is valid, and one that an operator opens at once.
+const (
+	InvitationLife  = 24 * time.Hour
+	SessionLinkLife = 10 * time.Minute
+)
+
+// The token of a one-time link is
+//
+//	"hfo_" | base64url of: 32 random bytes | the first 16 of HMAC-SHA256 over them
+//
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast link v1"), as a session token
+// is. The state has base64url(SHA-256(32 random bytes)) alone.
+const (
+	linkPrefix = "hfo_"
+	linkInfo   = "holdfast link v1"
+)
+
+// Link is a new one-time link.
+type Link struct {
+	Token   string
+	Purpose state.LinkPurpose
+	Email   string // of the account that it opens or is for
+	Expires time.Time
+}
+
+// CreateLink makes a one-time link for an e-mail address, for an administrator to pass on: it sets
+// a new password of the account with that address, or where there is none it is an invitation. It
+// replaces an earlier link for the address.
+//
+// Errors: state.ErrForbidden for an invitation where SignUp is off, state.ErrInvalid,
+// state.ErrTooLarge, state.ErrUnavailable.
+func (a *Accounts) CreateLink(ctx context.Context, email string) (Link, error) {
+	email, err := NormalEmail(email)
+	if err != nil {
+		return Link{}, err
+	}
+	account, err := a.withHash(ctx, func(v state.View) (state.Account, error) { return byEmail(v, email) })
+	switch {
+	case err == nil:
+		return a.addLink(ctx, email, InvitationLife, state.OneTimeLink{
+			Purpose: state.ForPassword, Account: account.ID, Proof: state.PasswordProof(account.PasswordHash),
+		})
+	case !errors.Is(err, state.ErrNotFound):
+		return Link{}, err
+	case a.signUp == SignUpOff:
+		return Link{}, state.Errorf(state.CodeForbidden, "%s has no account, and console.sign_up is off: add the account first, or set console.sign_up to invited", email)
+	}
+	return a.addLink(ctx, email, InvitationLife, state.OneTimeLink{Purpose: state.ForSignUp, Email: email})
+}
+
+// CreateOperatorLink makes a one-time link that begins a session of the account of local commands.
+// Errors: state.ErrTooLarge, state.ErrUnavailable.
+func (a *Accounts) CreateOperatorLink(ctx context.Context) (Link, error) {
+	account, err := a.withHash(ctx, func(v state.View) (state.Account, error) {
+		c, err := v.Cluster()
+		if err != nil {
+			return state.Account{}, err
+		}
+		return v.Account(c.Operator)
+	})
+	if err != nil {
+		return Link{}, err
+	}
+	return a.addLink(ctx, account.Email, SessionLinkLife, state.OneTimeLink{
+		Purpose: state.ForSession, Account: account.ID, Proof: state.PasswordProof(account.PasswordHash),
+	})
+}
+
+// withHash is read with the hash of the account's password.
+func (a *Accounts) withHash(ctx context.Context, find func(state.View) (state.Account, error)) (state.Account, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return state.Account{}, fmt.Errorf("read account: %w", err)
+	}
+	defer release()
+	account, err := find(view)
+	if err != nil {
+		return state.Account{}, fmt.Errorf("read account: %w", err)
+	}
+	return account, nil
+}
+
+// addLink adds a link for an e-mail address.
+func (a *Accounts) addLink(ctx context.Context, email string, life time.Duration, l state.OneTimeLink) (Link, error) {
+	random := make([]byte, sessionRandom)
+	if _, err := rand.Read(random); err != nil {
+		return Link{}, fmt.Errorf("one-time link: %w", err)
+	}
+	expires := a.now().Add(life)
+	l.ID, l.Expires = state.LinkID(sessionID(random)), state.MillisOf(expires)
+	over, _, _ := a.agreed() // 0 while nobody knows
+	if _, err := a.state.Propose(ctx, &state.AddOneTimeLink{Link: l, Over: over}); err != nil {
+		return Link{}, fmt.Errorf("one-time link: %w", err)
+	}
+	a.log.InfoContext(ctx, "one-time link made", "email", email, "purpose", l.Purpose)
+	token := linkPrefix + base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(a.linkKey, random)...))
+	return Link{token, l.Purpose, email, expires}, nil
+}
+
+// LinkOf returns the purpose and the e-mail address of the one-time link with a token, or
+// state.ErrNotFound for one that was used, has expired or never existed.
+func (a *Accounts) LinkOf(ctx context.Context, token string) (Link, error) {
+	l, err := a.openLink(ctx, token)
+	if err != nil {
+		return Link{}, err
+	}
+	email := l.Email
+	if l.Account != "" {
+		account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(l.Account) })
+		if err != nil {
+			return Link{}, err
+		}
+		email = account.Email
+	}
+	return Link{token, l.Purpose, email, l.Expires.Time()}, nil
+}
+
+// openLink returns the record of the link with a token, or state.ErrNotFound.
+func (a *Accounts) openLink(ctx context.Context, token string) (state.OneTimeLink, error) {
+	text, ok := strings.CutPrefix(token, linkPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ok || err != nil || len(raw) != sessionRandom+sessionMAC || !hmac.Equal(raw[sessionRandom:], mac(a.linkKey, raw[:sessionRandom])) {
+		return state.OneTimeLink{}, state.ErrNotFound
+	}
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return state.OneTimeLink{}, fmt.Errorf("one-time link: %w", err)
+	}
+	defer release()
+	l, err := view.OneTimeLink(state.LinkID(sessionID(raw[:sessionRandom])))
+	if err != nil {
+		return state.OneTimeLink{}, fmt.Errorf("one-time link: %w", err)
+	}
+	if state.MillisOf(a.now()) >= l.Expires {
+		return state.OneTimeLink{}, state.ErrNotFound
+	}
+	return l, nil
+}
+
+// UseLink uses a one-time link up: it opens the account of an invitation or sets a new password,
+// and password is the new one; a link of an operator begins a session, and password is not looked
+// at. It returns the token of a session of the account. When it returns, no node takes the link.
+//
+// Errors: state.ErrNotFound for a link that LinkOf does not know, state.ErrInvalid for a password
+// that cannot be taken, after which the link stays; state.ErrExists where an invited address has an
+// account by now, state.ErrForbidden for an invitation where SignUp is off, state.ErrUnavailable.
+func (a *Accounts) UseLink(ctx context.Context, token, password string) (session string, err error) {
+	l, err := a.openLink(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	if l.Purpose == state.ForSession {
+		return a.sessionByLink(ctx, l)
+	}
+	if l.Purpose == state.ForSignUp {
+		return a.signUpByLink(ctx, l, password)
+	}
+	hash, err := a.hashPassword(ctx, password)
+	if err != nil {
+		return "", err
+	}
+	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(l.Account) })
+	if err != nil {
+		return "", err
+	}
+	if err := a.change(ctx, "password changed by a one-time link", account, &state.ResetPassword{Link: l.ID, Account: account.ID, Hash: hash}); err != nil {
+		return "", err
+	}
+	account.PasswordHash = hash
+	return a.begin(ctx, account)
+}
+
+// signUpByLink opens the account of an invitation with a password.
+func (a *Accounts) signUpByLink(ctx context.Context, l state.OneTimeLink, password string) (session string, err error) {
+	if a.signUp == SignUpOff {
+		return "", state.Errorf(state.CodeForbidden, "nobody can open an account here any more")
+	}
+	if password == "" {
+		return "", state.Errorf(state.CodeInvalid, "the password is empty")
+	}
+	account, err := a.newAccount(ctx, l.Email, password)
+	if err != nil {
+		return "", err
+	}
+	if _, err := a.state.Propose(ctx, &state.SignUp{Account: account, Allowance: a.allowance, Link: l.ID}); err != nil {
+		return "", fmt.Errorf("sign up: %w", err)
+	}
+	a.log.InfoContext(ctx, "account created", "account", account.ID, "email", account.Email)
+	return a.begin(ctx, account)
+}
+
+// sessionByLink begins a session of the account of a link.
+func (a *Accounts) sessionByLink(ctx context.Context, l state.OneTimeLink) (token string, err error) {
+	token, session, err := a.newSession(a.now(), l.Account)
+	if err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	over, _, _ := a.agreed() // 0 while nobody knows
+	if _, err := a.state.Propose(ctx, &state.BeginSession{Session: session, Link: l.ID, Over: over}); err != nil {
+		return "", fmt.Errorf("sign in: %w", err)
+	}
+	a.log.InfoContext(ctx, "session begun", "account", l.Account, "by", "one-time link")
+	return token, nil
+}

@@ -1,0 +1,211 @@
+package openid
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// Finish returns who signed in, from the query with which the provider sent the browser back.
+//
+// Errors: ErrUnknown, ErrDown, ErrRefused with the reason: another state or nonce, a code that the
+// provider does not take, a token that it did not sign, an e-mail address that it has not verified
+// or that may not sign in.
+func (p *Providers) Finish(ctx context.Context, f Flow, query url.Values) (Person, error) {
+	v, err := p.named(f.Provider)
+	if err != nil {
+		return Person{}, err
+	}
+	if f.State == "" || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(f.State)) != 1 {
+		return Person{}, refused("this answer belongs to another sign-in")
+	}
+	if iss := query.Get("iss"); iss != "" && iss != v.Issuer { // RFC 9207
+		return Person{}, refused("the answer is of another provider, %q", iss)
+	}
+	if code := query.Get("error"); code != "" {
+		return Person{}, refused("%s says %q", v.Name, printable(code))
+	}
+	code := query.Get("code")
+	if code == "" || len(code) > maxCode {
+		return Person{}, refused("the answer has no code")
+	}
+	found, err := p.discovered(ctx, v)
+	if err != nil {
+		return Person{}, err
+	}
+	ctx = oidc.ClientContext(ctx, p.client)
+	tokens, err := p.oauth(v, found).Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
+	if err != nil {
+		var answer *oauth2.RetrieveError
+		if errors.As(err, &answer) && answer.Response.StatusCode < 500 {
+			return Person{}, refused("%s does not take the code: %s", v.Name, printable(answer.ErrorCode))
+		}
+		return Person{}, fmt.Errorf("%w: %w", ErrDown, err)
+	}
+	c, err := p.claimsOf(ctx, v, found, tokens, f.Nonce)
+	if err != nil {
+		return Person{}, err
+	}
+	return v.admitted(c)
+}
+
+// claims are what a provider says of a person.
+type claims struct {
+	Subject  string   `json:"sub"`
+	Email    string   `json:"email"`
+	Verified verified `json:"email_verified"`
+}
+
+// verified is a claim that some providers write as text.
+type verified bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *verified) UnmarshalJSON(b []byte) error {
+	*v = string(b) == `true` || string(b) == `"true"`
+	return nil
+}
+
+// claimsOf returns the claims of an ID token, after its signature, issuer, audience, expiry and
+// nonce were checked. It asks the UserInfo endpoint where the token has no e-mail address.
+func (p *Providers) claimsOf(ctx context.Context, v *provider, found *oidc.Provider, tokens *oauth2.Token, nonce string) (claims, error) {
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok {
+		return claims{}, fmt.Errorf("%w: its answer has no ID token", ErrDown)
+	}
+	token, err := found.Verifier(&oidc.Config{ClientID: v.ClientID, Now: p.now}).Verify(ctx, raw)
+	if err != nil {
+		return claims{}, refused("the ID token is not valid: %v", err)
+	}
+	if nonce == "" || subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(nonce)) != 1 {
+		return claims{}, refused("the ID token belongs to another sign-in")
+	}
+	if token.AccessTokenHash != "" {
+		if err := token.VerifyAccessToken(tokens.AccessToken); err != nil {
+			return claims{}, refused("the ID token belongs to another access token")
+		}
+	}
+	var c claims
+	if err := token.Claims(&c); err != nil {
+		return claims{}, refused("the ID token cannot be read: %v", err)
+	}
+	if c.Email != "" || found.UserInfoEndpoint() == "" {
+		return c, nil
+	}
+	info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil {
+		return claims{}, fmt.Errorf("%w: %w", ErrDown, err)
+	}
+	if info.Subject != c.Subject {
+		return claims{}, refused("the provider tells of another person")
+	}
+	c.Email, c.Verified = info.Email, verified(info.EmailVerified)
+	return c, nil
+}
+
+// admitted is the person of claims, if it may sign in.
+func (v *provider) admitted(c claims) (Person, error) {
+	email := strings.ToLower(strings.TrimSpace(c.Email))
+	_, domain, ok := strings.Cut(email, "@")
+	switch {
+	case !ok:
+		return Person{}, refused("%s tells no e-mail address", v.Name)
+	case !bool(c.Verified):
+		return Person{}, refused("%s has not verified the e-mail address %s", v.Name, printable(email))
+	case len(v.Domains) > 0 && !slices.Contains(v.Domains, domain):
+		return Person{}, refused("e-mail addresses of %s may not sign in with %s", printable(domain), v.Name)
+	}
+	return Person{
+		Issuer: v.Issuer, Subject: c.Subject, Email: email, InDomain: len(v.Domains) > 0, Admin: slices.Contains(v.Admins, email),
+	}, nil
+}
+
+// oauth is the client of a provider.
+func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
+	scopes := []string{oidc.ScopeOpenID, "email"}
+	for _, s := range v.Scopes {
+		if !slices.Contains(scopes, s) {
+			scopes = append(scopes, s)
+		}
+	}
+	return &oauth2.Config{
+		ClientID: v.ClientID, ClientSecret: v.ClientSecret, Endpoint: found.Endpoint(), Scopes: scopes,
+		RedirectURL: p.url + "/sign-in/" + v.ID + "/callback",
+	}
+}
+
+// discovered returns what a provider says of its endpoints. What it said less than an hour ago is
+// good enough, and what it said before is used while it does not answer.
+func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider, error) {
+	v.mu.Lock()
+	known, at := v.found, v.at
+	v.mu.Unlock()
+	if known != nil && p.now().Sub(at) < fresh {
+		return known, nil
+	}
+	asked := v.asking.DoChan("", func() (any, error) {
+		// For all who wait: the end of the request of one of them does not end it.
+		ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), p.client), requestTimeout)
+		defer cancel()
+		found, err := oidc.NewProvider(ctx, v.Issuer)
+		if err == nil {
+			err = p.usable(found)
+		}
+		if err != nil {
+			return nil, err
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.found, v.at = found, p.now()
+		return found, nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrDown, ctx.Err())
+	case answer := <-asked:
+		if found, ok := answer.Val.(*oidc.Provider); ok && answer.Err == nil {
+			return found, nil
+		}
+		var other *oidc.IssuerMismatchError
+		if known != nil && !errors.As(answer.Err, &other) {
+			return known, nil
+		}
+		return nil, fmt.Errorf("%w: %w", ErrDown, answer.Err)
+	}
+}
+
+// usable returns an error for endpoints that no browser may be sent to.
+func (p *Providers) usable(found *oidc.Provider) error {
+	for _, at := range []string{found.Endpoint().AuthURL, found.Endpoint().TokenURL} {
+		u, err := url.Parse(at)
+		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !p.private) {
+			return fmt.Errorf("%q is not an endpoint that can be used", at)
+		}
+	}
+	return nil
+}
+
+// refused is ErrRefused with a reason for people.
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
+}
+
+// maxShown is how many characters of the text of others an error shows.
+const maxShown = 100
+
+// printable is text of others as an error shows it.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), maxShown)]
+}

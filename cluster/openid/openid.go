@@ -1,0 +1,174 @@
+// Package openid signs people in at OpenID providers: the authorization code flow of OpenID
+// Connect Core 1.0 with PKCE (RFC 7636), state and nonce. It keeps nothing about a sign-in under
+// way; its caller carries the Flow, so that another node can finish it.
+//
+// Imports: std, go-oidc, x/oauth2, x/sync.
+// Never:   accounts, consensus, storage, peer, settings; proxies of the environment.
+package openid
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/holdfast-ipfs/holdfast/internal/publicip"
+	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
+)
+
+// Bounds of what is asked of a provider.
+const (
+	requestTimeout = 5 * time.Second // of one request
+	maxAnswer      = 1 << 20         // bytes of an answer
+	maxHeader      = 64 << 10        // bytes of the head of an answer
+	maxCode        = 4096            // bytes of an authorization code
+	// fresh is how long the endpoints of a provider are used before they are asked for again.
+	fresh = time.Hour
+)
+
+// Errors of a sign-in.
+var (
+	// ErrUnknown means that no provider has that id.
+	ErrUnknown = errors.New("no such provider")
+	// ErrDown means that the provider cannot be reached, or does not answer as a provider does.
+	ErrDown = errors.New("the provider does not answer")
+	// ErrRefused means that the provider, or a check of its answer, does not let the person in.
+	ErrRefused = errors.New("the sign-in was refused")
+)
+
+// Config is one provider.
+type Config struct {
+	ID                     string // in paths: ASCII letters, digits and hyphens
+	Name                   string // for people
+	Issuer                 string // URL, byte for byte as the provider has it
+	ClientID, ClientSecret string
+	Scopes                 []string // in addition to openid and email
+	Domains                []string // of e-mail addresses that may sign in, lower case; empty: all
+	Admins                 []string // e-mail addresses of administrators, lower case
+}
+
+// Options configure Providers.
+type Options struct {
+	Providers []Config
+	// URL is the origin of the console, with which redirect URIs begin.
+	URL string
+	// Private lets providers be at private and loopback addresses.
+	Private bool
+	Now     func() time.Time // nil: time.Now
+}
+
+// Provider is a provider as pages show it.
+type Provider struct{ ID, Name, Issuer string }
+
+// Flow is one sign-in under way. It is secret.
+type Flow struct {
+	Provider string // id
+	State    string
+	Nonce    string
+	Verifier string // of PKCE
+}
+
+// Person is who a provider says that somebody is.
+type Person struct {
+	Issuer, Subject string
+	Email           string // verified, in lower case
+	InDomain        bool   // the provider is configured for the domain of Email
+	Admin           bool   // Email is configured as one of an administrator
+}
+
+// Providers are the configured providers of a node.
+type Providers struct {
+	url     string
+	private bool
+	now     func() time.Time
+	client  *http.Client
+	all     []*provider
+}
+
+// provider is one of them, with what it said of itself.
+type provider struct {
+	Config
+	asking singleflight.Group // of discovery
+
+	// mu guards what follows. It is never held while calling out.
+	mu    sync.Mutex
+	found *oidc.Provider // nil: not asked yet
+	at    time.Time      // when it was found
+}
+
+// New returns the providers of options. It asks none of them.
+func New(o Options) *Providers {
+	dialer := &net.Dialer{Timeout: requestTimeout}
+	if !o.Private {
+		dialer.Control = publicip.Control
+	}
+	p := &Providers{
+		url: o.URL, private: o.Private, now: o.Now,
+		client: &http.Client{
+			Timeout: requestTimeout,
+			Transport: bounded{&http.Transport{
+				DialContext: dialer.DialContext, TLSHandshakeTimeout: requestTimeout, ForceAttemptHTTP2: true,
+				MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader,
+			}},
+			// No endpoint of a provider redirects: where one leads elsewhere, the answer is not its own.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	for _, c := range o.Providers {
+		p.all = append(p.all, &provider{Config: c})
+	}
+	return p
+}
+
+// bounded cuts answers that are too long.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswer)
+	}
+	return answer, err
+}
+
+// List returns the providers in the order of the settings.
+func (p *Providers) List() []Provider {
+	all := make([]Provider, len(p.all))
+	for i, v := range p.all {
+		all[i] = Provider{v.ID, v.Name, v.Issuer}
+	}
+	return all
+}
+
+func (p *Providers) named(id string) (*provider, error) {
+	i := slices.IndexFunc(p.all, func(v *provider) bool { return v.ID == id })
+	if i < 0 {
+		return nil, ErrUnknown
+	}
+	return p.all[i], nil
+}
+
+// Begin returns a new sign-in at a provider, and the URL at the provider to which the browser goes.
+// Errors: ErrUnknown, ErrDown.
+func (p *Providers) Begin(ctx context.Context, id string) (Flow, string, error) {
+	v, err := p.named(id)
+	if err != nil {
+		return Flow{}, "", err
+	}
+	found, err := p.discovered(ctx, v)
+	if err != nil {
+		return Flow{}, "", err
+	}
+	f := Flow{Provider: v.ID, State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
+	return f, p.oauth(v, found).AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), nil
+}

@@ -1,0 +1,53 @@
+package publicip
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestOnlyPublicAddressesPass(t *testing.T) {
+	for _, ip := range []string{"1.1.1.1", "9.9.9.9", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.169.0.1", "223.255.255.255", "2606:4700:4700::1111"} {
+		if err := Check(netip.MustParseAddr(ip)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, ip := range []string{
+		"0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.168.1.1", "198.18.0.1", "224.0.0.1", "255.255.255.255",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:1.1.1.1", "64:ff9b::7f00:1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00::1", "ff02::1", "2002:7f00:1::", "2001:db8::1",
+	} {
+		if err := Check(netip.MustParseAddr(ip)); err == nil {
+			t.Errorf("%s passes", ip)
+		}
+	}
+	if err := Check(netip.Addr{}); err == nil {
+		t.Error("no address passes")
+	}
+}
+
+// The dialer asks after it has resolved a name: what listens on loopback is not reached by its name.
+func TestADialerRefusesANameOfALoopbackAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := net.Dialer{Control: Control}
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		c, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			_ = c.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "is not a public address") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if err := Control("tcp", "no address", nil); err == nil {
+		t.Error("what is no address passes")
+	}
+}
