@@ -98,11 +98,13 @@ type Options struct {
 	Objects  s3.Objects
 	Accounts Accounts
 	Members  admin.Members
-	Files    admin.Files
-	Blocks   admin.Blocks
-	Replica  admin.Replica
-	Health   Health
-	Gatherer prometheus.Gatherer
+	// Providers are the OpenID providers at which people sign in to the console; nil: none.
+	Providers console.Providers
+	Files     admin.Files
+	Blocks    admin.Blocks
+	Replica   admin.Replica
+	Health    Health
+	Gatherer  prometheus.Gatherer
 	// Registerer gets the metrics of requests; nil: there are none.
 	Registerer prometheus.Registerer
 
@@ -131,6 +133,11 @@ type Options struct {
 	// Origins are the web origins whose scripts may use the API from a browser, "*" for
 	// all.
 	Origins []string
+	// ConsoleURL is the origin at which people reach the console, empty if not known, and
+	// SecurityContact the URI in its security.txt. SignUpOpen reports that who signs in at a
+	// provider gets an account.
+	ConsoleURL, SecurityContact string
+	SignUpOpen                  bool
 	// TLSCert and TLSKey are files in PEM form; without them the APIs use plain HTTP.
 	TLSCert, TLSKey string
 }
@@ -288,6 +295,7 @@ func (s *Server) Open(o Options) error {
 			h, err = console.New(console.Options{
 				Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
 				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
+				Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 				Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:
@@ -315,7 +323,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 	}
 	return admin.NewOperator(admin.OperatorOptions{
 		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
-		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Admin: s.addrs.Admin, TLS: s.certificate != nil}, Logger: o.Logger,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
 	}), nil
 }
 

@@ -174,6 +174,16 @@ func (f *fake) Show(_ context.Context, jti state.KeyID) (accounts.Key, error) {
 	return accounts.Key{ID: jti, Token: "hidden token", Scope: "storage:read", Created: time.UnixMilli(1_700_000_000_123)}, f.err
 }
 
+func (f *fake) CreateLink(_ context.Context, email string) (accounts.Link, error) {
+	f.called("link %s", email)
+	return accounts.Link{Token: "hfo_x", Purpose: state.ForPassword, Email: email, Expires: created}, f.err
+}
+
+func (f *fake) CreateOperatorLink(context.Context) (accounts.Link, error) {
+	f.called("console link")
+	return accounts.Link{Token: "hfo_y", Purpose: state.ForSession, Email: "operator@localhost", Expires: created}, f.err
+}
+
 func (f *fake) RotateSigningKey(context.Context) (uint64, error) {
 	f.called("rotate")
 	return 2, f.err
@@ -257,7 +267,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -323,6 +333,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"user_quota", fake{}, "PUT", "/users/bob@example.org/quota", `{"allowance_bytes":7}`, "allowance bob@example.org 7"},
 		{"user_quota_none", fake{}, "PUT", "/users/bob@example.org/quota", `{"unlimited":true}`, "allowance bob@example.org 18446744073709551615"},
 		{"user_credits", fake{}, "POST", "/users/bob@example.org/credits", `{"credits":7,"posting":"g"}`, `grant bob@example.org "g" 7`},
+		{"user_link", fake{}, "POST", "/users/bob@example.org/links", "", "link bob@example.org"},
+		{"console_link", fake{}, "POST", "/console/links", "", "console link"},
 		{"key_create", fake{}, "POST", "/keys", `{"user":"alice@example.org","name":"n","scopes":["storage:read"],"ttl":"1h"}`, "key alice@example.org n [storage:read] 1h0m0s"},
 		{"key_create_plain", fake{}, "POST", "/keys", `{"user":"alice@example.org"}`, "key alice@example.org  [] 0s"},
 		{"keys", fake{}, "GET", "/keys", "", "keys "},

@@ -240,6 +240,7 @@ type Addrs struct {
 	Pinning, S3, Console string
 	Admin                string // metrics and health, never over TLS
 	TLS                  bool   // whether the others use TLS
+	ConsoleURL           string // origin at which people reach the console; empty: not known
 }
 
 func statusOf(s *members.Status, here Addrs) Status {

@@ -84,6 +84,10 @@ type Accounts interface {
 	RemoveApp(ctx context.Context, name string) error
 	// Apps returns the registered apps by name.
 	Apps(ctx context.Context) ([]accounts.App, error)
+	// CreateLink makes a one-time link that sets a new password, or invites who has no account.
+	CreateLink(ctx context.Context, email string) (accounts.Link, error)
+	// CreateOperatorLink makes a one-time link that signs in as the account of local commands.
+	CreateOperatorLink(ctx context.Context) (accounts.Link, error)
 	// RotateSigningKey makes a new key of the cluster sign all later API keys, and returns
 	// its number. Existing API keys stay valid.
 	RotateSigningKey(ctx context.Context) (generation uint64, err error)
@@ -211,6 +215,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: p.change(p.setPassword)},
 		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: p.change(p.setQuota)},
 		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: p.change(p.grant)},
+		{Method: http.MethodPost, Path: "/users/{email}/links", Serve: p.change(p.createUserLink)},
+		{Method: http.MethodPost, Path: "/console/links", Serve: p.change(p.createConsoleLink)},
 		{Method: http.MethodGet, Path: "/keys", Serve: call(p.keys)},
 		{Method: http.MethodPost, Path: "/keys", Serve: p.change(p.createKey)},
 		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},

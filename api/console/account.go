@@ -3,17 +3,22 @@ package console
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
 // accountData is what the page of the own account shows.
 type accountData struct {
-	Sessions []accounts.SessionInfo
-	Current  state.SessionID
-	Done     string // what was changed
-	Error    string
+	Sessions  []accounts.SessionInfo
+	Current   state.SessionID
+	Ways      accounts.Ways
+	Providers []openid.Provider // that are not linked
+	Names     map[string]string // of providers, by issuer
+	Done      string            // what was changed
+	Error     string
 }
 
 // accountPage serves GET /account.
@@ -24,7 +29,15 @@ func (s *surface) showAccount(c *call, status int, done, problem string) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, status, "account", "Account", "account", accountData{all, c.who.Session, done, problem})
+	d := accountData{Sessions: all, Current: c.who.Session, Names: map[string]string{}, Done: done, Error: problem}
+	if d.Ways, err = s.Accounts.Ways(c.ctx, c.who.Account); err != nil {
+		return err
+	}
+	for _, i := range d.Ways.Identities {
+		d.Names[i.Issuer] = s.providerName(i.Issuer)
+	}
+	d.Providers = slices.DeleteFunc(s.Providers.List(), func(p openid.Provider) bool { return d.Names[p.Issuer] != "" })
+	return s.show(c, status, "account", "Account", "account", d)
 }
 
 // changePassword serves POST /account/password. It ends all sessions and begins a new one here.

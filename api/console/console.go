@@ -7,7 +7,7 @@
 // token of its session, and a request that a page of another origin sends is refused.
 //
 // Imports: std, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
-// cluster/members, consensus/state.
+// cluster/members, cluster/openid, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package console
 
@@ -17,11 +17,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -63,6 +65,24 @@ type Accounts interface {
 	CheckSetup(ctx context.Context, token string) error
 	// SetUp adds the first administrator of the cluster.
 	SetUp(ctx context.Context, token, email, password string) error
+	// SignInAs begins a session of the account of a person whom a provider vouches for, and
+	// returns its token. It opens an account where that may be, or by the token of an invitation.
+	SignInAs(ctx context.Context, p accounts.Person, invitation string) (token string, err error)
+	// Ways returns the ways to sign in to an account.
+	Ways(ctx context.Context, account state.AccountID) (accounts.Ways, error)
+	// LinkIdentity lets a person sign in to an account of the same e-mail address.
+	LinkIdentity(ctx context.Context, account state.AccountID, p accounts.Person) error
+	// UnlinkIdentity ends that, or returns state.ErrForbidden for the only way to sign in.
+	UnlinkIdentity(ctx context.Context, account state.AccountID, id state.IdentityID) error
+	// SealValue returns a value for a cookie, and OpenValue reads it on any node.
+	SealValue(kind string, life time.Duration, value any) (string, error)
+	OpenValue(kind, text string, into any) error
+	// CreateLink makes a one-time link: an invitation, or for a new password.
+	CreateLink(ctx context.Context, email string) (accounts.Link, error)
+	// LinkOf returns what a one-time link is for, or state.ErrNotFound.
+	LinkOf(ctx context.Context, token string) (accounts.Link, error)
+	// UseLink uses a one-time link up and returns the token of a session.
+	UseLink(ctx context.Context, token, password string) (session string, err error)
 	// List returns all accounts.
 	List(ctx context.Context) ([]accounts.User, error)
 	// CreateAccount adds an account; an empty password means none.
@@ -100,6 +120,16 @@ type Members interface {
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
 }
 
+// Providers are the OpenID providers at which people sign in.
+type Providers interface {
+	// List returns the providers in the order in which pages show them.
+	List() []openid.Provider
+	// Begin returns a sign-in at a provider and the URL to which the browser goes.
+	Begin(ctx context.Context, id string) (openid.Flow, string, error)
+	// Finish returns who signed in, from the query with which the browser came back.
+	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
+}
+
 // Options configure the surface. Accounts, Pins, Objects, Members, Health and Logger are required.
 type Options struct {
 	Accounts Accounts
@@ -107,6 +137,13 @@ type Options struct {
 	Objects  Objects
 	Members  Members
 	Health   web.Health
+	// Providers are those at which people sign in; nil: none.
+	Providers Providers
+	// URL is the origin at which people reach the console; empty: not known. SecurityContact is
+	// the URI of security.txt; empty: there is none.
+	URL, SecurityContact string
+	// SignUpOpen reports that who signs in at a provider gets an account.
+	SignUpOpen bool
 	// Limits hold accounts and addresses to their rates, and say where a request came from;
 	// nil: no limits, and the other end of the connection.
 	Limits *web.Limits
@@ -162,6 +199,8 @@ func (s *surface) table() []page {
 	return []page{
 		{http.MethodGet, "/sign-in", visitor, s.signInPage},
 		{http.MethodPost, "/sign-in", visitor, s.signIn},
+		{http.MethodGet, "/sign-in/{provider}", visitor, s.toProvider},
+		{http.MethodGet, "/sign-in/{provider}/callback", visitor, s.fromProvider},
 		{http.MethodPost, "/sign-out", signedIn, s.signOut},
 		{http.MethodGet, "/", signedIn, s.overview},
 		{http.MethodGet, "/keys", signedIn, s.keysPage},
@@ -177,6 +216,9 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
 		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},
 		{http.MethodPost, "/account/end-others", signedIn, s.endOthers},
+		{http.MethodPost, "/account/identities/{id}/remove", signedIn, s.removeIdentity},
+		{http.MethodGet, "/link", visitor, s.linkPage},
+		{http.MethodPost, "/link", visitor, s.useLink},
 		{http.MethodGet, "/get-key", visitor, s.getKeyPage},
 		{http.MethodPost, "/get-key", signedIn, s.giveKey},
 		{http.MethodGet, "/setup", visitor, s.setupPage},
@@ -185,6 +227,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/cluster/invite", admins, s.invite},
 		{http.MethodGet, "/users", admins, s.usersPage},
 		{http.MethodPost, "/users", admins, s.createUser},
+		{http.MethodPost, "/users/links", admins, s.createLink},
 		{http.MethodGet, "/users/{id}", admins, s.userPage},
 		{http.MethodPost, "/users/{id}/allowance", admins, s.changeUser("The allowance was changed.", s.setUserAllowance)},
 		{http.MethodPost, "/users/{id}/password", admins, s.changeUser("The password was changed, and the sessions ended.", s.setUserPassword)},
@@ -208,6 +251,7 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},
 		{http.MethodGet, "/status", anybody, s.status},
 		{http.MethodGet, "/robots.txt", anybody, robots},
+		{http.MethodGet, "/.well-known/security.txt", anybody, s.securityText},
 		{http.MethodGet, "/favicon.ico", anybody, s.favicon},
 		{http.MethodGet, "/static/{version}/{name}", anybody, s.static},
 	}
@@ -218,6 +262,9 @@ func New(o Options) (http.Handler, error) {
 	p, err := loadPages()
 	if err != nil {
 		return nil, err
+	}
+	if o.Providers == nil {
+		o.Providers = openid.New(openid.Options{})
 	}
 	s := &surface{Options: o, pages: p}
 	var routes []web.Route

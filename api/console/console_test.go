@@ -47,6 +47,8 @@ func (w *world) paths(of access) (gets, posts []route) {
 		switch {
 		case strings.HasPrefix(row.path, "/keys/"):
 			id = string(key.ID)
+		case strings.HasPrefix(row.path, "/account/identities/"):
+			id = string(w.linked("alice"))
 		case strings.HasPrefix(row.path, "/account/sessions/"):
 			id = session
 		case strings.HasPrefix(row.path, "/users/"):

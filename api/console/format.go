@@ -27,6 +27,7 @@ func functions(version string) template.FuncMap {
 		"number":      func(n int) string { return count(n) },
 		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },
 		"memberShape": memberShape,
+		"absolute":    func(link string) bool { return !strings.HasPrefix(link, "/") },
 	}
 }
 

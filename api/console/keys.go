@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -57,6 +58,7 @@ type keyData struct {
 	Key   accounts.Key
 	New   bool // it was just made
 	Error string
+	Proof proof // that the page asks for before it shows the key
 }
 
 // keysPage serves GET /keys.
@@ -94,7 +96,7 @@ func (s *surface) createKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{s.endpoints(c), key, true, ""})
+	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{Endpoints: s.endpoints(c), Key: key, New: true})
 }
 
 // ownKey returns a key of the account, without its secrets, or state.ErrNotFound.
@@ -115,28 +117,68 @@ func (s *surface) keyPage(c *call) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, ""})
+	return s.showOwnKey(c, http.StatusOK, key, "")
 }
 
-// showKey serves POST /keys/{id}/show: the key with its secrets, to who knows the password.
+// showOwnKey shows a key, and how its secrets are shown if it has none.
+func (s *surface) showOwnKey(c *call, status int, key accounts.Key, problem string) error {
+	asked, err := s.proofOf(c)
+	if err != nil {
+		return err
+	}
+	return s.show(c, status, "key", key.Name, "keys", keyData{Endpoints: s.endpoints(c), Key: key, Error: problem, Proof: asked})
+}
+
+// proofLife is how long a sign-in at a provider proves who asks.
+const proofLife = 10 * time.Minute
+
+// proof is how a person proves who asks: with the password, or with a session that began lately
+// where the account has none.
+type proof struct {
+	Password bool
+	Fresh    bool              // the session is enough
+	Sources  []openid.Provider // at which a new session begins
+}
+
+// proofOf is the proof that the account of a call can give.
+func (s *surface) proofOf(c *call) (proof, error) {
+	ways, err := s.Accounts.Ways(c.ctx, c.who.Account)
+	if err != nil || ways.Password {
+		return proof{Password: ways.Password}, err
+	}
+	linked := func(p openid.Provider) bool {
+		return slices.ContainsFunc(ways.Identities, func(i accounts.Identity) bool { return i.Issuer == p.Issuer })
+	}
+	return proof{
+		Fresh:   time.Since(c.who.Began) < proofLife,
+		Sources: slices.DeleteFunc(s.Providers.List(), func(p openid.Provider) bool { return !linked(p) }),
+	}, nil
+}
+
+// showKey serves POST /keys/{id}/show: the key with its secrets, to who proves who asks.
 func (s *surface) showKey(c *call) error {
 	key, err := s.ownKey(c)
 	if err != nil {
 		return err
 	}
-	err = s.Accounts.CheckPassword(c.ctx, c.who.Email, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
+	asked, err := s.proofOf(c)
+	if err == nil && !asked.Fresh {
+		err = s.Accounts.CheckPassword(c.ctx, c.who.Email, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
+	}
 	switch {
+	case errors.Is(err, state.ErrUnauthorized) && !asked.Password:
+		return s.showOwnKey(c, http.StatusForbidden, key, "You signed in more than 10 minutes ago.")
 	case errors.Is(err, state.ErrUnauthorized):
-		return s.show(c, http.StatusForbidden, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, "The password is wrong."})
+		return s.showOwnKey(c, http.StatusForbidden, key, "The password is wrong.")
 	case errors.Is(err, state.ErrLimited):
-		return s.show(c, http.StatusTooManyRequests, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, "Too many tries. Wait a minute and try again."})
+		return s.showOwnKey(c, http.StatusTooManyRequests, key, "Too many tries. Wait a minute and try again.")
 	case err != nil:
 		return err
 	}
 	if key, err = s.Accounts.Show(c.ctx, key.ID); err != nil {
 		return err
 	}
-	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{s.endpoints(c), key, false, ""})
+	return s.showOwnKey(c, http.StatusOK, key, "")
 }
 
 // revokeKey serves POST /keys/{id}/revoke. When it answers, no node accepts the key.

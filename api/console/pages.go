@@ -189,6 +189,8 @@ func troubleOf(err error) trouble {
 		return trouble{http.StatusForbidden, "Not allowed", "this session may not do that", "Sign in again."}
 	case errors.As(err, &known) && known.Code == state.CodeInvalid:
 		return trouble{http.StatusBadRequest, "That cannot be done", known.Detail, "Go back and change what you entered."}
+	case errors.As(err, &known) && known.Code == state.CodeForbidden:
+		return trouble{http.StatusForbidden, "Not allowed", known.Detail, ""}
 	case errors.As(err, &known):
 		return trouble{http.StatusConflict, "That cannot be done", known.Detail, ""}
 	}
@@ -221,6 +223,25 @@ func robots(c *call) error {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, err := c.w.Write([]byte("User-agent: *\nDisallow: /\n"))
 	return err
+}
+
+// securityExpiry is how long security.txt says that it is right. RFC 9116, section 2.5.5,
+// recommends less than a year.
+const securityExpiry = 90 * 24 * time.Hour
+
+// securityText serves /.well-known/security.txt (RFC 9116) where a contact is configured.
+func (s *surface) securityText(c *call) error {
+	if s.SecurityContact == "" {
+		return web.NoSuchRoute()
+	}
+	expires := time.Now().UTC().Truncate(24 * time.Hour).Add(securityExpiry)
+	text := "Contact: " + s.SecurityContact + "\nExpires: " + expires.Format(time.RFC3339) + "\n"
+	if s.URL != "" {
+		text += "Canonical: " + s.URL + "/.well-known/security.txt\n"
+	}
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := io.WriteString(c.w, text)
+	return err //nolint:wrapcheck // the client has left
 }
 
 // status shows, to anybody, whether the node serves.

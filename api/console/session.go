@@ -222,8 +222,11 @@ func (c *call) redirect(path string) error {
 
 // toSignIn redirects a GET to the sign-in page, which leads back here.
 func (c *call) toSignIn() error {
-	return c.redirect("/sign-in?" + url.Values{"to": {c.r.URL.RequestURI()}}.Encode())
+	return c.redirect(signInPath(c.r.URL.RequestURI()))
 }
+
+// signInPath is the sign-in page, which leads to a path of this host.
+func signInPath(to string) string { return "/sign-in?" + url.Values{"to": {to}}.Encode() }
 
 // localPath returns path if it is one of this host that a GET may return to, else "/". What a
 // browser could read as another host, such as //evil.example and /\evil.example, is none.

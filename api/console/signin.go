@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -12,6 +13,10 @@ type signInData struct {
 	To    string // the page to go to after it, on this host
 	Name  string // as it was entered
 	Error string
+	// Pending is the provider that the next sign-in links with the account; empty: none.
+	Pending   string
+	Providers []openid.Provider
+	Open      bool // who has an account at a provider has one here
 }
 
 // signInPage serves GET /sign-in.
@@ -20,7 +25,15 @@ func (s *surface) signInPage(c *call) error {
 	if c.session != "" {
 		return c.redirect(to)
 	}
-	return s.show(c, http.StatusOK, "sign-in", "Sign in", "", signInData{To: to})
+	p, _ := s.pending(c)
+	return s.showSignIn(c, http.StatusOK, signInData{To: to, Name: p.Email})
+}
+
+// showSignIn shows the sign-in page.
+func (s *surface) showSignIn(c *call, status int, d signInData) error {
+	_, d.Pending = s.pending(c)
+	d.Providers, d.Open = s.Providers.List(), s.SignUpOpen
+	return s.show(c, status, "sign-in", "Sign in", "", d)
 }
 
 // signIn serves POST /sign-in. The answer is the same for an unknown name and a wrong password.
@@ -30,8 +43,7 @@ func (s *surface) signIn(c *call) error {
 	var status int
 	switch {
 	case err == nil:
-		c.begin(token)
-		return c.redirect(data.To)
+		return s.enter(c, token, data.To)
 	case errors.Is(err, state.ErrUnauthorized):
 		status, data.Error = http.StatusUnauthorized, "The e-mail address or the password is wrong."
 	case errors.Is(err, state.ErrLimited):
@@ -40,7 +52,7 @@ func (s *surface) signIn(c *call) error {
 	default:
 		return err
 	}
-	return s.show(c, status, "sign-in", "Sign in", "", data)
+	return s.showSignIn(c, status, data)
 }
 
 // signOut serves POST /sign-out: it ends the session on every node.

@@ -35,6 +35,21 @@ type world struct {
 	objects *objects.Objects
 	content *content
 	down    error // why the node is not ready
+	options Options
+	now     time.Time // of sign-ins; the zero value: as it is
+}
+
+// another is a node of the same cluster with other options.
+func (w *world) another(change func(*Options)) *world {
+	w.t.Helper()
+	other := *w
+	change(&other.options)
+	h, err := New(other.options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	other.handler = h
+	return &other
 }
 
 // Status is that of a cluster of three.
@@ -74,7 +89,13 @@ func newWorld(t testing.TB) *world {
 	}
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
 	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
-	w := &world{t: t, users: accounts.New(accounts.Options{State: st, Secret: secret})}
+	w := &world{t: t}
+	w.users = accounts.New(accounts.Options{State: st, Secret: secret, SignUp: accounts.SignUpInvited, Now: func() time.Time {
+		if w.now.IsZero() {
+			return time.Now()
+		}
+		return w.now
+	}})
 	w.content = &content{t: t, of: map[cid.Cid][]byte{}}
 	w.objects = objects.New(objects.Options{
 		Self: "n1", State: st, Nodes: w, Content: w.content, Files: w.content, MinPart: 5, UploadAge: time.Hour,
@@ -89,14 +110,14 @@ func newWorld(t testing.TB) *world {
 	at := func(port string) func(host, scheme string) string {
 		return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
 	}
-	w.handler, err = New(Options{
+	w.options = Options{
 		Accounts: w.users, Pins: w.pins, Objects: w.objects, Members: w, MaxObject: 1 << 20, MinPart: 5, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
 		Presign: func(l Link) string {
 			return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
 		},
 		PinningURL: at("9097"), S3URL: at("9000"), Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	if err != nil {
+	}
+	if w.handler, err = New(w.options); err != nil {
 		t.Fatal(err)
 	}
 	return w

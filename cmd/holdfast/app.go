@@ -199,7 +199,7 @@ run: holdfast demo`,
 	root.AddCommand(
 		a.runCommand(), a.demoCommand(), a.versionCommand(),
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
-		a.userCommand(), a.keyCommand(), a.appCommand(),
+		a.userCommand(), a.keyCommand(), a.appCommand(), a.consoleCommand(),
 		a.pinCommand(), a.addCommand(), a.getCommand(), a.scrubCommand(),
 		a.completionCommand(),
 	)

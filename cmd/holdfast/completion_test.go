@@ -146,7 +146,7 @@ func TestShellsCompleteCommands(t *testing.T) {
 		t.Skip("no bash here")
 	}
 	for typed, want := range map[string]string{
-		"pe": "peers", "peers r": "rm", "user ": "add grant ls passwd quota rm show", "key create --sc": "--scope", "completion z": "zsh",
+		"pe": "peers", "peers r": "rm", "user ": "add grant link ls passwd quota rm show", "key create --sc": "--scope", "completion z": "zsh",
 		"nosuch x": "",
 		// values of flags, of which bash splits some at = and :
 		"pin ls --status p": "pinned pinning", "pin ls --status pinned,": "pinned,failed pinned,pinning pinned,queued",

@@ -95,6 +95,16 @@ func (f *fakeNode) RemoveApp(_ context.Context, name string) error {
 	return nil
 }
 
+func (f *fakeNode) CreateUserLink(_ context.Context, email string) (client.Link, error) {
+	f.changes = append(f.changes, "link "+email)
+	return client.Link{URL: "https://console.example.org/link?t=hfo_x", Purpose: "password", Email: email, Expires: "2026-01-02T03:04:05Z"}, nil
+}
+
+func (f *fakeNode) CreateConsoleLink(context.Context) (client.Link, error) {
+	f.changes = append(f.changes, "console link")
+	return client.Link{URL: "http://127.0.0.1:9001/link?t=hfo_y", Purpose: "session", Email: "operator@localhost"}, nil
+}
+
 func (f *fakeNode) RevokeKey(_ context.Context, jti string) error {
 	f.changes = append(f.changes, "revoke "+jti)
 	return nil

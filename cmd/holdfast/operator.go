@@ -29,6 +29,8 @@ type operator interface {
 	SetPassword(ctx context.Context, email, password string) error
 	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64: no limit
 	Grant(ctx context.Context, email, posting string, credits uint64) error
+	CreateUserLink(ctx context.Context, email string) (client.Link, error)
+	CreateConsoleLink(ctx context.Context) (client.Link, error)
 	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
 	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // of all with an empty user
 	Key(ctx context.Context, jti string) (key client.KeyRow, found bool, err error)

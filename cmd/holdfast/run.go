@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,8 @@ func exposed(dir string, c config.Config, environ []string) (paths []string) {
 		return nil
 	}
 	names := []string{node.SecretFile, node.IdentityFile}
-	if c.Cluster.Secret != "" && !isSet(environ, "HOLDFAST_SECRET") {
+	inFile := slices.ContainsFunc(c.Console.OpenID, func(p config.OpenID) bool { return p.ClientSecret != "" })
+	if inFile || c.Cluster.Secret != "" && !isSet(environ, "HOLDFAST_SECRET") {
 		names = append(names, config.FileName)
 	}
 	for _, name := range names {
@@ -166,13 +168,16 @@ func (a *app) board(c config.Config, where addresses) {
 	tls := c.API.TLSCert != ""
 	line("pinning", link(where.Pinning, "/pins", tls))
 	line("s3", link(where.S3, "", tls))
-	line("console", link(where.Console, "/", tls))
+	base := cmp.Or(c.Console.URL, link(where.Console, "", tls))
+	if where.Console != "" {
+		line("console", base+"/")
+	}
 	line("metrics", link(where.Admin, "/metrics", false))
 	if where.Warning != "" {
 		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)
 	}
 	if where.Setup != "" && where.Console != "" {
-		fmt.Fprintf(&b, "\n  %s  %s\n", p.bold("Open this once, within 30 minutes, to become the first administrator:"), p.cyan(link(where.Console, where.Setup, tls)))
+		fmt.Fprintf(&b, "\n  %s  %s\n", p.bold("Open this once, within 30 minutes, to become the first administrator:"), p.cyan(base+where.Setup))
 	}
 	data := shellQuote(c.Data)
 	fmt.Fprintf(&b, "\n  %s\n", p.bold("Next"))

@@ -81,6 +81,7 @@ func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *pr
 		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates), NoisyRate: c.API.NoisyRate, Processors: processors,
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
+		ConsoleURL: c.Console.URL, SecurityContact: c.Console.SecurityContact, SignUpOpen: c.Console.SignUp == config.SignUpOpen,
 		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart), S3PresignedV2: c.S3.PresignedV2,
 		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Registerer: metrics, Logger: logger, Version: a.version,
 	}
@@ -130,7 +131,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		}()
 		surfaces.Pins, surfaces.Accounts, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
-		surfaces.Neighbours = n.Neighbours()
+		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
 		err = server.Open(surfaces)
 	}
 	if err != nil {

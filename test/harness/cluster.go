@@ -20,6 +20,7 @@ type Options struct {
 	Replication int      // copies; 0 leaves the program's default
 	Env         []string // NAME=VALUE for every node
 	Args        []string // more flags for every node
+	Settings    string   // config.toml of every node; empty: the one that the node writes
 	// DefaultRates leaves the rates of both APIs at the program's defaults; else they are off.
 	DefaultRates bool
 	ByTicket     bool     // join with a ticket, not with address and secret
@@ -126,6 +127,11 @@ func (c *Cluster) Prepare(args ...string) *Node {
 		n.Dir = c.opts.Folders[at]
 	} else if err := os.Mkdir(n.Dir, 0o700); err != nil {
 		c.tb.Fatal(err)
+	}
+	if c.opts.Settings != "" {
+		if err := os.WriteFile(filepath.Join(n.Dir, "config.toml"), []byte(c.opts.Settings), 0o600); err != nil {
+			c.tb.Fatal(err)
+		}
 	}
 	host := "127.0.0.1"
 	if c.network != nil {

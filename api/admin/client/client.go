@@ -60,6 +60,9 @@ type SigningKey = admin.SigningKey
 // App is an app that may ask people for an API key.
 type App = admin.App
 
+// Link is a one-time link to the console.
+type Link = admin.Link
+
 // NewApp registers an app.
 type NewApp = admin.NewApp
 
@@ -220,6 +223,17 @@ func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error
 // Grant posts credits to an account. The cluster posts a named posting only once.
 func (c *Client) Grant(ctx context.Context, email, posting string, credits uint64) error {
 	return c.call(ctx, http.MethodPost, user(email)+"/credits", nil, admin.NewCredits{Posting: posting, Credits: credits}, nil)
+}
+
+// CreateUserLink makes a one-time link that sets a new password of the account with an e-mail
+// address, or invites a person who has none.
+func (c *Client) CreateUserLink(ctx context.Context, email string) (l Link, err error) {
+	return l, c.call(ctx, http.MethodPost, user(email)+"/links", nil, nil, &l)
+}
+
+// CreateConsoleLink makes a one-time link that signs in as the account of local commands.
+func (c *Client) CreateConsoleLink(ctx context.Context) (l Link, err error) {
+	return l, c.call(ctx, http.MethodPost, "/console/links", nil, nil, &l)
 }
 
 func user(email string) string { return "/users/" + url.PathEscape(email) }

@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Link is a one-time link to the console.
+type Link struct {
+	URL     string `json:"url"`
+	Purpose string `json:"purpose"` // invitation, password or session
+	Email   string `json:"email"`
+	Expires string `json:"expires"`
+}
+
+// purposes are the names of purposes.
+var purposes = map[state.LinkPurpose]string{state.ForSignUp: "invitation", state.ForPassword: "password", state.ForSession: "session"}
+
+// createUserLink makes a link that sets a new password of an account, or invites who has none.
+func (p *operator) createUserLink(_ http.ResponseWriter, r *http.Request) (any, error) {
+	base, err := p.consoleBase()
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.opts.Accounts.CreateLink(r.Context(), r.PathValue("email"))
+	return linkOf(base, l), err
+}
+
+// createConsoleLink makes a link that signs in as the account of local commands.
+func (p *operator) createConsoleLink(_ http.ResponseWriter, r *http.Request) (any, error) {
+	base, err := p.consoleBase()
+	if err != nil {
+		return nil, err
+	}
+	l, err := p.opts.Accounts.CreateOperatorLink(r.Context())
+	return linkOf(base, l), err
+}
+
+// consoleBase returns the origin of links to the console: the one of the settings, or without it
+// this node's listener.
+func (p *operator) consoleBase() (string, error) {
+	a := p.opts.Addrs
+	switch {
+	case a.ConsoleURL != "":
+		return a.ConsoleURL, nil
+	case a.Console == "":
+		return "", web.BadRequest("the console of this node is off: set console.listen or console.url")
+	case a.TLS:
+		return "https://" + a.Console, nil
+	}
+	return "http://" + a.Console, nil
+}
+
+func linkOf(base string, l accounts.Link) Link {
+	return Link{
+		URL: base + "/link?" + url.Values{"t": {l.Token}}.Encode(), Purpose: purposes[l.Purpose], Email: l.Email, Expires: l.Expires.UTC().Format(timeForm),
+	}
+}

@@ -1,0 +1,169 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/openid"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// flowLife is how long a sign-in at a provider may take.
+const flowLife = 10 * time.Minute
+
+// Cookies of a sign-in at a provider. Each is sealed for its own name.
+const (
+	flowCookie    = "holdfast-flow"    // a flow
+	pendingCookie = "holdfast-pending" // an accounts.Person who is to be linked at the next sign-in
+)
+
+// flow is a sign-in at a provider that is under way.
+type flow struct {
+	openid.Flow
+	To         string          // the page to go to after it
+	Account    state.AccountID `json:",omitempty"` // of the session in which it began
+	Invitation string          `json:",omitempty"` // token of the one-time link that led here
+}
+
+// toProvider serves GET /sign-in/{provider}: it sends the browser to the provider. In a session it
+// links the person with the account, or begins a new session.
+func (s *surface) toProvider(c *call) error {
+	f, to, err := s.Providers.Begin(c.ctx, c.r.PathValue("provider"))
+	if err != nil {
+		return s.providerTrouble(c, err)
+	}
+	query := c.r.URL.Query()
+	sealed, err := s.Accounts.SealValue(flowCookie, flowLife, flow{
+		Flow: f, To: localPath(query.Get("to")), Account: c.who.Account, Invitation: query.Get("invitation"),
+	})
+	if err != nil {
+		return err
+	}
+	c.setCookie(flowCookie, sealed)
+	return c.redirect(to)
+}
+
+// fromProvider serves GET /sign-in/{provider}/callback, to which the provider sends the browser
+// back. The node that sent it there may be another one.
+func (s *surface) fromProvider(c *call) error {
+	var f flow
+	known := c.sealed(s, flowCookie, &f) && f.Provider == c.r.PathValue("provider")
+	c.setCookie(flowCookie, "") // whatever comes of it: a sign-in ends once
+	if !known {
+		return web.BadRequest("this sign-in took longer than 10 minutes or began in another browser: begin again")
+	}
+	told, err := s.Providers.Finish(c.ctx, f.Flow, c.r.URL.Query())
+	if err != nil {
+		return s.providerTrouble(c, err)
+	}
+	p := accounts.Person{Issuer: told.Issuer, Subject: told.Subject, Email: told.Email, InDomain: told.InDomain, Admin: told.Admin}
+	if f.Account != "" {
+		if c.who.Account != f.Account {
+			return web.BadRequest("the session in which this began has ended: sign in again")
+		}
+		if err := s.Accounts.LinkIdentity(c.ctx, f.Account, p); err != nil {
+			return err
+		}
+	}
+	token, err := s.Accounts.SignInAs(c.ctx, p, f.Invitation)
+	switch {
+	case errors.Is(err, state.ErrExists):
+		return s.toKnownAccount(c, p, f.To)
+	case errors.Is(err, state.ErrNotFound):
+		return errUsedLink
+	}
+	if err != nil {
+		return err
+	}
+	return s.enter(c, token, f.To)
+}
+
+// toKnownAccount leads a person to the sign-in page whose e-mail address has an account that is
+// not linked with the provider: the next sign-in to that account links it.
+func (s *surface) toKnownAccount(c *call, p accounts.Person, to string) error {
+	sealed, err := s.Accounts.SealValue(pendingCookie, flowLife, p)
+	if err != nil {
+		return err
+	}
+	c.setCookie(pendingCookie, sealed)
+	return c.redirect(signInPath(to))
+}
+
+// enter gives the browser a new session, in the place of one that it has, and leads to a page.
+// A person who waits to be linked with the account of the session is.
+func (s *surface) enter(c *call, token, to string) error {
+	if c.session != "" {
+		if err := s.Accounts.SignOut(c.ctx, c.session); err != nil && !errors.Is(err, state.ErrUnauthorized) {
+			return err
+		}
+	}
+	var p accounts.Person
+	if c.sealed(s, pendingCookie, &p) {
+		who, err := s.Accounts.Authenticate(c.ctx, token)
+		if err != nil {
+			return err
+		}
+		if who.Email == p.Email {
+			if err := s.Accounts.LinkIdentity(c.ctx, who.Account, p); err != nil {
+				return err
+			}
+		}
+		c.setCookie(pendingCookie, "")
+	}
+	c.begin(token)
+	return c.redirect(to)
+}
+
+// pending is the person who is to be linked at the next sign-in, and its provider.
+func (s *surface) pending(c *call) (p accounts.Person, provider string) {
+	if !c.sealed(s, pendingCookie, &p) {
+		return accounts.Person{}, ""
+	}
+	return p, s.providerName(p.Issuer)
+}
+
+// providerName is the name of the provider of an issuer, or the issuer.
+func (s *surface) providerName(issuer string) string {
+	all := s.Providers.List()
+	if i := slices.IndexFunc(all, func(p openid.Provider) bool { return p.Issuer == issuer }); i >= 0 {
+		return all[i].Name
+	}
+	return issuer
+}
+
+// sealed reads a cookie that SealValue made, and tells whether there is one.
+func (c *call) sealed(s *surface, name string, into any) bool {
+	cookie, err := c.r.Cookie(c.cookieName(name))
+	return err == nil && cookie.Value != "" && s.Accounts.OpenValue(name, cookie.Value, into) == nil
+}
+
+// providerTrouble is the error of a sign-in at a provider, for a page.
+func (s *surface) providerTrouble(c *call, err error) error {
+	switch {
+	case errors.Is(err, openid.ErrUnknown):
+		return web.NoSuchRoute()
+	case errors.Is(err, openid.ErrDown):
+		s.Logger.WarnContext(c.ctx, "an OpenID provider does not answer", "provider", c.r.PathValue("provider"), "err", err)
+		return web.Errorf(http.StatusBadGateway, "BAD_GATEWAY", "the provider does not answer as it should; sign in with a password, or try again later")
+	case errors.Is(err, openid.ErrRefused):
+		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "%s", strings.TrimPrefix(err.Error(), openid.ErrRefused.Error()+": "))
+	}
+	return err
+}
+
+// removeIdentity serves POST /account/identities/{id}/remove.
+func (s *surface) removeIdentity(c *call) error {
+	err := s.Accounts.UnlinkIdentity(c.ctx, c.who.Account, state.IdentityID(c.r.PathValue("id")))
+	if problem := refusal(err, state.CodeForbidden); problem != "" {
+		return s.showAccount(c, http.StatusBadRequest, "", "Nothing was removed: "+problem+".")
+	}
+	if err != nil {
+		return err
+	}
+	return s.showAccount(c, http.StatusOK, "The provider was removed. Sessions that began with it go on; end them below.", "")
+}
