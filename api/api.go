@@ -296,7 +296,7 @@ func (s *Server) Open(o Options) error {
 				Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
 				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 				Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
-				Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+				Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case operatorService:
 			h, err = s.operator(o)

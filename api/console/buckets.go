@@ -41,6 +41,15 @@ type Objects interface {
 	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
 	// Delete removes an object, or the version with an id for good.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
+	// Copy makes an object of another one of the same account, without moving bytes.
+	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
+	// SetTags replaces the tags of the version of a key, or for "" of the current one.
+	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
+	// SetVersioning makes a bucket keep versions, or stop to keep new ones.
+	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
+	// Cors returns the rules of a bucket for scripts of other sites; SetCors replaces them.
+	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
+	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
 	// CreateUpload begins a multipart upload.
 	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
 	// PutPart stores a part; a later part replaces an earlier one of the same number.
@@ -83,6 +92,7 @@ type bucketData struct {
 	Next    string // the address of the next page; empty: there is none
 	Large   int64  // files with more bytes are uploaded in parts
 	Part    int64  // bytes of a part
+	Cors    corsForm
 	Error   string
 }
 
@@ -164,6 +174,11 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	d := bucketData{
 		Endpoints: s.endpoints(c), Bucket: b, Prefix: query.Get("prefix"), After: query.Get("after"), Large: largeFile, Part: s.partSize(), Error: problem,
 	}
+	rules, err := s.Objects.Cors(ctx, c.who.Account, name)
+	if err != nil {
+		return fmt.Errorf("show bucket: %w", err)
+	}
+	d.Cors = corsFormOf(rules)
 	page, err := s.Objects.List(ctx, c.who.Account, name, state.ObjectsQuery{Prefix: d.Prefix, Delimiter: "/", After: d.After, Limit: objectRows})
 	if err != nil {
 		return fmt.Errorf("list objects: %w", err)

@@ -46,6 +46,9 @@ type Accounts interface {
 	SignOut(ctx context.Context, token string) error
 	// Authenticate returns the principal of a token, by the current state of the cluster.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
+	// Glance returns a summary of the account of a session, as this node knows it, or
+	// state.ErrUnauthorized. If no entry was applied since before, it returns before.
+	Glance(ctx context.Context, token string, before accounts.Glance) (accounts.Glance, error)
 	// Holdings returns an account with the counts of its pins, objects, keys and sessions.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
 	// CreateKey adds an API key and returns it with its secrets. No scopes means all of
@@ -105,6 +108,8 @@ type Pins interface {
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
 	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
+	// Replace puts a new pin in the place of an old one; on any error the old one stays.
+	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
 	// Delete removes a pin.
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
@@ -115,6 +120,12 @@ type Members interface {
 	Status(ctx context.Context) (members.Status, error)
 	// Quorum returns the voters and the missing ones among them.
 	Quorum() members.Quorum
+	// Leaving returns what the removal of a member would take away. With count it also has
+	// the figures that need a scan of all content.
+	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
+	// Remove ends a membership, or returns state.ErrConflict if something would be lost, which
+	// force allows.
+	Remove(ctx context.Context, id state.NodeID, force bool) error
 	// CreateTicket makes a ticket that admits one node and expires after ttl. random fills
 	// a slice with unpredictable bytes.
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
@@ -156,9 +167,11 @@ type Options struct {
 	MaxObject, MinPart int64
 	// Presign signs a link to an object at the object gateway.
 	Presign func(Link) string
-	Version string
-	Logger  *slog.Logger
-	Metrics *web.Metrics // of the requests; nil: none
+	// Draining is closed when the node begins to stop, which ends event streams; nil: never.
+	Draining <-chan struct{}
+	Version  string
+	Logger   *slog.Logger
+	Metrics  *web.Metrics // of the requests; nil: none
 }
 
 // caseTimeout bounds each call of a use case: a node without a majority says so before a
@@ -171,7 +184,8 @@ const pageTimeout = 2 * time.Minute
 // surface is the console of a node.
 type surface struct {
 	Options
-	pages *pages
+	pages   *pages
+	streams streams
 }
 
 // access is who may open a page.
@@ -184,6 +198,7 @@ const (
 	signedIn                    // a session of an account
 	admins                      // a session of an administrator
 	byScript                    // a session, and its form token in the header X-Form-Token; serve reads the body
+	lasting                     // a session; the answer lasts as long as the page is open
 	withFiles                   // a session; serve reads the form and checks its token
 )
 
@@ -210,7 +225,13 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/keys/{id}/revoke", signedIn, s.revokeKey},
 		{http.MethodGet, "/pins", signedIn, s.pinsPage},
 		{http.MethodPost, "/pins", signedIn, s.createPin},
+		{http.MethodPost, "/pins/create-many", signedIn, s.createPins},
+		{http.MethodPost, "/pins/delete-many", signedIn, s.deletePins},
+		{http.MethodPost, "/pins/retry-many", signedIn, s.retryPins},
+		{http.MethodGet, "/pins/export", signedIn, s.exportPins},
 		{http.MethodGet, "/pins/{id}", signedIn, s.pinPage},
+		{http.MethodPost, "/pins/{id}/replace", signedIn, s.replacePin},
+		{http.MethodPost, "/pins/{id}/retry", signedIn, s.retryPin},
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
 		{http.MethodGet, "/account", signedIn, s.accountPage},
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
@@ -225,6 +246,9 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/setup", visitor, s.setUp},
 		{http.MethodGet, "/cluster", admins, s.clusterPage},
 		{http.MethodPost, "/cluster/invite", admins, s.invite},
+		{http.MethodGet, "/cluster/nodes/{id}", admins, s.memberPage},
+		{http.MethodGet, "/cluster/nodes/{id}/remove", admins, s.leavingPage},
+		{http.MethodPost, "/cluster/nodes/{id}/remove", admins, s.removeMember},
 		{http.MethodGet, "/users", admins, s.usersPage},
 		{http.MethodPost, "/users", admins, s.createUser},
 		{http.MethodPost, "/users/links", admins, s.createLink},
@@ -237,6 +261,8 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/buckets", signedIn, s.createBucket},
 		{http.MethodGet, "/buckets/{bucket}", signedIn, s.bucketPage},
 		{http.MethodPost, "/buckets/{bucket}/visibility", signedIn, s.setVisibility},
+		{http.MethodPost, "/buckets/{bucket}/versioning", signedIn, s.setVersioning},
+		{http.MethodPost, "/buckets/{bucket}/cors", signedIn, s.setCors},
 		{http.MethodPost, "/buckets/{bucket}/delete", signedIn, s.deleteBucket},
 		{http.MethodPost, "/buckets/{bucket}/files", withFiles, s.uploadFiles},
 		{http.MethodPost, "/buckets/{bucket}/uploads", byScript, s.createUpload},
@@ -246,9 +272,13 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/buckets/{bucket}/object", signedIn, s.objectPage},
 		{http.MethodPut, "/buckets/{bucket}/object", byScript, s.putObject},
 		{http.MethodPost, "/buckets/{bucket}/object/delete", signedIn, s.deleteObject},
+		{http.MethodPost, "/buckets/{bucket}/object/move", signedIn, s.moveObject},
+		{http.MethodPost, "/buckets/{bucket}/object/restore", signedIn, s.restoreObject},
+		{http.MethodPost, "/buckets/{bucket}/object/tags", signedIn, s.tagObject},
 		{http.MethodPost, "/buckets/{bucket}/object/share", signedIn, s.shareObject},
 		{http.MethodGet, "/buckets/{bucket}/download", signedIn, s.download},
 		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},
+		{http.MethodGet, "/events", lasting, s.events},
 		{http.MethodGet, "/status", anybody, s.status},
 		{http.MethodGet, "/robots.txt", anybody, robots},
 		{http.MethodGet, "/.well-known/security.txt", anybody, s.securityText},

@@ -29,6 +29,8 @@ type objectData struct {
 	Type     string // Content-Type
 	Preview  string // how it is shown: "image", "audio", "video", "page" or ""
 	Versions []versionRow
+	Tags     string         // key=value, one a line
+	KeepTags bool           // they cannot be shown as lines
 	Keys     []accounts.Key // that a link can be signed with
 	Shares   []life
 	Link     string // that was asked for; empty: none
@@ -109,6 +111,13 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	if len(o.Blake3) > 0 {
 		d.Blake3 = fmt.Sprintf("%x", o.Blake3)
 	}
+	tags := map[string]string{}
+	for _, t := range o.Tags {
+		tags[t.Key] = t.Value
+	}
+	var lines bool
+	d.Tags, lines = linesOf(tags)
+	d.KeepTags = !lines
 	if d.Versions, err = s.versionsOf(c, &o); err != nil {
 		return d, err
 	}

@@ -88,13 +88,14 @@ type view struct {
 	Email   string // of the account; empty without a session
 	Admin   bool   // the account is an administrator
 	Token   string // of forms
+	Seen    string // a fingerprint of the account, see events; empty: the page does not change while it is open
 	Data    any    // of the page
 }
 
 // show answers with a page.
 func (s *surface) show(c *call, status int, name, title, section string, data any) error {
 	c.visit()
-	return s.render(c.w, status, name, view{Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Data: data})
+	return s.render(c.w, status, name, view{Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Seen: c.seen, Data: data})
 }
 
 // render writes a page. If its template fails, it returns an error and writes nothing.

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
 )
 
 // pinRows is how many pins a page of the list has.
@@ -23,6 +24,7 @@ type pinsData struct {
 	Total    uint64
 	Rows     []pins.Record
 	Next     string // the address of the next page; empty: there is none
+	Export   string // the address of the same list as a file
 	Form     pinForm
 	Error    string
 }
@@ -36,11 +38,17 @@ type choice struct {
 // filter is what a list of pins is limited to, as the address of the page has it.
 type filter struct {
 	Status, Name, Match string
+	CID                 string
+	Meta                string // key=value
+	From, To            string // the first and the last day, in UTC, as 2006-01-02
 	Before              string // RFC 3339 with milliseconds; the last row of the page before
 }
 
-// pinForm is the form of a new pin.
-type pinForm struct{ CID, Name, Origins string }
+// More reports whether the filter has a value that the page keeps folded.
+func (f filter) More() bool { return f.CID != "" || f.Meta != "" || f.From != "" || f.To != "" }
+
+// Any reports whether anything is filtered.
+func (f filter) Any() bool { return f != filter{Match: f.Match} }
 
 // matches are the ways to compare names, as in the Pinning Service API.
 var matches = []struct {
@@ -57,13 +65,12 @@ var matches = []struct {
 func (s *surface) pinsPage(c *call) error { return s.showPins(c, http.StatusOK, pinForm{}, "") }
 
 func (s *surface) showPins(c *call, status int, form pinForm, problem string) error {
-	values := c.r.URL.Query()
-	f := filter{Status: values.Get("status"), Name: values.Get("name"), Match: values.Get("match"), Before: values.Get("before")}
+	f := filterOf(c.r.URL.Query())
 	q, err := f.query()
 	if err != nil {
 		return err
 	}
-	d := pinsData{Filter: f, Form: form, Error: problem}
+	d := pinsData{Filter: f, Form: form, Error: problem, Export: "/pins/export?" + f.values().Encode()}
 	if d.Total, d.Rows, err = s.Pins.List(c.ctx, c.who.Account, q); err != nil {
 		return err
 	}
@@ -82,9 +89,73 @@ func (s *surface) showPins(c *call, status int, form pinForm, problem string) er
 	return s.show(c, status, "pins", "Pins", "pins", d)
 }
 
+// filterOf is the filter of an address.
+func filterOf(v url.Values) filter {
+	var f filter
+	for name, value := range f.fields() {
+		*value = strings.TrimSpace(v.Get(name))
+	}
+	return f
+}
+
+// fields are the values of a filter by their names in an address.
+func (f *filter) fields() map[string]*string {
+	return map[string]*string{
+		"status": &f.Status, "name": &f.Name, "match": &f.Match, "cid": &f.CID, "meta": &f.Meta, "from": &f.From, "to": &f.To, "before": &f.Before,
+	}
+}
+
+// values is the filter as the query of an address.
+func (f filter) values() url.Values {
+	v := url.Values{}
+	for name, value := range f.fields() {
+		if *value != "" {
+			v.Set(name, *value)
+		}
+	}
+	return v
+}
+
+// day is the beginning of a day of a filter.
+func day(text string) (time.Time, error) {
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return t, web.BadRequest("%q is not a date like 2026-01-31", text)
+	}
+	return t, nil
+}
+
 // query is the filter as the use case takes it.
 func (f filter) query() (state.PinQuery, error) {
 	q := state.PinQuery{Statuses: statuses, Name: f.Name, Match: matches[0].match, Limit: pinRows}
+	if f.CID != "" {
+		c, err := cid.Decode(f.CID)
+		if err != nil {
+			return q, web.BadRequest("%q is not a CID", f.CID)
+		}
+		q.CIDs = []cid.Cid{c}
+	}
+	if f.Meta != "" {
+		meta, err := parseMeta(f.Meta)
+		if err != nil {
+			return q, err
+		}
+		q.Meta = meta
+	}
+	if f.From != "" {
+		t, err := day(f.From)
+		if err != nil {
+			return q, err
+		}
+		q.After = state.MillisOf(t) - 1
+	}
+	if f.To != "" {
+		t, err := day(f.To)
+		if err != nil {
+			return q, err
+		}
+		q.Before = state.MillisOf(t.AddDate(0, 0, 1))
+	}
 	if f.Status != "" {
 		at := slices.IndexFunc(statuses, func(st state.Status) bool { return st.String() == f.Status })
 		if at < 0 {
@@ -108,59 +179,9 @@ func (f filter) query() (state.PinQuery, error) {
 		if err != nil {
 			return q, web.BadRequest("the time %q is not of RFC 3339", f.Before)
 		}
-		q.Before = state.MillisOf(t)
-	}
-	return q, nil
-}
-
-// values is the filter as the query of an address.
-func (f filter) values() url.Values {
-	v := url.Values{}
-	for name, value := range map[string]string{"status": f.Status, "name": f.Name, "match": f.Match, "before": f.Before} {
-		if value != "" {
-			v.Set(name, value)
+		if before := state.MillisOf(t); q.Before == 0 || before < q.Before {
+			q.Before = before
 		}
 	}
-	return v
-}
-
-// createPin serves POST /pins.
-func (s *surface) createPin(c *call) error {
-	form := pinForm{strings.TrimSpace(c.r.PostForm.Get("cid")), c.r.PostForm.Get("name"), c.r.PostForm.Get("origins")}
-	r := pins.Request{CID: form.CID, Name: form.Name, Origins: strings.Fields(form.Origins)}
-	if r.Name != "" {
-		r.Given |= state.GivenName
-	}
-	if len(r.Origins) > 0 {
-		r.Given |= state.GivenOrigins
-	}
-	pin, err := s.Pins.Create(c.ctx, c.who.Account, r)
-	if problem := refusal(err, state.CodeInvalid, state.CodeQuota, state.CodeNoSpace); problem != "" {
-		return s.showPins(c, http.StatusBadRequest, form, problem)
-	}
-	if err != nil {
-		return err
-	}
-	return c.redirect("/pins/" + url.PathEscape(string(pin.ID)))
-}
-
-// pinPage serves GET /pins/{id}.
-func (s *surface) pinPage(c *call) error {
-	pin, err := s.Pins.Get(c.ctx, c.who.Account, state.RequestID(c.r.PathValue("id")))
-	if err != nil {
-		return err
-	}
-	title := pin.Name
-	if title == "" {
-		title = short(pin.CID)
-	}
-	return s.show(c, http.StatusOK, "pin", title, "pins", pin)
-}
-
-// deletePin serves POST /pins/{id}/delete.
-func (s *surface) deletePin(c *call) error {
-	if err := s.Pins.Delete(c.ctx, c.who.Account, state.RequestID(c.r.PathValue("id"))); err != nil {
-		return err
-	}
-	return c.redirect("/pins")
+	return q, nil
 }

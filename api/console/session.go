@@ -46,7 +46,9 @@ type call struct {
 	who accounts.Principal
 	// session is the session token; empty without one.
 	session string
-	secure  bool // the browser uses HTTPS
+	// seen is a fingerprint of the account before the page was made; empty: not known.
+	seen   string
+	secure bool // the browser uses HTTPS
 }
 
 // errForm is the error for a form that was not made for this session.
@@ -103,6 +105,14 @@ func (s *surface) guarded(row page) web.Handler {
 		}
 		if err := s.Limits.Account(c.who.Account, nil); err != nil {
 			return err
+		}
+		if row.access == lasting { // it is no request that waits for the processors
+			return row.serve(c)
+		}
+		if reads {
+			if g, err := s.Accounts.Glance(ctx, c.session, accounts.Glance{}); err == nil {
+				c.seen = seenOf(g)
+			}
 		}
 		leave, err := s.Limits.Enter(ctx, c.who.Account)
 		if err != nil {

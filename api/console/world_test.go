@@ -28,15 +28,17 @@ const host = "console.test"
 // world is the console over the real use cases and the real state machine in memory, with two
 // accounts.
 type world struct {
-	t       testing.TB
-	handler http.Handler
-	users   *accounts.Accounts
-	pins    *pins.Pins
-	objects *objects.Objects
-	content *content
-	down    error // why the node is not ready
-	options Options
-	now     time.Time // of sign-ins; the zero value: as it is
+	t        testing.TB
+	handler  http.Handler
+	users    *accounts.Accounts
+	pins     *pins.Pins
+	objects  *objects.Objects
+	content  *content
+	down     error // why the node is not ready
+	removed  []state.NodeID
+	draining chan struct{} // closed: the node stops
+	options  Options
+	now      time.Time // of sign-ins; the zero value: as it is
 }
 
 // another is a node of the same cluster with other options.
@@ -64,6 +66,26 @@ func (w *world) Status(context.Context) (members.Status, error) {
 // Quorum is one of which all are there.
 func (w *world) Quorum() members.Quorum { return members.Quorum{Votes: 3, Needed: 2, Here: 3} }
 
+// Leaving takes nothing away.
+func (w *world) Leaving(_ context.Context, who string, _ bool) (members.Leaving, error) {
+	s, err := w.Status(context.Background())
+	for _, p := range s.Peers {
+		if string(p.ID) == who {
+			return members.Leaving{Peer: p, Votes: 2, Answer: 2}, err
+		}
+	}
+	return members.Leaving{}, state.ErrNotFound
+}
+
+// Remove removes what is not forced only if it is the last member.
+func (w *world) Remove(_ context.Context, id state.NodeID, force bool) error {
+	if id != "n3" && !force {
+		return state.Errorf(state.CodeConflict, "node %s is the only holder of 2 roots", id)
+	}
+	w.removed = append(w.removed, id)
+	return nil
+}
+
 // CreateTicket returns the same ticket always.
 func (w *world) CreateTicket(context.Context, time.Duration, func([]byte)) (string, error) {
 	return "ticket", nil
@@ -89,7 +111,7 @@ func newWorld(t testing.TB) *world {
 	}
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
 	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
-	w := &world{t: t}
+	w := &world{t: t, draining: make(chan struct{})}
 	w.users = accounts.New(accounts.Options{State: st, Secret: secret, SignUp: accounts.SignUpInvited, Now: func() time.Time {
 		if w.now.IsZero() {
 			return time.Now()
@@ -115,7 +137,7 @@ func newWorld(t testing.TB) *world {
 		Presign: func(l Link) string {
 			return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
 		},
-		PinningURL: at("9097"), S3URL: at("9000"), Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		PinningURL: at("9097"), S3URL: at("9000"), Draining: w.draining, Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if w.handler, err = New(w.options); err != nil {
 		t.Fatal(err)

@@ -184,13 +184,15 @@ func (p *tab) shows(text string) {
 // enter types into a field.
 func (p *tab) enter(field, value string) {
 	p.t.Helper()
-	p.do(chromedp.Clear(chromedp.CSS(field)), chromedp.SendKeys(chromedp.CSS(field), value))
+	p.do(chromedp.WaitVisible(chromedp.CSS(field)))
+	ask(p, chromedp.Evaluate[bool]("!(document.querySelector(`"+field+"`).value = '')"))
+	p.do(chromedp.SendKeys(chromedp.CSS(field), value))
 }
 
-// press clicks the button with a text.
+// press clicks the button, or opens the details, with a text.
 func (p *tab) press(text string) {
 	p.t.Helper()
-	p.do(chromedp.Click(`//button[normalize-space()=` + quoted(text) + `]`))
+	p.do(chromedp.Click(`//*[self::button or self::summary][normalize-space()=` + quoted(text) + `]`))
 }
 
 // follow clicks the link with a text.

@@ -197,6 +197,51 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	p.picture("buckets")
 }
 
+// TestAnObjectIsRenamedTaggedAndRestored: a person keeps versions in a bucket, renames an object, tags it, and brings an older
+// version back after a program has stored another one.
+func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
+	c, p := signedIn(t)
+	p.bucket("notes")
+	p.press("Settings")
+	p.press("Keep versions")
+	p.shows("The bucket is empty")
+	p.press("Settings")
+	p.enter(`[name=origins]`, "https://app.example.org")
+	p.do(chromedp.Click(`//form[contains(@action, "cors")]//button`))
+	p.shows("The bucket is empty")
+	p.press("Settings")
+	p.picture("bucket-settings")
+	p.choose(`[name=file]`, write(t, t.TempDir(), "draft.txt", []byte("first")))
+	p.upload("1 stored.")
+	p.follow("draft.txt")
+	p.shows("Rename, move and tags")
+	p.press("Rename, move and tags")
+	p.enter(`[name=to]`, "essays/sea.txt")
+	p.picture("object-rename")
+	p.press("Move")
+	p.shows("essays/sea.txt")
+	p.press("Rename, move and tags")
+	p.enter(`[name=tags]`, "draft=yes")
+	p.press("Save tags")
+	p.shows("draft: yes")
+	n := c.Leader()
+	if _, err := n.S3(t.Context(), n.Key(email).Token, http.MethodPut, "/notes/essays/sea.txt", strings.NewReader("second"), 6); err != nil {
+		t.Fatal(err)
+	}
+	p.visit(p.at())
+	p.do(chromedp.Click(`//h2[text()="Versions"]/following-sibling::table//tr[td][2]//a`))
+	p.shows("Restore this version")
+	p.picture("object-version")
+	p.press("Restore this version")
+	p.shows("draft: yes")
+	if got := stored(t, c, "/notes/essays/sea.txt"); string(got.Body) != "first" {
+		t.Errorf("the object is %q", got.Body)
+	}
+	if got := stored(t, c, "/notes/draft.txt"); got.Status != http.StatusNotFound {
+		t.Errorf("under the old key there is %d %q", got.Status, got.Body)
+	}
+}
+
 // download follows a link to a download and returns what the browser has saved.
 func (p *tab) download(t *testing.T, text string) []byte {
 	t.Helper()

@@ -23,18 +23,22 @@ async function copy(button, text) {
   setTimeout(() => { button.textContent = 'copy'; said.textContent = '' }, 2000)
 }
 
-for (const button of document.querySelectorAll('[data-copy]')) {
-  button.hidden = false
-  button.addEventListener('click', () => copy(button, button.dataset.copy))
+// prepare gives a part of the page its copy buttons.
+export function prepare(part) {
+  for (const button of part.querySelectorAll('[data-copy]')) {
+    button.hidden = false
+    button.addEventListener('click', () => copy(button, button.dataset.copy))
+  }
+  for (const text of part.querySelectorAll('[data-copyable]')) {
+    const button = document.createElement('button')
+    button.type = 'button'
+    button.className = 'copy'
+    button.textContent = 'copy'
+    button.addEventListener('click', () => copy(button, text.textContent))
+    text.before(button)
+  }
 }
-for (const text of document.querySelectorAll('[data-copyable]')) {
-  const button = document.createElement('button')
-  button.type = 'button'
-  button.className = 'copy'
-  button.textContent = 'copy'
-  button.addEventListener('click', () => copy(button, text.textContent))
-  text.before(button)
-}
+prepare(document)
 
 let going = false // g was pressed
 document.addEventListener('keydown', (e) => {

@@ -1,0 +1,171 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of event streams on each node. A browser needs one for all its tabs.
+const (
+	maxStreams        = 2048
+	maxAccountStreams = 64
+	// glanceEvery is how often a stream compares the state of this node with what it has sent.
+	glanceEvery = time.Second
+	// progressEvery is after how many comparisons a stream reports an account with unfinished
+	// pins, whose progress the replicated state does not have.
+	progressEvery = 2
+	// quietFor is after how many comparisons without an event a stream sends a comment, by
+	// which proxies and browsers know that the connection lasts.
+	quietFor = 20
+)
+
+// streams counts the event streams that are open.
+type streams struct {
+	mu        sync.Mutex // guards what follows
+	open      int
+	byAccount map[state.AccountID]int
+}
+
+// enter counts a stream of an account until leave is called, or returns state.ErrLimited.
+func (s *streams) enter(account state.AccountID) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= maxStreams || s.byAccount[account] >= maxAccountStreams {
+		return nil, fmt.Errorf("%w: %d event streams are open, %d of this account", state.ErrLimited, s.open, s.byAccount[account])
+	}
+	if s.byAccount == nil {
+		s.byAccount = map[state.AccountID]int{}
+	}
+	s.open++
+	s.byAccount[account]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+		if s.byAccount[account]--; s.byAccount[account] == 0 {
+			delete(s.byAccount, account)
+		}
+	}, nil
+}
+
+// seenOf is a fingerprint of what pages show of an account. It is the same on every node.
+func seenOf(g accounts.Glance) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintln(h, g.Quota, g.Pins) // a hash takes all
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// events serves GET /events: server-sent events (HTML Living Standard, section 9.2) that tell a
+// page when to load its contents again, from this node's own copy of the state. "account" has a
+// fingerprint of the caller's account as its data; "cluster" tells an administrator that a member
+// has changed; "ended" is the last event after the end of the session. The stream begins with the
+// first two, so that a page knows whether it missed a change.
+func (s *surface) events(c *call) error {
+	leave, err := s.streams.enter(c.who.Account)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ctx := c.r.Context()
+	account, err := s.Accounts.Glance(ctx, c.session, accounts.Glance{})
+	if err != nil {
+		return err
+	}
+	header := c.w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	c.w.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	out := eventWriter{c.w, http.NewResponseController(c.w)}
+	if err := out.send("account", seenOf(account)); err != nil {
+		return err
+	}
+	tick := time.NewTicker(glanceEvery)
+	defer tick.Stop()
+	cluster, quiet := "", 0
+	for turn := 1; ; turn++ {
+		now, err := s.Accounts.Glance(ctx, c.session, account)
+		switch {
+		case errors.Is(err, state.ErrUnauthorized):
+			return out.send("ended", "session")
+		case err != nil:
+			return err
+		}
+		quiet++
+		if now.Differs(account) {
+			err, quiet = out.send("account", seenOf(now)), 0
+		} else if now.Unfinished() && turn%progressEvery == 0 {
+			err, quiet = out.send("account", fmt.Sprint(seenOf(now), ".", turn)), 0
+		}
+		account = now
+		if seen := s.clusterSeen(c, now.Admin); err == nil && seen != cluster {
+			cluster, quiet = seen, 0
+			err = out.send("cluster", seen)
+		}
+		if err == nil && quiet >= quietFor {
+			quiet, err = 0, out.comment()
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		case <-s.Draining:
+			return nil
+		}
+	}
+}
+
+// clusterSeen is a fingerprint of the cluster as this node sees it; empty for those who may not
+// see it.
+func (s *surface) clusterSeen(c *call, admin bool) string {
+	if !admin {
+		return ""
+	}
+	status, err := s.Members.Status(c.r.Context())
+	if err != nil {
+		return ""
+	}
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(status.Peers) // as a last resort it is the same always
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// send writes an event. data is one line and not empty.
+func (e eventWriter) send(event, data string) error {
+	return e.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, data))
+}
+
+// comment writes what browsers skip.
+func (e eventWriter) comment() error { return e.write(":\n\n") }
+
+func (e eventWriter) write(text string) error {
+	// Not every writer has deadlines.
+	_ = e.control.SetWriteDeadline(time.Now().Add(web.StallTimeout))
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	if err := e.control.Flush(); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	return nil
+}

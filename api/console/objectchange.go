@@ -1,0 +1,194 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// refusedObject is what a person reads of an error whose cause is what was entered for an object.
+func refusedObject(err error) string {
+	if errors.Is(err, state.ErrPrecondition) {
+		return "There is an object of that key already, or this one has changed meanwhile. Nothing was changed."
+	}
+	return refusal(err, state.CodeInvalid, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace)
+}
+
+// refuseObject shows the page of an object again, with a problem.
+func (s *surface) refuseObject(c *call, problem string) error {
+	d, err := s.objectData(c)
+	if err != nil {
+		return err
+	}
+	d.Error = problem
+	return s.showObject(c, http.StatusBadRequest, d)
+}
+
+// moveObject serves POST /buckets/{bucket}/object/move: the object gets another key, or a copy of
+// that key is made. What has the key already stays, and then nothing changes.
+func (s *surface) moveObject(c *call) error {
+	form := c.r.PostForm
+	to, stays := form.Get("to"), form.Get("copy") != ""
+	o, err := s.objectOf(c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.Marker || c.version() != "":
+		return web.BadRequest("only a current object can be moved")
+	case to == "" || len(to) > state.MaxKeyBytes:
+		return s.refuseObject(c, fmt.Sprintf("A key has 1 to %d bytes.", state.MaxKeyBytes))
+	case to == o.Key:
+		return s.refuseObject(c, "That is the key already.")
+	}
+	ctx, bucket := c.asking(c.ctx), c.bucketName()
+	_, err = s.Objects.Copy(ctx, c.who.Account, bucket, objects.CopyRequest{
+		Key: to, SourceBucket: bucket, Source: o.Key, StorageClass: o.StorageClass, If: state.Condition{Absent: true},
+	})
+	if err == nil && !stays {
+		// Only the object that was copied: one that was stored under the key meanwhile stays.
+		_, err = s.Objects.Delete(ctx, c.who.Account, bucket, o.Key, "", state.Condition{Match: []string{o.ETag}})
+	}
+	if problem := refusedObject(err); problem != "" {
+		return s.refuseObject(c, problem)
+	}
+	if err != nil {
+		return fmt.Errorf("move object: %w", err)
+	}
+	return c.redirect(objectAddress(bucket, to, ""))
+}
+
+// restoreObject serves POST /buckets/{bucket}/object/restore: an older version becomes the current
+// one, as a copy.
+func (s *surface) restoreObject(c *call) error {
+	o, err := s.objectOf(c)
+	if err != nil {
+		return err
+	}
+	if o.Marker || c.version() == "" {
+		return web.BadRequest("only an older version can be restored")
+	}
+	_, err = s.Objects.Copy(c.asking(c.ctx), c.who.Account, c.bucketName(), objects.CopyRequest{
+		Key: o.Key, SourceBucket: c.bucketName(), Source: o.Key, SourceVersion: c.version(), StorageClass: o.StorageClass,
+	})
+	if problem := refusedObject(err); problem != "" {
+		return s.refuseObject(c, problem)
+	}
+	if err != nil {
+		return fmt.Errorf("restore object: %w", err)
+	}
+	return c.redirect(objectAddress(c.bucketName(), o.Key, ""))
+}
+
+// tagObject serves POST /buckets/{bucket}/object/tags: it replaces all tags.
+func (s *surface) tagObject(c *call) error {
+	o, err := s.objectOf(c)
+	if err != nil {
+		return err
+	}
+	pairs, err := parseMeta(c.r.PostForm.Get("tags"))
+	if err == nil {
+		var tags []state.Tag
+		for k, v := range pairs {
+			tags = append(tags, state.Tag{Key: k, Value: v})
+		}
+		slices.SortFunc(tags, func(a, b state.Tag) int { return strings.Compare(a.Key, b.Key) })
+		err = s.Objects.SetTags(c.asking(c.ctx), c.who.Account, c.bucketName(), o.Key, c.version(), tags)
+	}
+	if problem := refusedObject(err); problem != "" {
+		return s.refuseObject(c, problem)
+	}
+	if err != nil {
+		return fmt.Errorf("set tags: %w", err)
+	}
+	return c.redirect(objectAddress(c.bucketName(), o.Key, c.version()))
+}
+
+// setVersioning serves POST /buckets/{bucket}/versioning.
+func (s *surface) setVersioning(c *call) error {
+	to := state.Suspended
+	if c.r.PostForm.Get("versioning") == "on" {
+		to = state.Versioned
+	}
+	if err := s.Objects.SetVersioning(c.asking(c.ctx), c.who.Account, c.bucketName(), to); err != nil {
+		return fmt.Errorf("set versioning: %w", err)
+	}
+	return c.redirect(bucketAddress(c.bucketName(), ""))
+}
+
+// Rules that the console sets for scripts of other sites (CORS).
+const (
+	// corsAge is how long a browser may keep an answer to a preflight request, in seconds.
+	corsAge = 3600
+	// maxCorsOrigins bounds the origins of a rule.
+	maxCorsOrigins = 100
+)
+
+// corsForm is the form of the rule for scripts of other sites.
+type corsForm struct {
+	Origins string // one a line
+	Write   bool   // scripts may store and delete too
+	Other   bool   // a program has set rules that the form cannot show
+}
+
+// corsFormOf is the form that shows the rules of a bucket.
+func corsFormOf(rules []state.CorsRule) corsForm {
+	if len(rules) == 0 {
+		return corsForm{}
+	}
+	r := rules[0]
+	f := corsForm{Origins: strings.Join(r.Origins, "\n"), Write: slices.Contains(r.Methods, http.MethodPut)}
+	like := corsRule(r.Origins, f.Write)
+	f.Other = len(rules) > 1 || !slices.Equal(r.Methods, like.Methods) || !slices.Equal(r.Headers, like.Headers) || !slices.Equal(r.Expose, like.Expose)
+	return f
+}
+
+// corsRule is the rule that lets scripts of some origins read, and write too.
+func corsRule(origins []string, write bool) state.CorsRule {
+	methods := []string{http.MethodGet, http.MethodHead}
+	if write {
+		methods = append(methods, http.MethodPut, http.MethodPost, http.MethodDelete)
+	}
+	return state.CorsRule{Origins: origins, Methods: methods, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: corsAge}
+}
+
+// setCors serves POST /buckets/{bucket}/cors: one rule for all origins that were entered, or none.
+func (s *surface) setCors(c *call) error {
+	origins := strings.Fields(c.r.PostForm.Get("origins"))
+	var rules []state.CorsRule
+	if len(origins) > 0 {
+		rules = []state.CorsRule{corsRule(origins, c.r.PostForm.Get("write") != "")}
+	}
+	for _, o := range origins {
+		if !validOrigin(o) {
+			return s.showBucket(c, http.StatusBadRequest, fmt.Sprintf("%q is not an origin like https://example.org, and not *.", o))
+		}
+	}
+	if len(origins) > maxCorsOrigins {
+		return s.showBucket(c, http.StatusBadRequest, fmt.Sprintf("A rule has up to %d origins.", maxCorsOrigins))
+	}
+	err := s.Objects.SetCors(c.asking(c.ctx), c.who.Account, c.bucketName(), rules)
+	if problem := refusal(err, state.CodeInvalid, state.CodeTooLarge, state.CodeQuota); problem != "" {
+		return s.showBucket(c, http.StatusBadRequest, problem)
+	}
+	if err != nil {
+		return fmt.Errorf("set CORS: %w", err)
+	}
+	return c.redirect(bucketAddress(c.bucketName(), ""))
+}
+
+// validOrigin tells whether a text is "*", or an origin as browsers send it (RFC 6454, section 6),
+// in which one "*" stands for any part.
+func validOrigin(text string) bool {
+	if text == "*" {
+		return true
+	}
+	scheme, host, ok := strings.Cut(text, "://")
+	return ok && (scheme == "https" || scheme == "http") && host != "" && strings.Count(host, "*") <= 1 && !strings.ContainsAny(host, "/?#@\\")
+}

@@ -1,0 +1,189 @@
+package console
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// pinForm is the form of a new pin, or of one that replaces another.
+type pinForm struct {
+	CID, Name string
+	Origins   string // multiaddrs, one a line
+	Meta      string // key=value, one a line
+	KeepMeta  bool   // the meta of the pin cannot be shown as lines, and stays
+}
+
+// pinFormOf is the form that a request has.
+func pinFormOf(v url.Values) pinForm {
+	return pinForm{strings.TrimSpace(v.Get("cid")), v.Get("name"), v.Get("origins"), v.Get("meta"), !v.Has("meta")}
+}
+
+// formOf is the form that would make a pin again.
+func formOf(p state.Pin) pinForm {
+	f := pinForm{CID: p.CID, Name: p.Name, Origins: strings.Join(p.Origins, "\n")}
+	meta, ok := linesOf(p.Meta)
+	f.Meta, f.KeepMeta = meta, !ok
+	return f
+}
+
+// linesOf is the inverse of parseMeta. It is not ok if lines cannot hold the pairs, which a
+// program may have set.
+func linesOf(meta map[string]string) (text string, ok bool) {
+	for _, k := range slices.Sorted(maps.Keys(meta)) {
+		text += k + "=" + meta[k] + "\n"
+	}
+	again, err := parseMeta(text)
+	return text, err == nil && maps.Equal(again, meta)
+}
+
+// request is the form as the use case takes it. Errors are state.CodeInvalid.
+func (f pinForm) request() (pins.Request, error) {
+	meta, err := parseMeta(f.Meta)
+	if err != nil {
+		return pins.Request{}, err
+	}
+	r := pins.Request{CID: f.CID, Name: f.Name, Origins: strings.Fields(f.Origins), Meta: meta}
+	if r.Name != "" {
+		r.Given |= state.GivenName
+	}
+	if len(r.Origins) > 0 {
+		r.Given |= state.GivenOrigins
+	}
+	if len(r.Meta) > 0 {
+		r.Given |= state.GivenMeta
+	}
+	return r, nil
+}
+
+// requestOf is the request that made a pin.
+func requestOf(p state.Pin) pins.Request {
+	return pins.Request{CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}
+}
+
+// parseMeta reads pairs of key=value, one a line. Errors are state.CodeInvalid.
+func parseMeta(text string) (map[string]string, error) {
+	var meta map[string]string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if key = strings.TrimSpace(key); !ok || key == "" {
+			return nil, state.Errorf(state.CodeInvalid, "%q is not key=value", line)
+		}
+		if _, twice := meta[key]; twice {
+			return nil, state.Errorf(state.CodeInvalid, "the key %q is there twice", key)
+		}
+		if meta == nil {
+			meta = map[string]string{}
+		}
+		meta[key] = strings.TrimSpace(value)
+	}
+	return meta, nil
+}
+
+// createPin serves POST /pins.
+func (s *surface) createPin(c *call) error {
+	form := pinFormOf(c.r.PostForm)
+	var pin pins.Record
+	r, err := form.request()
+	if err == nil {
+		pin, err = s.Pins.Create(c.ctx, c.who.Account, r)
+	}
+	if problem := refusal(err, state.CodeInvalid, state.CodeQuota, state.CodeNoSpace); problem != "" {
+		return s.showPins(c, http.StatusBadRequest, form, problem)
+	}
+	if err != nil {
+		return err
+	}
+	return c.redirect(pathOf(pin))
+}
+
+func pathOf(pin pins.Record) string { return "/pins/" + url.PathEscape(string(pin.ID)) }
+
+// pinData is what the page of a pin shows.
+type pinData struct {
+	pins.Record
+	Form  pinForm
+	Error string
+}
+
+// pinID is the pin of the path.
+func pinID(c *call) state.RequestID { return state.RequestID(c.r.PathValue("id")) }
+
+// pinPage serves GET /pins/{id}.
+func (s *surface) pinPage(c *call) error { return s.showPin(c, http.StatusOK, nil, "") }
+
+// showPin shows a pin, with a form that was refused, or nil.
+func (s *surface) showPin(c *call, status int, form *pinForm, problem string) error {
+	pin, err := s.Pins.Get(c.ctx, c.who.Account, pinID(c))
+	if err != nil {
+		return err
+	}
+	d := pinData{Record: pin, Form: formOf(pin.Pin), Error: problem}
+	if form != nil {
+		d.Form = *form
+	}
+	title := pin.Name
+	if title == "" {
+		title = short(pin.CID)
+	}
+	return s.show(c, status, "pin", title, "pins", d)
+}
+
+// replacePin serves POST /pins/{id}/replace: another pin in the place of this one.
+func (s *surface) replacePin(c *call) error {
+	form := pinFormOf(c.r.PostForm)
+	var pin pins.Record
+	r, err := form.request()
+	if err == nil && form.KeepMeta {
+		var old pins.Record
+		old, err = s.Pins.Get(c.ctx, c.who.Account, pinID(c))
+		r.Meta, r.Given = old.Meta, r.Given|old.Given&state.GivenMeta
+	}
+	if err == nil {
+		pin, err = s.Pins.Replace(c.ctx, c.who.Account, pinID(c), r)
+	}
+	if problem := refusal(err, state.CodeInvalid, state.CodeQuota, state.CodeNoSpace); problem != "" {
+		return s.showPin(c, http.StatusBadRequest, &form, problem)
+	}
+	if err != nil {
+		return err
+	}
+	return c.redirect(pathOf(pin))
+}
+
+// retryPin serves POST /pins/{id}/retry: the same pin once more, in the place of one that failed.
+func (s *surface) retryPin(c *call) error {
+	pin, err := s.retry(c, pinID(c))
+	if problem := refusal(err, state.CodeQuota, state.CodeNoSpace); problem != "" {
+		return s.showPin(c, http.StatusBadRequest, nil, problem)
+	}
+	if err != nil {
+		return err
+	}
+	return c.redirect(pathOf(pin))
+}
+
+// retry replaces a pin by its like.
+func (s *surface) retry(c *call, id state.RequestID) (pins.Record, error) {
+	old, err := s.Pins.Get(c.ctx, c.who.Account, id)
+	if err != nil {
+		return pins.Record{}, err
+	}
+	return s.Pins.Replace(c.ctx, c.who.Account, id, requestOf(old.Pin))
+}
+
+// deletePin serves POST /pins/{id}/delete.
+func (s *surface) deletePin(c *call) error {
+	if err := s.Pins.Delete(c.ctx, c.who.Account, pinID(c)); err != nil {
+		return err
+	}
+	return c.redirect("/pins")
+}

@@ -1,0 +1,178 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of changes of many pins.
+const (
+	maxMany   = 200 // in one request
+	manyAtOne = 16  // at the same time
+	// exportRows is how many pins an export reads at a time.
+	exportRows = 500
+)
+
+// outcome is what became of one pin of many.
+type outcome struct {
+	What    string // the line that was entered, or the name or the CID of a pin
+	Path    string // of the pin; empty: there is none
+	Problem string // empty: it was done
+}
+
+// manyData is what the page after a change of many pins shows.
+type manyData struct {
+	Done     string // the change, in the past
+	Outcomes []outcome
+	Failed   int
+}
+
+// each runs change for many pins, a few at a time, and shows one line for each.
+func (s *surface) each(c *call, done string, all []outcome, change func(i int) (pins.Record, error)) error {
+	if len(all) == 0 {
+		return web.BadRequest("no pin was chosen")
+	}
+	if len(all) > maxMany {
+		return web.BadRequest("%d pins are too many: %d can be changed at once", len(all), maxMany)
+	}
+	var group errgroup.Group
+	group.SetLimit(manyAtOne)
+	for i := range all {
+		group.Go(func() error {
+			pin, err := change(i)
+			if err != nil {
+				all[i].Problem = troubleOf(err).Detail
+			} else if pin.ID != "" {
+				all[i].Path = pathOf(pin)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each has its own error
+	d := manyData{Done: done, Outcomes: all}
+	for _, o := range all {
+		if o.Problem != "" {
+			d.Failed++
+		}
+	}
+	return s.show(c, http.StatusOK, "pins-done", "Pins", "pins", d)
+}
+
+// createPins serves POST /pins/create-many: one pin for each line, of a CID and a name.
+func (s *surface) createPins(c *call) error {
+	var all []outcome
+	for line := range strings.Lines(c.r.PostForm.Get("lines")) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, outcome{What: line})
+		}
+	}
+	return s.each(c, "added", all, func(i int) (pins.Record, error) {
+		text, name, _ := strings.Cut(all[i].What, " ")
+		r, err := pinForm{CID: text, Name: strings.TrimSpace(name)}.request()
+		if err != nil {
+			return pins.Record{}, err
+		}
+		return s.Pins.Create(c.ctx, c.who.Account, r)
+	})
+}
+
+// chosen are the pins that were ticked in the list. The value of each is its id and its name.
+func (c *call) chosen() (ids []state.RequestID, all []outcome) {
+	for _, value := range c.r.PostForm["pin"] {
+		id, name, _ := strings.Cut(value, " ")
+		ids = append(ids, state.RequestID(id))
+		all = append(all, outcome{What: name})
+	}
+	return ids, all
+}
+
+// deletePins serves POST /pins/delete-many.
+func (s *surface) deletePins(c *call) error {
+	ids, all := c.chosen()
+	return s.each(c, "deleted", all, func(i int) (pins.Record, error) {
+		return pins.Record{}, s.Pins.Delete(c.ctx, c.who.Account, ids[i])
+	})
+}
+
+// retryPins serves POST /pins/retry-many.
+func (s *surface) retryPins(c *call) error {
+	ids, all := c.chosen()
+	return s.each(c, "started again", all, func(i int) (pins.Record, error) { return s.retry(c, ids[i]) })
+}
+
+// exported is a line of an export, with the fields of a PinStatus of the Pinning Service API.
+type exported struct {
+	RequestID state.RequestID   `json:"requestid"`
+	Status    string            `json:"status"`
+	Created   time.Time         `json:"created"`
+	Pin       exportedPin       `json:"pin"`
+	Delegates []string          `json:"delegates"`
+	Info      map[string]string `json:"info,omitempty"`
+}
+
+type exportedPin struct {
+	CID     string            `json:"cid"`
+	Name    string            `json:"name,omitempty"`
+	Origins []string          `json:"origins,omitempty"`
+	Meta    map[string]string `json:"meta,omitempty"`
+}
+
+// exportPins serves GET /pins/export: all pins that match the filter of the list, the newest first,
+// as newline-delimited JSON. A pin that is created meanwhile may be left out. If the cluster does not
+// answer in between, the connection is cut, so that nobody takes a part for the whole.
+func (s *surface) exportPins(c *call) error {
+	q, err := filterOf(c.r.URL.Query()).query()
+	if err != nil {
+		return err
+	}
+	q.Limit = exportRows
+	out := web.NewSteady(c.w, web.StallTimeout)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	for begun := false; ; begun = true {
+		rows, err := s.exportPage(c, q)
+		if err != nil {
+			if begun {
+				panic(http.ErrAbortHandler)
+			}
+			return err
+		}
+		if !begun {
+			c.w.Header().Set("Content-Type", "application/x-ndjson")
+			c.w.Header().Set("Content-Disposition", `attachment; filename="pins.ndjson"`)
+			if c.r.Method == http.MethodHead {
+				return nil
+			}
+		}
+		for i := range rows {
+			r := &rows[i]
+			err := lines.Encode(exported{
+				r.ID, r.Status.String(), r.Created.Time().UTC(), exportedPin{r.CID, r.Name, r.Origins, r.Meta}, r.Delegates, r.Info,
+			})
+			if err != nil {
+				return fmt.Errorf("write pins: %w", err)
+			}
+		}
+		if len(rows) < exportRows {
+			return nil
+		}
+		q.Before = rows[len(rows)-1].Created
+	}
+}
+
+func (s *surface) exportPage(c *call, q state.PinQuery) ([]pins.Record, error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), caseTimeout)
+	defer cancel()
+	_, rows, err := s.Pins.List(ctx, c.who.Account, q)
+	return rows, err
+}

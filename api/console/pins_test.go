@@ -1,0 +1,216 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+)
+
+// testCID is the CID of some content that nobody has.
+func testCID(t testing.TB, content string) string {
+	t.Helper()
+	sum, err := multihash.Sum([]byte(content), multihash.SHA2_256, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cid.NewCidV1(cid.Raw, sum).String()
+}
+
+// pin pins something for an account.
+func (w *world) pin(account, name string, meta map[string]string) pins.Record {
+	w.t.Helper()
+	r := pins.Request{CID: testCID(w.t, name), Name: name, Given: state.GivenName, Meta: meta}
+	if meta != nil {
+		r.Given |= state.GivenMeta
+	}
+	pin, err := w.pins.Create(w.t.Context(), w.account(account), r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pin
+}
+
+// names are the names of an account's pins.
+func (w *world) names(account string) []string {
+	w.t.Helper()
+	_, rows, err := w.pins.List(w.t.Context(), w.account(account), state.PinQuery{Limit: 100})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The address of the list holds the filter, and a value that is none is refused.
+func TestPinsAreFilteredByTheAddress(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	w.pin("alice", "cat", map[string]string{"project": "zoo"})
+	w.pin("alice", "dog", nil)
+	today := time.Now().UTC().Format(time.DateOnly)
+	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
+	for _, tc := range []struct {
+		query    string
+		cat, dog bool
+	}{
+		{"", true, true},
+		{"name=ca", true, false},
+		{"meta=project%3Dzoo", true, false},
+		{"meta=project%3Dfarm", false, false},
+		{"cid=" + testCID(t, "dog"), false, true},
+		{"from=" + today, true, true},
+		{"to=" + today, true, true},
+		{"to=" + yesterday, false, false},
+		{"status=pinned", false, false},
+	} {
+		_, body := b.get("/pins?" + tc.query)
+		if strings.Contains(body, ">cat</a>") != tc.cat || strings.Contains(body, ">dog</a>") != tc.dog {
+			t.Errorf("%q shows the wrong pins: %s", tc.query, body)
+		}
+	}
+	for _, query := range []string{"meta=project", "cid=nonsense", "from=yesterday", "to=2026-13-01", "status=lost", "match=nearly"} {
+		if status, _ := b.get("/pins?" + query); status != http.StatusBadRequest {
+			t.Errorf("%q is answered with %d", query, status)
+		}
+	}
+}
+
+// Another pin takes the place of one. A form that is refused stays as it was, and so does the pin.
+func TestAPinIsReplacedAndTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	old := w.pin("alice", "cat", map[string]string{"project": "zoo"})
+	answer := b.post(pathOf(old), pathOf(old)+"/replace", url.Values{"cid": {"nonsense"}, "name": {"kitten"}, "meta": {"a=1\nb = 2"}})
+	if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), `value="kitten"`) || !strings.Contains(answer.Body.String(), "b = 2") {
+		t.Errorf("a bad CID: %d %s", answer.Code, answer.Body)
+	}
+	answer = b.post(pathOf(old), pathOf(old)+"/replace", url.Values{"cid": {testCID(t, "kitten")}, "name": {"kitten"}, "meta": {"a=1\n\nb = 2"}})
+	if answer.Code != http.StatusSeeOther {
+		t.Fatalf("replace: %d %s", answer.Code, answer.Body)
+	}
+	id := state.RequestID(strings.TrimPrefix(answer.Header().Get("Location"), "/pins/"))
+	got, err := w.pins.Get(t.Context(), w.account("alice"), id)
+	if err != nil || got.Name != "kitten" || !maps.Equal(got.Meta, map[string]string{"a": "1", "b": "2"}) {
+		t.Errorf("the new pin is %+v, %v", got, err)
+	}
+	if names := w.names("alice"); !slices.Equal(names, []string{"kitten"}) {
+		t.Errorf("there are %q", names)
+	}
+	again := b.post(pathOf(got), pathOf(got)+"/retry", nil)
+	if again.Code != http.StatusSeeOther || again.Header().Get("Location") == pathOf(got) {
+		t.Errorf("retry: %d, to %s", again.Code, again.Header().Get("Location"))
+	}
+	if names := w.names("alice"); !slices.Equal(names, []string{"kitten"}) {
+		t.Errorf("after the retry there are %q", names)
+	}
+	if answer := b.post("/pins", pathOf(old)+"/retry", nil); answer.Code != http.StatusNotFound {
+		t.Errorf("a retry of what is gone: %d", answer.Code)
+	}
+}
+
+// Of many pins each has a line with its own result, and pins of others are absent ones.
+func TestManyPinsAreChangedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	done := func(answer *httptest.ResponseRecorder, want ...string) {
+		t.Helper()
+		if answer.Code != http.StatusOK {
+			t.Fatalf("%d %s", answer.Code, answer.Body)
+		}
+		for _, text := range want {
+			if !strings.Contains(answer.Body.String(), text) {
+				t.Errorf("the page does not say %q: %s", text, answer.Body)
+			}
+		}
+	}
+	done(b.post("/pins", "/pins/create-many", url.Values{"lines": {testCID(t, "one") + " the first\r\nnonsense\r\n\r\n" + testCID(t, "two") + "\r\n"}}),
+		"1 of 3 pins could not be added", "is not a valid CID")
+	if names := w.names("alice"); !slices.Equal(names, []string{"", "the first"}) {
+		t.Errorf("there are %q", names)
+	}
+	of := func(p pins.Record) string { return fmt.Sprint(p.ID, " ", p.Name) }
+	mine, others := w.pin("alice", "three", nil), w.pin("bob", "four", nil)
+	done(b.post("/pins", "/pins/retry-many", url.Values{"pin": {of(mine), of(others)}}), "1 of 2 pins could not be started again")
+	_, rows, err := w.pins.List(t.Context(), w.account("alice"), state.PinQuery{Limit: 100})
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d pins, %v", len(rows), err)
+	}
+	chosen := url.Values{"pin": {of(others)}}
+	for _, r := range rows {
+		chosen.Add("pin", of(r))
+	}
+	done(b.post("/pins", "/pins/delete-many", chosen), "1 of 4 pins could not be deleted")
+	if mine, theirs := w.names("alice"), w.names("bob"); len(mine) > 0 || len(theirs) != 1 {
+		t.Errorf("left are %q, and of the other account %q", mine, theirs)
+	}
+	for _, lines := range []string{"", strings.Repeat(testCID(t, "one")+"\n", maxMany+1)} {
+		if answer := b.post("/pins", "/pins/create-many", url.Values{"lines": {lines}}); answer.Code != http.StatusBadRequest {
+			t.Errorf("%d lines: %d", strings.Count(lines, "\n"), answer.Code)
+		}
+	}
+	if names := w.names("alice"); len(names) > 0 {
+		t.Errorf("too many lines made %d pins", len(names))
+	}
+}
+
+// An export has every pin that matches once, across the pages it is read in.
+func TestPinsAreExported(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	const many = exportRows + 3
+	for i := range many {
+		w.pin("alice", fmt.Sprintf("pin %d <&>", i), map[string]string{"n": fmt.Sprint(i)})
+	}
+	w.pin("bob", "not of alice", nil)
+	answer := b.do(httptest.NewRequest(http.MethodGet, "/pins/export?name=PIN&match=ipartial", nil))
+	if kind := answer.Header().Get("Content-Type"); answer.Code != http.StatusOK || kind != "application/x-ndjson" {
+		t.Fatalf("%d %s", answer.Code, kind)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(answer.Body.String()) {
+		var got struct {
+			RequestID, Status, Created string
+			Pin                        struct {
+				CID, Name string
+				Meta      map[string]string
+			}
+			Delegates []string
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if got.Status != "queued" || got.Pin.CID != testCID(t, got.Pin.Name) || len(got.Delegates) == 0 || got.Pin.Name != "pin "+got.Pin.Meta["n"]+" <&>" {
+			t.Fatalf("%q", line)
+		}
+		seen[got.RequestID] = true
+	}
+	if len(seen) != many {
+		t.Errorf("%d pins, not %d", len(seen), many)
+	}
+	if answer := b.do(httptest.NewRequest(http.MethodGet, "/pins/export?name=dog", nil)); answer.Code != http.StatusOK || answer.Body.Len() > 0 {
+		t.Errorf("an export of nothing: %d %q", answer.Code, answer.Body)
+	}
+	if answer := b.do(httptest.NewRequest(http.MethodGet, "/pins/export?status=lost", nil)); answer.Code != http.StatusBadRequest {
+		t.Errorf("a bad filter: %d", answer.Code)
+	}
+}

@@ -1,0 +1,64 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Glance is a summary of an account as this node knows it. Two that differ mean that the
+// account's pins, objects or allowance have changed between them. An object that replaces another
+// of the same size does not change it.
+type Glance struct {
+	Quota state.Quota
+	Pins  [4]uint64 // by status, in the order of state.Statuses
+	Admin bool      // the account is an administrator
+	// Index is the index of the last log entry that this node had applied.
+	Index uint64
+}
+
+// Differs reports whether the account has changed between two summaries.
+func (g Glance) Differs(o Glance) bool {
+	return g.Quota != o.Quota || g.Pins != o.Pins
+}
+
+// Unfinished reports whether a pin of the account is queued or pinning.
+func (g Glance) Unfinished() bool {
+	for i, s := range state.Statuses() {
+		if g.Pins[i] > 0 && (s == state.Queued || s == state.Pinning) {
+			return true
+		}
+	}
+	return false
+}
+
+// Glance returns the summary of the account of a session, from this node's own copy of the state,
+// without asking the cluster. before is an earlier summary, or the zero value: if no entry was
+// applied since, Glance returns it without reading the account. The call is no use of the
+// session. Errors: state.ErrUnauthorized if the session has ended, as far as this node knows.
+func (a *Accounts) Glance(ctx context.Context, token string, before Glance) (Glance, error) {
+	session, ok := a.sessions.read(token)
+	if !ok {
+		return Glance{}, state.ErrUnauthorized
+	}
+	view, release := a.state.LocalView()
+	defer release()
+	who, err := a.judgeSession(view, session)
+	if err != nil {
+		return Glance{}, err
+	}
+	if view.Index() == before.Index {
+		return before, nil
+	}
+	g := Glance{Admin: who.Admin, Index: view.Index()}
+	if g.Quota, err = view.Quota(who.Account); err != nil {
+		return Glance{}, fmt.Errorf("account %s: %w", who.Account, err)
+	}
+	for i, s := range state.Statuses() {
+		if g.Pins[i], _, err = view.ListPins(ctx, who.Account, state.PinQuery{Statuses: []state.Status{s}}); err != nil {
+			return Glance{}, fmt.Errorf("account %s: %w", who.Account, err)
+		}
+	}
+	return g, nil
+}
