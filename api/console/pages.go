@@ -172,10 +172,12 @@ func troubleOf(err error) trouble {
 	switch {
 	case errors.As(err, &own):
 		t := trouble{Status: own.Answer.Status, What: http.StatusText(own.Answer.Status), Detail: own.Answer.Detail}
-		switch t.Status {
-		case http.StatusNotFound:
+		switch {
+		case own.Answer.Reason == reasonSignIn:
+			t.What, t.Do = "You were not signed in", "Go to the sign-in page and try again, or sign in with a password or at another provider."
+		case t.Status == http.StatusNotFound:
 			t.What, t.Do = "There is no such page", "The address may be mistyped, or what it showed was deleted."
-		case http.StatusTooManyRequests:
+		case t.Status == http.StatusTooManyRequests:
 			t.What, t.Do = "Too many requests", "Wait a moment and try again."
 		}
 		return t

@@ -33,14 +33,19 @@ type flow struct {
 // toProvider serves GET /sign-in/{provider}: it sends the browser to the provider. In a session it
 // links the person with the account, or begins a new session.
 func (s *surface) toProvider(c *call) error {
+	if site := c.r.Header.Get("Sec-Fetch-Site"); c.session != "" && (site == "cross-site" || site == "same-site") {
+		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent you here: link providers on the page of your account")
+	}
 	f, to, err := s.Providers.Begin(c.ctx, c.r.PathValue("provider"))
 	if err != nil {
 		return s.providerTrouble(c, err)
 	}
 	query := c.r.URL.Query()
-	sealed, err := s.Accounts.SealValue(flowCookie, flowLife, flow{
-		Flow: f, To: localPath(query.Get("to")), Account: c.who.Account, Invitation: query.Get("invitation"),
-	})
+	begun := flow{Flow: f, To: localPath(query.Get("to")), Invitation: query.Get("invitation")}
+	if begun.Invitation == "" { // an invitation is for another account than that of the session
+		begun.Account = c.who.Account
+	}
+	sealed, err := s.Accounts.SealValue(flowCookie, flowLife, begun)
 	if err != nil {
 		return err
 	}
@@ -55,7 +60,7 @@ func (s *surface) fromProvider(c *call) error {
 	known := c.sealed(s, flowCookie, &f) && f.Provider == c.r.PathValue("provider")
 	c.setCookie(flowCookie, "") // whatever comes of it: a sign-in ends once
 	if !known {
-		return web.BadRequest("this sign-in took longer than 10 minutes or began in another browser: begin again")
+		return notSignedIn(http.StatusBadRequest, "this sign-in took longer than 10 minutes, or began in another browser or at another address of this console")
 	}
 	told, err := s.Providers.Finish(c.ctx, f.Flow, c.r.URL.Query())
 	if err != nil {
@@ -64,7 +69,7 @@ func (s *surface) fromProvider(c *call) error {
 	p := accounts.Person{Issuer: told.Issuer, Subject: told.Subject, Email: told.Email, InDomain: told.InDomain, Admin: told.Admin}
 	if f.Account != "" {
 		if c.who.Account != f.Account {
-			return web.BadRequest("the session in which this began has ended: sign in again")
+			return notSignedIn(http.StatusBadRequest, "the session in which this began has ended")
 		}
 		if err := s.Accounts.LinkIdentity(c.ctx, f.Account, p); err != nil {
 			return err
@@ -76,6 +81,9 @@ func (s *surface) fromProvider(c *call) error {
 		return s.toKnownAccount(c, p, f.To)
 	case errors.Is(err, state.ErrNotFound):
 		return errUsedLink
+	}
+	if problem := refusal(err, state.CodeForbidden, state.CodeInvalid); problem != "" {
+		return notSignedIn(http.StatusForbidden, problem)
 	}
 	if err != nil {
 		return err
@@ -149,11 +157,19 @@ func (s *surface) providerTrouble(c *call, err error) error {
 		return web.NoSuchRoute()
 	case errors.Is(err, openid.ErrDown):
 		s.Logger.WarnContext(c.ctx, "an OpenID provider does not answer", "provider", c.r.PathValue("provider"), "err", err)
-		return web.Errorf(http.StatusBadGateway, "BAD_GATEWAY", "the provider does not answer as it should; sign in with a password, or try again later")
+		return notSignedIn(http.StatusBadGateway, "the provider does not answer as it should")
 	case errors.Is(err, openid.ErrRefused):
-		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "%s", strings.TrimPrefix(err.Error(), openid.ErrRefused.Error()+": "))
+		return notSignedIn(http.StatusForbidden, strings.TrimPrefix(err.Error(), openid.ErrRefused.Error()+": "))
 	}
 	return err
+}
+
+// reasonSignIn marks the errors of sign-ins at providers.
+const reasonSignIn = "SIGN_IN_FAILED"
+
+// notSignedIn is the error of a sign-in at a provider that opened nothing.
+func notSignedIn(status int, why string) error {
+	return web.Errorf(status, reasonSignIn, "%s", why)
 }
 
 // removeIdentity serves POST /account/identities/{id}/remove.

@@ -188,7 +188,7 @@ func TestAProviderIsDown(t *testing.T) {
 	b := node.browser()
 	back := b.through(p, "/sign-in/one", carol)
 	p.Stop()
-	if status, _, body := b.open(back); status != http.StatusBadGateway || !strings.Contains(body, "sign in with a password") {
+	if status, _, body := b.open(back); status != http.StatusBadGateway || !strings.Contains(body, "sign in with a password") || !strings.Contains(body, "You were not signed in") {
 		t.Errorf("the end is answered with %d: %s", status, body)
 	}
 	fresh := node.another(at(p)).browser()
@@ -274,6 +274,14 @@ func TestTheAccountPageLinksAProvider(t *testing.T) {
 	remove = regexp.MustCompile(`/account/identities/[^/]+/remove`).FindString(body)
 	if answer := c.post("/account", remove, nil); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), "the only way") {
 		t.Errorf("the removal of the only way is answered with %d", answer.Code)
+	}
+	// A page of another site links nothing.
+	for _, site := range []string{"cross-site", "same-site"} {
+		r := httptest.NewRequest(http.MethodGet, "/sign-in/one?to=/account", nil)
+		r.Header.Set("Sec-Fetch-Site", site)
+		if answer := c.do(r); answer.Code != http.StatusForbidden || c.cookies[flowCookie] != "" {
+			t.Errorf("a link of another site is answered with %d", answer.Code)
+		}
 	}
 	// A session that began in another browser is not the one that began this.
 	back := c.through(p, "/sign-in/one", carol)
@@ -362,8 +370,13 @@ func TestOneTimeLinks(t *testing.T) {
 		t.Errorf("another address is answered with %d", status)
 	}
 	dave := node.browser()
+	dave.signIn("alice") // whose session it is does not matter, and it ends
+	session := dave.cookies[sessionCookie]
 	dave.open(dave.through(p, "/sign-in/one?invitation="+token, oidctest.Person{Subject: "d", Email: "dave@example.org"}))
 	dave.is("dave@example.org")
+	if _, err := node.users.Authenticate(t.Context(), session); err == nil {
+		t.Error("the session of before goes on")
+	}
 	if status, _, _ := other.open(other.through(p, "/sign-in/one?invitation="+token, oidctest.Person{Subject: "f", Email: "frank@example.org"})); status != http.StatusNotFound {
 		t.Errorf("a used invitation is answered with %d", status)
 	}

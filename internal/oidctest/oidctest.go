@@ -54,11 +54,16 @@ func (p *Provider) Rotate() {
 	p.Keypair = pair
 }
 
+// Expect has a person sign in whom a browser sends here next.
+func (p *Provider) Expect(who Person) {
+	p.QueueUser(&mockoidc.MockUser{Subject: who.Subject, Email: who.Email, EmailVerified: !who.Unverified})
+}
+
 // Answer sends a browser to the provider, where a person signs in, and returns the URL to which
 // the provider sends it back.
 func (p *Provider) Answer(at string, who Person) *url.URL {
 	p.tb.Helper()
-	p.QueueUser(&mockoidc.MockUser{Subject: who.Subject, Email: who.Email, EmailVerified: !who.Unverified})
+	p.Expect(who)
 	r, err := http.NewRequestWithContext(p.tb.Context(), http.MethodGet, at, nil)
 	if err != nil {
 		p.tb.Fatal(err)

@@ -85,14 +85,9 @@ func (p *plain) is(node, email string) {
 	}
 }
 
-// TestSignInAtAProvider: a person begins to sign in at one node and comes back from the provider to
-// another one; every node then knows the session. A link opens what it was made for, once, on any
-// node. While the provider is down, who has a password signs in.
-func TestSignInAtAProvider(t *testing.T) {
-	t.Parallel()
-	id := oidctest.Start(t)
-	c := harness.Start(t, harness.Options{
-		Settings: fmt.Sprintf(`[console]
+// settingsOf are settings of nodes that know a provider.
+func settingsOf(id *oidctest.Provider) string {
+	return fmt.Sprintf(`[console]
 url = "https://console.example.org"
 oidc_private = true
 sign_up = "invited"
@@ -104,8 +99,74 @@ issuer = %q
 client_id = %q
 client_secret = %q
 domains = ["example.org"]
-`, id.Issuer(), id.ClientID, id.ClientSecret),
-	})
+`, id.Issuer(), id.ClientID, id.ClientSecret)
+}
+
+// TestAPersonSignsInAtAProvider: a person presses the button of a provider, comes back signed in, and
+// sees the provider on the page of the account. One-time links open an account and sign the operator
+// in, who makes another one.
+func TestAPersonSignsInAtAProvider(t *testing.T) {
+	t.Parallel()
+	id := oidctest.Start(t)
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{Settings: settingsOf(id)})
+	n := c.Followers()[0] // to which the provider sends the browser back
+	n.SetEnv("HOLDFAST_CONSOLE_URL=" + n.ConsoleURL())
+	n.Stop()
+	n.Restart()
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := b.open(t, n.ConsoleURL())
+	p.expect(id.Issuer()) // the browser goes there
+	p.visit("/keys")
+	p.shows("Sign in with Test ID")
+	p.picture("sign-in-provider")
+	id.Expect(oidctest.Person{Subject: "1", Email: "ann@example.org"})
+	p.follow("Sign in with Test ID")
+	p.shows("There is no key yet")
+	p.visit("/account")
+	p.shows("Linked providers")
+	p.picture("account-provider")
+	p.expect("400")
+	p.press("Remove")
+	p.shows("this is the only way to sign in")
+	link := func(args ...string) string {
+		t.Helper()
+		_, path, _ := strings.Cut(strings.TrimSpace(c.Nodes[0].CLI(args...)), "/link")
+		return "/link" + path
+	}
+	p.visit(link("user", "link", "bob@example.org"))
+	p.shows("Continue with Test ID")
+	p.picture("link-invitation")
+	p.enter(`[name=password]`, password)
+	p.enter(`[name=again]`, password)
+	p.press("Open the account")
+	p.shows("Recent pins")
+	p.visit(link("console", "link"))
+	p.shows("the account of local commands")
+	p.picture("link-operator")
+	p.press("Sign in")
+	p.shows("Recent pins")
+	p.visit("/users")
+	p.enter(`form[action="/users/links"] [name=email]`, "bob@example.org")
+	p.press("Make a link")
+	p.shows("Who opens this link")
+	p.picture("link-new")
+	p.expect("403")
+	id.Expect(oidctest.Person{Subject: "2", Email: "eve@example.com"})
+	p.visit("/sign-in/test-id")
+	p.shows("may not sign in with Test ID")
+	p.picture("sign-in-refused")
+}
+
+// TestSignInAtAProvider: a person begins to sign in at one node and comes back from the provider to
+// another one; every node then knows the session. A link opens what it was made for, once, on any
+// node. While the provider is down, who has a password signs in.
+func TestSignInAtAProvider(t *testing.T) {
+	t.Parallel()
+	id := oidctest.Start(t)
+	c := harness.Start(t, harness.Options{Settings: settingsOf(id)})
 	a, b, third := c.Followers()[0].ConsoleURL(), c.Followers()[1].ConsoleURL(), c.Leader().ConsoleURL()
 	through := func(p *plain, at string, who oidctest.Person) answer {
 		t.Helper()
