@@ -34,10 +34,7 @@ func page() []byte {
 			section = s.section()
 			fmt.Fprintf(&b, "\n## [%s]\n| setting | what it is | default | flag and variable |\n|---|---|---|---|\n", section)
 		}
-		also := "`" + s.environment() + "`"
-		if s.flag != "" {
-			also = "`--" + s.flag + "`, " + also
-		}
+		also := "`" + strings.Join(s.also(), "`, `") + "`"
 		help := strings.ReplaceAll(strings.ReplaceAll(s.help, "`", ""), "|", "\\|")
 		fmt.Fprintf(&b, "| `%s` | %s (%s) | `%s` | %s |\n", s.key, help, formOf(s.field(&defaults)), format(s.field(&defaults)), also)
 	}

@@ -74,6 +74,8 @@ type setting struct {
 	check  check             // nil when the type accepts the right values by itself
 	values []string          // the only words that a text setting accepts; nil: no such list
 	secret bool
+	// fileOnly marks a setting that stands in config.toml only. Its variable is refused.
+	fileOnly bool
 	// unserved marks a setting without effect in this release.
 	unserved bool
 }
@@ -192,7 +194,7 @@ var table = slices.Concat([]setting{
 	},
 	{
 		key: "console.oidc", help: "OpenID providers at which people sign in, each a table [[console.oidc]] in config.toml with `name, issuer, client_id, client_secret or client_secret_file, scopes, domains and admins`",
-		field: func(c *Config) any { return &c.Console.OpenID }, check: providers,
+		field: func(c *Config) any { return &c.Console.OpenID }, check: providers, fileOnly: true,
 	},
 	{
 		key: "console.oidc_private", help: "dial OpenID providers on private and loopback addresses, and by plain HTTP",
@@ -335,6 +337,17 @@ func (s setting) environment() string {
 		return s.env
 	}
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+// also returns the flag and the variable of s for documents, or the file for one that has neither.
+func (s setting) also() []string {
+	switch {
+	case s.fileOnly:
+		return []string{FileName}
+	case s.flag != "":
+		return []string{"--" + s.flag, s.environment()}
+	}
+	return []string{s.environment()}
 }
 
 // section returns the part of the key before the dot.

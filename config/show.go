@@ -60,12 +60,8 @@ func Template() []byte {
 		} else {
 			b.WriteByte('\n')
 		}
-		also := s.environment()
-		if s.flag != "" {
-			also = "--" + s.flag + ", " + also
-		}
 		_, name, _ := strings.Cut(s.key, ".")
-		fmt.Fprintf(&b, "# %s\n# (%s)\n# %s = %s\n", strings.ReplaceAll(s.help, "`", ""), also, name, format(s.field(&defaults)))
+		fmt.Fprintf(&b, "# %s\n# (%s)\n# %s = %s\n", strings.ReplaceAll(s.help, "`", ""), strings.Join(s.also(), ", "), name, format(s.field(&defaults)))
 	}
 	return b.Bytes()
 }
