@@ -305,7 +305,7 @@ func TestFetchADAGFromAMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := dag.Fetch(t.Context(), dag.FetchRequest{
-		Root: root, Owner: "pin", Store: peers[0].store.Owned(), Sources: []dag.Source{memberSource{peers[0].Peer, peers[1].ID()}},
+		Root: root, Reference: "pin", Store: peers[0].store.DAGStore(), Sources: []dag.Source{memberSource{peers[0].Peer, peers[1].ID()}},
 	})
 	if err != nil || r.Blocks != count {
 		t.Fatal(r, err)

@@ -179,7 +179,7 @@ func TestAFetchBesideDeadOrigins(t *testing.T) {
 	until(t, "all places are taken", func() bool { return p.dials.has("many") == originDials })
 	s := p.Session(t.Context(), "one", []string{f.Addrs()[0]})
 	defer s.Close()
-	if _, err := dag.Fetch(t.Context(), dag.FetchRequest{Root: file, Owner: "pin", Store: p.store.Owned(), Sources: []dag.Source{s}}); err != nil {
+	if _, err := dag.Fetch(t.Context(), dag.FetchRequest{Root: file, Reference: "pin", Store: p.store.DAGStore(), Sources: []dag.Source{s}}); err != nil {
 		t.Error(err)
 	}
 	if got := p.dials.has("many"); got < originDials-8 {

@@ -209,7 +209,7 @@ func TestDeletedContentIsFetchedAgainAtOnce(t *testing.T) {
 	for round := range rounds {
 		s := p.Session(t.Context(), "one", f.Addrs())
 		got, err := dag.Fetch(t.Context(), dag.FetchRequest{
-			Root: root, Owner: "again", Store: peertest.NewStore().Owned(), Sources: []dag.Source{s},
+			Root: root, Reference: "again", Store: peertest.NewStore().DAGStore(), Sources: []dag.Source{s},
 			Limits: dag.Limits{Renew: time.Second, Idle: time.Minute},
 		})
 		s.Close()

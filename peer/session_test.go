@@ -42,7 +42,7 @@ func fetch(ctx context.Context, p testPeer, root cid.Cid, limits dag.Limits, ori
 	s := p.Session(ctx, "one", origins)
 	defer s.Close()
 	return dag.Fetch(ctx, dag.FetchRequest{
-		Root: root, Owner: "pin", Store: p.store.Owned(), Sources: []dag.Source{s}, Limits: limits,
+		Root: root, Reference: "pin", Store: p.store.DAGStore(), Sources: []dag.Source{s}, Limits: limits,
 	})
 }
 
@@ -136,7 +136,7 @@ func TestFetchTellsThatTheProviderVanished(t *testing.T) {
 	defer s.Close()
 	var have uint64
 	_, err = dag.Fetch(t.Context(), dag.FetchRequest{
-		Root: root, Owner: "pin", Store: p.store.Owned(), Sources: []dag.Source{s},
+		Root: root, Reference: "pin", Store: p.store.DAGStore(), Sources: []dag.Source{s},
 		Limits: dag.Limits{Idle: 2 * time.Second, Renew: 500 * time.Millisecond},
 		Progress: func(at dag.Progress) {
 			if have = at.Blocks; have > 20 {

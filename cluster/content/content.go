@@ -29,9 +29,9 @@ type State interface {
 type Store interface {
 	// Import stores r as a DAG and returns its root and size in bytes. The blocks are
 	// durable on this node and kept by the reference.
-	Import(ctx context.Context, owner string, r io.Reader) (root cid.Cid, size uint64, err error)
+	Import(ctx context.Context, reference string, r io.Reader) (root cid.Cid, size uint64, err error)
 	// Drop removes a reference and all blocks that no other reference keeps.
-	Drop(ctx context.Context, owner string) error
+	Drop(ctx context.Context, reference string) error
 	// Open reads the file with this root from this node or from members. It asks holders
 	// first.
 	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
@@ -86,26 +86,26 @@ func New(opts Options) *Content {
 // node when Add returns. They stay until a pin of the root is pinned, or for LeaseTTL if
 // there is no pin. It fails with state.ErrLimited if maxLeases imports have no pin yet.
 func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
-	owner := LeasePrefix + c.opts.NewID()
-	if !c.hold(owner, lease{running: true}, true) {
+	reference := LeasePrefix + c.opts.NewID()
+	if !c.hold(reference, lease{running: true}, true) {
 		return cid.Undef, 0, state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
 	}
-	root, size, err = c.opts.Store.Import(ctx, owner, r)
+	root, size, err = c.opts.Store.Import(ctx, reference, r)
 	if err != nil {
-		c.hold(owner, lease{}, false) // an expired lease: Sweep drops it
+		c.hold(reference, lease{}, false) // an expired lease: Sweep drops it
 		return cid.Undef, 0, fmt.Errorf("import: %w", err)
 	}
-	c.hold(owner, lease{root: state.RootOf(root), expires: c.opts.Now().Add(LeaseTTL)}, false)
+	c.hold(reference, lease{root: state.RootOf(root), expires: c.opts.Now().Add(LeaseTTL)}, false)
 	return root, size, nil
 }
 
-func (c *Content) hold(owner string, l lease, fresh bool) bool {
+func (c *Content) hold(reference string, l lease, fresh bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fresh && len(c.leases) >= maxLeases {
 		return false
 	}
-	c.leases[owner] = l
+	c.leases[reference] = l
 	return true
 }
 
@@ -201,13 +201,13 @@ func (c *Content) Run(ctx context.Context) error {
 
 // Sweep does one pass of Run.
 func (c *Content) Sweep(ctx context.Context) {
-	for owner, l := range c.ended() {
-		if err := c.opts.Store.Drop(ctx, owner); err != nil {
-			c.opts.Logger.WarnContext(ctx, "cannot drop a lease", "owner", owner, "root", l.root, "err", err)
+	for reference, l := range c.ended() {
+		if err := c.opts.Store.Drop(ctx, reference); err != nil {
+			c.opts.Logger.WarnContext(ctx, "cannot drop a lease", "reference", reference, "root", l.root, "err", err)
 			continue
 		}
 		c.mu.Lock()
-		delete(c.leases, owner)
+		delete(c.leases, reference)
 		c.mu.Unlock()
 	}
 }
@@ -238,8 +238,8 @@ func stays(view state.View, l lease, now time.Time) (bool, error) {
 func (c *Content) ended() map[string]lease {
 	c.mu.Lock()
 	all := make(map[string]lease, len(c.leases))
-	for owner, l := range c.leases {
-		all[owner] = l
+	for reference, l := range c.leases {
+		all[reference] = l
 	}
 	c.mu.Unlock()
 	if len(all) == 0 {
@@ -248,13 +248,13 @@ func (c *Content) ended() map[string]lease {
 	view, release := c.opts.State.LocalView()
 	defer release()
 	now := c.opts.Now()
-	for owner, l := range all {
+	for reference, l := range all {
 		needed, err := stays(view, l, now)
 		if err != nil {
 			c.opts.Logger.Error("cannot check a lease", "root", l.root, "err", err)
 		}
 		if needed {
-			delete(all, owner)
+			delete(all, reference)
 		}
 	}
 	return all

@@ -19,17 +19,17 @@ import (
 
 const text = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
-// store remembers owners, and whom it was told to ask for a file.
+// store remembers references, and whom it was told to ask for a file.
 type store struct {
-	owners  map[string]bool
-	holders []state.NodeID
-	visible bool
-	fail    error
-	during  func() // runs in the middle of an import
+	references map[string]bool
+	holders    []state.NodeID
+	visible    bool
+	fail       error
+	during     func() // runs in the middle of an import
 }
 
-func (s *store) Import(_ context.Context, owner string, r io.Reader) (cid.Cid, uint64, error) {
-	s.owners[owner] = true
+func (s *store) Import(_ context.Context, reference string, r io.Reader) (cid.Cid, uint64, error) {
+	s.references[reference] = true
 	n, err := io.Copy(io.Discard, r)
 	if s.during != nil {
 		s.during()
@@ -37,11 +37,11 @@ func (s *store) Import(_ context.Context, owner string, r io.Reader) (cid.Cid, u
 	return cid.MustParse(text), uint64(n), errors.Join(err, s.fail)
 }
 
-func (s *store) Drop(_ context.Context, owner string) error {
+func (s *store) Drop(_ context.Context, reference string) error {
 	if s.fail != nil {
 		return s.fail
 	}
-	delete(s.owners, owner)
+	delete(s.references, reference)
 	return nil
 }
 
@@ -62,7 +62,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		store: &store{owners: map[string]bool{}}, now: time.UnixMilli(1_000_000),
+		store: &store{references: map[string]bool{}}, now: time.UnixMilli(1_000_000),
 		state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("a", "b", "c")}),
 	}
 	ids := 0
@@ -139,15 +139,15 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 			}
 			tc.then(w)
 			w.Sweep(t.Context())
-			if kept := len(w.store.owners) == 1; kept != tc.kept {
-				t.Errorf("owners %v", slices.Collect(maps.Keys(w.store.owners)))
+			if kept := len(w.store.references) == 1; kept != tc.kept {
+				t.Errorf("references %v", slices.Collect(maps.Keys(w.store.references)))
 			}
 			w.store.fail = nil
 			w.unpin(t)
 			w.now = w.now.Add(2 * LeaseTTL)
 			w.Sweep(t.Context())
-			if len(w.store.owners) != 0 || len(w.leases) != 0 {
-				t.Errorf("at the end: owners %v, leases %v", w.store.owners, w.leases)
+			if len(w.store.references) != 0 || len(w.leases) != 0 {
+				t.Errorf("at the end: references %v, leases %v", w.store.references, w.leases)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestAnImportUnderWayIsNotSwept(t *testing.T) {
 	w.store.during = func() {
 		w.now = w.now.Add(10 * LeaseTTL)
 		w.Sweep(t.Context())
-		if len(w.store.owners) != 1 {
+		if len(w.store.references) != 1 {
 			t.Error("swept in the middle of the import")
 		}
 	}
@@ -167,7 +167,7 @@ func TestAnImportUnderWayIsNotSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.store.fail = nil
-	if w.Sweep(t.Context()); len(w.store.owners) != 0 {
+	if w.Sweep(t.Context()); len(w.store.references) != 0 {
 		t.Error("what a failed import left is not swept")
 	}
 }

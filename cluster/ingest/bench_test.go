@@ -29,11 +29,11 @@ func (discarding) PutAndSeal(context.Context, string, []block.Block, uint64, uin
 	return false, nil
 }
 
-func (discarding) Owner(context.Context, string) (bool, uint64, uint64, bool, error) {
+func (discarding) Reference(context.Context, string) (bool, uint64, uint64, bool, error) {
 	return false, 0, 0, false, nil
 }
 
-func (discarding) Owners(context.Context, string, func(string, bool) (bool, error)) error {
+func (discarding) References(context.Context, string, func(string, bool) (bool, error)) error {
 	return nil
 }
 
@@ -50,37 +50,37 @@ type real struct {
 	here bool // Fetch is told so
 }
 
-func (r real) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) (bool, error) {
-	return false, r.Store.PutAndSeal(ctx, owner, blks, blocks.Sealed{Bytes: n, Blocks: count})
+func (r real) PutAndSeal(ctx context.Context, reference string, blks []block.Block, n, count uint64) (bool, error) {
+	return false, r.Store.PutAndSeal(ctx, reference, blks, blocks.Sealed{Bytes: n, Blocks: count})
 }
 
-func (r real) Seal(ctx context.Context, owner string, n, count uint64) (bool, error) {
-	return true, r.Store.Seal(ctx, owner, blocks.Sealed{Bytes: n, Blocks: count, Hidden: true})
+func (r real) Seal(ctx context.Context, reference string, n, count uint64) (bool, error) {
+	return true, r.Store.Seal(ctx, reference, blocks.Sealed{Bytes: n, Blocks: count, Hidden: true})
 }
 
-func (r real) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
-	o, ok, err := r.Store.Owner(ctx, owner)
+func (r real) Reference(ctx context.Context, reference string) (bool, uint64, uint64, bool, error) {
+	o, ok, err := r.Store.Reference(ctx, reference)
 	return o.Sealed, o.Bytes, o.Blocks, ok, err
 }
 
-func (r real) Owners(ctx context.Context, prefix string, fn func(string, bool) (bool, error)) error {
-	return r.Store.Owners(ctx, prefix, func(o blocks.OwnerInfo) (bool, error) { return fn(o.Owner, o.Sealed) })
+func (r real) References(ctx context.Context, prefix string, fn func(string, bool) (bool, error)) error {
+	return r.Store.References(ctx, prefix, func(o blocks.ReferenceInfo) (bool, error) { return fn(o.Reference, o.Sealed) })
 }
 
-func (r real) Drop(ctx context.Context, owner string) error {
-	_, err := r.Store.Drop(ctx, owner)
+func (r real) Drop(ctx context.Context, reference string) error {
+	_, err := r.Store.Drop(ctx, reference)
 	return err
 }
 
 // taking is a store that takes over in large steps what will be hidden.
 type taking struct{ *blocks.Store }
 
-func (t taking) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
-	return t.Store.TakeOver(ctx, owner, cids, true)
+func (t taking) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	return t.Store.TakeOver(ctx, reference, cids, true)
 }
 
-func (r real) Fetch(ctx context.Context, root cid.Cid, owner string, _ []state.NodeID) (uint64, uint64, error) {
-	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: taking{r.Store}, Here: r.here})
+func (r real) Fetch(ctx context.Context, root cid.Cid, reference string, _ []state.NodeID) (uint64, uint64, error) {
+	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Reference: reference, Store: taking{r.Store}, Here: r.here})
 	return got.Bytes, got.Blocks, err
 }
 
@@ -124,7 +124,7 @@ func benchmark(b *testing.B, open func(testing.TB) (Blocks, Fetcher), nodes, siz
 		buffers := new(dag.Buffers)
 		n.Ingest = New(Options{
 			Self: id, Blocks: store, Fetcher: fetch, DAGs: builder{buffers}, Buffers: buffers, Leases: n.leases, Fences: n.fences, Network: n,
-			Owner: func(k state.RootKey) string { return "root/" + string(k) }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			Reference: func(k state.RootKey) string { return "root/" + string(k) }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		})
 		w.all, w.nodes[id] = append(w.all, id), n
 		go func() { ended <- n.Run(ctx) }()
@@ -200,12 +200,12 @@ func BenchmarkJoin10000(b *testing.B) {
 				if err := store.Put(b.Context(), "put", nodes); err != nil {
 					b.Fatal(err)
 				}
-				owner := fmt.Sprint("root/", n)
-				bytes, count, err := store.Fetch(b.Context(), root, owner, nil)
+				reference := fmt.Sprint("root/", n)
+				bytes, count, err := store.Fetch(b.Context(), root, reference, nil)
 				if err != nil || count < uint64(10_000*tc.leaves) {
 					b.Fatal(count, err)
 				}
-				if _, err := store.Seal(b.Context(), owner, bytes, count); err != nil {
+				if _, err := store.Seal(b.Context(), reference, bytes, count); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -28,7 +28,7 @@ type mover struct {
 }
 
 func (m mover) Fetch(ctx context.Context, job tracker.Job, _ func(uint64, uint64)) (uint64, uint64, error) {
-	return m.n.Fetch(ctx, job.Root, job.Owner, job.Members)
+	return m.n.Fetch(ctx, job.Root, job.Reference, job.Members)
 }
 
 // dice may be thrown by several goroutines.
@@ -96,7 +96,7 @@ func newGamble(t *testing.T, seed uint64) *gamble {
 	}
 	for _, id := range g.all {
 		n := &tracked{node: &node{w: g.world, id: id, store: newStore(), fences: &fences{}}, state: g.st}
-		n.store.judge = func(owner string) bool { return private(g.st, owner) }
+		n.store.judge = func(reference string) bool { return private(g.st, reference) }
 		n.store.before(func(context.Context, string, string) error {
 			if g.n(4) == 0 {
 				g.sleep(400 * time.Millisecond)
@@ -212,8 +212,8 @@ func (g *gamble) check(least int) {
 				held++
 				st := g.node(c.Node).store
 				st.mu.Lock()
-				size, sealed := st.sealed[tracker.Owner(o.Root)]
-				blocks := len(st.owners[tracker.Owner(o.Root)])
+				size, sealed := st.sealed[tracker.Reference(o.Root)]
+				blocks := len(st.references[tracker.Reference(o.Root)])
 				st.mu.Unlock()
 				if !sealed || uint64(blocks) != size[1] {
 					g.Fatalf("node %s does not have %v, which the state says it holds for %s/%d: sealed %t, %d blocks of %d", c.Node, o.Root, bucket, k, sealed, blocks, size[1])
@@ -284,12 +284,12 @@ func TestWhoIsSaidToHoldContentHasItWhateverRestarts(t *testing.T) {
 				}
 				view, release := g.st.LocalView()
 				for _, n := range g.nodes {
-					for owner := range n.store.owners {
-						c, ok := tracker.RootOf(owner)
+					for reference := range n.store.references {
+						c, ok := tracker.RootOf(reference)
 						if !ok {
-							t.Errorf("node %s: %s is left", n.id, owner)
+							t.Errorf("node %s: %s is left", n.id, reference)
 						} else if _, err := view.Root(state.RootOf(c)); err != nil {
-							t.Errorf("node %s: %s is left, %v", n.id, owner, err)
+							t.Errorf("node %s: %s is left, %v", n.id, reference, err)
 						}
 					}
 				}

@@ -28,36 +28,35 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// OwnerPrefix begins the owners of content that is still arriving.
-const OwnerPrefix = "put/"
+// ReferencePrefix is the prefix of the references of content that is still arriving.
+const ReferencePrefix = "put/"
 
-// Blocks is the block store. Errors for want of room are state.ErrNoSpace.
+// Blocks is the block store. If the disk is full, the error is state.ErrNoSpace.
 type Blocks interface {
-	// Put stores blocks in the name of owner; they are durable on return. When that is
-	// without an error nothing uses their memory any more.
-	Put(ctx context.Context, owner string, blks []block.Block) error
+	// Put stores blocks and adds them to a reference; they are durable on return. After a
+	// return without an error the store does not use their memory any more.
+	Put(ctx context.Context, reference string, blks []block.Block) error
 	// PutAndSeal is Put and Seal in one step.
-	PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
-	// Verify compares with blks those of them that are here, and tells whether all are.
-	// It treats a bad block as absent from then on.
+	PutAndSeal(ctx context.Context, reference string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
+	// Verify returns whether the store has all of blks with the same bytes. A damaged block
+	// counts as missing from then on.
 	Verify(ctx context.Context, blks []block.Block) (all bool, err error)
-	// Owner returns the record of an owner; a damaged owner is not sealed.
-	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
-	// Owners calls fn for the owners that begin with prefix.
-	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
-	// Seal marks an owner's blocks as complete; that is durable on return. It is hidden
-	// from unknown peers, or not, by what this node's state says meanwhile.
-	Seal(ctx context.Context, owner string, bytes, blocks uint64) (hidden bool, err error)
-	// Drop removes an owner with all its references.
-	Drop(ctx context.Context, owner string) error
+	// Reference returns the record of a reference; a damaged reference is not sealed.
+	Reference(ctx context.Context, reference string) (sealed bool, bytes, blocks uint64, ok bool, err error)
+	// References calls fn for the references whose names begin with prefix.
+	References(ctx context.Context, prefix string, fn func(reference string, sealed bool) (more bool, err error)) error
+	// Seal marks a reference as complete. The change is durable on return. The state of this
+	// node decides whether the reference is hidden from unknown peers.
+	Seal(ctx context.Context, reference string, bytes, blocks uint64) (hidden bool, err error)
+	// Drop removes a reference, and the blocks that no other reference includes.
+	Drop(ctx context.Context, reference string) error
 }
 
-// Fetcher makes DAGs whole.
+// Fetcher completes DAGs.
 type Fetcher interface {
-	// Fetch makes the whole DAG of root durable under owner, of what is here and of
-	// what members have, those named first; it returns the bytes and the number of
-	// its blocks.
-	Fetch(ctx context.Context, root cid.Cid, owner string, members []state.NodeID) (bytes, blocks uint64, err error)
+	// Fetch stores the complete DAG of root in a reference, from blocks on this node and from
+	// members, those in members first. It returns the size and the number of its blocks.
+	Fetch(ctx context.Context, root cid.Cid, reference string, members []state.NodeID) (bytes, blocks uint64, err error)
 }
 
 // DAGs makes blocks of bytes.
@@ -132,17 +131,17 @@ const (
 // Options are what Ingest is made of. Fields that say so may be zero, the others are
 // required.
 type Options struct {
-	Self    state.NodeID
-	Blocks  Blocks
-	Fetcher Fetcher
-	DAGs    DAGs
-	Buffers Buffers
-	Leases  Leases
-	Fences  Fences
-	Network Network
-	Owner   func(state.RootKey) string // of a root's blocks
-	Now     func() time.Time
-	Logger  *slog.Logger
+	Self      state.NodeID
+	Blocks    Blocks
+	Fetcher   Fetcher
+	DAGs      DAGs
+	Buffers   Buffers
+	Leases    Leases
+	Fences    Fences
+	Network   Network
+	Reference func(state.RootKey) string // of a root's blocks
+	Now       func() time.Time
+	Logger    *slog.Logger
 	// Bounds in bytes; 0 is the default of each.
 	Batch    int   // stored and sent together
 	Memory   int64 // of all bodies in memory

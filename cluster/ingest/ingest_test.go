@@ -298,7 +298,7 @@ func TestANodeThatRefusesHoldsNobodyUp(t *testing.T) {
 
 // failing fails the operations that have op in their name.
 func failing(op string, err error) func(context.Context, string, string) error {
-	return func(_ context.Context, is, owner string) error {
+	return func(_ context.Context, is, reference string) error {
 		if strings.Contains(is, op) {
 			return err
 		}
@@ -487,7 +487,7 @@ func TestASlowNodeSlowsTheBody(t *testing.T) {
 // hang has the disk of a node hang until works is closed.
 func (w *world) hang(node state.NodeID) (works chan struct{}) {
 	works = make(chan struct{})
-	w.node(node).store.before(func(ctx context.Context, op, owner string) error {
+	w.node(node).store.before(func(ctx context.Context, op, reference string) error {
 		select {
 		case <-works:
 		case <-ctx.Done():
@@ -704,7 +704,7 @@ func TestLeftoversAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 1500 {
-			if err := n.store.Put(w.Context(), OwnerPrefix+string(rune(i)), []block.Block{leaf}); err != nil {
+			if err := n.store.Put(w.Context(), ReferencePrefix+string(rune(i)), []block.Block{leaf}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -28,12 +28,12 @@ const (
 	// disk prevented it.
 	minDropPause = time.Second
 	maxDropPause = time.Minute
-	// maxLeft bounds the owners that wait for that; what is beyond it goes with the next start.
+	// maxLeft bounds the references that wait to be dropped. The next start drops the others.
 	maxLeft = 64 << 10
 )
 
-// keeper keeps content on this node: it stores what comes under an owner of its
-// own, makes it a sealed root under a lease, and knows the epoch in which it says so.
+// keeper stores content that arrives at this node in a reference of its own. At the end it
+// makes the content a sealed root with a lease, and answers with its epoch.
 type keeper struct {
 	opts Options
 	work sync.WaitGroup // drops
@@ -46,7 +46,7 @@ type keeper struct {
 	mu      sync.Mutex
 	epoch   uint64          // 0: none yet
 	unknown []state.RootKey // leases that a fence ends
-	left    []string        // owners of puts that are over, which could not be dropped
+	left    []string        // references of ended puts that could not be dropped
 }
 
 func newKeeper(opts Options) *keeper {
@@ -159,20 +159,20 @@ func (k *keeper) lose(root state.RootKey) {
 func (k *keeper) dropLeftovers(ctx context.Context) error {
 	const page = 512
 	for more := true; more; {
-		var owners []string
+		var references []string
 		more = false
-		err := k.opts.Blocks.Owners(ctx, OwnerPrefix, func(owner string, _ bool) (bool, error) {
-			more = len(owners) == page
+		err := k.opts.Blocks.References(ctx, ReferencePrefix, func(reference string, _ bool) (bool, error) {
+			more = len(references) == page
 			if !more {
-				owners = append(owners, owner)
+				references = append(references, reference)
 			}
 			return !more, nil
 		})
 		if err != nil {
 			return fmt.Errorf("list what was put: %w", err)
 		}
-		for _, owner := range owners {
-			if err := k.opts.Blocks.Drop(ctx, owner); err != nil {
+		for _, reference := range references {
+			if err := k.opts.Blocks.Drop(ctx, reference); err != nil {
 				return fmt.Errorf("drop what was put: %w", err)
 			}
 		}
@@ -181,18 +181,18 @@ func (k *keeper) dropLeftovers(ctx context.Context) error {
 }
 
 // drop drops what a put left, or has it tried again later.
-func (k *keeper) drop(owner string) {
-	err := k.opts.Blocks.Drop(context.Background(), owner)
+func (k *keeper) drop(reference string) {
+	err := k.opts.Blocks.Drop(context.Background(), reference)
 	if err == nil {
 		return
 	}
-	k.opts.Logger.Warn("cannot drop the blocks of a put yet", "owner", owner, "err", err)
+	k.opts.Logger.Warn("cannot drop the blocks of a put yet", "reference", reference, "err", err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.left) == maxLeft {
 		return
 	}
-	k.left = append(k.left, owner)
+	k.left = append(k.left, reference)
 	token(k.stays)
 }
 
@@ -226,13 +226,13 @@ func (k *keeper) dropLeft(ctx context.Context) bool {
 			k.mu.Unlock()
 			return true
 		}
-		owner := k.left[0]
+		reference := k.left[0]
 		k.left = k.left[1:]
 		k.mu.Unlock()
-		if err := k.opts.Blocks.Drop(ctx, owner); err != nil {
-			k.opts.Logger.DebugContext(ctx, "cannot drop the blocks of a put yet", "owner", owner, "err", err)
+		if err := k.opts.Blocks.Drop(ctx, reference); err != nil {
+			k.opts.Logger.DebugContext(ctx, "cannot drop the blocks of a put yet", "reference", reference, "err", err)
 			k.mu.Lock()
-			k.left = append(k.left, owner)
+			k.left = append(k.left, reference)
 			k.mu.Unlock()
 			return false
 		}
@@ -241,21 +241,21 @@ func (k *keeper) dropLeft(ctx context.Context) bool {
 
 // intake is one put as it is kept here. It is for one goroutine.
 type intake struct {
-	k     *keeper
-	owner string
-	wrote bool // there may be something under owner
-	ended bool // root is leased, and stays so until done or lost
+	k         *keeper
+	reference string
+	wrote     bool // there may be something under reference
+	ended     bool // root is leased, and stays so until done or lost
 
 	root state.RootKey
 	kept kept
 }
 
-func (k *keeper) open(id string) *intake { return &intake{k: k, owner: OwnerPrefix + id} }
+func (k *keeper) open(id string) *intake { return &intake{k: k, reference: ReferencePrefix + id} }
 
 // put implements dest.
 func (n *intake) put(ctx context.Context, blks []block.Block) error {
 	n.wrote = true
-	return n.k.opts.Blocks.Put(ctx, n.owner, blks)
+	return n.k.opts.Blocks.Put(ctx, n.reference, blks)
 }
 
 // end implements dest. A crash before the seal leaves parts that the tracker drops,
@@ -282,8 +282,8 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 // whole makes the root complete, sealed and durable here, and says so to its lease.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	root := state.RootOf(e.root)
-	store, owner := n.k.opts.Blocks, n.k.opts.Owner(root)
-	sealed, bytes, blocks, _, err := store.Owner(ctx, owner)
+	store, reference := n.k.opts.Blocks, n.k.opts.Reference(root)
+	sealed, bytes, blocks, _, err := store.Reference(ctx, reference)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -304,7 +304,7 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	}()
 	if len(last) == 1 && last[0].Cid().Equals(e.root) && e.root.Prefix().Codec == cid.Raw {
 		bytes = uint64(len(last[0].RawData()))
-		hidden, err = store.PutAndSeal(ctx, owner, last, bytes, 1)
+		hidden, err = store.PutAndSeal(ctx, reference, last, bytes, 1)
 		return bytes, 1, err
 	}
 	if len(last) > 0 {
@@ -312,22 +312,22 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 			return 0, 0, err
 		}
 	}
-	bytes, blocks, err = n.k.opts.Fetcher.Fetch(ctx, e.root, owner, e.sources)
+	bytes, blocks, err = n.k.opts.Fetcher.Fetch(ctx, e.root, reference, e.sources)
 	if err != nil {
 		return 0, 0, err
 	}
-	hidden, err = store.Seal(ctx, owner, bytes, blocks)
+	hidden, err = store.Seal(ctx, reference, bytes, blocks)
 	return bytes, blocks, err
 }
 
-// letGo drops blocks that are not under the root's owner. After a crash the next start drops
+// letGo drops blocks that are not under the root's reference. After a crash the next start drops
 // them.
 func (n *intake) letGo() {
 	if !n.wrote {
 		return
 	}
 	n.wrote = false
-	n.k.work.Go(func() { n.k.drop(n.owner) })
+	n.k.work.Go(func() { n.k.drop(n.reference) })
 }
 
 // renew implements dest.

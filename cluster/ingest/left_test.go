@@ -22,8 +22,8 @@ func TestWhatCouldNotBeDroppedIsDroppedLater(t *testing.T) {
 				var full atomic.Bool
 				full.Store(true)
 				for _, id := range w.all {
-					w.node(id).store.before(func(ctx context.Context, op, owner string) error {
-						if op != "drop" || !strings.HasPrefix(owner, OwnerPrefix) || !full.Load() {
+					w.node(id).store.before(func(ctx context.Context, op, reference string) error {
+						if op != "drop" || !strings.HasPrefix(reference, ReferencePrefix) || !full.Load() {
 							return nil
 						}
 						if !backoff.Wait(ctx, 20*time.Second) { // as patient as storage/blocks is

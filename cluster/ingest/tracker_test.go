@@ -61,8 +61,8 @@ func (forgetful) Keys(func(string))         {}
 // seals is a store as a tracker sees it.
 type seals struct{ *store }
 
-func (s seals) Seal(ctx context.Context, owner string, n, count uint64) error {
-	_, err := s.store.Seal(ctx, owner, n, count)
+func (s seals) Seal(ctx context.Context, reference string, n, count uint64) error {
+	_, err := s.store.Seal(ctx, reference, n, count)
 	return err
 }
 
@@ -87,17 +87,17 @@ func alone(t *testing.T, fn func(w *world, n *tracked)) {
 		w.nodes["a"] = n.node
 		n.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 		n.born = n.state.NewBucket(t, clustertest.Operator, "bucket", false).Born
-		n.store.judge = func(owner string) bool { return private(n.state, owner) }
+		n.store.judge = func(reference string) bool { return private(n.state, reference) }
 		n.run()
 		fn(w, n)
 		n.halt()
 	})
 }
 
-// private tells whether an owner is sealed as hidden: nothing names it, or private
+// private tells whether a reference is sealed as hidden: nothing names it, or private
 // objects alone.
-func private(st *clustertest.State, owner string) bool {
-	c, ok := tracker.RootOf(owner)
+func private(st *clustertest.State, reference string) bool {
+	c, ok := tracker.RootOf(reference)
 	if !ok {
 		return true
 	}
@@ -123,7 +123,7 @@ func (n *tracked) runWith(change func(*tracker.Options)) {
 		n.w.Fatal(err)
 	}
 	n.start(func(o *Options) {
-		o.Leases, o.Fences, o.Owner = g, epochs{n.id, n.state, &n.none}, tracker.Owner
+		o.Leases, o.Fences, o.Reference = g, epochs{n.id, n.state, &n.none}, tracker.Reference
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	n.done, n.ended = cancel, make(chan error, 1)
@@ -157,7 +157,7 @@ func (n *tracked) name(s *Stored) error {
 }
 
 func (n *tracked) has(s *Stored) bool {
-	_, _, _, ok, err := n.store.Owner(context.Background(), tracker.Owner(s.Content.Root))
+	_, _, _, ok, err := n.store.Reference(context.Background(), tracker.Reference(s.Content.Root))
 	if err != nil {
 		n.w.Fatal(err)
 	}
@@ -202,9 +202,9 @@ func (n *tracked) wantHidden(s *Stored, want bool, looks int) {
 	synctest.Wait()
 	n.store.mu.Lock()
 	defer n.store.mu.Unlock()
-	owner := tracker.Owner(s.Content.Root)
-	if _, sealed := n.store.sealed[owner]; !sealed || n.store.hidden[owner] != want || n.store.looks != looks {
-		n.w.Errorf("sealed %t, hidden %t, want %t; %d questions, want %d", sealed, n.store.hidden[owner], want, n.store.looks, looks)
+	reference := tracker.Reference(s.Content.Root)
+	if _, sealed := n.store.sealed[reference]; !sealed || n.store.hidden[reference] != want || n.store.looks != looks {
+		n.w.Errorf("sealed %t, hidden %t, want %t; %d questions, want %d", sealed, n.store.hidden[reference], want, n.store.looks, looks)
 	}
 }
 

@@ -31,8 +31,8 @@ func TestABlockThatTheFirstAttemptTakesAwayIsNotCounted(t *testing.T) {
 			}
 			<-time.After(time.Second)
 			var puts, drops atomic.Int32
-			b.store.before(func(_ context.Context, op, owner string) error {
-				if !strings.HasPrefix(owner, OwnerPrefix) {
+			b.store.before(func(_ context.Context, op, reference string) error {
+				if !strings.HasPrefix(reference, ReferencePrefix) {
 					return nil
 				}
 				switch op {

@@ -34,44 +34,44 @@ func bytesOf(seed byte, n int) []byte {
 
 // store stands in for the block store of a node.
 type store struct {
-	mu     sync.Mutex
-	owners map[string]map[cid.Cid]block.Block
-	sealed map[string][2]uint64 // bytes, blocks
-	hidden map[string]bool
-	judge  func(owner string) bool // as it is sealed; nil: nothing is hidden
-	looks  int                     // calls of Hide
-	hook   func(ctx context.Context, op, owner string) error
-	puts   int // blocks that were given to Put and PutAndSeal
+	mu         sync.Mutex
+	references map[string]map[cid.Cid]block.Block
+	sealed     map[string][2]uint64 // bytes, blocks
+	hidden     map[string]bool
+	judge      func(reference string) bool // as it is sealed; nil: nothing is hidden
+	looks      int                         // calls of Hide
+	hook       func(ctx context.Context, op, reference string) error
+	puts       int // blocks that were given to Put and PutAndSeal
 }
 
 func newStore() *store {
-	return &store{owners: map[string]map[cid.Cid]block.Block{}, sealed: map[string][2]uint64{}, hidden: map[string]bool{}}
+	return &store{references: map[string]map[cid.Cid]block.Block{}, sealed: map[string][2]uint64{}, hidden: map[string]bool{}}
 }
 
 // before has fn called before every operation.
-func (s *store) before(fn func(ctx context.Context, op, owner string) error) {
+func (s *store) before(fn func(ctx context.Context, op, reference string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hook = fn
 }
 
-func (s *store) enter(ctx context.Context, op, owner string) error {
+func (s *store) enter(ctx context.Context, op, reference string) error {
 	s.mu.Lock()
 	fn := s.hook
 	s.mu.Unlock()
 	if fn != nil {
-		if err := fn(ctx, op, owner); err != nil {
+		if err := fn(ctx, op, reference); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (s *store) under(owner string) map[cid.Cid]block.Block {
-	m := s.owners[owner]
+func (s *store) under(reference string) map[cid.Cid]block.Block {
+	m := s.references[reference]
 	if m == nil {
 		m = map[cid.Cid]block.Block{}
-		s.owners[owner] = m
+		s.references[reference] = m
 	}
 	return m
 }
@@ -85,22 +85,22 @@ func own(b block.Block) block.Block {
 	return c
 }
 
-func (s *store) Put(ctx context.Context, owner string, blks []block.Block) error {
-	if err := s.enter(ctx, "put", owner); err != nil {
+func (s *store) Put(ctx context.Context, reference string, blks []block.Block) error {
+	if err := s.enter(ctx, "put", reference); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(owner, blks)
+	s.take(reference, blks)
 	return nil
 }
 
-// take stores blocks; one that other owners have is one with theirs.
-func (s *store) take(owner string, blks []block.Block) {
+// take stores blocks; one that other references have is one with theirs.
+func (s *store) take(reference string, blks []block.Block) {
 	for _, b := range blks {
 		good := own(b)
-		s.under(owner)[b.Cid()] = good
-		for _, of := range s.owners {
+		s.under(reference)[b.Cid()] = good
+		for _, of := range s.references {
 			if of[b.Cid()] != nil {
 				of[b.Cid()] = good
 			}
@@ -109,15 +109,15 @@ func (s *store) take(owner string, blks []block.Block) {
 	}
 }
 
-func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block, n, count uint64) (bool, error) {
-	hidden := s.private(owner)
-	if err := s.enter(ctx, "put and seal", owner); err != nil {
+func (s *store) PutAndSeal(ctx context.Context, reference string, blks []block.Block, n, count uint64) (bool, error) {
+	hidden := s.private(reference)
+	if err := s.enter(ctx, "put and seal", reference); err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.take(owner, blks)
-	s.sealed[owner], s.hidden[owner] = [2]uint64{n, count}, hidden
+	s.take(reference, blks)
+	s.sealed[reference], s.hidden[reference] = [2]uint64{n, count}, hidden
 	return hidden, nil
 }
 
@@ -125,7 +125,7 @@ func (s *store) PutAndSeal(ctx context.Context, owner string, blks []block.Block
 func (s *store) rot(c cid.Cid) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, blks := range s.owners {
+	for _, blks := range s.references {
 		if b := blks[c]; b != nil && len(b.RawData()) > 0 {
 			bad := bytes.Clone(b.RawData())
 			bad[len(bad)/2] ^= 1
@@ -143,7 +143,7 @@ func (s *store) Verify(ctx context.Context, blks []block.Block) (all bool, err e
 	all = true
 	for _, b := range blks {
 		here := false
-		for _, of := range s.owners {
+		for _, of := range s.references {
 			if got := of[b.Cid()]; got != nil {
 				here = bytes.Equal(got.RawData(), b.RawData())
 			}
@@ -153,26 +153,26 @@ func (s *store) Verify(ctx context.Context, blks []block.Block) (all bool, err e
 	return all, nil
 }
 
-func (s *store) private(owner string) bool { return s.judge != nil && s.judge(owner) }
+func (s *store) private(reference string) bool { return s.judge != nil && s.judge(reference) }
 
-func (s *store) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
-	if err := s.enter(ctx, "owner", owner); err != nil {
+func (s *store) Reference(ctx context.Context, reference string) (bool, uint64, uint64, bool, error) {
+	if err := s.enter(ctx, "reference", reference); err != nil {
 		return false, 0, 0, false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, sealed := s.sealed[owner]
-	_, ok := s.owners[owner]
+	v, sealed := s.sealed[reference]
+	_, ok := s.references[reference]
 	return sealed, v[0], v[1], ok || sealed, nil
 }
 
-func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (bool, error)) error {
+func (s *store) References(_ context.Context, prefix string, fn func(string, bool) (bool, error)) error {
 	s.mu.Lock()
-	all := slices.Sorted(maps.Keys(s.owners))
+	all := slices.Sorted(maps.Keys(s.references))
 	s.mu.Unlock()
-	for _, owner := range all {
-		if strings.HasPrefix(owner, prefix) {
-			if more, err := fn(owner, false); !more || err != nil {
+	for _, reference := range all {
+		if strings.HasPrefix(reference, prefix) {
+			if more, err := fn(reference, false); !more || err != nil {
 				return err
 			}
 		}
@@ -180,43 +180,43 @@ func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (
 	return nil
 }
 
-func (s *store) Seal(ctx context.Context, owner string, n, count uint64) (bool, error) {
-	hidden := s.private(owner)
-	if err := s.enter(ctx, "seal", owner); err != nil {
+func (s *store) Seal(ctx context.Context, reference string, n, count uint64) (bool, error) {
+	hidden := s.private(reference)
+	if err := s.enter(ctx, "seal", reference); err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sealed[owner], s.hidden[owner] = [2]uint64{n, count}, hidden
+	s.sealed[reference], s.hidden[reference] = [2]uint64{n, count}, hidden
 	return hidden, nil
 }
 
-func (s *store) Hide(_ context.Context, owner string, hidden bool) error {
+func (s *store) Hide(_ context.Context, reference string, hidden bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
-	if _, sealed := s.sealed[owner]; sealed {
-		s.hidden[owner] = hidden
+	if _, sealed := s.sealed[reference]; sealed {
+		s.hidden[reference] = hidden
 	}
 	return nil
 }
 
-func (s *store) Drop(ctx context.Context, owner string) error {
-	if err := s.enter(ctx, "drop", owner); err != nil {
+func (s *store) Drop(ctx context.Context, reference string) error {
+	if err := s.enter(ctx, "drop", reference); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.owners, owner)
-	delete(s.sealed, owner)
-	delete(s.hidden, owner)
+	delete(s.references, reference)
+	delete(s.sealed, reference)
+	delete(s.hidden, reference)
 	return nil
 }
 
 func (s *store) Get(_ context.Context, c cid.Cid) (block.Block, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.owners {
+	for _, m := range s.references {
 		if b := m[c]; b != nil {
 			return b, nil
 		}
@@ -224,8 +224,8 @@ func (s *store) Get(_ context.Context, c cid.Cid) (block.Block, error) {
 	return nil, ipld.ErrNotFound{Cid: c}
 }
 
-func (s *store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
-	if err := s.enter(ctx, "adopt", owner); err != nil {
+func (s *store) Adopt(ctx context.Context, reference string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	if err := s.enter(ctx, "adopt", reference); err != nil {
 		return nil, err
 	}
 	for _, c := range cids {
@@ -235,14 +235,14 @@ func (s *store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missin
 			continue
 		}
 		s.mu.Lock()
-		s.under(owner)[c] = b
+		s.under(reference)[c] = b
 		s.mu.Unlock()
 	}
 	return missing, nil
 }
 
-func (s *store) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
-	if missing, err = s.Adopt(ctx, owner, cids); err != nil {
+func (s *store) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	if missing, err = s.Adopt(ctx, reference, cids); err != nil {
 		return 0, nil, err
 	}
 	for _, c := range cids {
@@ -253,13 +253,13 @@ func (s *store) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (byt
 	return bytes, missing, nil
 }
 
-// arriving are the owners of puts.
-func (s *store) arriving() (owners []string) {
-	_ = s.Owners(context.Background(), OwnerPrefix, func(owner string, _ bool) (bool, error) {
-		owners = append(owners, owner)
+// arriving are the references of puts.
+func (s *store) arriving() (references []string) {
+	_ = s.References(context.Background(), ReferencePrefix, func(reference string, _ bool) (bool, error) {
+		references = append(references, reference)
 		return true, nil
 	})
-	return owners
+	return references
 }
 
 // leases counts.
@@ -537,14 +537,14 @@ func (s source) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 }
 
 // Fetch implements Fetcher.
-func (n *node) Fetch(ctx context.Context, root cid.Cid, owner string, members []state.NodeID) (uint64, uint64, error) {
+func (n *node) Fetch(ctx context.Context, root cid.Cid, reference string, members []state.NodeID) (uint64, uint64, error) {
 	var sources []dag.Source
 	for _, id := range members {
 		if other := n.w.nodes[id]; other != nil && id != n.id {
 			sources = append(sources, source{other})
 		}
 	}
-	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Owner: owner, Store: n.store, Sources: sources})
+	got, err := dag.Fetch(ctx, dag.FetchRequest{Root: root, Reference: reference, Store: n.store, Sources: sources})
 	return got.Bytes, got.Blocks, err
 }
 
@@ -581,7 +581,7 @@ func (n *node) start(tune ...func(*Options)) {
 	buffers := lent{builder{new(dag.Buffers)}}
 	o := Options{
 		Self: n.id, Blocks: n.store, Fetcher: n, DAGs: buffers, Buffers: buffers, Leases: n.leases, Fences: n.fences, Network: n,
-		Owner: func(k state.RootKey) string { return "root/" + k.String() }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Reference: func(k state.RootKey) string { return "root/" + k.String() }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, fn := range tune {
 		fn(&o)
@@ -621,10 +621,10 @@ func (w *world) wantKept(s *Stored, data []byte, nodes ...state.NodeID) {
 	w.Helper()
 	for _, id := range w.all {
 		n := w.nodes[id]
-		owner := "root/" + s.Content.Root.String()
+		reference := "root/" + s.Content.Root.String()
 		n.store.mu.Lock()
-		size, sealed := n.store.sealed[owner]
-		blks := maps.Clone(n.store.owners[owner])
+		size, sealed := n.store.sealed[reference]
+		blks := maps.Clone(n.store.references[reference])
 		n.store.mu.Unlock()
 		if sealed != slices.Contains(nodes, id) {
 			w.Errorf("node %s: sealed %t", id, sealed)

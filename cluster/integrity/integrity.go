@@ -44,20 +44,20 @@ type Store interface {
 	DiskBytes() uint64
 	// Damaged calls fn for each complete reference that lacks blocks, and for each
 	// reference that is in doubt.
-	Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error
+	Damaged(ctx context.Context, fn func(reference string, blocks uint64) (more bool, err error)) error
 	// Whole returns whether all blocks of a reference are on this node; true if the
 	// reference does not exist.
-	Whole(ctx context.Context, owner string) (bool, error)
+	Whole(ctx context.Context, reference string) (bool, error)
 	// Doubted returns whether a complete reference has lost an unknown number of blocks. It
 	// is true until the reference is sealed again or dropped.
-	Doubted(owner string) (bool, error)
+	Doubted(reference string) (bool, error)
 }
 
 // Repairs starts repairs.
 type Repairs interface {
 	// Repair requests that the blocks of a reference are fetched again. It returns before
 	// that is done; Seal is called then.
-	Repair(ctx context.Context, owner string) error
+	Repair(ctx context.Context, reference string) error
 }
 
 // Defaults of Options, and bounds.
@@ -133,18 +133,18 @@ func (s *Scrubber) Load(ctx context.Context) error {
 }
 
 // Damaged returns whether a reference lacks blocks although the store calls it complete.
-func (s *Scrubber) Damaged(owner string) bool {
+func (s *Scrubber) Damaged(reference string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.damaged[owner]
+	_, ok := s.damaged[reference]
 	return ok
 }
 
 // Seal calls seal, which declares a reference complete, and then no longer counts the
 // reference as damaged. If blocks of it are missing, Seal does not call seal and returns
 // ErrIncomplete.
-func (s *Scrubber) Seal(ctx context.Context, owner string, seal func() error) error {
-	whole, err := s.opts.Store.Whole(ctx, owner)
+func (s *Scrubber) Seal(ctx context.Context, reference string, seal func() error) error {
+	whole, err := s.opts.Store.Whole(ctx, reference)
 	if err != nil {
 		return fmt.Errorf("integrity: before seal: %w", err)
 	}
@@ -154,14 +154,14 @@ func (s *Scrubber) Seal(ctx context.Context, owner string, seal func() error) er
 	if err := seal(); err != nil {
 		return err
 	}
-	s.forget(owner)
+	s.forget(reference)
 	return nil
 }
 
-func (s *Scrubber) forget(owner string) {
+func (s *Scrubber) forget(reference string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.damaged, owner)
+	delete(s.damaged, reference)
 }
 
 // look updates the set of damaged references and returns it.
@@ -172,16 +172,16 @@ func (s *Scrubber) look(ctx context.Context) (found []string, err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	err = s.opts.Store.Damaged(ctx, func(owner string, _ uint64) (bool, error) {
-		found = append(found, owner)
+	err = s.opts.Store.Damaged(ctx, func(reference string, _ uint64) (bool, error) {
+		found = append(found, reference)
 		return true, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("integrity: list damaged: %w", err)
 	}
 	s.mu.Lock()
-	for _, owner := range found {
-		s.damaged[owner] = struct{}{}
+	for _, reference := range found {
+		s.damaged[reference] = struct{}{}
 	}
 	s.mu.Unlock()
 	// A repair may have ended during the scan.
@@ -194,27 +194,27 @@ func (s *Scrubber) look(ctx context.Context) (found []string, err error) {
 func (s *Scrubber) list() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	owners := make([]string, 0, len(s.damaged))
-	for owner := range s.damaged {
-		owners = append(owners, owner)
+	references := make([]string, 0, len(s.damaged))
+	for reference := range s.damaged {
+		references = append(references, reference)
 	}
-	return owners
+	return references
 }
 
 // forgetWhole removes references that lack nothing from the set, because they were repaired
 // or dropped.
 func (s *Scrubber) forgetWhole(ctx context.Context) error {
-	for _, owner := range s.list() {
-		whole, err := s.opts.Store.Whole(ctx, owner)
+	for _, reference := range s.list() {
+		whole, err := s.opts.Store.Whole(ctx, reference)
 		if err != nil {
 			return fmt.Errorf("integrity: is it whole: %w", err)
 		}
-		doubted, err := s.opts.Store.Doubted(owner)
+		doubted, err := s.opts.Store.Doubted(reference)
 		if err != nil {
 			return fmt.Errorf("integrity: is it in doubt: %w", err)
 		}
 		if whole && !doubted {
-			s.forget(owner)
+			s.forget(reference)
 		}
 	}
 	return nil
@@ -222,12 +222,12 @@ func (s *Scrubber) forgetWhole(ctx context.Context) error {
 
 // lookAndRepair starts repairs of everything that is damaged.
 func (s *Scrubber) lookAndRepair(ctx context.Context) error {
-	owners, err := s.look(ctx)
+	references, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
-	for _, owner := range owners {
-		if err := s.opts.Repairs.Repair(ctx, owner); err != nil {
+	for _, reference := range references {
+		if err := s.opts.Repairs.Repair(ctx, reference); err != nil {
 			return fmt.Errorf("integrity: repair: %w", err)
 		}
 	}

@@ -15,15 +15,15 @@ import (
 // disk stands in for the block store, and for who repairs it.
 type disk struct {
 	mu        sync.Mutex
-	rotten    map[string]uint64 // damage that nobody has met yet, by owner
+	rotten    map[string]uint64 // damage that nobody has met yet, by reference
 	missing   map[string]uint64 // damage that is known
 	doubted   map[string]uint64 // seals that were taken back
 	gone      map[string]uint64 // files that went
 	completed time.Time
 	passes    []pass
 	repairs   []string
-	repair    func(owner string) // what a Repair leads to; nil: nothing
-	err       error              // of the next Scrub
+	repair    func(reference string) // what a Repair leads to; nil: nothing
+	err       error                  // of the next Scrub
 	lost      chan struct{}
 }
 
@@ -38,8 +38,8 @@ func newDisk() *disk {
 }
 
 func (d *disk) meet(from map[string]uint64) (n uint64) {
-	for owner, blocks := range from {
-		d.missing[owner] += blocks
+	for reference, blocks := range from {
+		d.missing[reference] += blocks
 		n += blocks
 	}
 	clear(from)
@@ -94,42 +94,42 @@ func (d *disk) Damaged(_ context.Context, fn func(string, uint64) (bool, error))
 	all := maps.Clone(d.missing)
 	maps.Copy(all, d.doubted)
 	d.mu.Unlock()
-	for owner, blocks := range all {
-		if more, err := fn(owner, blocks); !more || err != nil {
+	for reference, blocks := range all {
+		if more, err := fn(reference, blocks); !more || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *disk) Whole(_ context.Context, owner string) (bool, error) {
+func (d *disk) Whole(_ context.Context, reference string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.missing[owner] == 0, nil
+	return d.missing[reference] == 0, nil
 }
 
-func (d *disk) Doubted(owner string) (bool, error) {
+func (d *disk) Doubted(reference string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, doubted := d.doubted[owner]
+	_, doubted := d.doubted[reference]
 	return doubted, nil
 }
 
-func (d *disk) Repair(_ context.Context, owner string) error {
+func (d *disk) Repair(_ context.Context, reference string) error {
 	d.mu.Lock()
-	d.repairs = append(d.repairs, owner)
+	d.repairs = append(d.repairs, reference)
 	then := d.repair
 	d.mu.Unlock()
 	if then != nil {
-		then(owner)
+		then(reference)
 	}
 	return nil
 }
 
-func (d *disk) mend(owner string) {
+func (d *disk) mend(reference string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.missing, owner)
+	delete(d.missing, reference)
 }
 
 func (d *disk) asked() int {
@@ -191,7 +191,7 @@ func TestDamageThatAReadMeetsIsRepairedAtOnce(t *testing.T) {
 	})
 }
 
-// Of an owner in doubt nothing that is known is missing. It counts as damaged, so that it
+// Of a reference in doubt nothing that is known is missing. It counts as damaged, so that it
 // is not given up as one that was never complete, and is asked for until it is sealed.
 func TestWhatIsInDoubtIsDamagedUntilItIsSealed(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
@@ -296,9 +296,9 @@ func TestScrubNowWaitsForRepairsAsLongAsTheyGoOn(t *testing.T) {
 				d.mu.Unlock()
 				if tc.each > 0 {
 					go func() {
-						for _, owner := range []string{"root/b", "root/a", "root/c"} {
+						for _, reference := range []string{"root/b", "root/a", "root/c"} {
 							<-time.After(tc.each)
-							d.mend(owner)
+							d.mend(reference)
 						}
 					}()
 				}

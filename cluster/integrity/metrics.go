@@ -33,7 +33,7 @@ func newMetrics(r prometheus.Registerer, s *Scrubber) (*metrics, error) {
 		}
 		return 0
 	})
-	owners := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	references := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "holdfast", Subsystem: "scrub", Name: "damaged_roots", Help: "Roots that are complete but for blocks lost to damage.",
 	}, func() float64 {
 		s.mu.Lock()
@@ -41,7 +41,7 @@ func newMetrics(r prometheus.Registerer, s *Scrubber) (*metrics, error) {
 		return float64(len(s.damaged))
 	})
 	var errs []error
-	for _, c := range []prometheus.Collector{m.blocks, m.bytes, m.damaged, m.passes, completed, owners} {
+	for _, c := range []prometheus.Collector{m.blocks, m.bytes, m.damaged, m.passes, completed, references} {
 		errs = append(errs, r.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {

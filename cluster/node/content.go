@@ -37,10 +37,10 @@ func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	}
 }
 
-// hidden tells whether unknown peers may not know what an owner of blocks has: it is
-// private, or nothing in the state names it yet, as when it was just put.
-func (n *Node) hidden(owner string) bool {
-	c, ok := tracker.RootOf(owner)
+// hidden returns whether the blocks of a reference are hidden from unknown peers: the
+// content is private, or nothing in the state names it yet, as after a put.
+func (n *Node) hidden(reference string) bool {
+	c, ok := tracker.RootOf(reference)
 	if !ok {
 		return true
 	}
@@ -69,8 +69,8 @@ type files struct {
 }
 
 // Import implements content.Store.
-func (f *files) Import(ctx context.Context, owner string, r io.Reader) (cid.Cid, uint64, error) {
-	root, size, err := dag.Import(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, owner, b) })
+func (f *files) Import(ctx context.Context, reference string, r io.Reader) (cid.Cid, uint64, error) {
+	root, size, err := dag.Import(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, reference, b) })
 	if errors.Is(err, blocks.ErrNoSpace) {
 		err = state.Errorf(state.CodeNoSpace, "the disk of this node has no room for new content")
 	}
@@ -78,8 +78,8 @@ func (f *files) Import(ctx context.Context, owner string, r io.Reader) (cid.Cid,
 }
 
 // Drop implements content.Store.
-func (f *files) Drop(ctx context.Context, owner string) error {
-	_, err := f.blocks.Drop(ctx, owner)
+func (f *files) Drop(ctx context.Context, reference string) error {
+	_, err := f.blocks.Drop(ctx, reference)
 	return err
 }
 
@@ -350,13 +350,13 @@ func (r *reader) fails(id state.NodeID) {
 	r.failed[id] = r.now()
 }
 
-// held adapts the block store's owners to the tracker. A damaged owner counts as unsealed until
-// it is sealed again.
+// held adapts the block store to the tracker. A damaged reference counts as not sealed until it
+// is sealed again.
 type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
 	provides announcer
-	hidden   func(owner string) bool // as it is sealed
+	hidden   func(reference string) bool // as it is sealed
 }
 
 // announcer tells the IPFS network of roots that are here, for the peer.
@@ -366,42 +366,42 @@ type announcer interface {
 }
 
 // Damaged tells the tracker what is damaged from what was never complete.
-func (h held) Damaged(owner string) bool { return h.scrubber.Damaged(owner) }
+func (h held) Damaged(reference string) bool { return h.scrubber.Damaged(reference) }
 
-// Owner implements tracker.Blocks.
-func (h held) Owner(ctx context.Context, owner string) (sealed bool, bytes, count uint64, ok bool, err error) {
-	o, ok, err := h.Store.Owner(ctx, owner)
-	return o.Sealed && !h.scrubber.Damaged(owner), o.Bytes, o.Blocks, ok, err
+// Reference implements tracker.Blocks.
+func (h held) Reference(ctx context.Context, reference string) (sealed bool, bytes, count uint64, ok bool, err error) {
+	o, ok, err := h.Store.Reference(ctx, reference)
+	return o.Sealed && !h.scrubber.Damaged(reference), o.Bytes, o.Blocks, ok, err
 }
 
-// Owners implements tracker.Blocks.
-func (h held) Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (bool, error)) error {
-	return h.Store.Owners(ctx, prefix, func(o blocks.OwnerInfo) (bool, error) { return fn(o.Owner, o.Sealed) })
+// References implements tracker.Blocks.
+func (h held) References(ctx context.Context, prefix string, fn func(reference string, sealed bool) (bool, error)) error {
+	return h.Store.References(ctx, prefix, func(o blocks.ReferenceInfo) (bool, error) { return fn(o.Reference, o.Sealed) })
 }
 
 // Seal implements tracker.Blocks.
-func (h held) Seal(ctx context.Context, owner string, bytes, count uint64) error {
-	_, err := h.seal(ctx, owner, bytes, count)
+func (h held) Seal(ctx context.Context, reference string, bytes, count uint64) error {
+	_, err := h.seal(ctx, reference, bytes, count)
 	return err
 }
 
 // seal announces what unknown peers are to see, before they can: whoever hides it withdraws it
 // after that, and what is sealed as hidden was never announced.
-func (h held) seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
-	err = h.scrubber.Seal(ctx, owner, func() error {
-		hidden = h.hidden(owner)
-		if c, ok := tracker.RootOf(owner); ok && !hidden {
+func (h held) seal(ctx context.Context, reference string, bytes, count uint64) (hidden bool, err error) {
+	err = h.scrubber.Seal(ctx, reference, func() error {
+		hidden = h.hidden(reference)
+		if c, ok := tracker.RootOf(reference); ok && !hidden {
 			h.provides.Announce(c)
 		}
-		return h.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
+		return h.Store.Seal(ctx, reference, blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: hidden})
 	})
 	return hidden, err
 }
 
 // Hide implements tracker.Blocks.
-func (h held) Hide(ctx context.Context, owner string, hidden bool) error {
-	changed, err := h.Store.Hide(ctx, owner, hidden)
-	if c, ok := tracker.RootOf(owner); ok && changed {
+func (h held) Hide(ctx context.Context, reference string, hidden bool) error {
+	changed, err := h.Store.Hide(ctx, reference, hidden)
+	if c, ok := tracker.RootOf(reference); ok && changed {
 		if hidden {
 			h.provides.Withdraw(c)
 		} else {
@@ -412,11 +412,11 @@ func (h held) Hide(ctx context.Context, owner string, hidden bool) error {
 }
 
 // Drop implements tracker.Blocks.
-func (h held) Drop(ctx context.Context, owner string) error {
-	if c, ok := tracker.RootOf(owner); ok {
+func (h held) Drop(ctx context.Context, reference string) error {
+	if c, ok := tracker.RootOf(reference); ok {
 		h.provides.Withdraw(c)
 	}
-	_, err := h.Store.Drop(ctx, owner)
+	_, err := h.Store.Drop(ctx, reference)
 	return err
 }
 
@@ -436,4 +436,6 @@ func (s scrubbed) Missing() uint64 { return s.Usage().Missing }
 func (s scrubbed) DiskBytes() uint64 { return s.Usage().DiskBytes }
 
 // Repair implements integrity.Repairs.
-func (n *Node) Repair(ctx context.Context, owner string) error { return n.tracker.Repair(ctx, owner) }
+func (n *Node) Repair(ctx context.Context, reference string) error {
+	return n.tracker.Repair(ctx, reference)
+}

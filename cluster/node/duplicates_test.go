@@ -81,7 +81,7 @@ func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
 	must(folder.AddRawLink("c", &format.Link{Size: 4, Cid: cid.NewCidV1(cid.Raw, inlined)}))
 	source := fromMap{folder.Cid(): folder, file.Cid(): file, v1: second}
 	dir := t.TempDir()
-	owner := "root/" + folder.Cid().String()
+	reference := "root/" + folder.Cid().String()
 	open := func() (*blocks.Store, held) {
 		t.Helper()
 		h := openHeld(t, dir)
@@ -89,13 +89,13 @@ func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
 	}
 	attempt := func(h held) { // as the tracker does
 		t.Helper()
-		got, err := dag.Fetch(t.Context(), dag.FetchRequest{Root: folder.Cid(), Owner: owner, Store: h.Store, Sources: []dag.Source{source}})
+		got, err := dag.Fetch(t.Context(), dag.FetchRequest{Root: folder.Cid(), Reference: reference, Store: h.Store, Sources: []dag.Source{source}})
 		must(err)
-		must(h.Seal(t.Context(), owner, got.Bytes, got.Blocks))
+		must(h.Seal(t.Context(), reference, got.Bytes, got.Blocks))
 	}
 	s, h := open()
 	attempt(h)
-	if sealed, _, _, _, err := h.Owner(t.Context(), owner); !sealed || err != nil {
+	if sealed, _, _, _, err := h.Reference(t.Context(), reference); !sealed || err != nil {
 		t.Fatalf("after the first fetch: %v, %v", sealed, err)
 	}
 	must(s.Close())
@@ -104,9 +104,9 @@ func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
 	defer func() { must(s.Close()) }()
 	for range 2 { // the second has nothing to do
 		attempt(h)
-		sealed, _, _, _, err := h.Owner(t.Context(), owner)
+		sealed, _, _, _, err := h.Reference(t.Context(), reference)
 		must(err)
-		doubted, err := s.Doubted(owner)
+		doubted, err := s.Doubted(reference)
 		must(err)
 		visible, err := s.Visible(t.Context(), folder.Cid())
 		must(err)

@@ -131,25 +131,25 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 type sealing struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
-	hidden   func(owner string) bool // as it is sealed
+	hidden   func(reference string) bool // as it is sealed
 }
 
 // Complete tells dag.Fetch that it may hand over a small DAG in one call.
-func (s sealing) Complete(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) error {
-	if s.scrubber.Damaged(owner) {
-		return s.Put(ctx, owner, blks)
+func (s sealing) Complete(ctx context.Context, reference string, blks []block.Block, bytes, count uint64) error {
+	if s.scrubber.Damaged(reference) {
+		return s.Put(ctx, reference, blks)
 	}
-	return s.PutAndSeal(ctx, owner, blks, s.as(owner, bytes, count))
+	return s.PutAndSeal(ctx, reference, blks, s.as(reference, bytes, count))
 }
 
-// as is how an owner that is not damaged is sealed.
-func (s sealing) as(owner string, bytes, count uint64) blocks.Sealed {
-	return blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(owner)}
+// as returns the declaration with which a reference is sealed.
+func (s sealing) as(reference string, bytes, count uint64) blocks.Sealed {
+	return blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(reference)}
 }
 
 // TakeOver tells dag.Fetch that it may take over what is here in large steps.
-func (s sealing) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
-	return s.Store.TakeOver(ctx, owner, cids, s.hidden(owner))
+func (s sealing) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	return s.Store.TakeOver(ctx, reference, cids, s.hidden(reference))
 }
 
 // fetcher makes DAGs durable here, for the tracker: from members, origins and
@@ -189,7 +189,7 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 		limits = objectLimits(limits)
 	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
-		Root: job.Root, Owner: job.Owner, Store: f.store, Sources: f.sources(job, session), Limits: limits,
+		Root: job.Root, Reference: job.Reference, Store: f.store, Sources: f.sources(job, session), Limits: limits,
 		Share: dag.Share{Index: job.Index, Of: job.Of}, Buffer: f.buffer,
 		Progress: func(p dag.Progress) { progress(p.Bytes, p.Blocks) },
 	})
@@ -223,8 +223,8 @@ func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	return append([]dag.Source{&originsFirst{root: job.Root, origins: session, members: members, alone: originsAlone}}, all...)
 }
 
-// Reason implements tracker.Fetcher. Remarks about an origin are shown only to owners of pins
-// that name it.
+// Reason implements tracker.Fetcher. Only pins that name an origin show remarks
+// about it.
 func (f *fetcher) Reason(err error) string {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return "the disk of a node that was to keep it is full"

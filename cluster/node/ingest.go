@@ -31,7 +31,7 @@ func (n *Node) openIngest(leases *tracker.Leases, buffer *dag.Buffer) error {
 		Self:    n.self.ID,
 		Blocks:  arriving{held{n.blocks, n.scrubber, n.peer, n.hidden}, store},
 		Fetcher: &gatherer{peer: n.peer, store: store, limits: limits, buffer: buffer, members: n.members.Nodes, down: n.down},
-		DAGs:    dags{memory}, Buffers: memory, Leases: leases, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Owner: tracker.Owner,
+		DAGs:    dags{memory}, Buffers: memory, Leases: leases, Fences: &fences{n.self.ID, n.consensus}, Network: n.peer, Reference: tracker.Reference,
 		Now: n.opts.Now, Logger: n.logger,
 	})
 	return n.ingest.DropLeftovers(context.Background())
@@ -52,25 +52,25 @@ func hasCapacity(err error) error {
 }
 
 // Put implements ingest.Blocks.
-func (a arriving) Put(ctx context.Context, owner string, blks []block.Block) error {
-	return hasCapacity(a.Store.PutCold(ctx, owner, blks))
+func (a arriving) Put(ctx context.Context, reference string, blks []block.Block) error {
+	return hasCapacity(a.Store.PutCold(ctx, reference, blks))
 }
 
 // PutAndSeal implements ingest.Blocks.
-func (a arriving) PutAndSeal(ctx context.Context, owner string, blks []block.Block, bytes, count uint64) (hidden bool, err error) {
-	if a.scrubber.Damaged(owner) {
-		if err := a.Put(ctx, owner, blks); err != nil {
+func (a arriving) PutAndSeal(ctx context.Context, reference string, blks []block.Block, bytes, count uint64) (hidden bool, err error) {
+	if a.scrubber.Damaged(reference) {
+		if err := a.Put(ctx, reference, blks); err != nil {
 			return false, err
 		}
-		return a.Seal(ctx, owner, bytes, count)
+		return a.Seal(ctx, reference, bytes, count)
 	}
-	sealed := a.store.as(owner, bytes, count)
-	return sealed.Hidden, hasCapacity(a.Store.PutColdAndSeal(ctx, owner, blks, sealed))
+	sealed := a.store.as(reference, bytes, count)
+	return sealed.Hidden, hasCapacity(a.Store.PutColdAndSeal(ctx, reference, blks, sealed))
 }
 
 // Seal implements ingest.Blocks.
-func (a arriving) Seal(ctx context.Context, owner string, bytes, count uint64) (hidden bool, err error) {
-	hidden, err = a.seal(ctx, owner, bytes, count)
+func (a arriving) Seal(ctx context.Context, reference string, bytes, count uint64) (hidden bool, err error) {
+	hidden, err = a.seal(ctx, reference, bytes, count)
 	return hidden, hasCapacity(err)
 }
 
@@ -86,7 +86,7 @@ type gatherer struct {
 }
 
 // Fetch implements ingest.Fetcher.
-func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first []state.NodeID) (bytes, count uint64, err error) {
+func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, reference string, first []state.NodeID) (bytes, count uint64, err error) {
 	order := slices.Clone(first)
 	for _, n := range g.members() {
 		if !slices.Contains(order, n.ID) {
@@ -100,7 +100,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, owner string, first 
 		}
 	}
 	got, err := dag.Fetch(ctx, dag.FetchRequest{
-		Root: root, Owner: owner, Store: g.store, Sources: promptFirst(members), Limits: g.limits, Buffer: g.buffer, Here: true,
+		Root: root, Reference: reference, Store: g.store, Sources: promptFirst(members), Limits: g.limits, Buffer: g.buffer, Here: true,
 	})
 	return got.Bytes, got.Blocks, hasCapacity(err)
 }

@@ -16,7 +16,7 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// drawer is a store of one owner, in memory.
+// drawer is a store of one reference, in memory.
 type drawer struct {
 	mu  sync.Mutex
 	all map[cid.Cid]block.Block
@@ -115,7 +115,7 @@ func TestAMemberThatHangsDoesNotHoldUpAPut(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, began := &drawer{all: map[cid.Cid]block.Block{}}, time.Now()
-				_, err := dag.Fetch(t.Context(), dag.FetchRequest{Root: root, Owner: "o", Store: store, Sources: promptFirst(tc.members), Here: true})
+				_, err := dag.Fetch(t.Context(), dag.FetchRequest{Root: root, Reference: "o", Store: store, Sources: promptFirst(tc.members), Here: true})
 				if err != nil || len(store.all) != len(full.all) {
 					t.Fatalf("%d of %d blocks, %v", len(store.all), len(full.all), err)
 				}

@@ -20,11 +20,11 @@ func (n *Node) registerMetrics() error {
 		}, func() float64 { return value(n.blocks.Usage()) })
 	}
 	collectors := []prometheus.Collector{
-		disk("stored", "Blocks that an owner refers to.", func(u blocks.Usage) float64 { return float64(u.Blocks) }),
-		disk("live_bytes", "Bytes of the blocks that an owner refers to.", func(u blocks.Usage) float64 { return float64(u.LiveBytes) }),
+		disk("stored", "Blocks that have a reference.", func(u blocks.Usage) float64 { return float64(u.Blocks) }),
+		disk("live_bytes", "Bytes of the blocks that have a reference.", func(u blocks.Usage) float64 { return float64(u.LiveBytes) }),
 		disk("disk_bytes", "Bytes of the segment files.", func(u blocks.Usage) float64 { return float64(u.DiskBytes) }),
 		disk("free_bytes", "Bytes free on the disk of the blocks.", func(u blocks.Usage) float64 { return float64(u.FreeBytes) }),
-		disk("missing", "Blocks that an owner refers to and that are not here, or damaged.", func(u blocks.Usage) float64 { return float64(u.Missing) }),
+		disk("missing", "Blocks that have a reference and are missing on this node or damaged.", func(u blocks.Usage) float64 { return float64(u.Missing) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "holdfast", Subsystem: "blocks", Name: "corrupt_total", Help: "Reads that found a block damaged.",
 		}, func() float64 { return float64(n.blocks.Usage().Corrupt) }),

@@ -24,7 +24,7 @@ func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner := "root/" + root.String()
+	reference := "root/" + root.String()
 	const never = 5 // steps
 	for i := range 2 * (never + 1) {
 		small, before := i%2 == 0, i/2 // what is small is sealed with its last block
@@ -40,7 +40,7 @@ func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 		// turns makes it private, of which the tracker tells the store.
 		turns := func() {
 			private = true
-			must(h.Hide(t.Context(), owner, true))
+			must(h.Hide(t.Context(), reference, true))
 		}
 		h.hidden = func(string) bool {
 			said := private
@@ -54,20 +54,20 @@ func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 			turns()
 		}
 		if small {
-			must(fetched.Complete(t.Context(), owner, []block.Block{blk}, 8, 1))
+			must(fetched.Complete(t.Context(), reference, []block.Block{blk}, 8, 1))
 		} else {
-			must(fetched.Put(t.Context(), owner, []block.Block{blk}))
+			must(fetched.Put(t.Context(), reference, []block.Block{blk}))
 		}
 		if before == 1 {
 			turns()
 		}
 		atSeal = true
-		must(h.Seal(t.Context(), owner, 8, 1))
+		must(h.Seal(t.Context(), reference, 8, 1))
 		atSeal = false
 		if before == 3 {
 			turns()
 		}
-		must(h.Hide(t.Context(), owner, private)) // the look after a fetch
+		must(h.Hide(t.Context(), reference, private)) // the look after a fetch
 		if before == 4 {
 			turns()
 		}
@@ -76,7 +76,7 @@ func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 		if want := before == never; visible != want || told[root] != want {
 			t.Errorf("small %t, private before step %d: visible %t, announced %t", small, before, visible, told[root])
 		}
-		must(h.Drop(t.Context(), owner))
+		must(h.Drop(t.Context(), reference))
 		if len(told) != 0 {
 			t.Error("what is dropped is announced")
 		}

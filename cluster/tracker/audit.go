@@ -148,9 +148,9 @@ func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 				}
 				continue
 			}
-			sealed, _, _, _, err := t.opts.Blocks.Owner(ctx, Owner(w.root))
+			sealed, _, _, _, err := t.opts.Blocks.Reference(ctx, Reference(w.root))
 			if err != nil {
-				return found, wrap("read owner", err)
+				return found, wrap("read reference", err)
 			}
 			if sealed {
 				held = append(held, w.root)
@@ -290,10 +290,10 @@ func (t *Tracker) auditHere(ctx context.Context) (found int, err error) {
 		page = page[:0]
 		return nil
 	}
-	err = t.opts.Blocks.Owners(ctx, rootPrefix, func(owner string, _ bool) (bool, error) {
-		c, err := cid.Decode(strings.TrimPrefix(owner, rootPrefix))
+	err = t.opts.Blocks.References(ctx, rootPrefix, func(reference string, _ bool) (bool, error) {
+		c, err := cid.Decode(strings.TrimPrefix(reference, rootPrefix))
 		if err != nil {
-			t.opts.Logger.ErrorContext(ctx, "a reference to blocks names no root", "owner", owner)
+			t.opts.Logger.ErrorContext(ctx, "a reference to blocks names no root", "reference", reference)
 			return true, nil
 		}
 		page = append(page, state.RootOf(c))
@@ -303,7 +303,7 @@ func (t *Tracker) auditHere(ctx context.Context) (found int, err error) {
 		return true, flush()
 	})
 	if err != nil {
-		return found, wrap("list owners", err)
+		return found, wrap("list references", err)
 	}
 	return found, flush()
 }

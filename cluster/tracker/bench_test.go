@@ -31,31 +31,31 @@ func (w *watched) LocalView() (state.View, func()) {
 // disk is a block store on the disk.
 type disk struct {
 	*blocks.Store
-	asked atomic.Uint64 // Owner and Hide
+	asked atomic.Uint64 // Reference and Hide
 }
 
-func (d *disk) Owner(ctx context.Context, owner string) (bool, uint64, uint64, bool, error) {
+func (d *disk) Reference(ctx context.Context, reference string) (bool, uint64, uint64, bool, error) {
 	d.asked.Add(1)
-	o, ok, err := d.Store.Owner(ctx, owner)
+	o, ok, err := d.Store.Reference(ctx, reference)
 	return o.Sealed, o.Bytes, o.Blocks, ok, err
 }
 
-func (d *disk) Owners(ctx context.Context, prefix string, fn func(string, bool) (bool, error)) error {
-	return d.Store.Owners(ctx, prefix, func(o blocks.OwnerInfo) (bool, error) { return fn(o.Owner, o.Sealed) })
+func (d *disk) References(ctx context.Context, prefix string, fn func(string, bool) (bool, error)) error {
+	return d.Store.References(ctx, prefix, func(o blocks.ReferenceInfo) (bool, error) { return fn(o.Reference, o.Sealed) })
 }
 
-func (d *disk) Seal(ctx context.Context, owner string, bytes, count uint64) error {
-	return d.Store.Seal(ctx, owner, blocks.Sealed{Bytes: bytes, Blocks: count})
+func (d *disk) Seal(ctx context.Context, reference string, bytes, count uint64) error {
+	return d.Store.Seal(ctx, reference, blocks.Sealed{Bytes: bytes, Blocks: count})
 }
 
-func (d *disk) Hide(ctx context.Context, owner string, hidden bool) error {
+func (d *disk) Hide(ctx context.Context, reference string, hidden bool) error {
 	d.asked.Add(1)
-	_, err := d.Store.Hide(ctx, owner, hidden)
+	_, err := d.Store.Hide(ctx, reference, hidden)
 	return err
 }
 
-func (d *disk) Drop(ctx context.Context, owner string) error {
-	_, err := d.Store.Drop(ctx, owner)
+func (d *disk) Drop(ctx context.Context, reference string) error {
+	_, err := d.Store.Drop(ctx, reference)
 	return err
 }
 
@@ -89,7 +89,7 @@ func benchStores(b *testing.B) (*watched, *disk) {
 					return
 				}
 				sealed := blocks.Sealed{Bytes: 10, Blocks: 1, Hidden: true}
-				if err := s.PutAndSeal(context.Background(), Owner(key(n)), []block.Block{blk}, sealed); err != nil {
+				if err := s.PutAndSeal(context.Background(), Reference(key(n)), []block.Block{blk}, sealed); err != nil {
 					b.Error(err)
 					return
 				}

@@ -20,7 +20,7 @@ func harmed(w *world) {
 	w.start()
 	w.pass(moment)
 	w.wantPhase(1, state.Held)
-	w.store.harm(Owner(key(1)))
+	w.store.harm(Reference(key(1)))
 }
 
 func TestDamagedContentIsReportedAndMadeWhole(t *testing.T) {
@@ -28,7 +28,7 @@ func TestDamagedContentIsReportedAndMadeWhole(t *testing.T) {
 		harmed(w)
 		defer w.stop()
 		w.net.set(key(1), slow(3))
-		if err := w.tracker.Repair(context.Background(), Owner(key(1))); err != nil {
+		if err := w.tracker.Repair(context.Background(), Reference(key(1))); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Second)
@@ -55,12 +55,12 @@ func TestRepairOutlivesARestart(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		harmed(w)
 		w.net.set(key(1), slow(60))
-		if err := w.tracker.Repair(context.Background(), Owner(key(1))); err != nil {
+		if err := w.tracker.Repair(context.Background(), Reference(key(1))); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(2 * time.Second)
 		w.stop()
-		w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+		w.store.put(Reference(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
 		w.start()
 		defer w.stop()
 		w.pass(moment)
@@ -78,9 +78,9 @@ func TestTheLastCopyIsNeverGivenUp(t *testing.T) {
 		w.start()
 		defer w.stop()
 		w.pass(moment)
-		w.store.harm(Owner(key(1)))
+		w.store.harm(Reference(key(1)))
 		w.net.set(key(1), absent)
-		if err := w.tracker.Repair(context.Background(), Owner(key(1))); err != nil {
+		if err := w.tracker.Repair(context.Background(), Reference(key(1))); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Hour)
@@ -106,7 +106,7 @@ func TestWhatIsLeftOfTheLastCopyStaysForOthers(t *testing.T) {
 	bubble(t, Limits{Audit: audit}, func(w *world) {
 		w.pin(1, other, third)
 		w.seal(1)
-		w.store.harm(Owner(key(1)))
+		w.store.harm(Reference(key(1)))
 		w.start()
 		defer w.stop()
 		w.pass(10 * audit)

@@ -439,7 +439,7 @@ const (
 	maxAgain   = 6
 )
 
-// again retries a root that makes no progress for a new pin, because its owner may just have
+// again retries a root that makes no progress for a new pin, because its account may just have
 // brought the content to this node or know a source. A root that waits for its next attempt is
 // tried at once. A fetch under way begins again as soon as it is stuck.
 func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
@@ -498,9 +498,9 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 		d.forget(e)
 		return
 	}
-	sealed, bytes, blocks, here, err := d.t.opts.Blocks.Owner(ctx, Owner(e.root))
+	sealed, bytes, blocks, here, err := d.t.opts.Blocks.Reference(ctx, Reference(e.root))
 	if err != nil {
-		d.trouble(ctx, e, wrap("read owner", err))
+		d.trouble(ctx, e, wrap("read reference", err))
 		return
 	}
 	audited := e.verify

@@ -29,7 +29,7 @@ func (w *world) pinAs(account state.AccountID, n int) {
 // held counts which of the roots [from, to) are held here.
 func (w *world) held(from, to int) (n int) {
 	for i := from; i < to; i++ {
-		if o, ok := w.store.get(Owner(key(i))); ok && o.sealed {
+		if o, ok := w.store.get(Reference(key(i))); ok && o.sealed {
 			n++
 		}
 	}

@@ -235,7 +235,7 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 		t.charge(ctx, &r.meter, bytes)
 	})
 	if err == nil {
-		err = wrap("seal blocks", t.opts.Blocks.Seal(ctx, job.Owner, bytes, blocks))
+		err = wrap("seal blocks", t.opts.Blocks.Seal(ctx, job.Reference, bytes, blocks))
 	}
 	r.gotBytes, r.gotBlocks, r.err = bytes, blocks, err
 	if err == nil {
@@ -250,7 +250,7 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 // were told to, the rest of them, then its origins. Where the rest are more than one
 // attempt asks, the next one asks others.
 func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, attempts int) (job Job, err error) {
-	job = Job{Root: root.Key.Cid(), Owner: Owner(root.Key), Held: d.heldElsewhere(root), Private: root.Private(), Linked: root.Links > 0}
+	job = Job{Root: root.Key.Cid(), Reference: Reference(root.Key), Held: d.heldElsewhere(root), Private: root.Private(), Linked: root.Links > 0}
 	if !job.Private {
 		if job.Origins, err = view.Origins(root.Key); err != nil {
 			return job, err

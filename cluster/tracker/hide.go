@@ -12,7 +12,7 @@ import (
 
 // Bounds of what is hidden and shown.
 const (
-	hidesAtOnce = 8 // changes of owners that run at the same time
+	hidesAtOnce = 8 // changes of references that run at the same time
 	hidesInTurn = 2 // so many are not worth goroutines
 	// maxHides bounds the roots that wait; an audit finds more.
 	maxHides = 64 << 10
@@ -22,7 +22,7 @@ const (
 // they do.
 type hides struct {
 	some chan struct{} // has a token while there may be some
-	turn chan struct{} // has a token while nobody changes owners
+	turn chan struct{} // has a token while no goroutine changes references
 
 	// mu guards what follows. It is never held while calling out.
 	mu    sync.Mutex
@@ -128,7 +128,7 @@ func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
 }
 
 func (t *Tracker) hideOne(ctx context.Context, k keptRoot) error {
-	return wrap("hide blocks", t.opts.Blocks.Hide(ctx, Owner(k.root), k.private))
+	return wrap("hide blocks", t.opts.Blocks.Hide(ctx, Reference(k.root), k.private))
 }
 
 // keptRoot is a root that is wanted here, or stays for those who read it.

@@ -53,12 +53,12 @@ func (w *world) deleteObject(b state.Bucket, n int) {
 
 // sealed puts content of root n here, hidden or not.
 func (s *store) sealed(n int, hidden bool) {
-	s.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10, hidden: hidden})
+	s.put(Reference(key(n)), owned{sealed: true, bytes: 100, blocks: 10, hidden: hidden})
 }
 
 func (w *world) wantHidden(n int, want bool) {
 	w.Helper()
-	if o, ok := w.store.get(Owner(key(n))); !ok || !o.sealed || o.hidden != want {
+	if o, ok := w.store.get(Reference(key(n))); !ok || !o.sealed || o.hidden != want {
 		w.Fatalf("root %d: %+v, there %t; want hidden %t", n, o, ok, want)
 	}
 }

@@ -22,7 +22,9 @@ func leased(t *testing.T, fn func(w *world, g *Leases)) {
 	})
 }
 
-func (w *world) seal(n int) { w.store.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10}) }
+func (w *world) seal(n int) {
+	w.store.put(Reference(key(n)), owned{sealed: true, bytes: 100, blocks: 10})
+}
 
 func TestALeasedRootIsNotDropped(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
@@ -270,8 +272,8 @@ func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 				w.leases = NewLeases()
 				w.leases.Fenced()
 				slow := make(chan struct{})
-				w.store.dropping = func(owner string) {
-					if owner != Owner(key(1)) {
+				w.store.dropping = func(reference string) {
+					if reference != Reference(key(1)) {
 						<-slow
 					}
 				}

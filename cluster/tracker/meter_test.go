@@ -33,7 +33,7 @@ func (w *world) quota() state.Quota {
 // endless is content that comes a MiB at a time and never ends.
 func endless(come *atomic.Uint64) behaviour {
 	return func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
-		f.store.put(job.Owner, owned{})
+		f.store.put(job.Reference, owned{})
 		for n := uint64(1); ; n++ {
 			select {
 			case <-ctx.Done():

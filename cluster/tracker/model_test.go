@@ -89,8 +89,8 @@ func (c *chaos) act() {
 }
 
 // judge tells whether what is sealed now is hidden.
-func (c *chaos) judge(owner string) bool {
-	root, ok := RootOf(owner)
+func (c *chaos) judge(reference string) bool {
+	root, ok := RootOf(reference)
 	view, release := c.state.State.LocalView()
 	defer release()
 	r, err := view.Root(state.RootOf(root))
@@ -100,8 +100,8 @@ func (c *chaos) judge(owner string) bool {
 // make does the next step of a put.
 func (c *chaos) make(at int, commits bool) {
 	m := c.makers[at]
-	k, owner := key(m.root), Owner(key(m.root))
-	o, _ := c.store.get(owner)
+	k, reference := key(m.root), Reference(key(m.root))
+	o, _ := c.store.get(reference)
 	m.step++
 	switch m.step {
 	case 1:
@@ -116,10 +116,10 @@ func (c *chaos) make(at int, commits bool) {
 			m.step = 5
 		}
 	case 3:
-		m.hidden = c.judge(owner)
+		m.hidden = c.judge(reference)
 	case 4:
-		c.store.put(owner, owned{sealed: true, bytes: 100, blocks: 10, hidden: m.hidden})
-		c.stale[m.root] = c.stale[m.root] || m.hidden != c.judge(owner)
+		c.store.put(reference, owned{sealed: true, bytes: 100, blocks: 10, hidden: m.hidden})
+		c.stale[m.root] = c.stale[m.root] || m.hidden != c.judge(reference)
 		if m.fails {
 			m.step = 6 // somebody asks in vain
 		}
@@ -147,7 +147,7 @@ func (c *chaos) check(rested bool) {
 		if err != nil {
 			c.Fatal(err)
 		}
-		o, here := c.store.get(Owner(key(n)))
+		o, here := c.store.get(Reference(key(n)))
 		switch {
 		case rested && own == nil && here:
 			c.Fatalf("root %d is not wanted, and here: %+v", n, o)
@@ -221,12 +221,12 @@ func (c *chaos) finish() {
 }
 
 // dropping is asked before each drop.
-func (c *chaos) dropping(owner string) {
+func (c *chaos) dropping(reference string) {
 	c.leases.mu.Lock()
 	defer c.leases.mu.Unlock()
 	for k, e := range c.leases.roots {
-		if Owner(k) == owner && e.holders > 0 {
-			c.Errorf("%s is dropped, and has a lease", owner)
+		if Reference(k) == reference && e.holders > 0 {
+			c.Errorf("%s is dropped, and has a lease", reference)
 		}
 	}
 }

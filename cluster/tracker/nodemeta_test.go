@@ -148,7 +148,7 @@ func TestHeldRootsHaveNoMetadata(t *testing.T) {
 				if phase == state.Held {
 					w.says(self, 1, phase)
 				}
-				w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+				w.store.put(Reference(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
 				w.nodeMeta.Set(string(key(1)), attempts{born: w.root(1).Born, attempts: 3, due: time.Now()}.encode())
 				w.start()
 				defer w.stop()

@@ -189,8 +189,8 @@ func (c *crew) checkNode(w *world) {
 	defer release()
 	wanted := map[string]bool{}
 	err := view.WantedOn(w.id, "", func(k state.RootKey, p state.Phase) (bool, error) {
-		wanted[Owner(k)] = true
-		o, _ := w.store.get(Owner(k))
+		wanted[Reference(k)] = true
+		o, _ := w.store.get(Reference(k))
 		if p != state.Held || !o.sealed {
 			c.Errorf("%s: %s is %s, sealed %t", w.id, k, p, o.sealed)
 		}
@@ -201,9 +201,9 @@ func (c *crew) checkNode(w *world) {
 	}
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	for owner := range w.store.owners {
-		if !wanted[owner] {
-			c.Errorf("%s keeps %s, which nobody wants there", w.id, owner)
+	for reference := range w.store.references {
+		if !wanted[reference] {
+			c.Errorf("%s keeps %s, which nobody wants there", w.id, reference)
 		}
 	}
 	if n := len(w.nodeMeta.kept); n > 0 {

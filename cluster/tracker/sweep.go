@@ -18,9 +18,9 @@ const (
 	maxViewWait = 5 * time.Second
 )
 
-// sweep is one owner to drop. Parts of a fetch that was given up are no loss to
-// anybody; everything else is dropped only when the state of the whole cluster,
-// read after the wish arose, does not want it here.
+// sweep is one reference to drop. The parts of an abandoned fetch can be dropped at once.
+// Anything else is dropped only if a linearizable read, made after the request to drop it,
+// shows that this node is not to keep it.
 type sweep struct {
 	root    state.RootKey
 	partial bool   // not complete as the wish arose; a put may have completed it since
@@ -32,8 +32,8 @@ type sweep struct {
 	err     error // of the answer
 }
 
-// sweeps holds the owners that wait to be dropped. The dispatcher bounds it:
-// each is a root that it knows.
+// sweeps has the references to drop. Its size is bounded, because the dispatcher knows the
+// root of each.
 type sweeps struct {
 	some chan struct{} // has a token while there may be some
 
@@ -108,14 +108,14 @@ func (t *Tracker) sweep(ctx context.Context) error {
 func (t *Tracker) drop(ctx context.Context, s *sweep) {
 	if s.partial {
 		var err error
-		if s.whole, _, _, _, err = t.opts.Blocks.Owner(ctx, Owner(s.root)); err != nil {
+		if s.whole, _, _, _, err = t.opts.Blocks.Reference(ctx, Reference(s.root)); err != nil {
 			s.whole = true // the dispatcher asks again, and puts it off
 		}
 		if s.whole {
 			return
 		}
 	}
-	s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Owner(s.root)))
+	s.err = wrap("drop blocks", t.opts.Blocks.Drop(ctx, Reference(s.root)))
 	s.dropped = s.err == nil
 }
 
@@ -207,8 +207,8 @@ func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root)
 			return false, wrap("read member", err)
 		}
 	}
-	sealed, _, _, _, err := t.opts.Blocks.Owner(ctx, Owner(root.Key))
-	return sealed || t.damaged(root.Key), wrap("read owner", err)
+	sealed, _, _, _, err := t.opts.Blocks.Reference(ctx, Reference(root.Key))
+	return sealed || t.damaged(root.Key), wrap("read reference", err)
 }
 
 func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) {

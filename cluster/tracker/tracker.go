@@ -35,39 +35,41 @@ type State interface {
 	IsLeader() bool
 }
 
-// Blocks is the block store by owners. A block stays while an owner refers to it.
+// Blocks is the block store. A reference is a named set of blocks, and the store keeps a block
+// while a reference includes it.
 type Blocks interface {
-	// Owner returns the record of an owner. ok is false if there is none. The sizes are those
+	// Reference returns the record of a reference. ok is false if there is none. The sizes are those
 	// of Seal.
-	Owner(ctx context.Context, owner string) (sealed bool, bytes, blocks uint64, ok bool, err error)
-	// Owners calls fn for the owners that begin with prefix.
-	Owners(ctx context.Context, prefix string, fn func(owner string, sealed bool) (more bool, err error)) error
-	// Seal marks an owner's blocks as complete; that is durable on return.
-	Seal(ctx context.Context, owner string, bytes, blocks uint64) error
-	// Hide keeps the blocks of a sealed owner from unknown peers, or shows them. One that
-	// is so already, is not sealed or not known is no error.
-	Hide(ctx context.Context, owner string, hidden bool) error
-	// Drop removes an owner with all its references. An unknown one is no error.
-	Drop(ctx context.Context, owner string) error
+	Reference(ctx context.Context, reference string) (sealed bool, bytes, blocks uint64, ok bool, err error)
+	// References calls fn for the references whose names begin with prefix.
+	References(ctx context.Context, prefix string, fn func(reference string, sealed bool) (more bool, err error)) error
+	// Seal marks a reference as complete. The change is durable on return.
+	Seal(ctx context.Context, reference string, bytes, blocks uint64) error
+	// Hide makes a sealed reference hidden from unknown peers or visible. It does nothing if the
+	// reference is so already, is not sealed or does not exist.
+	Hide(ctx context.Context, reference string, hidden bool) error
+	// Drop removes a reference, and the blocks that no other reference includes. A reference that
+	// does not exist is no error.
+	Drop(ctx context.Context, reference string) error
 }
 
 // Job is one attempt to make a whole DAG durable here.
 type Job struct {
-	Root    cid.Cid
-	Owner   string          // to put the blocks under
-	Account state.AccountID // whose turns it takes
-	Members []state.NodeID  // who may have it: holders, other allocated nodes, others
-	Origins []string        // multiaddrs that users gave
-	Held    bool            // some of Members are known to hold it
-	Private bool            // nobody but members may be asked for it
-	Linked  bool            // an object or a part names it
+	Root      cid.Cid
+	Reference string          // includes the blocks
+	Account   state.AccountID // whose turns it takes
+	Members   []state.NodeID  // who may have it: holders, other allocated nodes, others
+	Origins   []string        // multiaddrs that users gave
+	Held      bool            // some of Members are known to hold it
+	Private   bool            // nobody but members may be asked for it
+	Linked    bool            // an object or a part names it
 	// Index tells this node from the Of nodes that were told to keep it and may
 	// all be fetching it now; of Members the first Sharing are among them.
 	Index, Of, Sharing int
 }
 
 // Fetcher makes DAGs durable in the block store. It does not fetch blocks again that an earlier
-// attempt stored under the owner.
+// attempt stored under the reference.
 type Fetcher interface {
 	// Fetch returns when the whole DAG is durable, with the bytes and the
 	// number of its blocks. It calls progress, from one goroutine at a time,
@@ -86,7 +88,7 @@ type Fetcher interface {
 	Blameless(err error) bool
 }
 
-// rootPrefix begins the owners of roots.
+// rootPrefix is the prefix of the references of roots.
 const rootPrefix = "root/"
 
 const (
@@ -97,12 +99,12 @@ const (
 	maxAccounts = 4
 )
 
-// Owner is the owner of a root's blocks in the block store.
-func Owner(k state.RootKey) string { return rootPrefix + k.String() }
+// Reference returns the name of the reference of a root in the block store.
+func Reference(k state.RootKey) string { return rootPrefix + k.String() }
 
-// RootOf undoes Owner; ok is false for an owner that is no root.
-func RootOf(owner string) (c cid.Cid, ok bool) {
-	text, ok := strings.CutPrefix(owner, rootPrefix)
+// RootOf returns the root of a reference; ok is false for a reference of something else.
+func RootOf(reference string) (c cid.Cid, ok bool) {
+	text, ok := strings.CutPrefix(reference, rootPrefix)
 	if !ok {
 		return cid.Undef, false
 	}
@@ -174,8 +176,8 @@ type Options struct {
 	Fetcher  Fetcher
 	NodeMeta NodeMeta
 	Limits   Limits
-	// LeasePrefix begins the owners of imports. The next process of the node drops them
-	// when it starts. Empty: there are none.
+	// LeasePrefix is the prefix of the references of imports, which the node drops when it
+	// starts. Empty: there are none.
 	LeasePrefix string
 	// Down tells whether a member is known not to answer, so that it is not
 	// asked for blocks. nil: none is.
@@ -281,21 +283,21 @@ func (t *Tracker) DropLeases(ctx context.Context) error {
 	if done || t.opts.LeasePrefix == "" {
 		return nil
 	}
-	var owners []string
+	var references []string
 	for more := true; more; {
-		owners, more = owners[:0], false
-		err := t.opts.Blocks.Owners(ctx, t.opts.LeasePrefix, func(owner string, _ bool) (bool, error) {
-			more = len(owners) == pageRoots
+		references, more = references[:0], false
+		err := t.opts.Blocks.References(ctx, t.opts.LeasePrefix, func(reference string, _ bool) (bool, error) {
+			more = len(references) == pageRoots
 			if !more {
-				owners = append(owners, owner)
+				references = append(references, reference)
 			}
 			return !more, nil
 		})
 		if err != nil {
 			return wrap("list leases", err)
 		}
-		for _, owner := range owners {
-			if err := t.opts.Blocks.Drop(ctx, owner); err != nil {
+		for _, reference := range references {
+			if err := t.opts.Blocks.Drop(ctx, reference); err != nil {
 				return wrap("drop lease", err)
 			}
 		}

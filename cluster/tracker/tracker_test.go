@@ -57,9 +57,9 @@ func TestWhatNobodyElseHoldsStays(t *testing.T) {
 	bubble(t, Limits{Audit: audit}, func(w *world) {
 		pins := []state.RequestID{w.pin(1, other, third), w.pin(2, other, third), w.pin(3, other, third)}
 		for n := 1; n <= 2; n++ {
-			w.store.put(Owner(key(n)), owned{sealed: true, bytes: 100, blocks: 10})
+			w.store.put(Reference(key(n)), owned{sealed: true, bytes: 100, blocks: 10})
 		}
-		w.store.put(Owner(key(3)), owned{bytes: 30, blocks: 3})
+		w.store.put(Reference(key(3)), owned{bytes: 30, blocks: 3})
 		w.start()
 		defer w.stop()
 		w.pass(10 * audit)
@@ -82,7 +82,7 @@ func TestWhatOnlyARemovedNodeHeldStays(t *testing.T) {
 		w.pin(1, other, third)
 		w.says(third, 1, state.Held)
 		w.state.Apply(w, &state.RemoveNode{ID: third})
-		w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+		w.store.put(Reference(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
 		w.start()
 		defer w.stop()
 		w.pass(10 * audit)
@@ -121,7 +121,7 @@ func TestRestartReconciles(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, Limits{}, func(w *world) {
 				if tc.here != nil {
-					w.store.put(Owner(key(1)), *tc.here)
+					w.store.put(Reference(key(1)), *tc.here)
 				}
 				nodes := []state.NodeID{other, third}
 				if tc.phase != 0 {
@@ -146,7 +146,7 @@ func TestRestartReconciles(t *testing.T) {
 				if got := w.state.reported(key(1)); tc.name != "lost in part" && !slices.Equal(got, tc.reports) {
 					w.Errorf("reported %v, want %v", got, tc.reports)
 				}
-				if _, here := w.store.get(Owner(key(1))); here != tc.kept {
+				if _, here := w.store.get(Reference(key(1))); here != tc.kept {
 					w.Errorf("blocks here: %t, want %t", here, tc.kept)
 				}
 				w.wantIdle()
@@ -253,7 +253,7 @@ func TestGivesUpAfterItsAttempts(t *testing.T) {
 		if c := root.Copy(self); c.Phase != state.Assigned || !strings.Contains(c.Reason, "no luck") {
 			w.Fatalf("after the first attempt: %+v", c)
 		}
-		if o, ok := w.store.get(Owner(key(1))); !ok || o.blocks != 2 {
+		if o, ok := w.store.get(Reference(key(1))); !ok || o.blocks != 2 {
 			w.Fatal("the parts are gone before the last attempt")
 		}
 		w.pass(DefaultBackoff + moment)
@@ -295,7 +295,7 @@ func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {
 			w.Errorf("%d attempts in a day", n)
 		}
 		w.wantPhase(1, state.Assigned)
-		if o, ok := w.store.get(Owner(key(1))); !ok || o.blocks != 2 {
+		if o, ok := w.store.get(Reference(key(1))); !ok || o.blocks != 2 {
 			w.Error("what had come is gone")
 		}
 		w.net.set(key(1), good)
@@ -438,8 +438,8 @@ func TestSourcesAreHoldersThenAllocatedThenOthers(t *testing.T) {
 		if want := []state.NodeID{third, other, "0"}; len(jobs) != 1 || !slices.Equal(jobs[0].Members, want) {
 			w.Fatalf("jobs %+v, want one from %v", jobs, want)
 		}
-		if jobs[0].Owner != "root/"+key(1).Cid().String() {
-			w.Fatalf("owner %q", jobs[0].Owner)
+		if jobs[0].Reference != "root/"+key(1).Cid().String() {
+			w.Fatalf("reference %q", jobs[0].Reference)
 		}
 		if jobs[0].Of != 3 || jobs[0].Sharing != 2 {
 			w.Errorf("%d of its members keep it too, of %d nodes, want 2 of 3", jobs[0].Sharing, jobs[0].Of)
@@ -652,8 +652,8 @@ func TestAStaleLocalStateDeletesNothing(t *testing.T) {
 		w.state.lag(true)
 		w.pin(1, self, other)
 		w.says(self, 1, state.Held)
-		w.store.put(Owner(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
-		w.store.put(Owner(key(2)), owned{sealed: true, bytes: 100, blocks: 10})
+		w.store.put(Reference(key(1)), owned{sealed: true, bytes: 100, blocks: 10})
+		w.store.put(Reference(key(2)), owned{sealed: true, bytes: 100, blocks: 10})
 		w.start()
 		defer w.stop()
 		w.pass(5 * time.Minute)
@@ -662,7 +662,7 @@ func TestAStaleLocalStateDeletesNothing(t *testing.T) {
 		w.state.lag(false)
 		w.pass(5 * time.Minute)
 		w.wantSealed(1, true)
-		if got := w.store.dropped(); !slices.Equal(got, []string{Owner(key(2))}) {
+		if got := w.store.dropped(); !slices.Equal(got, []string{Reference(key(2))}) {
 			w.Fatalf("dropped %v", got)
 		}
 	})

@@ -38,20 +38,20 @@ func key(n int) state.RootKey {
 	return state.RootOf(cid.NewCidV1(cid.Raw, sum))
 }
 
-// store stands in for the block store: owners in memory.
+// store stands in for the block store: references in memory.
 type store struct {
-	mu     sync.Mutex
-	owners map[string]owned
-	hurt   map[string]bool // owners that lack blocks, until they are sealed again
-	drops  []string
-	fail   error        // of Owner
-	stuck  error        // of Drop
-	onDrop func()       // called before the next drop
-	onHide func() error // called before each Hide
-	hides  int          // changes
+	mu         sync.Mutex
+	references map[string]owned
+	hurt       map[string]bool // references that lack blocks, until they are sealed again
+	drops      []string
+	fail       error        // of Reference
+	stuck      error        // of Drop
+	onDrop     func()       // called before the next drop
+	onHide     func() error // called before each Hide
+	hides      int          // changes
 
-	judge    func(owner string) bool // whether it is hidden as it is sealed; nil: it is not
-	dropping func(owner string)      // called at each drop
+	judge    func(reference string) bool // whether it is hidden as it is sealed; nil: it is not
+	dropping func(reference string)      // called at each drop
 }
 
 type owned struct {
@@ -60,18 +60,18 @@ type owned struct {
 	hidden        bool
 }
 
-func newStore() *store { return &store{owners: map[string]owned{}, hurt: map[string]bool{}} }
+func newStore() *store { return &store{references: map[string]owned{}, hurt: map[string]bool{}} }
 
-func (s *store) put(owner string, o owned) {
+func (s *store) put(reference string, o owned) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owners[owner] = o
+	s.references[reference] = o
 }
 
-func (s *store) get(owner string) (owned, bool) {
+func (s *store) get(reference string) (owned, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, ok := s.owners[owner]
+	o, ok := s.references[reference]
 	return o, ok
 }
 
@@ -93,32 +93,32 @@ func (s *store) dropped() []string {
 	return slices.Clone(s.drops)
 }
 
-func (s *store) Owner(_ context.Context, owner string) (bool, uint64, uint64, bool, error) {
+func (s *store) Reference(_ context.Context, reference string) (bool, uint64, uint64, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, ok := s.owners[owner]
-	return o.sealed && !s.hurt[owner], o.bytes, o.blocks, ok, s.fail
+	o, ok := s.references[reference]
+	return o.sealed && !s.hurt[reference], o.bytes, o.blocks, ok, s.fail
 }
 
-func (s *store) Damaged(owner string) bool {
+func (s *store) Damaged(reference string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hurt[owner]
+	return s.hurt[reference]
 }
 
-func (s *store) harm(owner string) {
+func (s *store) harm(reference string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hurt[owner] = true
+	s.hurt[reference] = true
 }
 
-func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (bool, error)) error {
+func (s *store) References(_ context.Context, prefix string, fn func(string, bool) (bool, error)) error {
 	s.mu.Lock()
-	all := maps.Clone(s.owners)
+	all := maps.Clone(s.references)
 	s.mu.Unlock()
-	for _, owner := range slices.Sorted(maps.Keys(all)) {
-		if strings.HasPrefix(owner, prefix) {
-			if more, err := fn(owner, all[owner].sealed); !more || err != nil {
+	for _, reference := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(reference, prefix) {
+			if more, err := fn(reference, all[reference].sealed); !more || err != nil {
 				return err
 			}
 		}
@@ -126,15 +126,15 @@ func (s *store) Owners(_ context.Context, prefix string, fn func(string, bool) (
 	return nil
 }
 
-func (s *store) Seal(_ context.Context, owner string, bytes, blocks uint64) error {
-	s.put(owner, owned{sealed: true, bytes: bytes, blocks: blocks, hidden: s.judge != nil && s.judge(owner)})
+func (s *store) Seal(_ context.Context, reference string, bytes, blocks uint64) error {
+	s.put(reference, owned{sealed: true, bytes: bytes, blocks: blocks, hidden: s.judge != nil && s.judge(reference)})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.hurt, owner)
+	delete(s.hurt, reference)
 	return nil
 }
 
-func (s *store) Hide(_ context.Context, owner string, hidden bool) error {
+func (s *store) Hide(_ context.Context, reference string, hidden bool) error {
 	s.mu.Lock()
 	before := s.onHide
 	s.mu.Unlock()
@@ -145,16 +145,16 @@ func (s *store) Hide(_ context.Context, owner string, hidden bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, ok := s.owners[owner]
+	o, ok := s.references[reference]
 	if ok && o.sealed && o.hidden != hidden {
 		o.hidden = hidden
-		s.owners[owner] = o
+		s.references[reference] = o
 		s.hides++
 	}
 	return nil
 }
 
-func (s *store) Drop(_ context.Context, owner string) error {
+func (s *store) Drop(_ context.Context, reference string) error {
 	s.mu.Lock()
 	before := s.onDrop
 	s.onDrop = nil
@@ -163,15 +163,15 @@ func (s *store) Drop(_ context.Context, owner string) error {
 		before()
 	}
 	if s.dropping != nil {
-		s.dropping(owner)
+		s.dropping(reference)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stuck != nil {
 		return s.stuck
 	}
-	delete(s.owners, owner)
-	s.drops = append(s.drops, owner)
+	delete(s.references, reference)
+	s.drops = append(s.drops, reference)
 	return nil
 }
 
@@ -237,7 +237,7 @@ func silent(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) erro
 // stalls gives n blocks and then nothing more.
 func stalls(n uint64) behaviour {
 	return func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
-		f.store.put(job.Owner, owned{bytes: 10 * n, blocks: n})
+		f.store.put(job.Reference, owned{bytes: 10 * n, blocks: n})
 		progress(10*n, n)
 		<-ctx.Done()
 		return ctx.Err()
@@ -247,7 +247,7 @@ func stalls(n uint64) behaviour {
 // vanishes gives n blocks and fails.
 func vanishes(n uint64) behaviour {
 	return func(_ context.Context, f *network, job Job, progress func(uint64, uint64)) error {
-		f.store.put(job.Owner, owned{bytes: 10 * n, blocks: n})
+		f.store.put(job.Reference, owned{bytes: 10 * n, blocks: n})
 		progress(10*n, n)
 		return errNobody
 	}
@@ -262,7 +262,7 @@ func slow(n uint64) behaviour {
 				return ctx.Err()
 			case <-time.After(time.Second):
 			}
-			f.store.put(job.Owner, owned{bytes: 10 * i, blocks: i})
+			f.store.put(job.Reference, owned{bytes: 10 * i, blocks: i})
 			progress(10*i, i)
 		}
 		return nil
@@ -570,14 +570,14 @@ func (w *world) wantPhase(n int, want state.Phase) {
 
 func (w *world) wantSealed(n int, want bool) {
 	w.Helper()
-	if o, ok := w.store.get(Owner(key(n))); o.sealed != want {
-		w.Fatalf("root %d: owner %+v (there: %t), want sealed %t", n, o, ok, want)
+	if o, ok := w.store.get(Reference(key(n))); o.sealed != want {
+		w.Fatalf("root %d: reference %+v (there: %t), want sealed %t", n, o, ok, want)
 	}
 }
 
 func (w *world) wantNothingHere(n int) {
 	w.Helper()
-	if o, ok := w.store.get(Owner(key(n))); ok {
+	if o, ok := w.store.get(Reference(key(n))); ok {
 		w.Fatalf("root %d: blocks are still here: %+v", n, o)
 	}
 }

@@ -60,7 +60,7 @@ func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (
 			return got, false
 		}
 		if !more || len(step) == cap(step) {
-			size, err := takeOver(ctx, req.Owner, store, step)
+			size, err := takeOver(ctx, req.Reference, store, step)
 			got.Bytes += size
 			if err != nil || limits.MaxBytes > 0 && got.Bytes > limits.MaxBytes {
 				return got, false
@@ -73,7 +73,7 @@ func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (
 
 // takeOver adds the reference to blocks, all of which must be in the store, and returns
 // their size in bytes. It sorts them by codec and hash, the order of the store's index.
-func takeOver(ctx context.Context, owner string, store taker, cids []cid.Cid) (uint64, error) {
+func takeOver(ctx context.Context, reference string, store taker, cids []cid.Cid) (uint64, error) {
 	slices.SortFunc(cids, func(a, b cid.Cid) int { return strings.Compare(a.KeyString(), b.KeyString()) })
 	var calls errgroup.Group
 	var sum atomic.Uint64
@@ -81,7 +81,7 @@ func takeOver(ctx context.Context, owner string, store taker, cids []cid.Cid) (u
 		some := cids[:min(claimBlocks, len(cids))]
 		cids = cids[len(some):]
 		calls.Go(func() error {
-			size, missing, err := store.TakeOver(ctx, owner, some)
+			size, missing, err := store.TakeOver(ctx, reference, some)
 			if err == nil && len(missing) > 0 {
 				err = fmt.Errorf("%w: %s", ErrNotFound, missing[0])
 			}

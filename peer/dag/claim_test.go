@@ -15,18 +15,18 @@ import (
 
 // steps counts the calls that take blocks over.
 type steps struct {
-	peertest.Owned
+	peertest.DAGStore
 	calls chan int
 }
 
-func (s steps) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.Cid, error) {
+func (s steps) Adopt(ctx context.Context, reference string, cids []cid.Cid) ([]cid.Cid, error) {
 	s.calls <- len(cids)
-	return s.Owned.Adopt(ctx, owner, cids)
+	return s.DAGStore.Adopt(ctx, reference, cids)
 }
 
-func (s steps) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (uint64, []cid.Cid, error) {
+func (s steps) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (uint64, []cid.Cid, error) {
 	s.calls <- len(cids)
-	return s.Owned.TakeOver(ctx, owner, cids)
+	return s.DAGStore.TakeOver(ctx, reference, cids)
 }
 
 // What is here is taken over as Fetch would, in fewer steps, and what is not is fetched.
@@ -39,8 +39,8 @@ func TestADAGThatIsHereIsTakenOver(t *testing.T) {
 	for _, missing := range []int{0, 1} {
 		t.Run(fmt.Sprintf("%d missing", missing), func(t *testing.T) {
 			store := peertest.NewStore()
-			root, _, _ := joined(t, store.Owned(), sizes...)
-			all := store.OwnedBy("owner")
+			root, _, _ := joined(t, store.DAGStore(), sizes...)
+			all := store.BlocksOf("reference")
 			if missing > 0 {
 				if err := store.DeleteBlock(t.Context(), all[len(all)/2]); err != nil {
 					t.Fatal(err)
@@ -50,10 +50,10 @@ func TestADAGThatIsHereIsTakenOver(t *testing.T) {
 			if missing > 0 {
 				limits.Idle = 10 * time.Millisecond // nobody will give it
 			}
-			fetch := func(here bool, owner string) (dag.Result, int, error) {
+			fetch := func(here bool, reference string) (dag.Result, int, error) {
 				calls := make(chan int, 1<<16)
 				got, err := dag.Fetch(t.Context(), dag.FetchRequest{
-					Root: root, Owner: owner, Store: steps{store.Owned(), calls}, Here: here, Limits: limits,
+					Root: root, Reference: reference, Store: steps{store.DAGStore(), calls}, Here: here, Limits: limits,
 				})
 				return got, len(calls), err
 			}
@@ -71,7 +71,7 @@ func TestADAGThatIsHereIsTakenOver(t *testing.T) {
 			if seldom >= often {
 				t.Errorf("%d calls instead of %d", seldom, often)
 			}
-			a, b := store.OwnedBy("small"), store.OwnedBy("large")
+			a, b := store.BlocksOf("small"), store.BlocksOf("large")
 			for _, of := range [][]cid.Cid{a, b} {
 				slices.SortFunc(of, func(x, y cid.Cid) int { return slices.Compare(x.Bytes(), y.Bytes()) })
 			}

@@ -45,9 +45,9 @@ type Store interface {
 	Getter
 	// Adopt adds the reference to those of the blocks that are in the store, and returns
 	// the others.
-	Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error)
+	Adopt(ctx context.Context, reference string, cids []cid.Cid) (missing []cid.Cid, err error)
 	// Put stores blocks with the reference. They are durable when it returns.
-	Put(ctx context.Context, owner string, blks []blocks.Block) error
+	Put(ctx context.Context, reference string, blks []blocks.Block) error
 }
 
 // sizer is an optional method of a Store that returns the size of a block without reading
@@ -59,7 +59,7 @@ type sizer interface {
 // taker is an optional method of a Store that adopts many blocks in one call.
 type taker interface {
 	// TakeOver is Adopt, and also returns the size in bytes of the blocks in the store.
-	TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error)
+	TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error)
 }
 
 // Source provides blocks that are not in the store.
@@ -114,11 +114,11 @@ func NewBuffer(bytes int64) *Buffer {
 
 // FetchRequest names the DAG to fetch, the reference that keeps it, and the sources.
 type FetchRequest struct {
-	Root    cid.Cid
-	Owner   string
-	Store   Store
-	Sources []Source // asked in this order; each is asked for the blocks that the ones before lack
-	Limits  Limits
+	Root      cid.Cid
+	Reference string
+	Store     Store
+	Sources   []Source // asked in this order; each is asked for the blocks that the ones before lack
+	Limits    Limits
 	// Here is true if most or all of the DAG is already in the store. If the Store has the
 	// method TakeOver, Fetch takes these blocks over in large steps.
 	Here bool
@@ -132,7 +132,7 @@ type FetchRequest struct {
 	Progress func(Progress)
 }
 
-// Fetch stores the complete DAG of req.Root, with req.Owner as a reference to every block,
+// Fetch stores the complete DAG of req.Root, with req.Reference as a reference to every block,
 // and returns when all blocks are durable. It verifies the hash of each block. It fails
 // with a *FetchError or with ctx's error. Blocks stored before a failure keep the reference,
 // so the caller can resume the fetch or drop the reference. If the store has the method

@@ -104,7 +104,7 @@ func TestFetchTakesAWholeDAG(t *testing.T) {
 			here := peertest.NewStore()
 			var last Progress
 			got, err := Fetch(t.Context(), FetchRequest{
-				Root: want.root, Owner: "pin", Store: here.Owned(),
+				Root: want.root, Reference: "pin", Store: here.DAGStore(),
 				Sources:  []Source{&source{from: want.store}},
 				Progress: func(p Progress) { last = p },
 			})
@@ -114,7 +114,7 @@ func TestFetchTakesAWholeDAG(t *testing.T) {
 			if got != (Result{want.size, want.count}) || last != (Progress{want.size, want.count, want.count}) {
 				t.Fatalf("result %+v, progress %+v, want %d bytes in %d blocks", got, last, want.size, want.count)
 			}
-			if owned := here.OwnedBy("pin"); uint64(len(owned)) != want.count {
+			if owned := here.BlocksOf("pin"); uint64(len(owned)) != want.count {
 				t.Fatalf("%d blocks owned, want %d", len(owned), want.count)
 			}
 			if v, err := Verify(t.Context(), here, want.root, Limits{}); err != nil || v != got {
@@ -135,7 +135,7 @@ func TestFetchAsksTheNextSourceForTheRest(t *testing.T) {
 	rest := &source{from: want.store}
 	here := peertest.NewStore()
 	got, err := Fetch(t.Context(), FetchRequest{
-		Root: want.root, Owner: "pin", Store: here.Owned(),
+		Root: want.root, Reference: "pin", Store: here.DAGStore(),
 		Sources: []Source{broken, spoiled, half, rest},
 	})
 	if err != nil || got.Blocks != want.count {
@@ -151,11 +151,11 @@ func TestFetchAsksTheNextSourceForTheRest(t *testing.T) {
 
 func TestFetchAdoptsWhatIsHere(t *testing.T) {
 	want := newTree(t, cid.DagCBOR, 10, 3, 50)
-	got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "second", Store: want.store.Owned()})
+	got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Reference: "second", Store: want.store.DAGStore()})
 	if err != nil || got != (Result{want.size, want.count}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if owned := want.store.OwnedBy("second"); uint64(len(owned)) != want.count {
+	if owned := want.store.BlocksOf("second"); uint64(len(owned)) != want.count {
 		t.Fatalf("%d blocks owned, want %d", len(owned), want.count)
 	}
 }
@@ -186,12 +186,12 @@ func TestFetchFollowsIdentityLinks(t *testing.T) {
 		cid.NewCidV1(cid.Raw, hello): {6, 0},
 	} {
 		here := peertest.NewStore()
-		got, err := Fetch(t.Context(), FetchRequest{Root: r, Owner: "pin", Store: here.Owned(), Sources: []Source{&source{from: from}}})
+		got, err := Fetch(t.Context(), FetchRequest{Root: r, Reference: "pin", Store: here.DAGStore(), Sources: []Source{&source{from: from}}})
 		if err != nil || got != want {
 			t.Fatalf("%s: %+v, %v, want %+v", r, got, err, want)
 		}
 		// Whoever has it already says the same of it.
-		if got, err := Fetch(t.Context(), FetchRequest{Root: r, Owner: "other", Store: here.Owned(), Here: true}); err != nil || got != want {
+		if got, err := Fetch(t.Context(), FetchRequest{Root: r, Reference: "other", Store: here.DAGStore(), Here: true}); err != nil || got != want {
 			t.Errorf("%s, taken over: %+v, %v, want %+v", r, got, err, want)
 		}
 		if got, err := Verify(t.Context(), here, r, Limits{}); err != nil || got != want {
@@ -224,7 +224,7 @@ func TestBlocksOfNoBytesAreAskedOfNobody(t *testing.T) {
 		for root, want := range map[cid.Cid]uint64{empty: 1, folder.Cid(): 4} {
 			here := peertest.NewStore()
 			got, err := Fetch(t.Context(), FetchRequest{
-				Root: root, Owner: "pin", Store: here.Owned(), Sources: []Source{&source{from: from, silent: true}},
+				Root: root, Reference: "pin", Store: here.DAGStore(), Sources: []Source{&source{from: from, silent: true}},
 				Limits: Limits{Idle: 5 * time.Second},
 			})
 			if err != nil || got.Blocks != want {
@@ -311,12 +311,12 @@ func TestFetchFailsWithAReason(t *testing.T) {
 					tc.adapt(src, here)
 				}
 				_, err := Fetch(t.Context(), FetchRequest{
-					Root: tc.tree.root, Owner: "pin", Store: here.Owned(), Sources: []Source{src}, Limits: tc.limits,
+					Root: tc.tree.root, Reference: "pin", Store: here.DAGStore(), Sources: []Source{src}, Limits: tc.limits,
 				})
 				if !errors.Is(err, tc.want) || !strings.Contains(Reason(err), tc.reason) {
 					t.Fatalf("error %v\nreason %q\nwant   %v, %q", err, Reason(err), tc.want, tc.reason)
 				}
-				for _, c := range here.OwnedBy("pin") {
+				for _, c := range here.BlocksOf("pin") {
 					if b, err := here.Get(t.Context(), c); err != nil || checkHash(c, b) != nil {
 						t.Fatalf("a bad block was stored: %v", c)
 					}
@@ -343,7 +343,7 @@ func TestFetchRenewsTheSourcesWhenNothingComes(t *testing.T) {
 		}
 		start := time.Now()
 		here := peertest.NewStore()
-		got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: here.Owned(), Sources: []Source{src}})
+		got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Reference: "pin", Store: here.DAGStore(), Sources: []Source{src}})
 		if err != nil || got.Blocks != want.count {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -375,7 +375,7 @@ func TestWhatIsOnItsWayIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 10, 2, 10)
 		got, err := Fetch(t.Context(), FetchRequest{
-			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(),
+			Root: want.root, Reference: "pin", Store: peertest.NewStore().DAGStore(),
 			Sources: []Source{distant{want.store, DefaultIdle / 2}, &source{from: peertest.NewStore(), silent: true}},
 		})
 		if err != nil || got.Blocks != want.count {
@@ -390,7 +390,7 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := Fetch(ctx, FetchRequest{
-			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(),
+			Root: want.root, Reference: "pin", Store: peertest.NewStore().DAGStore(),
 			Sources: []Source{&source{from: want.store, silent: true, after: 20}},
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -499,7 +499,7 @@ func BenchmarkFetch(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Fetch(b.Context(), FetchRequest{
-			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Sources: []Source{&source{from: want.store}},
+			Root: want.root, Reference: "pin", Store: peertest.NewStore().DAGStore(), Sources: []Source{&source{from: want.store}},
 		}); err != nil {
 			b.Fatal(err)
 		}
@@ -528,7 +528,7 @@ func TestFetchesGiveASharedBufferBack(t *testing.T) {
 			here := peertest.NewStore()
 			here.Fail(tc.put)
 			_, err := Fetch(t.Context(), FetchRequest{
-				Root: root, Owner: "o", Store: here.Owned(), Sources: []Source{&source{from: from}}, Buffer: buffer,
+				Root: root, Reference: "o", Store: here.DAGStore(), Sources: []Source{&source{from: from}}, Buffer: buffer,
 			})
 			if (err != nil) != (tc.put != nil) {
 				t.Fatalf("fetch: %v", err)
@@ -556,7 +556,7 @@ type said struct {
 	checked, unchecked atomic.Int64
 }
 
-func (s *said) Put(ctx context.Context, owner string, blks []blocks.Block) error {
+func (s *said) Put(ctx context.Context, reference string, blks []blocks.Block) error {
 	for _, b := range blks {
 		if c, ok := b.(interface{ HashChecked() bool }); ok && c.HashChecked() {
 			s.checked.Add(1)
@@ -564,15 +564,15 @@ func (s *said) Put(ctx context.Context, owner string, blks []blocks.Block) error
 			s.unchecked.Add(1)
 		}
 	}
-	return s.Store.Put(ctx, owner, blks)
+	return s.Store.Put(ctx, reference, blks)
 }
 
 func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 12, 2, 20)
 	for _, does := range []bool{false, true} {
-		here := &said{Store: peertest.NewStore().Owned()}
+		here := &said{Store: peertest.NewStore().DAGStore()}
 		src := &hashing{source: source{from: want.store}, is: does}
-		if _, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: here, Sources: []Source{src}}); err != nil {
+		if _, err := Fetch(t.Context(), FetchRequest{Root: want.root, Reference: "pin", Store: here, Sources: []Source{src}}); err != nil {
 			t.Fatal(err)
 		}
 		if yes, no := here.checked.Load(), here.unchecked.Load(); no != 0 || yes != int64(want.count) {
@@ -581,7 +581,7 @@ func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 	}
 	spoilt := &hashing{source: source{from: want.store, spoil: true}}
 	_, err := Fetch(t.Context(), FetchRequest{
-		Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Sources: []Source{spoilt},
+		Root: want.root, Reference: "pin", Store: peertest.NewStore().DAGStore(), Sources: []Source{spoilt},
 		Limits: Limits{Idle: 100 * time.Millisecond},
 	})
 	if err == nil {
@@ -593,7 +593,7 @@ func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 func TestFetchWithNobodyToAskEnds(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 10, 2, 1000)
 	synctest.Test(t, func(t *testing.T) {
-		_, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Limits: Limits{Idle: time.Minute}})
+		_, err := Fetch(t.Context(), FetchRequest{Root: want.root, Reference: "pin", Store: peertest.NewStore().DAGStore(), Limits: Limits{Idle: time.Minute}})
 		if !errors.Is(err, ErrNotFound) {
 			t.Errorf("%v", err)
 		}

@@ -44,7 +44,7 @@ func (f *fetch) job(items []item) error {
 		want[it.cid] = it
 		ask = append(ask, it.cid)
 	}
-	missing, err := f.req.Store.Adopt(f.ctx, f.req.Owner, ask)
+	missing, err := f.req.Store.Adopt(f.ctx, f.req.Reference, ask)
 	if err != nil {
 		return fmt.Errorf("%w: adopt: %w", ErrStore, err)
 	}
@@ -331,7 +331,7 @@ func (f *fetch) put(batch []got) {
 		blks[i] = g.block
 		done[i] = have{item: g.item, links: g.links, bytes: len(g.block.RawData())}
 	}
-	err := f.req.Store.Put(f.ctx, f.req.Owner, blks)
+	err := f.req.Store.Put(f.ctx, f.req.Reference, blks)
 	f.buffered.Add(-cost)
 	f.req.Buffer.free.Release(cost)
 	if err != nil {

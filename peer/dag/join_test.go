@@ -15,10 +15,10 @@ import (
 )
 
 // joined joins parts of some sizes in a store, and returns what they are together.
-func joined(t *testing.T, store peertest.Owned, sizes ...int) (root cid.Cid, nodes int, all []byte) {
+func joined(t *testing.T, store peertest.DAGStore, sizes ...int) (root cid.Cid, nodes int, all []byte) {
 	t.Helper()
 	parts := make([]dag.Part, len(sizes))
-	put := func(b []blocks.Block) error { return store.Put(t.Context(), "owner", b) }
+	put := func(b []blocks.Block) error { return store.Put(t.Context(), "reference", b) }
 	for i, n := range sizes {
 		data := peertest.Bytes(uint64(i), n)
 		all = append(all, data...)
@@ -58,7 +58,7 @@ func TestJoinedPartsReadAsOneFile(t *testing.T) {
 		{"three levels", many, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			store := peertest.NewStore().Owned()
+			store := peertest.NewStore().DAGStore()
 			root, nodes, all := joined(t, store, tc.sizes...)
 			if nodes != tc.nodes {
 				t.Errorf("%d nodes, want %d", nodes, tc.nodes)
@@ -166,7 +166,7 @@ func TestJoinedPartsKeepTheirRoots(t *testing.T) {
 		"bafyb4ig2dl3nps3aoy4ouzo7dknwmn66uelyrcpc5wc64csh6zqj3zlbmi": {10, 20},
 		"bafyb4icuoykylyqg6ajxfb4vnjexbqtcl7neeqwau532gjfdifvf3vitp4": {3 << 20, 5<<20 + 1, 7},
 	} {
-		if root, _, _ := joined(t, peertest.NewStore().Owned(), sizes...); root.String() != want {
+		if root, _, _ := joined(t, peertest.NewStore().DAGStore(), sizes...); root.String() != want {
 			t.Errorf("parts of %v bytes are joined as %s, want %s", sizes, root, want)
 		}
 	}

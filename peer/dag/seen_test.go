@@ -155,13 +155,13 @@ func (h heap) Adopt(_ context.Context, _ string, cids []cid.Cid) (missing []cid.
 	return slices.DeleteFunc(slices.Clone(cids), func(c cid.Cid) bool { return h[c] != nil }), nil
 }
 
-func (h heap) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+func (h heap) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
 	for _, c := range cids {
 		if b := h[c]; b != nil {
 			bytes += uint64(len(b.RawData()))
 		}
 	}
-	missing, err = h.Adopt(ctx, owner, cids)
+	missing, err = h.Adopt(ctx, reference, cids)
 	return bytes, missing, err
 }
 
@@ -176,7 +176,7 @@ func TestWhatIsHereNeedsNoRoomOfFetches(t *testing.T) {
 	}
 	buffer := NewBuffer(DefaultBuffer)
 	buffer.seen.Store(0) // fetches have taken all
-	req := FetchRequest{Root: root, Owner: "root", Store: store, Here: true, Buffer: buffer}
+	req := FetchRequest{Root: root, Reference: "root", Store: store, Here: true, Buffer: buffer}
 	if got, err := Fetch(t.Context(), req); err != nil || got.Bytes >= size || got.Blocks != 3 {
 		t.Errorf("%d bytes in %d blocks, %v", got.Bytes, got.Blocks, err)
 	}

@@ -91,7 +91,7 @@ func together(t *testing.T, want tree, shares bool, adapt func(others [3][3]*nea
 	var all sync.WaitGroup
 	for i := range stores {
 		req := FetchRequest{
-			Root: want.root, Owner: "pin", Store: stores[i].Owned(),
+			Root: want.root, Reference: "pin", Store: stores[i].DAGStore(),
 			Sources: []Source{others[i][(i+1)%3], others[i][(i+2)%3], source},
 		}
 		if shares {
@@ -184,7 +184,7 @@ func TestWhoDoesNotShareIsNotFollowed(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 2000, 1, 30)
 		bystander := &near{from: peertest.NewStore()}
 		got, err := Fetch(t.Context(), FetchRequest{
-			Root: want.root, Owner: "pin", Store: peertest.NewStore().Owned(), Share: Share{Index: 1, Of: 3},
+			Root: want.root, Reference: "pin", Store: peertest.NewStore().DAGStore(), Share: Share{Index: 1, Of: 3},
 			Sources: []Source{quiet{bystander}, &far{from: want.store}},
 		})
 		if err != nil || got.Blocks != want.count {

@@ -20,7 +20,7 @@ const (
 // completer is an optional method of a Store that stores the last blocks of a reference and
 // marks it complete, atomically and at the cost of one write.
 type completer interface {
-	Complete(ctx context.Context, owner string, blks []blocks.Block, bytes, count uint64) error
+	Complete(ctx context.Context, reference string, blks []blocks.Block, bytes, count uint64) error
 }
 
 // small has the blocks that a fetch keeps in memory.
@@ -74,7 +74,7 @@ func (f *fetch) flush(ctx context.Context) error {
 	if len(blks) == 0 {
 		return nil
 	}
-	if err := f.req.Store.Put(ctx, f.req.Owner, blks); err != nil {
+	if err := f.req.Store.Put(ctx, f.req.Reference, blks); err != nil {
 		return fmt.Errorf("%w: put: %w", ErrStore, err)
 	}
 	return nil
@@ -88,7 +88,7 @@ func (f *fetch) complete() error {
 	if len(s.blks) == 0 {
 		return nil
 	}
-	if err := f.whole.Complete(f.ctx, f.req.Owner, s.blks, f.result.Bytes, f.result.Blocks); err != nil {
+	if err := f.whole.Complete(f.ctx, f.req.Reference, s.blks, f.result.Bytes, f.result.Blocks); err != nil {
 		return fmt.Errorf("%w: complete: %w", ErrStore, err)
 	}
 	s.flushed, s.blks = true, nil

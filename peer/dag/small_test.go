@@ -13,15 +13,15 @@ import (
 
 // completing is a store that takes a small DAG in one call.
 type completing struct {
-	peertest.Owned
+	peertest.DAGStore
 	calls         int
 	bytes, blocks uint64
 }
 
-func (c *completing) Complete(ctx context.Context, owner string, blks []blocks.Block, bytes, count uint64) error {
+func (c *completing) Complete(ctx context.Context, reference string, blks []blocks.Block, bytes, count uint64) error {
 	c.calls++
 	c.bytes, c.blocks = bytes, count
-	return c.Put(ctx, owner, blks)
+	return c.Put(ctx, reference, blks)
 }
 
 func TestASmallDAGIsStoredInOneCall(t *testing.T) {
@@ -41,14 +41,14 @@ func TestASmallDAGIsStoredInOneCall(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			want := newTree(t, cid.DagProtobuf, tc.width, tc.depth, tc.leaf)
 			here := peertest.NewStore()
-			store := &completing{Owned: here.Owned()}
+			store := &completing{DAGStore: here.DAGStore()}
 			got, err := Fetch(t.Context(), FetchRequest{
-				Root: want.root, Owner: "pin", Store: store, Sources: []Source{&source{from: want.store}},
+				Root: want.root, Reference: "pin", Store: store, Sources: []Source{&source{from: want.store}},
 			})
 			if err != nil || got != (Result{want.size, want.count}) {
 				t.Fatalf("%+v, %v, want %d bytes in %d blocks", got, err, want.size, want.count)
 			}
-			if owned := here.OwnedBy("pin"); uint64(len(owned)) != want.count {
+			if owned := here.BlocksOf("pin"); uint64(len(owned)) != want.count {
 				t.Fatalf("%d blocks owned, want %d", len(owned), want.count)
 			}
 			if !tc.small {
@@ -81,13 +81,13 @@ func TestWhatDiffersCompletesADAG(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store, src := &completing{Owned: old.store.Owned()}, &source{from: from}
-	got, err := Fetch(t.Context(), FetchRequest{Root: root.Cid(), Owner: "new", Store: store, Sources: []Source{src}})
+	store, src := &completing{DAGStore: old.store.DAGStore()}, &source{from: from}
+	got, err := Fetch(t.Context(), FetchRequest{Root: root.Cid(), Reference: "new", Store: store, Sources: []Source{src}})
 	if err != nil || got.Blocks != old.count || store.calls != 1 || store.blocks != old.count {
 		t.Fatalf("%+v, %v, %+v", got, err, store)
 	}
-	if src.asked != 2 || len(old.store.OwnedBy("new")) != int(old.count) {
-		t.Fatalf("asked for %d blocks, %d owned", src.asked, len(old.store.OwnedBy("new")))
+	if src.asked != 2 || len(old.store.BlocksOf("new")) != int(old.count) {
+		t.Fatalf("asked for %d blocks, %d owned", src.asked, len(old.store.BlocksOf("new")))
 	}
 }
 
@@ -104,18 +104,18 @@ func must(t *testing.T) func(blocks.Block, error) blocks.Block {
 func TestWhatCameOfASmallDAGIsKeptWhenTheFetchFails(t *testing.T) {
 	want := newTree(t, cid.DagCBOR, 10, 1, 100)
 	here := peertest.NewStore()
-	store := &completing{Owned: here.Owned()}
+	store := &completing{DAGStore: here.DAGStore()}
 	_, err := Fetch(t.Context(), FetchRequest{
-		Root: want.root, Owner: "pin", Store: store, Sources: []Source{&source{from: want.store, after: 4}},
+		Root: want.root, Reference: "pin", Store: store, Sources: []Source{&source{from: want.store, after: 4}},
 	})
 	if !errors.Is(err, ErrNotFound) || store.calls != 0 {
 		t.Fatalf("%v, %d calls", err, store.calls)
 	}
-	if owned := here.OwnedBy("pin"); len(owned) != 4 {
+	if owned := here.BlocksOf("pin"); len(owned) != 4 {
 		t.Fatalf("%d blocks kept, want 4", len(owned))
 	}
 	src := &source{from: want.store}
-	if _, err := Fetch(t.Context(), FetchRequest{Root: want.root, Owner: "pin", Store: store, Sources: []Source{src}}); err != nil {
+	if _, err := Fetch(t.Context(), FetchRequest{Root: want.root, Reference: "pin", Store: store, Sources: []Source{src}}); err != nil {
 		t.Fatal(err)
 	}
 	if src.asked != int(want.count)-4 || store.blocks != want.count {
@@ -128,7 +128,7 @@ func TestAStoreThatCannotCompleteFailsTheFetch(t *testing.T) {
 	here := peertest.NewStore()
 	here.Fail(peertest.ErrDiskFull)
 	_, err := Fetch(t.Context(), FetchRequest{
-		Root: want.root, Owner: "pin", Store: &completing{Owned: here.Owned()}, Sources: []Source{&source{from: want.store}},
+		Root: want.root, Reference: "pin", Store: &completing{DAGStore: here.DAGStore()}, Sources: []Source{&source{from: want.store}},
 	})
 	if !errors.Is(err, ErrStore) || !errors.Is(err, peertest.ErrDiskFull) {
 		t.Fatal(err)
@@ -140,8 +140,8 @@ func TestAStoreThatCannotCompleteFailsTheFetch(t *testing.T) {
 func TestLinksOfWhatIsHeldBackAreReadAgain(t *testing.T) {
 	leaf := labelled(t, cid.Raw, []byte("leaf"))
 	root := node(t, cid.DagProtobuf, nil, leaf.Cid())
-	store := &completing{Owned: peertest.NewStore().Owned()}
-	f := &fetch{req: FetchRequest{Store: store, Owner: "pin"}, ctx: t.Context(), whole: store}
+	store := &completing{DAGStore: peertest.NewStore().DAGStore()}
+	f := &fetch{req: FetchRequest{Store: store, Reference: "pin"}, ctx: t.Context(), whole: store}
 	if took, err := f.gather(root); err != nil || !took {
 		t.Fatal(took, err)
 	}

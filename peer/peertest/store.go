@@ -15,7 +15,7 @@ import (
 	dssync "github.com/ipfs/go-datastore/sync"
 )
 
-// Store is a block store in memory. It implements boxo's Blockstore and, by Owned, the
+// Store is a block store in memory. It implements boxo's Blockstore and, by DAGStore, the
 // store of peer/dag.
 type Store struct {
 	blockstore.Blockstore
@@ -23,9 +23,9 @@ type Store struct {
 	batches atomic.Int64
 
 	// mu guards the fields below.
-	mu     sync.Mutex
-	owners map[string]map[cid.Cid]bool
-	fail   error
+	mu         sync.Mutex
+	references map[string]map[cid.Cid]bool
+	fail       error
 }
 
 // ErrDiskFull is an error to pass to Fail.
@@ -35,22 +35,22 @@ var ErrDiskFull = errors.New("no space left on device")
 func NewStore() *Store {
 	return &Store{
 		Blockstore: blockstore.NewBlockstore(dssync.MutexWrap(datastore.NewMapDatastore())),
-		owners:     make(map[string]map[cid.Cid]bool),
+		references: make(map[string]map[cid.Cid]bool),
 	}
 }
 
-// Owned returns the store for peer/dag.
-func (s *Store) Owned() Owned { return Owned{s} }
+// DAGStore returns the store for peer/dag.
+func (s *Store) DAGStore() DAGStore { return DAGStore{s} }
 
-// Owned is a Store whose Put takes a reference.
-type Owned struct{ s *Store }
+// DAGStore is a Store whose Put takes a reference.
+type DAGStore struct{ s *Store }
 
 // Get returns a block.
-func (o Owned) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return o.s.Get(ctx, c) }
+func (o DAGStore) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return o.s.Get(ctx, c) }
 
 // Adopt adds the reference to those of the blocks that are in the store, and returns the
 // others.
-func (o Owned) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.Cid, error) {
+func (o DAGStore) Adopt(ctx context.Context, reference string, cids []cid.Cid) ([]cid.Cid, error) {
 	var missing []cid.Cid
 	for _, c := range cids {
 		has, err := o.s.Has(ctx, c)
@@ -61,14 +61,14 @@ func (o Owned) Adopt(ctx context.Context, owner string, cids []cid.Cid) ([]cid.C
 			missing = append(missing, c)
 			continue
 		}
-		o.s.own(owner, c)
+		o.s.own(reference, c)
 	}
 	return missing, nil
 }
 
 // TakeOver is Adopt, and also returns the size in bytes of the blocks in the store.
-func (o Owned) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
-	if missing, err = o.Adopt(ctx, owner, cids); err != nil {
+func (o DAGStore) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	if missing, err = o.Adopt(ctx, reference, cids); err != nil {
 		return 0, nil, err
 	}
 	for _, c := range cids {
@@ -85,7 +85,7 @@ func (o Owned) TakeOver(ctx context.Context, owner string, cids []cid.Cid) (byte
 }
 
 // Put stores blocks with the reference.
-func (o Owned) Put(ctx context.Context, owner string, blks []blocks.Block) error {
+func (o DAGStore) Put(ctx context.Context, reference string, blks []blocks.Block) error {
 	o.s.mu.Lock()
 	err := o.s.fail
 	o.s.mu.Unlock()
@@ -96,35 +96,35 @@ func (o Owned) Put(ctx context.Context, owner string, blks []blocks.Block) error
 		if err := o.s.Blockstore.Put(ctx, b); err != nil {
 			return err
 		}
-		o.s.own(owner, b.Cid())
+		o.s.own(reference, b.Cid())
 	}
 	o.s.puts.Add(int64(len(blks)))
 	o.s.batches.Add(1)
 	return nil
 }
 
-// Fail makes every later Put of Owned fail with err.
+// Fail makes every later Put of DAGStore fail with err.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-func (s *Store) own(owner string, c cid.Cid) {
+func (s *Store) own(reference string, c cid.Cid) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.owners[owner] == nil {
-		s.owners[owner] = make(map[cid.Cid]bool)
+	if s.references[reference] == nil {
+		s.references[reference] = make(map[cid.Cid]bool)
 	}
-	s.owners[owner][c] = true
+	s.references[reference][c] = true
 }
 
-// OwnedBy returns the blocks that have the reference.
-func (s *Store) OwnedBy(owner string) []cid.Cid {
+// BlocksOf returns the blocks that have the reference.
+func (s *Store) BlocksOf(reference string) []cid.Cid {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.owners[owner]))
+	return slices.Collect(maps.Keys(s.references[reference]))
 }
 
-// Puts returns how many blocks Owned has stored, and in how many batches.
+// Puts returns how many blocks DAGStore has stored, and in how many batches.
 func (s *Store) Puts() (blocks, batches int64) { return s.puts.Load(), s.batches.Load() }

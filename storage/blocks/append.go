@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// cacheBehind is how much of what was written last is left to the system's
-	// page cache, for the members that fetch it next; cacheStep is how much is
-	// let go at a time. A node that takes in more than its memory would else
-	// push the pages of its indexes out, and every block would go into memory
-	// that the system has to find first, which costs more than the copy.
+	// cacheBehind is how much of the newest data stays in the system's page cache, for
+	// members that fetch it next; cacheStep is how much is dropped at a time. A node that
+	// stores more than its memory would otherwise push the pages of its indexes out, and
+	// the system would first have to free memory for every block, which costs more than the
+	// copy.
 	cacheBehind = 64 << 20
 	cacheStep   = 8 << 20
 
-	// directBytes is the least of a batch that goes past the page cache. In it the copy
-	// and the pages cost, and past it the wait for the disk, which is that of the flush:
-	// 0.54 and 0.38 ms of processor time for a MiB in batches of this size, and 1.3 either
-	// way in batches of 64 KiB.
+	// directBytes is the minimum size of a batch that bypasses the page cache. Through the
+	// cache the cost is copying and pages, past it the wait for the disk, which the flush
+	// needs anyway: 0.54 and 0.38 ms of processor time for each MiB in batches of this
+	// size, and 1.3 ms either way in batches of 64 KiB.
 	directBytes = 192 << 10
 	directAlign = durable.DirectAlign
 )
 
-// active is the segment that is appended to.
+// active is the segment to which the store appends.
 type active struct {
 	number uint32
 	f      *os.File
-	direct *os.File // the same past the page cache; nil: not opened yet
+	direct *os.File // the same file past the page cache; nil: not opened yet
 	seed   uint32
 	size   int64
-	letGo  int64       // the page cache was told to let go of what is before
-	file   os.FileInfo // of f; nil: not asked yet
+	letGo  int64       // the page cache was told to drop everything before
+	file   os.FileInfo // of f; nil: not read yet
 }
 
 func (a *active) close() error {
@@ -46,7 +46,7 @@ func (a *active) close() error {
 	return err
 }
 
-// linked tells whether the next start will find the segment.
+// linked returns whether the next start will find the segment in its folder.
 func (a *active) linked() bool {
 	if a.file == nil {
 		file, err := a.f.Stat()
@@ -58,7 +58,7 @@ func (a *active) linked() bool {
 	return durable.Linked(a.f.Name(), a.file)
 }
 
-// trimCache lets go of the cached pages of what was written a while ago.
+// trimCache drops the cached pages of data that was written a while ago.
 func (a *active) trimCache() {
 	if n := a.size - cacheBehind - a.letGo; n >= cacheStep {
 		durable.DropCache(a.f, a.letGo, n)
@@ -66,8 +66,8 @@ func (a *active) trimCache() {
 	}
 }
 
-// ready empties the memory for a batch. If the batch is to go past the page cache,
-// what is appended will stand in memory as it does in the segment, as far as pages go.
+// ready empties the memory for a batch. If the batch is to bypass the page cache, the
+// memory gets the same position within a page as the segment.
 func (s *Store) ready(ops []*op) {
 	cold, bytes := int64(0), int64(recordSlack)
 	for _, o := range ops {
@@ -87,20 +87,20 @@ func (s *Store) ready(ops []*op) {
 	s.buf = s.memory[at:at]
 }
 
-// place is where b stands in memory, modulo directAlign.
+// place returns the position of b in memory, modulo directAlign.
 func place(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) % directAlign
 }
 
-// append writes the batch to the active segment and makes it durable.
+// append writes the batch to the active segment and flushes it to the disk.
 func (s *Store) append() error {
-	if cap(s.buf) > len(s.memory) { // it has grown
+	if cap(s.buf) > len(s.memory) { // it was reallocated
 		s.memory = s.buf[:cap(s.buf)]
 	}
 	a := s.active
 	if err := s.write(a, s.buf); err != nil {
-		// Nothing was promised of these bytes. If they can be cut off again the
-		// store is as before; a full disk is no reason to end.
+		// None of these bytes was acknowledged. If they can be cut off, the store is as
+		// before: a full disk must not break it.
 		if terr := a.f.Truncate(a.size); terr != nil {
 			return s.breakdown(errors.Join(err, terr))
 		}
@@ -114,9 +114,9 @@ func (s *Store) append() error {
 	return nil
 }
 
-// write writes b behind the end of the segment. Whole pages of it go past the page cache
-// if it was made for that; the others share theirs with what was there before, and what
-// comes next. They are written in order, so what a killed process leaves is a beginning.
+// write writes b after the end of the segment. If the batch was prepared for that, whole
+// pages bypass the page cache; the other pages are shared with the data before and after.
+// They are written in order, so a killed process leaves a prefix.
 func (s *Store) write(a *active, b []byte) error {
 	first := int(-a.size & (directAlign - 1)) // bytes up to the next page
 	pages := (len(b) - first) &^ (directAlign - 1)
@@ -143,8 +143,8 @@ func (s *Store) write(a *active, b []byte) error {
 	return err
 }
 
-// throughCache writes b where the file system cannot go past the page cache, and has
-// all that follows go through it.
+// throughCache writes b through the page cache, and all later batches too, because the file
+// system cannot bypass it.
 func (s *Store) throughCache(a *active, b []byte, why error) error {
 	s.direct = false
 	s.log.Info("block store writes through the page cache", "dir", s.dir, "err", why)

@@ -68,13 +68,13 @@ func BenchmarkPutAndSeal(b *testing.B) {
 			seed, used := uint64(0), time.Duration(0)
 			for b.Loop() {
 				b.StopTimer()
-				blks, owners := make([]blocks.Block, round), make([]string, round)
+				blks, references := make([]blocks.Block, round), make([]string, round)
 				for i := range blks {
 					seed++
 					data := make([]byte, size)
 					binary.BigEndian.PutUint64(data, seed)
 					blks[i] = claim{rawBlock(b, data), true}
-					owners[i] = "root/" + blks[i].Cid().String()
+					references[i] = "root/" + blks[i].Cid().String()
 				}
 				before := hosttest.ProcessorTime(b)
 				b.StartTimer()
@@ -85,7 +85,7 @@ func BenchmarkPutAndSeal(b *testing.B) {
 						for i := next.Add(1) - 1; i < round; i = next.Add(1) - 1 {
 							var put sync.WaitGroup // each in a goroutine of its own, as what a member sends
 							put.Go(func() {
-								if err := s.PutColdAndSeal(b.Context(), owners[i], blks[i:i+1], Sealed{Bytes: size, Blocks: 1, Hidden: true}); err != nil {
+								if err := s.PutColdAndSeal(b.Context(), references[i], blks[i:i+1], Sealed{Bytes: size, Blocks: 1, Hidden: true}); err != nil {
 									b.Error(err)
 								}
 							})
@@ -106,7 +106,7 @@ func BenchmarkPutAndSeal(b *testing.B) {
 // many others: its three steps, and the two that are left.
 func BenchmarkSmallPin(b *testing.B) {
 	const writers = 64
-	run := func(name string, store func(s *Store, owner string, blk blocks.Block) error) {
+	run := func(name string, store func(s *Store, reference string, blk blocks.Block) error) {
 		b.Run(name, func(b *testing.B) {
 			opts := testOptions()
 			opts.SegmentBytes = DefaultSegmentBytes
@@ -120,28 +120,28 @@ func BenchmarkSmallPin(b *testing.B) {
 					data := make([]byte, 1<<10)
 					binary.BigEndian.PutUint64(data, n)
 					blk := rawBlock(b, data)
-					owner := "root/" + blk.Cid().String()
-					if _, err := s.Adopt(b.Context(), owner, []cid.Cid{blk.Cid()}); err != nil {
+					reference := "root/" + blk.Cid().String()
+					if _, err := s.Adopt(b.Context(), reference, []cid.Cid{blk.Cid()}); err != nil {
 						b.Error(err)
 					}
-					if err := store(s, owner, blk); err != nil {
+					if err := store(s, reference, blk); err != nil {
 						b.Error(err)
 					}
 				}
 			})
 		})
 	}
-	run("put, seal", func(s *Store, owner string, blk blocks.Block) error {
-		if err := s.Put(b.Context(), owner, []blocks.Block{blk}); err != nil {
+	run("put, seal", func(s *Store, reference string, blk blocks.Block) error {
+		if err := s.Put(b.Context(), reference, []blocks.Block{blk}); err != nil {
 			return err
 		}
-		return s.Seal(b.Context(), owner, Sealed{Bytes: 1 << 10, Blocks: 1})
+		return s.Seal(b.Context(), reference, Sealed{Bytes: 1 << 10, Blocks: 1})
 	})
-	run("put and seal", func(s *Store, owner string, blk blocks.Block) error {
-		return s.PutAndSeal(b.Context(), owner, []blocks.Block{blk}, Sealed{Bytes: 1 << 10, Blocks: 1})
+	run("put and seal", func(s *Store, reference string, blk blocks.Block) error {
+		return s.PutAndSeal(b.Context(), reference, []blocks.Block{blk}, Sealed{Bytes: 1 << 10, Blocks: 1})
 	})
-	run("put and seal hidden", func(s *Store, owner string, blk blocks.Block) error {
-		return s.PutAndSeal(b.Context(), owner, []blocks.Block{blk}, Sealed{Bytes: 1 << 10, Blocks: 1, Hidden: true})
+	run("put and seal hidden", func(s *Store, reference string, blk blocks.Block) error {
+		return s.PutAndSeal(b.Context(), reference, []blocks.Block{blk}, Sealed{Bytes: 1 << 10, Blocks: 1, Hidden: true})
 	})
 }
 
@@ -174,7 +174,7 @@ func BenchmarkHas(b *testing.B) {
 	}
 }
 
-// BenchmarkHide makes a large owner hidden and visible again.
+// BenchmarkHide makes a large reference hidden and visible again.
 func BenchmarkHide(b *testing.B) {
 	s := openWith(b, b.TempDir(), testOptions())
 	const n = 10_000

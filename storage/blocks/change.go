@@ -9,25 +9,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// change is what a run of records does to the index: one transaction, and what
-// it adds to the counts that are kept in memory. Live writes and recovery use
-// the same change, so recovery is the normal path.
+// change is the effect of a run of records on the index: one transaction, and the changes
+// of the counts in memory. Live writes and recovery use the same code.
 type change struct {
 	tx      *kv.Tx
 	loads   map[uint32]load // to be added
 	totals  totals          // to be added
 	opened  map[uint64]bool // incarnations that now need a sweep
-	turned  map[uint64]bool // incarnations whose references are to be counted anew
-	removed []uint32        // segments whose files are gone
-	step    int             // references that a seal counts at once
+	turned  map[uint64]bool // incarnations whose blocks are to be counted again
+	removed []uint32        // segments whose files were removed
+	step    int             // blocks that a seal counts at once
 	born    uint64          // incarnations from this one on began in this change
-	seals   bool            // a seal of what is referenced follows, in this change
-	hiding  bool            // and it is a hidden one
-	hid     uint64          // references that were made hidden for it
-	coming  bool            // owners that begin now are going to be sealed hidden
+	seals   bool            // a seal of what is referenced follows in this change
+	hiding  bool            // that seal is hidden
+	hid     uint64          // entries that were made hidden for it
+	coming  bool            // references that begin now will be sealed hidden
 }
 
-// change begins one. The records that it enters may be known to the index.
+// change starts a change. The index may already know its records.
 func (s *Store) change() *change {
 	return &change{
 		tx: s.index.Begin(), step: s.opts.countStep, born: math.MaxUint64,
@@ -35,8 +34,8 @@ func (s *Store) change() *change {
 	}
 }
 
-// of is where to look for what the index says of an incarnation. Of one that
-// began in this change it says nothing yet: a position is never used again.
+// of returns where to read what the index says of an incarnation. For one that began in
+// this change the index has nothing yet, because a position is never used twice.
 func (c *change) of(inc uint64) getter {
 	if inc >= c.born {
 		return own{c.tx}
@@ -44,14 +43,14 @@ func (c *change) of(inc uint64) getter {
 	return c.tx
 }
 
-// own is a transaction without the store below it.
+// own reads only what a transaction has written.
 type own struct{ tx *kv.Tx }
 
-// Get returns what the transaction has written.
+// Get returns a value that the transaction has written.
 func (o own) Get(key []byte) (value []byte, ok bool, err error) { return o.tx.GetOwn(key) }
 
-// add counts one live record, or part of one, in a segment; sub takes it away.
-// Segment 0 stands for no record.
+// add counts a live record, or a part of one, in a segment; sub removes it. Segment 0 means
+// no record.
 func (c *change) add(segment uint32, bytes int64) {
 	l := c.loads[segment]
 	c.loads[segment] = load{l.records + 1, l.bytes + bytes}
@@ -62,23 +61,22 @@ func (c *change) sub(segment uint32, bytes int64) {
 	c.loads[segment] = load{l.records - 1, l.bytes - bytes}
 }
 
-// apply enters the record that stands in segment.
+// apply adds the effect of a record in segment.
 func (c *change) apply(rec record, segment uint32) error {
 	switch rec.kind {
 	case kindBlock:
 		return c.block(rec.hash, uint32(len(rec.data)), segment, uint32(rec.off))
 	case kindReference:
-		return c.references(rec.inc, rec.owner, rec.refs, segment)
+		return c.addBlocks(rec.inc, rec.reference, rec.refs, segment)
 	case kindSeal, kindHidden:
-		return c.seal(rec.inc, rec.owner, rec.sealed, segment)
+		return c.seal(rec.inc, rec.reference, rec.sealed, segment)
 	default:
-		return c.drop(rec.inc, rec.owner, segment)
+		return c.drop(rec.inc, rec.reference, segment)
 	}
 }
 
-// block says that the bytes of hash are at off in segment. An earlier place is
-// garbage from now on: the newest wins, because it is a compaction's copy, or
-// a repair.
+// block records that the bytes of hash are at off in segment. An earlier location becomes
+// garbage: the newest is right, because it is a copy by Compact or a repair.
 func (c *change) block(hash multihash.Multihash, size, segment, off uint32) error {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil {
@@ -108,9 +106,9 @@ func (c *change) located(size uint32, n int64) {
 	c.totals.bytes += n * int64(size)
 }
 
-// owner returns the entry for a record of inc, a new one if there is none.
-// dead says that the record belongs to an incarnation that was dropped.
-func (c *change) owner(inc uint64, owner string, segment uint32) (e ownerEntry, dead bool, err error) {
+// entryOf returns the index entry of the reference to which a record of inc belongs, a new
+// one if there is none. dead is true if the record belongs to a dropped incarnation.
+func (c *change) entryOf(inc uint64, reference string, segment uint32) (e referenceEntry, dead bool, err error) {
 	x, ok, err := getDropped(c.of(inc), inc)
 	if err != nil {
 		return e, false, err
@@ -121,37 +119,37 @@ func (c *change) owner(inc uint64, owner string, segment uint32) (e ownerEntry, 
 		}
 		return e, true, c.tx.Set(droppedKey(inc), x.encode())
 	}
-	e, ok, err = getOwner(c.tx, owner)
+	e, ok, err = getReference(c.tx, reference)
 	if err != nil || !ok || e.inc == inc {
 		e.inc = inc
 		return e, false, err
 	}
-	// Two incarnations at once: the drop between them was lost to damage. The
-	// older is gone all the same.
+	// Two incarnations at once: the drop between them was lost to damage. The older one was
+	// dropped all the same.
 	if e.inc > inc {
-		x = droppedEntry{owner: owner}
+		x = droppedEntry{reference: reference}
 		c.opened[inc] = true
 		if err := c.kill(&x, inc, segment); err != nil {
 			return e, true, err
 		}
 		return e, true, c.tx.Set(droppedKey(inc), x.encode())
 	}
-	return ownerEntry{inc: inc}, false, c.drop(e.inc, owner, 0)
+	return referenceEntry{inc: inc}, false, c.drop(e.inc, reference, 0)
 }
 
-// outdate notes that segment holds a record of a living owner that a later one
-// replaced. Only a drop has to know.
-func (c *change) outdate(o *ownerEntry, owner string, segment uint32) error {
+// outdate records that segment holds a record of a live reference that a later record
+// replaced. Only a drop needs to know that.
+func (c *change) outdate(o *referenceEntry, reference string, segment uint32) error {
 	key := deadKey(segment, o.inc)
 	if _, ok, err := c.tx.Get(key); err != nil || ok {
 		return err
 	}
 	o.outdated++
-	return c.tx.Set(key, []byte(owner))
+	return c.tx.Set(key, []byte(reference))
 }
 
-// kill notes that segment holds a dead record of inc, unless the drop record
-// is in the same segment and goes away together with it.
+// kill records that segment holds a dead record of inc, unless the drop record is in the
+// same segment and is removed together with it.
 func (c *change) kill(x *droppedEntry, inc uint64, segment uint32) error {
 	if segment == x.segment {
 		return nil
@@ -164,8 +162,8 @@ func (c *change) kill(x *droppedEntry, inc uint64, segment uint32) error {
 	return c.tx.Set(key, nil)
 }
 
-func (c *change) references(inc uint64, owner string, refs []ref, segment uint32) error {
-	o, dead, err := c.owner(inc, owner, segment)
+func (c *change) addBlocks(inc uint64, reference string, refs []blockRef, segment uint32) error {
+	o, dead, err := c.entryOf(inc, reference, segment)
 	if err != nil || dead {
 		return err
 	}
@@ -176,7 +174,7 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 		o.sealed.Hidden = c.coming
 	}
 	for _, r := range refs {
-		isNew, err := c.reference(&o, owner, r, segment)
+		isNew, err := c.addBlock(&o, reference, r, segment)
 		if err != nil {
 			return err
 		}
@@ -185,23 +183,23 @@ func (c *change) references(inc uint64, owner string, refs []ref, segment uint32
 			o.bytes += uint64(r.size)
 		}
 	}
-	return c.tx.Set(ownerKey(owner), o.encode())
+	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (isNew bool, err error) {
-	key := refKey(o.inc, r.hash)
+func (c *change) addBlock(o *referenceEntry, reference string, r blockRef, segment uint32) (isNew bool, err error) {
+	key := blockRefKey(o.inc, r.hash)
 	v, ok, err := c.of(o.inc).Get(key)
 	if err != nil {
 		return false, err
 	}
 	if ok {
-		at, err := decodeRefEntry(key, v)
+		at, err := decodeBlockRefEntry(key, v)
 		if err != nil || at.segment == segment {
 			return false, err
 		}
 		c.sub(at.segment, refBytes(r.hash))
 		c.add(segment, refBytes(r.hash))
-		if err := c.outdate(o, owner, at.segment); err != nil {
+		if err := c.outdate(o, reference, at.segment); err != nil {
 			return false, err
 		}
 		at.segment = segment
@@ -213,7 +211,7 @@ func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (
 		c.hid++
 	}
 	c.add(segment, refBytes(r.hash))
-	if err := c.tx.Set(key, refEntry{segment, hidden}.encode()); err != nil {
+	if err := c.tx.Set(key, blockRefEntry{segment, hidden}.encode()); err != nil {
 		return false, err
 	}
 	e, ok, err := getBlock(c.tx, r.hash)
@@ -235,58 +233,58 @@ func (c *change) reference(o *ownerEntry, owner string, r ref, segment uint32) (
 	return true, c.tx.Set(blockKey(r.hash), e.encode())
 }
 
-func (c *change) seal(inc uint64, owner string, sealed Sealed, segment uint32) error {
-	o, dead, err := c.owner(inc, owner, segment)
+func (c *change) seal(inc uint64, reference string, sealed Sealed, segment uint32) error {
+	o, dead, err := c.entryOf(inc, reference, segment)
 	if err != nil || dead {
 		return err
 	}
-	if o.doubted() && o.blocks < sealed.Blocks { // a copy of the seal that was taken back
-		return c.moveDoubt(&o, owner, segment)
+	if o.doubted() && o.blocks < sealed.Blocks { // a copy of the revoked seal
+		return c.moveDoubt(&o, reference, segment)
 	}
 	counted := c.hiding && o.sealSegment == 0 && c.hid == o.blocks
 	if o.sealed.Hidden != sealed.Hidden && !counted {
-		err = c.turn(inc, owner, sealed.Hidden)
+		err = c.turn(inc, reference, sealed.Hidden)
 	} else if o.sealSegment == 0 {
 		err = c.close(inc)
 	}
 	if err != nil {
 		return err
 	}
-	was, err := c.trust(o, owner)
+	was, err := c.trust(o, reference)
 	if err != nil {
 		return err
 	}
 	if was != 0 {
-		c.sub(was, sealRecordBytes(owner))
+		c.sub(was, sealRecordBytes(reference))
 		if was != segment {
-			if err := c.outdate(&o, owner, was); err != nil {
+			if err := c.outdate(&o, reference, was); err != nil {
 				return err
 			}
 		}
 	}
-	c.add(segment, sealRecordBytes(owner))
+	c.add(segment, sealRecordBytes(reference))
 	o.sealSegment, o.sealed = segment, sealed
-	return c.tx.Set(ownerKey(owner), o.encode())
+	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// doubtful lists up to limit owners that are sealed and refer to fewer blocks than they
-// declare.
-func (c *change) doubtful(from, end []byte, limit int) (owners []string, err error) {
+// doubtful returns up to limit references that are sealed and have fewer blocks than their
+// seals declare.
+func (c *change) doubtful(from, end []byte, limit int) (references []string, err error) {
 	err = c.tx.Scan(from, end, false, func(key, value []byte) (bool, error) {
-		o, err := decodeOwnerEntry(key, value)
+		o, err := decodeReferenceEntry(key, value)
 		if err == nil && o.sealSegment != 0 && o.blocks < o.sealed.Blocks {
-			owners = append(owners, string(key[1:]))
+			references = append(references, string(key[1:]))
 		}
-		return len(owners) < limit, err
+		return len(references) < limit, err
 	})
-	return owners, err
+	return references, err
 }
 
-// doubt says that an owner is not sealed after all. Its references stay counted as the
-// seal said, and that there was one is known until there is another: its record stays, so
-// that an index which is made anew doubts it again.
-func (c *change) doubt(owner string) error {
-	o, _, err := getOwner(c.tx, owner)
+// doubt revokes the seal of a reference. Its blocks stay counted as the seal said. The
+// record of the seal stays until there is another one, so that a rebuilt index doubts the
+// reference again.
+func (c *change) doubt(reference string) error {
+	o, _, err := getReference(c.tx, reference)
 	if err != nil {
 		return err
 	}
@@ -295,43 +293,43 @@ func (c *change) doubt(owner string) error {
 	if err := c.tx.Set(openKey(o.inc), nil); err != nil {
 		return err
 	}
-	if err := c.tx.Set(doubtKey(owner), d.encode()); err != nil {
+	if err := c.tx.Set(doubtKey(reference), d.encode()); err != nil {
 		return err
 	}
-	return c.tx.Set(ownerKey(owner), o.encode())
+	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// moveDoubt says that the seal that was taken back stands in another segment now.
-func (c *change) moveDoubt(o *ownerEntry, owner string, segment uint32) error {
-	d, err := getDoubt(c.tx, owner)
+// moveDoubt records that the revoked seal is in another segment now.
+func (c *change) moveDoubt(o *referenceEntry, reference string, segment uint32) error {
+	d, err := getDoubt(c.tx, reference)
 	if err != nil || d.segment == segment {
 		return err
 	}
 	if d.segment != 0 {
-		c.sub(d.segment, sealRecordBytes(owner))
-		if err := c.outdate(o, owner, d.segment); err != nil {
+		c.sub(d.segment, sealRecordBytes(reference))
+		if err := c.outdate(o, reference, d.segment); err != nil {
 			return err
 		}
 	}
-	c.add(segment, sealRecordBytes(owner))
+	c.add(segment, sealRecordBytes(reference))
 	d.segment = segment
-	if err := c.tx.Set(doubtKey(owner), d.encode()); err != nil {
+	if err := c.tx.Set(doubtKey(reference), d.encode()); err != nil {
 		return err
 	}
-	return c.tx.Set(ownerKey(owner), o.encode())
+	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// trust ends a doubt, for the owner is sealed again, or dropped, and returns the segment of
-// its last seal; 0: it has none.
-func (c *change) trust(o ownerEntry, owner string) (segment uint32, err error) {
-	segment, err = o.sealIn(c.tx, owner)
+// trust ends a doubt, because the reference is sealed again or dropped. It returns the
+// segment of its last seal; 0: none.
+func (c *change) trust(o referenceEntry, reference string) (segment uint32, err error) {
+	segment, err = o.sealIn(c.tx, reference)
 	if err != nil || !o.doubted() {
 		return segment, err
 	}
-	return segment, c.tx.Delete(doubtKey(owner))
+	return segment, c.tx.Delete(doubtKey(reference))
 }
 
-// close says that an incarnation is whole.
+// close records that an incarnation is complete.
 func (c *change) close(inc uint64) error {
 	key := openKey(inc)
 	if inc >= c.born {
@@ -342,35 +340,35 @@ func (c *change) close(inc uint64) error {
 	return c.tx.Delete(key)
 }
 
-// turn begins to make the references of an incarnation hidden, or not. Most owners
-// have few, and are done with that.
-func (c *change) turn(inc uint64, owner string, hidden bool) error {
-	if err := c.tx.Set(openKey(inc), uncounted(owner, nil)); err != nil {
+// turn starts to make the entries of an incarnation hidden, or visible. Most references
+// have few blocks, so that this also ends it.
+func (c *change) turn(inc uint64, reference string, hidden bool) error {
+	if err := c.tx.Set(openKey(inc), uncounted(reference, nil)); err != nil {
 		return err
 	}
-	done, err := c.count(inc, owner, nil, hidden, c.step)
+	done, err := c.count(inc, reference, nil, hidden, c.step)
 	if !done {
 		c.turned[inc] = true
 	}
 	return err
 }
 
-// count changes up to limit references of an incarnation to hidden or visible, beginning after
-// a hash. An open entry marks the rest, also after a crash. Blocks that the owner gets
-// meanwhile are counted when they arrive.
-func (c *change) count(inc uint64, owner string, from multihash.Multihash, hidden bool, limit int) (done bool, err error) {
-	prefix := refPrefix(inc)
+// count changes up to limit entries of an incarnation to hidden or visible, starting after
+// a hash. An open entry in the index marks the rest, also after a crash. Blocks that are
+// added meanwhile are counted when they arrive.
+func (c *change) count(inc uint64, reference string, from multihash.Multihash, hidden bool, limit int) (done bool, err error) {
+	prefix := blockRefPrefix(inc)
 	lower := prefix
 	if len(from) > 0 {
-		lower = append(refKey(inc, from), 0)
+		lower = append(blockRefKey(inc, from), 0)
 	}
 	type found struct {
 		hash multihash.Multihash
-		at   refEntry
+		at   blockRefEntry
 	}
 	var refs []found
 	err = c.tx.Scan(lower, after(prefix), false, func(key, v []byte) (bool, error) {
-		at, err := decodeRefEntry(key, v)
+		at, err := decodeBlockRefEntry(key, v)
 		if err != nil {
 			return false, err
 		}
@@ -385,7 +383,7 @@ func (c *change) count(inc uint64, owner string, from multihash.Multihash, hidde
 			continue
 		}
 		r.at.hidden = hidden
-		if err := c.tx.Set(refKey(inc, r.hash), r.at.encode()); err != nil {
+		if err := c.tx.Set(blockRefKey(inc, r.hash), r.at.encode()); err != nil {
 			return false, err
 		}
 		e, ok, err := getBlock(c.tx, r.hash)
@@ -407,40 +405,40 @@ func (c *change) count(inc uint64, owner string, from multihash.Multihash, hidde
 	if len(refs) < limit {
 		return true, c.tx.Delete(openKey(inc))
 	}
-	return false, c.tx.Set(openKey(inc), uncounted(owner, refs[len(refs)-1].hash))
+	return false, c.tx.Set(openKey(inc), uncounted(reference, refs[len(refs)-1].hash))
 }
 
-// drop ends an incarnation. Its references are swept afterwards, in steps.
-// Segment 0 means that no drop record exists.
-func (c *change) drop(inc uint64, owner string, segment uint32) error {
+// drop ends an incarnation. Its entries are swept later, in steps. Segment 0 means that
+// there is no drop record.
+func (c *change) drop(inc uint64, reference string, segment uint32) error {
 	x, ok, err := getDropped(c.of(inc), inc)
 	if err != nil {
 		return err
 	}
-	if ok { // a copy, or the first that recovery meets of a known drop
+	if ok { // a copy, or the first record of a known drop that recovery reads
 		if err := c.dropRecord(&x, inc, segment); err != nil {
 			return err
 		}
 		return c.settle(inc, x)
 	}
-	x = droppedEntry{owner: owner}
-	o, ok, err := getOwner(c.tx, owner)
+	x = droppedEntry{reference: reference}
+	o, ok, err := getReference(c.tx, reference)
 	if err != nil {
 		return err
 	}
 	if ok && o.inc == inc {
 		x.segments = o.outdated
-		was, err := c.trust(o, owner)
+		was, err := c.trust(o, reference)
 		if err != nil {
 			return err
 		}
 		if was != 0 {
-			c.sub(was, sealRecordBytes(owner))
+			c.sub(was, sealRecordBytes(reference))
 			if err := c.kill(&x, inc, was); err != nil {
 				return err
 			}
 		}
-		if err := c.tx.Delete(ownerKey(owner)); err != nil {
+		if err := c.tx.Delete(referenceKey(reference)); err != nil {
 			return err
 		}
 	}
@@ -456,13 +454,13 @@ func (c *change) drop(inc uint64, owner string, segment uint32) error {
 	return c.tx.Set(droppedKey(inc), x.encode())
 }
 
-// dropRecord notes that the drop record is in segment, where what it kills now
-// goes away together with it.
+// dropRecord records that the drop record is in segment. The records there that it kills
+// are removed together with it.
 func (c *change) dropRecord(x *droppedEntry, inc uint64, segment uint32) error {
 	if x.segment != 0 {
-		c.sub(x.segment, dropRecordBytes(x.owner))
+		c.sub(x.segment, dropRecordBytes(x.reference))
 	}
-	c.add(segment, dropRecordBytes(x.owner))
+	c.add(segment, dropRecordBytes(x.reference))
 	x.segment = segment
 	key := deadKey(segment, inc)
 	if _, ok, err := c.tx.Get(key); err != nil || !ok {
@@ -472,22 +470,21 @@ func (c *change) dropRecord(x *droppedEntry, inc uint64, segment uint32) error {
 	return c.tx.Delete(key)
 }
 
-// sweep removes up to limit references of a dropped incarnation, and the blocks
-// that nobody else references. It writes no record: after a crash it is done
-// again.
+// sweep removes up to limit entries of a dropped incarnation, and the blocks that no other
+// reference includes. It writes no record, because after a crash it starts again.
 func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err error) {
 	x, ok, err := getDropped(c.tx, inc)
 	if err != nil || !ok || x.swept {
 		return 0, true, err
 	}
-	prefix := refPrefix(inc)
+	prefix := blockRefPrefix(inc)
 	type dead struct {
 		hash multihash.Multihash
-		at   refEntry
+		at   blockRefEntry
 	}
 	var found []dead
 	err = c.tx.Scan(prefix, after(prefix), false, func(key, v []byte) (bool, error) {
-		at, err := decodeRefEntry(key, v)
+		at, err := decodeBlockRefEntry(key, v)
 		if err != nil {
 			return false, err
 		}
@@ -502,7 +499,7 @@ func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err erro
 		if err := c.kill(&x, inc, d.at.segment); err != nil {
 			return 0, false, err
 		}
-		if err := c.tx.Delete(refKey(inc, d.hash)); err != nil {
+		if err := c.tx.Delete(blockRefKey(inc, d.hash)); err != nil {
 			return 0, false, err
 		}
 		n, err := c.unreference(d.hash, d.at.hidden)
@@ -536,7 +533,7 @@ func (c *change) unreference(hash multihash.Multihash, hidden bool) (freed uint6
 	return c.free(hash, e)
 }
 
-// free removes a block that has no reference.
+// free removes a block without references.
 func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err error) {
 	if e.segment == 0 {
 		c.totals.missing--
@@ -548,19 +545,18 @@ func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err
 	return freed, c.tx.Delete(blockKey(hash))
 }
 
-// settle stores x, or forgets it when its drop record has no dead record left
-// to kill.
+// settle stores x, or deletes it if no dead record of its drop is left.
 func (c *change) settle(inc uint64, x droppedEntry) error {
 	if !x.swept || x.segments > 0 {
 		return c.tx.Set(droppedKey(inc), x.encode())
 	}
 	if x.segment != 0 {
-		c.sub(x.segment, dropRecordBytes(x.owner))
+		c.sub(x.segment, dropRecordBytes(x.reference))
 	}
 	return c.tx.Delete(droppedKey(inc))
 }
 
-// lose says that the bytes of hash at this place are no good.
+// lose records that the bytes of hash at this location are damaged.
 func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil || !ok || e.segment != segment || e.off != off {
@@ -573,34 +569,34 @@ func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 	return c.tx.Set(blockKey(hash), e.encode())
 }
 
-// gone says that the file of a segment is removed: drops that were needed for
-// its dead records alone are needed no longer.
+// gone records that the file of a segment was removed. Drop records that were needed only
+// for its dead records are no longer needed.
 func (c *change) gone(segment uint32) error {
 	prefix := deadPrefix(segment)
-	owners := make(map[uint64]string) // by incarnation
-	err := c.tx.Scan(prefix, after(prefix), false, func(key, owner []byte) (bool, error) {
+	references := make(map[uint64]string) // key: incarnation
+	err := c.tx.Scan(prefix, after(prefix), false, func(key, reference []byte) (bool, error) {
 		if len(key) != len(prefix)+8 {
 			return false, badEntry(key)
 		}
-		owners[binary.BigEndian.Uint64(key[len(prefix):])] = string(owner)
+		references[binary.BigEndian.Uint64(key[len(prefix):])] = string(reference)
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	for inc, owner := range owners {
+	for inc, reference := range references {
 		if err := c.tx.Delete(deadKey(segment, inc)); err != nil {
 			return err
 		}
-		if err := c.forgotten(inc, owner); err != nil {
+		if err := c.forgotten(inc, reference); err != nil {
 			return err
 		}
 	}
 	return c.tx.Delete(segmentKey(segment))
 }
 
-// forgotten says that one segment less holds dead or outdated records of inc.
-func (c *change) forgotten(inc uint64, owner string) error {
+// forgotten records that one segment fewer holds dead or outdated records of inc.
+func (c *change) forgotten(inc uint64, reference string) error {
 	x, ok, err := getDropped(c.tx, inc)
 	if err != nil {
 		return err
@@ -609,15 +605,15 @@ func (c *change) forgotten(inc uint64, owner string) error {
 		x.segments -= min(x.segments, 1)
 		return c.settle(inc, x)
 	}
-	o, ok, err := getOwner(c.tx, owner)
+	o, ok, err := getReference(c.tx, reference)
 	if err != nil || !ok || o.inc != inc {
 		return err
 	}
 	o.outdated -= min(o.outdated, 1)
-	return c.tx.Set(ownerKey(owner), o.encode())
+	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// orphans frees the blocks that recovery met and that no reference names.
+// orphans frees the blocks that recovery found and that no reference includes.
 func (c *change) orphans(limit int) (done bool, err error) {
 	var hashes []multihash.Multihash
 	err = c.tx.Scan([]byte{keyOrphan}, []byte{keyOrphan + 1}, false, func(key, _ []byte) (bool, error) {

@@ -34,9 +34,9 @@ var (
 )
 
 const (
-	collectEvery  = 100 * time.Millisecond
-	collectOwners = 12  // of each worker
-	collectBlocks = 300 // that the owners share
+	collectEvery      = 100 * time.Millisecond
+	collectReferences = 12  // of each worker
+	collectBlocks     = 300 // that the references share
 )
 
 // sharedBlocks are what pins of these tests may have.
@@ -56,14 +56,14 @@ func sharedBlocks() ([]blocks.Block, error) {
 	return blks, nil
 }
 
-// pinWorker makes, replaces and deletes owners whose names nobody else uses, and
+// pinWorker makes, replaces and deletes references whose names nobody else uses, and
 // knows what was acknowledged.
 type pinWorker struct {
 	name  string
 	store *Store
 	blks  []blocks.Block
 	rng   *rand.Rand
-	held  map[string][]int // blocks of the owners that were sealed
+	held  map[string][]int // blocks of the references that were sealed
 	say   func(format string, args ...any)
 	next  int
 }
@@ -75,7 +75,7 @@ func newPinWorker(name string, s *Store, blks []blocks.Block, seed uint64) *pinW
 	}
 }
 
-// some draws blocks, around one point so that owners share most of theirs.
+// some draws blocks, around one point so that references share most of theirs.
 func (w *pinWorker) some() []int {
 	from := w.rng.IntN(len(w.blks))
 	var which []int
@@ -88,13 +88,13 @@ func (w *pinWorker) some() []int {
 }
 
 // pin does what a fetch does: adopt, put what is missing, seal.
-func (w *pinWorker) pin(ctx context.Context, owner string, which []int) error {
-	w.say("begin %s", owner)
+func (w *pinWorker) pin(ctx context.Context, reference string, which []int) error {
+	w.say("begin %s", reference)
 	var cids []cid.Cid
 	for _, i := range which {
 		cids = append(cids, w.blks[i].Cid())
 	}
-	missing, err := w.store.Adopt(ctx, owner, cids)
+	missing, err := w.store.Adopt(ctx, reference, cids)
 	if err != nil {
 		return err
 	}
@@ -106,33 +106,33 @@ func (w *pinWorker) pin(ctx context.Context, owner string, which []int) error {
 	}
 	seal := Sealed{Blocks: uint64(len(which)), Hidden: w.rng.IntN(2) == 0}
 	if w.rng.IntN(2) == 0 {
-		err = w.store.PutAndSeal(ctx, owner, put, seal)
-	} else if err = w.store.Put(ctx, owner, put); err == nil {
-		err = w.store.Seal(ctx, owner, seal)
+		err = w.store.PutAndSeal(ctx, reference, put, seal)
+	} else if err = w.store.Put(ctx, reference, put); err == nil {
+		err = w.store.Seal(ctx, reference, seal)
 	}
 	if err != nil {
 		return err
 	}
-	w.held[owner] = which
-	w.say("pinned %s %s", owner, strings.Trim(strings.ReplaceAll(fmt.Sprint(which), " ", ","), "[]"))
+	w.held[reference] = which
+	w.say("pinned %s %s", reference, strings.Trim(strings.ReplaceAll(fmt.Sprint(which), " ", ","), "[]"))
 	return nil
 }
 
-func (w *pinWorker) drop(ctx context.Context, owner string) error {
-	w.say("begin %s", owner)
-	delete(w.held, owner)
-	if _, err := w.store.Drop(ctx, owner); err != nil {
+func (w *pinWorker) drop(ctx context.Context, reference string) error {
+	w.say("begin %s", reference)
+	delete(w.held, reference)
+	if _, err := w.store.Drop(ctx, reference); err != nil {
 		return err
 	}
-	w.say("dropped %s", owner)
+	w.say("dropped %s", reference)
 	return nil
 }
 
-// check reads everything of one owner.
-func (w *pinWorker) check(ctx context.Context, owner string) error {
-	for _, i := range w.held[owner] {
+// check reads everything of one reference.
+func (w *pinWorker) check(ctx context.Context, reference string) error {
+	for _, i := range w.held[reference] {
 		if _, err := w.store.Get(ctx, w.blks[i].Cid()); err != nil {
-			return fmt.Errorf("block %d of %s: %w", i, owner, err)
+			return fmt.Errorf("block %d of %s: %w", i, reference, err)
 		}
 	}
 	return nil
@@ -140,34 +140,34 @@ func (w *pinWorker) check(ctx context.Context, owner string) error {
 
 // step is one change, and a look at what it must not have changed.
 func (w *pinWorker) step(ctx context.Context) error {
-	var owner string
-	for owner = range w.held {
+	var reference string
+	for reference = range w.held {
 		break
 	}
 	w.next++
 	fresh := fmt.Sprintf("%s/%d", w.name, w.next)
 	var err error
 	switch n := w.rng.IntN(4); {
-	case owner == "" || n == 0 && len(w.held) < collectOwners:
+	case reference == "" || n == 0 && len(w.held) < collectReferences:
 		err = w.pin(ctx, fresh, w.some())
 	case n == 1:
-		err = w.drop(ctx, owner)
+		err = w.drop(ctx, reference)
 	case n == 2: // the same name again, at once
-		if err = w.drop(ctx, owner); err == nil {
-			err = w.pin(ctx, owner, w.some())
+		if err = w.drop(ctx, reference); err == nil {
+			err = w.pin(ctx, reference, w.some())
 		}
 	default: // replaced: the old one goes when the new one is whole
-		which := slices.Clone(w.held[owner])
+		which := slices.Clone(w.held[reference])
 		if len(which) > 0 {
 			which[0] = w.rng.IntN(len(w.blks))
 		}
 		slices.Sort(which)
 		if err = w.pin(ctx, fresh, slices.Compact(which)); err == nil {
-			err = w.drop(ctx, owner)
+			err = w.drop(ctx, reference)
 		}
 	}
-	for owner := range w.held {
-		return errors.Join(err, w.check(ctx, owner)) // any of them
+	for reference := range w.held {
+		return errors.Join(err, w.check(ctx, reference)) // any of them
 	}
 	return err
 }
@@ -188,16 +188,16 @@ func compactOften(ctx context.Context, s *Store, every time.Duration) error {
 	}
 }
 
-// accounted checks that the store holds what its owners refer to, and no more. Of owners
+// accounted checks that the store holds what its references refer to, and no more. Of references
 // that were cut short blocks may be missing: of a batch that was being written there is a
 // beginning, and references come before their blocks.
 func accounted(t testing.TB, s *Store, cut map[string]bool) {
 	t.Helper()
 	want, missing := map[string]int{}, map[string]bool{}
-	if err := s.Owners(context.Background(), "", func(o OwnerInfo) (bool, error) {
-		return true, s.Blocks(context.Background(), o.Owner, func(h multihash.Multihash) (bool, error) {
+	if err := s.References(context.Background(), "", func(o ReferenceInfo) (bool, error) {
+		return true, s.Blocks(context.Background(), o.Reference, func(h multihash.Multihash) (bool, error) {
 			n, err := s.GetSize(context.Background(), cid.NewCidV1(cid.Raw, h))
-			if ipld.IsNotFound(err) && cut[o.Owner] && !o.Sealed {
+			if ipld.IsNotFound(err) && cut[o.Reference] && !o.Sealed {
 				missing[string(h)] = true
 				return true, nil
 			}
@@ -212,7 +212,7 @@ func accounted(t testing.TB, s *Store, cut map[string]bool) {
 		bytes += n
 	}
 	if u := s.Usage(); u.Blocks != uint64(len(want)) || u.LiveBytes != uint64(bytes) || u.Missing != uint64(len(missing)) {
-		t.Fatalf("%+v, but the owners have %d blocks of %d bytes, and lack %d", u, len(want), bytes, len(missing))
+		t.Fatalf("%+v, but the references have %d blocks of %d bytes, and lack %d", u, len(want), bytes, len(missing))
 	}
 }
 
@@ -252,16 +252,16 @@ func TestCollectingTakesNothingThatIsHeld(t *testing.T) {
 	steps := 0
 	for _, w := range workers {
 		steps += w.next
-		for owner := range w.held {
-			must(t, w.check(t.Context(), owner))
+		for reference := range w.held {
+			must(t, w.check(t.Context(), reference))
 		}
 	}
 	accounted(t, s, nil)
 	must(t, s.Compact(t.Context()))
 	accounted(t, s, nil)
 	for _, w := range workers {
-		for owner := range w.held {
-			mustDrop(t, s, owner)
+		for reference := range w.held {
+			mustDrop(t, s, reference)
 		}
 	}
 	must(t, s.Compact(t.Context()))
@@ -322,13 +322,13 @@ func killOptions() Options {
 }
 
 // A process is killed at any point of puts, drops, sweeps and compactions: after
-// the next start every owner that was acknowledged is whole, every one that was
+// the next start every reference that was acknowledged is whole, every one that was
 // dropped is gone, and nothing is left of what nobody has.
 func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "blocks")
 	rng := rand.New(rand.NewPCG(3, 4))
-	known := map[string]string{} // owner -> its blocks; "" after a drop
+	known := map[string]string{} // reference -> its blocks; "" after a drop
 	changes, least := 0, 0
 	blks, err := sharedBlocks()
 	must(t, err)
@@ -338,20 +338,20 @@ func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 		open := runAndKill(t, dir, first, time.Duration(20+rng.IntN(250))*time.Millisecond, known, &changes)
 		s, err := Open(dir, killOptions())
 		must(t, err)
-		for owner, which := range known {
-			o, here, err := s.Owner(t.Context(), owner)
+		for reference, which := range known {
+			o, here, err := s.Reference(t.Context(), reference)
 			must(t, err)
-			if open[owner] {
+			if open[reference] {
 				continue // cut short: either
 			}
 			if here != (which != "gone") {
-				t.Fatalf("%s is here: %t, its blocks: %s", owner, here, which)
+				t.Fatalf("%s is here: %t, its blocks: %s", reference, here, which)
 			}
 			if !here {
 				continue
 			}
 			if !o.Sealed {
-				t.Fatalf("%s is not sealed any more", owner)
+				t.Fatalf("%s is not sealed any more", reference)
 			}
 			for text := range strings.SplitSeq(which, ",") {
 				if text == "" {
@@ -364,9 +364,9 @@ func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 		}
 		must(t, s.Compact(t.Context())) // ends the drops that were cut short
 		accounted(t, s, open)
-		for owner := range open {
-			mustDrop(t, s, owner)
-			known[owner] = "gone"
+		for reference := range open {
+			mustDrop(t, s, reference)
+			known[reference] = "gone"
 		}
 		accounted(t, s, nil)
 		must(t, s.Close())
@@ -378,7 +378,7 @@ func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 }
 
 // runAndKill runs a child until so many changes are acknowledged, and for a while. It
-// takes in what the child says, and returns the owners of changes that were not
+// takes in what the child says, and returns the references of changes that were not
 // acknowledged.
 func runAndKill(t *testing.T, dir string, first int, after time.Duration, known map[string]string, changes *int) map[string]bool {
 	t.Helper()
@@ -406,16 +406,16 @@ func runAndKill(t *testing.T, dir string, first int, after time.Duration, known 
 		if len(words) < 2 {
 			continue
 		}
-		switch owner := words[1]; words[0] {
+		switch reference := words[1]; words[0] {
 		case "begin":
-			open[owner] = true
+			open[reference] = true
 		case "pinned":
-			delete(open, owner)
-			known[owner] = strings.Join(words[2:], "")
+			delete(open, reference)
+			known[reference] = strings.Join(words[2:], "")
 			*changes++
 		case "dropped":
-			delete(open, owner)
-			known[owner] = "gone"
+			delete(open, reference)
+			known[reference] = "gone"
 			*changes++
 		default:
 			t.Logf("child: %s", line)

@@ -14,56 +14,56 @@ import (
 )
 
 const (
-	// maxQueuedOps and maxQueuedBytes bound what waits for its commit; who
-	// comes then waits to be allowed to wait.
+	// maxQueuedOps and maxQueuedBytes bound the queue of operations. Further callers wait
+	// until there is a place.
 	maxQueuedOps   = 1024
 	maxQueuedBytes = 64 << 20
-	// maxBatchOps and maxBatchBytes bound what one fdatasync carries.
+	// maxBatchOps and maxBatchBytes bound the operations of one fdatasync.
 	maxBatchOps   = 512
 	maxBatchBytes = 8 << 20
 )
 
-// op is one step that has to be the only one: it reads the index through the
-// batch and appends records to it. It may refuse with ErrNoSpace before it has
-// done anything; any other error breaks the store.
+// op is a step that must run alone: it reads the index through the batch and appends
+// records to it. It may fail with ErrNoSpace before it has changed anything; any other
+// error breaks the store.
 type op struct {
-	bytes int64 // what it may append, roughly
-	cold  bool  // nobody is expected to read it soon
+	bytes int64 // about how much it appends
+	cold  bool  // it will probably not be read soon
 	run   func(b *batch) error
 
 	err  error
-	done chan struct{} // closed when err is what came of it
+	done chan struct{} // closed when err is the result
 }
 
-// batch is what is committed together.
+// batch is a group of operations that are committed together.
 type batch struct {
 	*change
 	s     *Store
-	base  int64 // where s.buf will stand in the active segment
-	start int   // of the record being built
-	low   bool  // no room for new blocks
+	base  int64 // position of s.buf in the active segment
+	start int   // start of the current record
+	low   bool  // no space for new blocks
 }
 
-// begin starts a record; its payload is then appended to s.buf.
+// begin starts a record. The caller appends its payload to s.buf.
 func (b *batch) begin() {
 	b.start = len(b.s.buf)
 	b.s.buf = beginRecord(b.s.buf)
 }
 
-// position is where the next record will stand, which is also the incarnation
-// of an owner that begins with it.
+// position returns the position of the next record, which is also the incarnation of a
+// reference that begins with it.
 func (b *batch) position() uint64 {
 	return uint64(b.s.active.number)<<32 | uint64(b.base+int64(len(b.s.buf)))
 }
 
-// end completes the record and enters it into the index.
+// end completes the record and adds its effect to the index.
 func (b *batch) end(rec record) error {
 	rec.off = b.base + int64(b.start)
 	endRecord(b.s.buf, b.start, b.s.active.seed, rec.off, rec.kind)
 	return b.apply(rec, b.s.active.number)
 }
 
-// block is the record of a block, from its begin to its end.
+// block appends the record of a block.
 func (b *batch) block(rec record) error {
 	b.begin()
 	rec.off = b.base + int64(b.start)
@@ -73,12 +73,12 @@ func (b *batch) block(rec record) error {
 	return b.apply(rec, b.s.active.number)
 }
 
-// do has fn run alone and returns when what it did is durable and readable.
+// do runs fn alone. It returns when the changes of fn are durable and readable.
 func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) error {
 	return s.queued(ctx, &op{bytes: bytes, run: fn})
 }
 
-// queued is do of an op.
+// queued is do for an op.
 func (s *Store) queued(ctx context.Context, o *op) error {
 	bytes := min(o.bytes, maxQueuedBytes)
 	if err := s.queueOps.Acquire(ctx, 1); err != nil {
@@ -106,12 +106,12 @@ func (s *Store) queued(ctx context.Context, o *op) error {
 		if s.withdraw(o) {
 			return ctx.Err()
 		}
-		<-o.done // being committed
+		<-o.done // it is being committed
 	}
 	return o.err
 }
 
-// withdraw takes an op out of the queue, unless it is too late.
+// withdraw removes an op from the queue. It returns false if the op is being committed.
 func (s *Store) withdraw(o *op) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,12 +123,12 @@ func (s *Store) withdraw(o *op) bool {
 	return true
 }
 
-// commitAll commits what waits, batch by batch, until the store is closed and
-// nothing waits any more. It is one goroutine for all, whose stack has grown once
-// to what the index needs.
+// commitAll commits the queued operations, batch by batch, until the store is closed and
+// the queue is empty. One goroutine does this, whose stack has grown once to what the index
+// needs.
 //
-// Those who are answered are about to come again, so between two batches whoever can
-// run does: batches are fuller on a busy machine, and nobody waits on an idle one.
+// Callers that got their answer will soon write again, so between two batches it lets other
+// goroutines run: batches are fuller on a busy machine, and nothing waits on an idle one.
 func (s *Store) commitAll() {
 	var ops []*op
 	for {
@@ -144,8 +144,8 @@ func (s *Store) commitAll() {
 	}
 }
 
-// take waits for ops, and moves what is one batch from the head of the queue to
-// ops. It returns none when the store is closed.
+// take waits for operations and moves one batch of them from the queue to ops. It returns
+// none when the store is closed.
 func (s *Store) take(ops []*op) []*op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Store) take(ops []*op) []*op {
 	return ops
 }
 
-// commit runs the ops and makes what they did durable, then readable. The
+// commit runs the operations and makes their changes durable, then readable. Only the
 // committer calls it.
 func (s *Store) commit(ops []*op) {
 	fail := func(err error) {
@@ -175,7 +175,7 @@ func (s *Store) commit(ops []*op) {
 	select {
 	case <-s.failed:
 		if s.broken == nil {
-			s.broken = errIndex // watchIndex says so
+			s.broken = errIndex // watchIndex logs it
 		}
 	default:
 	}
@@ -184,8 +184,8 @@ func (s *Store) commit(ops []*op) {
 		return
 	}
 	if err := s.roll(); err != nil {
-		// Without its folder, which somebody removed or unmounted, nothing gets in again
-		// before the next start.
+		// If the folder was removed or unmounted, no write can succeed before the next
+		// start.
 		if errors.Is(err, errUnsynced) || errors.Is(err, fs.ErrNotExist) {
 			err = s.breakdown(err)
 		}
@@ -202,8 +202,8 @@ func (s *Store) commit(ops []*op) {
 		if errors.Is(err, ErrNoSpace) {
 			o.err = err
 		} else if err != nil {
-			// The index could not be read, and half a step cannot be taken out
-			// of the change again.
+			// The index could not be read, and half a step cannot be removed from the
+			// change.
 			fail(s.breakdown(err))
 			return
 		}
@@ -214,13 +214,13 @@ func (s *Store) commit(ops []*op) {
 			return
 		}
 	}
-	// The blocks are durable. A crash here leaves them for recovery to index.
+	// The blocks are durable. After a crash here, recovery adds them to the index.
 	if err := s.publish(b.change, s.active.number, s.active.size); err != nil {
 		fail(s.breakdown(err))
 	}
 }
 
-// breakdown marks the store broken.
+// breakdown marks the store as broken.
 func (s *Store) breakdown(err error) error {
 	err = s.distrustIndex(err)
 	s.broken = err
@@ -236,7 +236,7 @@ func noSpace(err error) error {
 	return err
 }
 
-// roll begins a new segment when the active one is full, damaged or gone.
+// roll starts a new segment if the active one is full, damaged or missing.
 func (s *Store) roll() error {
 	gone := !s.active.linked()
 	if s.active.size < s.opts.SegmentBytes && s.active.number != s.retired && !gone {
@@ -254,22 +254,21 @@ func (s *Store) roll() error {
 	s.stats.Lock()
 	s.sizes[next.number] = next.size
 	s.stats.Unlock()
-	// Everything in it was synced by its own batch.
+	// Each batch has flushed its own data.
 	if err := old.close(); err != nil {
 		s.log.Error("cannot close a full segment", "file", old.f.Name(), "err", err)
 	}
 	return nil
 }
 
-// publish commits the change to the index, without fsync, and takes over its
-// counts.
-// number and off say up to where it covers the segments.
+// publish commits the change to the index, without fsync, and takes over its counts. number
+// and off are the position in the segments up to which the index is complete.
 func (s *Store) publish(c *change, number uint32, off int64) error {
 	loads, sums, err := s.counts(c, number, off)
 	if err != nil {
 		return err
 	}
-	// On a full disk this waits for room, and those who only ask must not.
+	// On a full disk this waits for space, and readers must not wait for it.
 	if err := c.tx.Commit(false); err != nil {
 		return err
 	}
@@ -295,7 +294,7 @@ func (s *Store) publish(c *change, number uint32, off int64) error {
 	return nil
 }
 
-// counts enters into the change what the counts are with it, and returns them.
+// counts writes the counts with this change into the index and returns them.
 func (s *Store) counts(c *change, number uint32, off int64) (loads map[uint32]load, sums totals, err error) {
 	s.stats.Lock()
 	defer s.stats.Unlock()

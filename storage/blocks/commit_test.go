@@ -143,7 +143,7 @@ func TestABreakdownIsToldToEverybodyWhoWaits(t *testing.T) {
 
 // What begins and ends in one batch leaves what it would leave in several, in the
 // index and for a recovery without it.
-func TestAnOwnerEndsAndBeginsAnewInOneBatch(t *testing.T) {
+func TestAReferenceEndsAndBeginsAgainInOneBatch(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	blks := makeBlocks(t, 1, 6, 1_000)
@@ -188,9 +188,9 @@ func TestAStoreWhoseFolderIsGoneIsBroken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTest(t, dir)
-			mustPut(t, s, "owner", makeBlocks(t, 1, 1, 100)...)
+			mustPut(t, s, "reference", makeBlocks(t, 1, 1, 100)...)
 			lose(t, filepath.Join(dir, segmentsDir))
-			if err := s.Put(t.Context(), "owner", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrBroken) {
+			if err := s.Put(t.Context(), "reference", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrBroken) {
 				t.Fatalf("a write ends in %v", err)
 			}
 			<-s.Failed()
@@ -205,9 +205,9 @@ func TestAStoreWithoutAFolderForTheNextSegmentIsBroken(t *testing.T) {
 	opts := testOptions()
 	opts.SegmentBytes = 8 << 10
 	s := openWith(t, dir, opts)
-	mustPut(t, s, "owner", makeBlocks(t, 1, 1, 9000)...)
+	mustPut(t, s, "reference", makeBlocks(t, 1, 1, 9000)...)
 	must(t, os.RemoveAll(filepath.Join(dir, segmentsDir)))
-	if err := s.Put(t.Context(), "owner", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrBroken) {
+	if err := s.Put(t.Context(), "reference", makeBlocks(t, 2, 1, 100)); !errors.Is(err, ErrBroken) {
 		t.Fatalf("a write ends in %v", err)
 	}
 	<-s.Failed()
@@ -224,10 +224,10 @@ func TestWritesGoOnInASegmentThatIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTest(t, dir)
-			mustPut(t, s, "owner", makeBlocks(t, 1, 1, 100)...)
+			mustPut(t, s, "reference", makeBlocks(t, 1, 1, 100)...)
 			lose(t, filepath.Join(dir, segmentsDir))
 			blks := makeBlocks(t, 2, 3, 100)
-			mustPut(t, s, "owner", blks...)
+			mustPut(t, s, "reference", blks...)
 			wantHere(t, s, blks...)
 			must(t, s.Close())
 			wantHere(t, openTest(t, dir), blks...)

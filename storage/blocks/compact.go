@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// copyBatchBytes is how much Compact copies at a time, so that a writer
-	// never waits for more than this.
+	// copyBatchBytes is how much Compact copies at a time, so that writers do not wait
+	// long.
 	copyBatchBytes = 2 << 20
-	// A segment is worth copying when more than this part of it is garbage, and
-	// on a disk that takes no new blocks already when this much is.
+	// garbagePart is the part of garbage above which a segment is copied. On a disk without
+	// space for new blocks, tightGarbagePart applies.
 	garbagePart      = 0.5
 	tightGarbagePart = 0.1
 )
 
-// Run collects garbage until ctx ends: at once after a Drop, and now and then.
-// It returns an error that wraps ErrBroken when the store breaks; other
-// troubles are logged and tried again.
+// Run collects garbage until ctx ends: at once after a Drop, and every CompactEvery. It
+// returns an error that wraps ErrBroken when the store breaks; it logs other errors and
+// tries again.
 func (s *Store) Run(ctx context.Context) error {
 	timer := time.NewTimer(s.opts.CompactEvery)
 	defer timer.Stop()
@@ -48,9 +48,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Compact is one pass over the garbage: it finishes interrupted drops and seals, deletes
-// segments in which nothing lives, and moves what lives out of those that are
-// mostly garbage, at a bounded rate.
+// Compact does one pass over the garbage: it finishes interrupted drops and seals, deletes
+// segments without live records, and copies the live records of segments that are mostly
+// garbage, at a bounded rate.
 func (s *Store) Compact(ctx context.Context) error {
 	select {
 	case s.compacting <- struct{}{}:
@@ -94,8 +94,7 @@ func (s *Store) compact(ctx context.Context) error {
 	}
 	tried := make(map[uint32]bool)
 	for {
-		// Looked up again each time: removing one segment can end the need for
-		// another.
+		// Read again each time: removing one segment can make another one removable.
 		content, copies := s.room()
 		part := garbagePart
 		if content <= 0 {
@@ -110,7 +109,7 @@ func (s *Store) compact(ctx context.Context) error {
 			tried[number], work = true, s.empty
 		}
 		if err := work(ctx, number); unreadable(err) && !errors.Is(err, ErrBroken) {
-			s.stuck[number] = true // until Scrub finds it: there is garbage elsewhere too
+			s.stuck[number] = true // until Scrub handles it; other segments have garbage too
 			s.log.ErrorContext(ctx, "cannot read a segment", "segment", number, "err", err)
 		} else if err != nil {
 			return err
@@ -121,7 +120,8 @@ func (s *Store) compact(ctx context.Context) error {
 	}
 }
 
-// full lists the segments that are no longer appended to, with what they hold.
+// full returns the segments to which the store no longer appends and for which pick is
+// true.
 func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32 {
 	s.stats.Lock()
 	defer s.stats.Unlock()
@@ -131,7 +131,7 @@ func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32
 	}
 	var picked []uint32
 	for number, size := range s.sizes {
-		// One without counts could not be read at all: nobody knows what it is.
+		// without counts the segment could not be read at all
 		if l, ok := s.loads[number]; ok && number != newest && pick(number, size, l) {
 			picked = append(picked, number)
 		}
@@ -140,13 +140,13 @@ func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32
 	return picked
 }
 
-// mostGarbage returns the segment that is most worth copying, if any is and was
-// not tried: more than part of it is garbage, and there is room for the rest.
+// mostGarbage returns the segment with the most garbage among those not tried yet, if more
+// than part of it is garbage and there is space for its live records.
 func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (number uint32, ok bool) {
 	most := int64(0)
 	s.full(func(n uint32, size int64, l load) bool {
 		garbage := size - l.bytes
-		if heads := s.heads[n]; heads > 0 { // of which as much lives as of the rest
+		if heads := s.heads[n]; heads > 0 { // as large a part of them is live as of the rest
 			garbage -= heads * l.bytes / max(1, size-heads)
 		}
 		if !tried[n] && !s.stuck[n] && l.bytes <= room && float64(garbage) > part*float64(size) && garbage > most {
@@ -157,7 +157,8 @@ func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (nu
 	return number, most > 0
 }
 
-// records is a scan of a segment that others may read and remove, until done is called.
+// records returns a scan of a segment, which may be read and removed by others until done
+// is called.
 func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
 	h, err := s.files.acquire(number)
 	if err != nil {
@@ -169,9 +170,9 @@ func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
 	return &scan{src: h.f, seed: h.seed, size: size}, func() { s.files.release(h) }, nil
 }
 
-// weigh finds out what the records of references in a segment take that loads do not count.
-// Of small objects that is so much that a segment without any garbage would be copied, and
-// its copy, and so on.
+// weigh measures the size of the reference records in a segment, which loads do not count.
+// For small objects they are so large that otherwise a segment without garbage would be
+// copied, then its copy, and so on.
 func (s *Store) weigh(ctx context.Context, number uint32) error {
 	sc, done, err := s.records(number)
 	if err != nil {
@@ -195,16 +196,16 @@ func (s *Store) weigh(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// removeEmpty deletes segments in which nothing lives. Drops that were kept
-// for their dead records may then be needed no longer, which can empty others.
+// removeEmpty deletes segments without live records. Drop records that were kept for their
+// dead records may then no longer be needed, which can empty other segments.
 func (s *Store) removeEmpty(ctx context.Context) error {
 	for {
 		numbers := s.full(func(_ uint32, _ int64, l load) bool { return l.records == 0 })
 		if len(numbers) == 0 {
 			return nil
 		}
-		// The index must know durably what recovery will no longer find. Nobody
-		// adds to a full segment, so none of these can come to life again.
+		// The index must durably know what recovery will no longer find. Nothing is added
+		// to a full segment, so no record in it can become live again.
 		if err := s.index.Sync(); err != nil {
 			return err
 		}
@@ -220,7 +221,7 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 		if err := durable.SyncDir(dir); err != nil {
 			return err
 		}
-		// Only now may what kept its dead records dead go as well.
+		// Only now may the drop records that kept its dead records dead be removed too.
 		err := s.do(context.WithoutCancel(ctx), recordSlack, func(b *batch) error {
 			for _, number := range numbers {
 				if err := b.gone(number); err != nil {
@@ -237,7 +238,7 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 	}
 }
 
-// empty moves what lives in a segment to the end of the journal.
+// empty copies the live records of a segment to the end of the journal.
 func (s *Store) empty(ctx context.Context, number uint32) error {
 	sc, done, err := s.records(number)
 	if err != nil {
@@ -276,7 +277,7 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 		return err
 	}
 	if len(sc.bad) > 0 {
-		// Something alive may be in the unreadable part; the file stays.
+		// The unreadable part may have live records, so the file stays.
 		s.stats.Lock()
 		left := s.loads[number].records
 		s.stats.Unlock()
@@ -289,8 +290,8 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// looksAlive is a look at the index without being the committer, which saves the
-// copying of what is surely dead.
+// looksAlive reads the index without being the committer, which saves copying records that
+// are certainly dead.
 func (s *Store) looksAlive(rec record, number uint32) (bool, error) {
 	if rec.kind != kindBlock {
 		return true, nil
@@ -301,16 +302,16 @@ func (s *Store) looksAlive(rec record, number uint32) (bool, error) {
 
 func (r record) clone() record {
 	r.hash, r.data = bytes.Clone(r.hash), bytes.Clone(r.data)
-	refs := make([]ref, len(r.refs))
+	refs := make([]blockRef, len(r.refs))
 	for i, f := range r.refs {
-		refs[i] = ref{bytes.Clone(f.hash), f.size}
+		refs[i] = blockRef{bytes.Clone(f.hash), f.size}
 	}
 	r.refs = refs
 	return r
 }
 
-// relocate rewrites the live records of segment from. The copies describe the present state, so
-// their later position in the journal is right.
+// relocate writes the live records of segment from again. The copies describe the current
+// state, so their later position in the journal is correct.
 func (b *batch) relocate(from uint32, records []record) error {
 	for _, rec := range records {
 		var err error
@@ -340,20 +341,20 @@ func (b *batch) relocateBlock(from uint32, rec record) error {
 }
 
 func (b *batch) relocateRefs(from uint32, rec record) error {
-	o, ok, err := getOwner(b.tx, rec.owner)
+	o, ok, err := getReference(b.tx, rec.reference)
 	if err != nil || !ok || o.inc != rec.inc {
-		return err // dropped: the sweep takes these
+		return err // dropped: the sweep removes these
 	}
 	alive := rec.refs[:0]
 	for _, r := range rec.refs {
-		v, ok, err := b.tx.Get(refKey(rec.inc, r.hash))
+		v, ok, err := b.tx.Get(blockRefKey(rec.inc, r.hash))
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue
 		}
-		e, err := decodeRefEntry(refKey(rec.inc, r.hash), v)
+		e, err := decodeBlockRefEntry(blockRefKey(rec.inc, r.hash), v)
 		if err != nil {
 			return err
 		}
@@ -366,20 +367,20 @@ func (b *batch) relocateRefs(from uint32, rec record) error {
 	}
 	rec.refs = alive
 	b.begin()
-	b.s.buf = appendRefs(b.s.buf, rec.inc, rec.owner, alive)
+	b.s.buf = appendRefs(b.s.buf, rec.inc, rec.reference, alive)
 	return b.end(rec)
 }
 
 func (b *batch) relocateSeal(from uint32, rec record) error {
-	o, ok, err := getOwner(b.tx, rec.owner)
+	o, ok, err := getReference(b.tx, rec.reference)
 	if err != nil || !ok || o.inc != rec.inc || o.sealed != rec.sealed {
 		return err
 	}
-	if at, err := o.sealIn(b.tx, rec.owner); err != nil || at != from {
+	if at, err := o.sealIn(b.tx, rec.reference); err != nil || at != from {
 		return err
 	}
 	b.begin()
-	b.s.buf = appendSeal(b.s.buf, rec.inc, rec.owner, rec.sealed)
+	b.s.buf = appendSeal(b.s.buf, rec.inc, rec.reference, rec.sealed)
 	return b.end(rec)
 }
 
@@ -389,6 +390,6 @@ func (b *batch) relocateDrop(from uint32, rec record) error {
 		return err
 	}
 	b.begin()
-	b.s.buf = appendOwner(b.s.buf, rec.inc, rec.owner)
+	b.s.buf = appendReference(b.s.buf, rec.inc, rec.reference)
 	return b.end(rec)
 }

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// maxMissing bounds the missing blocks that one Damaged keeps in memory.
+	// maxMissing bounds the missing blocks that one call of Damaged keeps in memory.
 	maxMissing = 1 << 18
-	// maxDamaged bounds the owners that one Damaged tells of.
+	// maxDamaged bounds the references that one call of Damaged returns.
 	maxDamaged = 1 << 17
 )
 
-// scanner is what a kv view and a transaction have in common.
+// scanner is the common part of a kv view and a transaction.
 type scanner interface {
 	getter
 	Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error
 }
 
-// Lost returns a channel that receives a token after a read or a Scrub has found a bad
+// Lost returns a channel that receives a value after a read or a Scrub has found a damaged
 // block.
 func (s *Store) Lost() <-chan struct{} { return s.losses }
 
@@ -31,19 +31,19 @@ func (s *Store) tellLost() {
 	}
 }
 
-// missing is how many blocks are referenced and not here.
+// missing returns how many blocks have a reference and are not in the store.
 func (s *Store) missing() int64 {
 	s.stats.Lock()
 	defer s.stats.Unlock()
 	return s.totals.missing
 }
 
-// Damaged calls fn for each owner whose seal was revoked, and for each sealed owner that
-// refers to missing blocks, with the number of those blocks. It stops when fn returns
-// false or an error. Without missing blocks it is nearly free; otherwise it walks the
-// index once. After very much damage it reports a part, and the rest when that is
-// repaired.
-func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64) (more bool, err error)) error {
+// Damaged calls fn for each reference whose seal was revoked, and for each sealed reference
+// with missing blocks, with the number of those blocks. It stops when fn returns false or
+// an error. Without missing blocks it costs almost nothing; otherwise it scans the index
+// once. After very much damage it returns only a part; after the repair of that part a
+// later call returns more.
+func (s *Store) Damaged(ctx context.Context, fn func(reference string, blocks uint64) (more bool, err error)) error {
 	v := s.index.View()
 	defer v.Close()
 	more, err := inDoubt(ctx, v, fn)
@@ -55,8 +55,8 @@ func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64
 	}
 	hurt, err := damagedIncarnations(ctx, v)
 	if err == nil && len(hurt) > 0 {
-		err = v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
-			o, err := decodeOwnerEntry(key, value)
+		err = v.Scan([]byte{keyReference}, []byte{keyReference + 1}, false, func(key, value []byte) (bool, error) {
+			o, err := decodeReferenceEntry(key, value)
 			if err = errors.Join(err, ctx.Err()); err != nil {
 				return false, err
 			}
@@ -73,9 +73,9 @@ func (s *Store) Damaged(ctx context.Context, fn func(owner string, blocks uint64
 	return nil
 }
 
-// inDoubt calls fn for each owner whose seal was taken back, with the blocks that it
-// lacked then.
-func inDoubt(ctx context.Context, v scanner, fn func(owner string, blocks uint64) (bool, error)) (more bool, err error) {
+// inDoubt calls fn for each reference whose seal was revoked, with the number of blocks
+// that were missing then.
+func inDoubt(ctx context.Context, v scanner, fn func(reference string, blocks uint64) (bool, error)) (more bool, err error) {
 	more = true
 	prefix := []byte{keyDoubt}
 	err = v.Scan(doubtKey("\x00"), after(prefix), false, func(key, value []byte) (bool, error) {
@@ -91,17 +91,17 @@ func inDoubt(ctx context.Context, v scanner, fn func(owner string, blocks uint64
 	return more, err
 }
 
-// Doubted reports whether the store revoked the seal of owner because it no longer knows
-// all blocks that owner referred to, and owner was neither sealed nor dropped since.
-func (s *Store) Doubted(owner string) (bool, error) {
-	_, doubted, err := s.index.Get(doubtKey(owner))
+// Doubted returns whether the store revoked the seal of a reference, because it no longer
+// knows all its blocks, and the reference was neither sealed nor dropped since.
+func (s *Store) Doubted(reference string) (bool, error) {
+	_, doubted, err := s.index.Get(doubtKey(reference))
 	if err != nil {
 		return false, fmt.Errorf("blocks: doubted: %w", s.readError(err))
 	}
 	return doubted, nil
 }
 
-// damagedIncarnations counts, by incarnation, the references to what is missing.
+// damagedIncarnations returns the number of missing blocks of each incarnation.
 func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, error) {
 	missing := make(map[string]struct{})
 	err := v.Scan([]byte{keyBlock}, []byte{keyBlock + 1}, false, func(key, value []byte) (bool, error) {
@@ -119,7 +119,7 @@ func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, err
 	}
 	hurt := make(map[uint64]uint64)
 	const head = 1 + 8 // letter, incarnation
-	err = v.Scan([]byte{keyRef}, []byte{keyRef + 1}, false, func(key, _ []byte) (bool, error) {
+	err = v.Scan([]byte{keyBlockRef}, []byte{keyBlockRef + 1}, false, func(key, _ []byte) (bool, error) {
 		if len(key) <= head {
 			return false, badEntry(key)
 		}
@@ -131,9 +131,9 @@ func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, err
 	return hurt, err
 }
 
-// Whole reports whether, by the index, the store has every block that owner refers to.
-func (s *Store) Whole(ctx context.Context, owner string) (bool, error) {
-	if err := checkOwner(owner); err != nil {
+// Whole returns whether the store has all blocks of a reference, according to the index.
+func (s *Store) Whole(ctx context.Context, reference string) (bool, error) {
+	if err := checkReference(reference); err != nil {
 		return false, err
 	}
 	if s.missing() == 0 {
@@ -142,9 +142,9 @@ func (s *Store) Whole(ctx context.Context, owner string) (bool, error) {
 	v := s.index.View()
 	defer v.Close()
 	whole := true
-	o, ok, err := getOwner(v, owner)
+	o, ok, err := getReference(v, reference)
 	if err == nil && ok {
-		prefix := refPrefix(o.inc)
+		prefix := blockRefPrefix(o.inc)
 		err = v.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
 			e, _, err := getBlock(v, append([]byte(nil), key[len(prefix):]...))
 			whole = e.segment != 0

@@ -44,35 +44,35 @@ func (l *latencies) report(b *testing.B) {
 	b.ReportMetric(at(1), l.name+"-max-ms")
 }
 
-// BenchmarkDelete deletes owners and collects, while one client reads blocks and
+// BenchmarkDelete deletes references and collects, while one client reads blocks and
 // another puts new ones; their latencies are reported. One iteration is eight
-// owners that are deleted at the same time, and a pass of the collection; what
+// references that are deleted at the same time, and a pass of the collection; what
 // is deleted is put again meanwhile uncounted. "nothing" is the same clients
-// with nothing deleted. With -benchtime 125x it is 1 % of 100,000 owners.
+// with nothing deleted. With -benchtime 125x it is 1 % of 100,000 references.
 func BenchmarkDelete(b *testing.B) {
 	for _, tc := range []struct {
-		name           string
-		owners, blocks int
-		drop           bool
+		name               string
+		references, blocks int
+		drop               bool
 	}{
 		{"nothing", 10_000, 1, false},
-		{"of 10000 owners of 1 block", 10_000, 1, true},
-		{"of 100000 owners of 1 block", 100_000, 1, true},
-		{"of 16 owners of 1000 blocks", 16, 1_000, true},
+		{"of 10000 references of 1 block", 10_000, 1, true},
+		{"of 100000 references of 1 block", 100_000, 1, true},
+		{"of 16 references of 1000 blocks", 16, 1_000, true},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			opts := testOptions()
 			opts.SegmentBytes = 16 << 20
 			opts.CompactBytesPerSecond = DefaultCompactBytesPerSecond
 			s := openWith(b, b.TempDir(), opts)
-			fillOwners(b, s, 0, tc.owners, tc.blocks)
+			fillReferences(b, s, 0, tc.references, tc.blocks)
 			ctx, stop := context.WithCancel(b.Context())
 			counts := new(atomic.Bool)
 			gets, puts := &latencies{name: "get"}, &latencies{name: "put"}
 			var clients sync.WaitGroup
 			clients.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					blk := ownedBlock(b, n%(tc.owners-deletedAtOnce)+deletedAtOnce, n%tc.blocks)
+					blk := ownedBlock(b, n%(tc.references-deletedAtOnce)+deletedAtOnce, n%tc.blocks)
 					err := gets.time(counts, func() error { _, err := s.Get(ctx, blk.Cid()); return err })
 					if err != nil && !ipld.IsNotFound(err) && ctx.Err() == nil {
 						b.Error(err)
@@ -81,14 +81,14 @@ func BenchmarkDelete(b *testing.B) {
 			})
 			clients.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					blk := ownedBlock(b, tc.owners+n, 0)
+					blk := ownedBlock(b, tc.references+n, 0)
 					err := puts.time(counts, func() error { return s.Put(ctx, "new", []blocks.Block{blk}) })
 					if err != nil && ctx.Err() == nil {
 						b.Error(err)
 					}
 				}
 			})
-			deleteSome(b, s, counts, tc.owners, tc.blocks, tc.drop)
+			deleteSome(b, s, counts, tc.references, tc.blocks, tc.drop)
 			stop()
 			clients.Wait()
 			gets.report(b)
@@ -99,7 +99,7 @@ func BenchmarkDelete(b *testing.B) {
 
 const deletedAtOnce = 8
 
-func deleteSome(b *testing.B, s *Store, counts *atomic.Bool, owners, each int, drop bool) {
+func deleteSome(b *testing.B, s *Store, counts *atomic.Bool, references, each int, drop bool) {
 	next := 0
 	for b.Loop() {
 		counts.Store(true)
@@ -110,7 +110,7 @@ func deleteSome(b *testing.B, s *Store, counts *atomic.Bool, owners, each int, d
 		var work sync.WaitGroup
 		for i := range deletedAtOnce {
 			work.Go(func() {
-				if _, err := s.Drop(b.Context(), fmt.Sprint("owner ", (next+i)%owners)); err != nil {
+				if _, err := s.Drop(b.Context(), fmt.Sprint("reference ", (next+i)%references)); err != nil {
 					b.Error(err)
 				}
 			})
@@ -121,30 +121,30 @@ func deleteSome(b *testing.B, s *Store, counts *atomic.Bool, owners, each int, d
 		}
 		b.StopTimer()
 		counts.Store(false)
-		fillOwners(b, s, next%owners, deletedAtOnce, each)
+		fillReferences(b, s, next%references, deletedAtOnce, each)
 		next += deletedAtOnce
 		b.StartTimer()
 	}
 }
 
-func ownedBlock(tb testing.TB, owner, n int) blocks.Block {
+func ownedBlock(tb testing.TB, reference, n int) blocks.Block {
 	data := make([]byte, 1<<10)
-	binary.BigEndian.PutUint64(data, uint64(owner))
+	binary.BigEndian.PutUint64(data, uint64(reference))
 	binary.BigEndian.PutUint64(data[8:], uint64(n))
 	return rawBlock(tb, data)
 }
 
-func fillOwners(b *testing.B, s *Store, from, owners, each int) {
+func fillReferences(b *testing.B, s *Store, from, references, each int) {
 	var work sync.WaitGroup
 	const writers = 64
 	for w := range writers {
 		work.Go(func() {
-			for o := from + w; o < from+owners; o += writers {
+			for o := from + w; o < from+references; o += writers {
 				blks := make([]blocks.Block, each)
 				for i := range blks {
 					blks[i] = ownedBlock(b, o, i)
 				}
-				if err := s.PutAndSeal(b.Context(), fmt.Sprint("owner ", o), blks, Sealed{Bytes: uint64(each) << 10, Blocks: uint64(each)}); err != nil {
+				if err := s.PutAndSeal(b.Context(), fmt.Sprint("reference ", o), blks, Sealed{Bytes: uint64(each) << 10, Blocks: uint64(each)}); err != nil {
 					b.Error(err)
 					return
 				}

@@ -228,8 +228,8 @@ func TestSmallObjectsAreNoGarbage(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 1200, 100)
 	for i, b := range blks {
-		owner := fmt.Sprintf("root/raw-%060d", i)
-		must(t, s.PutAndSeal(t.Context(), owner, []blocks.Block{b}, Sealed{Bytes: 100, Blocks: 1}))
+		reference := fmt.Sprintf("root/raw-%060d", i)
+		must(t, s.PutAndSeal(t.Context(), reference, []blocks.Block{b}, Sealed{Bytes: 100, Blocks: 1}))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

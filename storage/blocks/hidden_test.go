@@ -23,7 +23,7 @@ func wantVisible(t *testing.T, s *Store, want bool, blks ...blocks.Block) {
 	}
 }
 
-func TestBlocksOfHiddenOwnersShowWhereAnotherOwnerShowsThem(t *testing.T) {
+func TestBlocksOfHiddenReferencesShowWhereAnotherReferenceShowsThem(t *testing.T) {
 	for name, n := range map[string]int{"few blocks": 10, "many blocks": 2*countStep + 10, "a step": countStep} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -49,8 +49,8 @@ func TestBlocksOfHiddenOwnersShowWhereAnotherOwnerShowsThem(t *testing.T) {
 			wantVisible(t, s, false, late...)
 			for _, hidden := range []bool{false, true} {
 				changed, err := s.Hide(t.Context(), "hidden", hidden)
-				if o, _, _ := s.Owner(t.Context(), "hidden"); !changed || err != nil || o.Hidden != hidden || o.Blocks != 7 {
-					t.Errorf("changed %v, %v, owner %+v", changed, err, o)
+				if o, _, _ := s.Reference(t.Context(), "hidden"); !changed || err != nil || o.Hidden != hidden || o.Blocks != 7 {
+					t.Errorf("changed %v, %v, reference %+v", changed, err, o)
 				}
 				if changed, err := s.Hide(t.Context(), "hidden", hidden); changed || err != nil {
 					t.Errorf("the same again changes it: %v, %v", changed, err)
@@ -71,22 +71,22 @@ func TestBlocksOfHiddenOwnersShowWhereAnotherOwnerShowsThem(t *testing.T) {
 func TestHideLeavesWhatIsNotSealed(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	mustPut(t, s, "open", makeBlocks(t, 1, 1, 10)...)
-	for _, owner := range []string{"open", "none"} {
-		before, was, _ := s.Owner(t.Context(), owner)
-		if changed, err := s.Hide(t.Context(), owner, true); changed || err != nil {
-			t.Errorf("%s: changed %v, %v", owner, changed, err)
+	for _, reference := range []string{"open", "none"} {
+		before, was, _ := s.Reference(t.Context(), reference)
+		if changed, err := s.Hide(t.Context(), reference, true); changed || err != nil {
+			t.Errorf("%s: changed %v, %v", reference, changed, err)
 		}
-		if o, ok, err := s.Owner(t.Context(), owner); o != before || ok != was || err != nil {
-			t.Errorf("%s: %+v, %v, %v", owner, o, ok, err)
+		if o, ok, err := s.Reference(t.Context(), reference); o != before || ok != was || err != nil {
+			t.Errorf("%s: %+v, %v, %v", reference, o, ok, err)
 		}
 	}
-	if _, err := s.Hide(t.Context(), "", true); !errors.Is(err, ErrBadOwner) {
-		t.Errorf("no owner: %v", err)
+	if _, err := s.Hide(t.Context(), "", true); !errors.Is(err, ErrBadReference) {
+		t.Errorf("no reference: %v", err)
 	}
 }
 
-// While references are counted nothing of their owner shows, whichever way it goes;
-// who comes next ends it.
+// While the entries of a reference are counted, none of its blocks is visible. The next
+// caller ends an interrupted count.
 func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
 	ends := map[string]func(t *testing.T, s *Store, dir string, sealed Sealed) *Store{
 		"compact": func(t *testing.T, s *Store, _ string, _ Sealed) *Store {
@@ -139,8 +139,8 @@ func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
 	}
 }
 
-// What is taken over by an owner that is going to be hidden needs no counting, unless
-// its seal says something else. Nothing of it shows before.
+// A reference that is announced as hidden needs no counting at its seal, unless the seal says
+// something else. None of its blocks is visible before.
 func TestWhatIsGoingToBeHiddenIsSealedInOneStep(t *testing.T) {
 	for name, hidden := range map[string]bool{"as it was said": true, "other than it was said": false} {
 		for _, then := range []string{"", "put", "crash", "no index"} {
@@ -172,14 +172,14 @@ func TestWhatIsGoingToBeHiddenIsSealedInOneStep(t *testing.T) {
 					must(t, errors.Join(s.Close(), os.RemoveAll(filepath.Join(dir, indexDir))))
 					s = openTest(t, dir)
 				}
-				if o, ok, err := s.Owner(t.Context(), "o"); o.Sealed || o.Hidden || !ok || err != nil {
+				if o, ok, err := s.Reference(t.Context(), "o"); o.Sealed || o.Hidden || !ok || err != nil {
 					t.Errorf("%+v, %v, %v", o, ok, err)
 				}
 				must(t, s.do(t.Context(), recordSlack, func(b *batch) error {
 					_, err := b.seal("o", Sealed{Hidden: hidden})
 					return err
 				}))
-				// Without the index they were counted as of any other owner.
+				// Without the index they are counted like those of any other reference.
 				if again := then == "no index" == hidden; again != (len(s.uncounted) == 1) {
 					t.Errorf("the seal goes through them: %v, want %v", !again, again)
 				}

@@ -10,54 +10,56 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// The index, in storage/kv, says where each block is and who references it. It
-// is a function of the segments and can be thrown away. Keys begin with a
-// letter; numbers are big endian:
+// The index, in storage/kv, has the location of each block and the entries of each
+// reference. It is derived from the segments and can be rebuilt. Keys begin with a letter;
+// numbers are big endian:
 //
-//	b hash             -> segment, offset, size, references (uint32 each), and
-//	                      where it is not 0, how many of the references are
-//	                      hidden; segment 0: referenced, but its bytes are not here
-//	o owner            -> incarnation, seal's segment, counts, segments with
-//	                      outdated records, and a byte where it is sealed hidden,
-//	                      or is going to be
-//	r inc hash         -> segment of the reference, and a byte where it is hidden
-//	u inc              -> an incarnation that is not whole: it is not sealed, or
-//	                      it is dropped and has references left; or its seal was
-//	                      changed and not all references say what it says: then
-//	                      the owner and the last hash that does
+//	b hash             -> segment, offset, size, reference count (uint32 each), and
+//	                      if not 0, how many of the references are hidden;
+//	                      segment 0: the block has references but is missing
+//	o reference        -> incarnation, segment of the seal, counts, number of segments
+//	                      with outdated records, and a byte if it is sealed hidden,
+//	                      or will be
+//	r inc hash         -> entry: segment of the record, and a byte if it is hidden
+//	u inc              -> an incarnation that is not complete: it is not sealed; or
+//	                      it is dropped and has entries left; or its seal was
+//	                      changed and not all entries are counted so: then the
+//	                      reference and the hash up to which they are
 //	x inc              -> a dropped incarnation whose drop record is needed
-//	y segment inc      -> owner, if not yet dropped: the segment holds dead or
+//	y segment inc      -> reference, if not dropped yet: the segment has dead or
 //	                      outdated records of the incarnation
-//	z hash             -> during recovery: a block seen before any reference
-//	d                  -> during recovery: seals are to be looked at
-//	d owner            -> its seal was taken back, and it has none since: blocks it lacked then, segment of the seal
-//	s segment          -> live records and their bytes
-//	m                  -> how far into the segments the index reaches; totals
+//	z hash             -> during recovery: a block without a reference so far
+//	d                  -> during recovery: the seals must be checked
+//	d reference        -> its seal was revoked, and there was none since: number of
+//	                      blocks missing then, segment of the seal
+//	s segment          -> number and size of its live records
+//	m                  -> position up to which the index is complete; totals
 //
-// A drop record is needed until no segment holds a record that it kills, or
-// recovery from the segments would bring the owner back to life. Among them are
-// those that were outdated before the drop: a seal that another replaced, and
-// what a compaction has copied without getting to remove the segment.
+// A drop record is needed while any segment has a record that it kills; otherwise recovery
+// from the segments would restore the reference. Such records include those that were
+// outdated before the drop: a seal that a later one replaced, and records that a compaction
+// copied before it was interrupted.
 //
-// A reference is hidden when its owner is sealed hidden. References that were there
-// before the seal are counted in steps, and until the last of them the incarnation
-// is not whole: so nothing of it shows before all of it does, and all of it is hidden
-// at once. Of an owner that is known to become hidden they are hidden as they come; the
-// segments do not say that, and without it the seal counts them. Version 3 knew nothing hidden, and is else the same.
+// The entries of a reference are hidden if it is sealed hidden. Entries from before the seal
+// are counted in steps, and the incarnation is not complete until the last of them is: so no
+// block becomes visible before all of them do, and all are hidden at once. If it is known
+// that a reference will be hidden, its entries are hidden when they arrive. The segments do
+// not record that; without it the seal counts them. Version 3 had no hidden references and
+// is otherwise the same.
 const (
 	indexVersion  = 4
 	oldestVersion = 3
 
-	keyBlock   = 'b'
-	keyOwner   = 'o'
-	keyRef     = 'r'
-	keyOpen    = 'u'
-	keyDropped = 'x'
-	keyDead    = 'y'
-	keyOrphan  = 'z'
-	keyDoubt   = 'd'
-	keySegment = 's'
-	keyMeta    = 'm'
+	keyBlock     = 'b'
+	keyReference = 'o'
+	keyBlockRef  = 'r'
+	keyOpen      = 'u'
+	keyDropped   = 'x'
+	keyDead      = 'y'
+	keyOrphan    = 'z'
+	keyDoubt     = 'd'
+	keySegment   = 's'
+	keyMeta      = 'm'
 )
 
 func blockKey(hash multihash.Multihash) []byte {
@@ -68,21 +70,21 @@ func orphanKey(hash multihash.Multihash) []byte {
 	return append(append(make([]byte, 0, 1+len(hash)), keyOrphan), hash...)
 }
 
-func ownerKey(owner string) []byte {
-	return append(append(make([]byte, 0, 1+len(owner)), keyOwner), owner...)
+func referenceKey(reference string) []byte {
+	return append(append(make([]byte, 0, 1+len(reference)), keyReference), reference...)
 }
 
-func refPrefix(inc uint64) []byte {
-	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 9), keyRef), inc)
+func blockRefPrefix(inc uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 9), keyBlockRef), inc)
 }
 
-func refKey(inc uint64, hash multihash.Multihash) []byte {
-	b := append(make([]byte, 0, 9+len(hash)), keyRef)
+func blockRefKey(inc uint64, hash multihash.Multihash) []byte {
+	b := append(make([]byte, 0, 9+len(hash)), keyBlockRef)
 	return append(binary.BigEndian.AppendUint64(b, inc), hash...)
 }
 
-func doubtKey(owner string) []byte {
-	return append(append(make([]byte, 0, 1+len(owner)), keyDoubt), owner...)
+func doubtKey(reference string) []byte {
+	return append(append(make([]byte, 0, 1+len(reference)), keyDoubt), reference...)
 }
 
 func openKey(inc uint64) []byte {
@@ -105,7 +107,7 @@ func segmentKey(segment uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keySegment}, segment)
 }
 
-// after returns the smallest key above all that begin with prefix.
+// after returns the smallest key after all keys that begin with prefix.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -116,19 +118,19 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// sparse returns true for the keys that are mostly looked up without being found: new blocks
-// and new owners.
+// sparse returns true for keys that are mostly looked up without a result: those of new
+// blocks and new references.
 func sparse(key []byte) bool {
-	return len(key) > 0 && (key[0] == keyBlock || key[0] == keyOwner)
+	return len(key) > 0 && (key[0] == keyBlock || key[0] == keyReference)
 }
 
-// sparseAfter tells where behind a key that is not sparse the next such one may be.
+// sparseAfter returns where the next sparse key may be after a key that is not sparse.
 func sparseAfter(key []byte) []byte {
 	switch {
 	case len(key) == 0 || key[0] < keyBlock:
 		return []byte{keyBlock}
-	case key[0] < keyOwner:
-		return []byte{keyOwner}
+	case key[0] < keyReference:
+		return []byte{keyReference}
 	default:
 		return []byte{0xff} // no key begins with it
 	}
@@ -140,7 +142,7 @@ func badEntry(key []byte) error {
 
 type blockEntry struct {
 	segment, off, size uint32
-	refs, hidden       uint32 // hidden are among refs
+	refs, hidden       uint32 // hidden is a part of refs
 }
 
 func (e blockEntry) encode() []byte {
@@ -171,13 +173,13 @@ func decodeBlockEntry(key, v []byte) (blockEntry, error) {
 	return e, nil
 }
 
-// refEntry is one reference of an owner.
-type refEntry struct {
+// blockRefEntry is the index entry of one block of a reference.
+type blockRefEntry struct {
 	segment uint32
-	hidden  bool // counted among the block's hidden ones
+	hidden  bool // counted in the block's hidden references
 }
 
-func (e refEntry) encode() []byte {
+func (e blockRefEntry) encode() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 5), e.segment)
 	if e.hidden {
 		b = append(b, 1)
@@ -185,44 +187,45 @@ func (e refEntry) encode() []byte {
 	return b
 }
 
-func decodeRefEntry(key, v []byte) (refEntry, error) {
+func decodeBlockRefEntry(key, v []byte) (blockRefEntry, error) {
 	if len(v) != 4 && len(v) != 5 {
-		return refEntry{}, badEntry(key)
+		return blockRefEntry{}, badEntry(key)
 	}
-	return refEntry{binary.BigEndian.Uint32(v), len(v) == 5}, nil
+	return blockRefEntry{binary.BigEndian.Uint32(v), len(v) == 5}, nil
 }
 
-// uncounted is the value of an incarnation whose references are being counted as
-// its seal says, up to a hash.
-func uncounted(owner string, upTo multihash.Multihash) []byte {
-	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(owner)+len(upTo)), uint16(len(owner)))
-	return append(append(b, owner...), upTo...)
+// uncounted returns the value for an incarnation whose entries are counted as its seal says
+// only up to a hash.
+func uncounted(reference string, upTo multihash.Multihash) []byte {
+	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(reference)+len(upTo)), uint16(len(reference)))
+	return append(append(b, reference...), upTo...)
 }
 
-// getUncounted undoes uncounted; ok is false for an incarnation that is counted.
-func getUncounted(g getter, inc uint64) (owner string, upTo multihash.Multihash, ok bool, err error) {
+// getUncounted decodes that value; ok is false for an incarnation that is counted
+// completely.
+func getUncounted(g getter, inc uint64) (reference string, upTo multihash.Multihash, ok bool, err error) {
 	key := openKey(inc)
 	v, ok, err := g.Get(key)
 	if err != nil || !ok || len(v) == 0 {
 		return "", nil, false, err
 	}
 	r := reader{b: append([]byte(nil), v...)}
-	owner = string(r.take(int(r.uint(2))))
-	if r.bad || owner == "" {
+	reference = string(r.take(int(r.uint(2))))
+	if r.bad || reference == "" {
 		return "", nil, false, badEntry(key)
 	}
-	return owner, r.b, true, nil
+	return reference, r.b, true, nil
 }
 
-type ownerEntry struct {
+type referenceEntry struct {
 	inc           uint64
 	sealSegment   uint32 // 0: not sealed
-	bytes, blocks uint64 // as referenced so far
-	sealed        Sealed // declares blocks without a segment: the seal was taken back
-	outdated      uint32 // segments that hold outdated records
+	bytes, blocks uint64 // counted so far
+	sealed        Sealed // if it declares blocks but sealSegment is 0, the seal was revoked
+	outdated      uint32 // segments with outdated records
 }
 
-func (e ownerEntry) encode() []byte {
+func (e referenceEntry) encode() []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 49), e.inc)
 	b = binary.BigEndian.AppendUint32(b, e.sealSegment)
 	for _, n := range []uint64{e.bytes, e.blocks, e.sealed.Bytes, e.sealed.Blocks} {
@@ -235,40 +238,40 @@ func (e ownerEntry) encode() []byte {
 	return b
 }
 
-func decodeOwnerEntry(key, v []byte) (ownerEntry, error) {
+func decodeReferenceEntry(key, v []byte) (referenceEntry, error) {
 	if len(v) != 48 && len(v) != 49 {
-		return ownerEntry{}, badEntry(key)
+		return referenceEntry{}, badEntry(key)
 	}
 	n := func(at int) uint64 { return binary.BigEndian.Uint64(v[at:]) }
-	return ownerEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36), len(v) == 49}, binary.BigEndian.Uint32(v[44:])}, nil
+	return referenceEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36), len(v) == 49}, binary.BigEndian.Uint32(v[44:])}, nil
 }
 
-// doubted tells whether the owner was sealed and its seal was taken back.
-func (e ownerEntry) doubted() bool { return e.sealSegment == 0 && e.sealed.Blocks > 0 }
+// doubted returns whether the reference was sealed and its seal was revoked.
+func (e referenceEntry) doubted() bool { return e.sealSegment == 0 && e.sealed.Blocks > 0 }
 
-// sealIn is the segment of the owner's last seal, which may have been taken back; 0: it has
+// sealIn returns the segment of the last seal of the reference, also a revoked one; 0:
 // none.
-func (e ownerEntry) sealIn(from getter, owner string) (uint32, error) {
+func (e referenceEntry) sealIn(from getter, reference string) (uint32, error) {
 	if !e.doubted() {
 		return e.sealSegment, nil
 	}
-	d, err := getDoubt(from, owner)
+	d, err := getDoubt(from, reference)
 	return d.segment, err
 }
 
-// doubtEntry is what is known of a seal that was taken back.
+// doubtEntry describes a revoked seal.
 type doubtEntry struct {
-	lacked  uint64 // blocks, then
-	segment uint32 // of its record
+	lacked  uint64 // blocks that were missing then
+	segment uint32 // segment of its record
 }
 
 func (e doubtEntry) encode() []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, 12), e.lacked), e.segment)
 }
 
-// getDoubt returns the zero value where there is no doubt.
-func getDoubt(from getter, owner string) (e doubtEntry, err error) {
-	key := doubtKey(owner)
+// getDoubt returns the zero value if there is no doubt.
+func getDoubt(from getter, reference string) (e doubtEntry, err error) {
+	key := doubtKey(reference)
 	v, ok, err := from.Get(key)
 	if err != nil || !ok {
 		return e, err
@@ -279,7 +282,7 @@ func getDoubt(from getter, owner string) (e doubtEntry, err error) {
 func decodeDoubtEntry(key, v []byte) (doubtEntry, error) {
 	r := reader{b: v}
 	e := doubtEntry{lacked: r.uint(8)}
-	if len(v) > 8 { // else its record is not kept: a store before this one took it back
+	if len(v) > 8 { // else an older release revoked it and did not keep its record
 		e.segment = uint32(r.uint(4))
 	}
 	if r.bad {
@@ -288,31 +291,31 @@ func decodeDoubtEntry(key, v []byte) (doubtEntry, error) {
 	return e, nil
 }
 
-// says tells whether the owner is sealed with just that declaration.
-func (e ownerEntry) says(sealed Sealed) bool {
+// says returns whether the reference is sealed with exactly this declaration.
+func (e referenceEntry) says(sealed Sealed) bool {
 	return e.sealSegment != 0 && e.sealed == e.declares(sealed)
 }
 
-// declares returns the declaration to store: with no more blocks than the owner references. A
-// caller may count blocks by CID, and several CIDs can name one block or contain it inline. A
-// seal of more blocks than references would count as one that has lost references.
-func (e ownerEntry) declares(sealed Sealed) Sealed {
+// declares returns the declaration to store, with at most as many blocks as the reference
+// has. A caller may count blocks by CID, and several CIDs can name one block or contain it
+// inline. A declaration of more blocks would look like a reference that has lost some.
+func (e referenceEntry) declares(sealed Sealed) Sealed {
 	sealed.Blocks = min(sealed.Blocks, e.blocks)
 	return sealed
 }
 
-func (e ownerEntry) info(owner string) OwnerInfo {
+func (e referenceEntry) info(reference string) ReferenceInfo {
 	if e.sealSegment != 0 {
-		return OwnerInfo{Owner: owner, Sealed: true, Hidden: e.sealed.Hidden, Bytes: e.sealed.Bytes, Blocks: e.sealed.Blocks}
+		return ReferenceInfo{Reference: reference, Sealed: true, Hidden: e.sealed.Hidden, Bytes: e.sealed.Bytes, Blocks: e.sealed.Blocks}
 	}
-	return OwnerInfo{Owner: owner, Bytes: e.bytes, Blocks: e.blocks}
+	return ReferenceInfo{Reference: reference, Bytes: e.bytes, Blocks: e.blocks}
 }
 
 type droppedEntry struct {
-	segment  uint32 // of the drop record; 0: there is none
-	segments uint32 // other segments that hold dead or outdated records
-	swept    bool   // no reference is left in the index
-	owner    string
+	segment   uint32 // of the drop record; 0: none
+	segments  uint32 // number of other segments with dead or outdated records
+	swept     bool   // the index has no entry of the reference any more
+	reference string
 }
 
 func (e droppedEntry) encode() []byte {
@@ -322,7 +325,7 @@ func (e droppedEntry) encode() []byte {
 	if e.swept {
 		swept = 1
 	}
-	return append(append(b, swept), e.owner...)
+	return append(append(b, swept), e.reference...)
 }
 
 func decodeDroppedEntry(key, v []byte) (droppedEntry, error) {
@@ -332,7 +335,7 @@ func decodeDroppedEntry(key, v []byte) (droppedEntry, error) {
 	return droppedEntry{binary.BigEndian.Uint32(v), binary.BigEndian.Uint32(v[4:]), v[8] == 1, string(v[9:])}, nil
 }
 
-// load is what a segment still holds that is needed.
+// load is the number and size of the live records in a segment.
 type load struct{ records, bytes int64 }
 
 func (l load) encode() []byte {
@@ -351,7 +354,7 @@ func decodeLoad(key, v []byte) (load, error) {
 type totals struct{ blocks, bytes, missing int64 }
 
 type meta struct {
-	segment uint32 // the index covers all before off in this segment
+	segment uint32 // the index is complete up to off in this segment
 	off     int64
 	totals  totals
 }
@@ -375,7 +378,7 @@ func decodeMeta(v []byte) (meta, error) {
 	return meta{binary.BigEndian.Uint32(v[1:]), n(5), totals{n(13), n(21), n(29)}}, nil
 }
 
-// getter is what a kv view, transaction and store have in common.
+// getter is the common part of a kv view, a transaction and a store.
 type getter interface {
 	Get(key []byte) (value []byte, ok bool, err error)
 }
@@ -390,13 +393,13 @@ func getBlock(g getter, hash multihash.Multihash) (blockEntry, bool, error) {
 	return e, err == nil, err
 }
 
-func getOwner(g getter, owner string) (ownerEntry, bool, error) {
-	key := ownerKey(owner)
+func getReference(g getter, reference string) (referenceEntry, bool, error) {
+	key := referenceKey(reference)
 	v, ok, err := g.Get(key)
 	if err != nil || !ok {
-		return ownerEntry{}, false, err
+		return referenceEntry{}, false, err
 	}
-	e, err := decodeOwnerEntry(key, v)
+	e, err := decodeReferenceEntry(key, v)
 	return e, err == nil, err
 }
 

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// knownSlots is how many fingerprints there are, of 8 bytes: those of 128 GiB in
-	// blocks of 1 MiB.
+	// knownSlots is the number of fingerprints, 8 bytes each: enough for 128 GiB in blocks
+	// of 1 MiB.
 	knownSlots = 1 << 17
-	// knownBytes is the size of the smallest record that has one.
+	// knownBytes is the size of the smallest record with a fingerprint.
 	knownBytes = 16 << 10
 )
 
@@ -22,7 +22,7 @@ const (
 // resist an attacker, so known is used only for blocks that this node has stored.
 type known struct {
 	seed, place uint64
-	slots       [knownSlots]atomic.Uint64 // 0 is none
+	slots       [knownSlots]atomic.Uint64 // 0: none
 }
 
 func newKnown() *known {
@@ -31,9 +31,9 @@ func newKnown() *known {
 	return &known{seed: binary.NativeEndian.Uint64(b[:]), place: binary.NativeEndian.Uint64(b[8:])}
 }
 
-// check says whether a block has its hash: what compare says, unless all of payload, the
-// record's, is as it was when compare said yes. Blocks whose hashes share a slot take it
-// from each other.
+// check returns whether a block has its hash: the result of compare, unless the payload of
+// the record is the same as when compare last returned true. Blocks whose hashes share a
+// slot replace each other.
 func (k *known) check(payload, hash []byte, compare func() bool) bool {
 	if len(payload) < knownBytes {
 		return compare()

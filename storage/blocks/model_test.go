@@ -19,14 +19,14 @@ import (
 
 // machine drives a store and a map that says what it should hold.
 type machine struct {
-	dir    string
-	opts   Options
-	store  *Store
-	blks   []blocks.Block
-	owners map[string]*modelOwner
+	dir        string
+	opts       Options
+	store      *Store
+	blks       []blocks.Block
+	references map[string]*modelReference
 }
 
-type modelOwner struct {
+type modelReference struct {
 	refs   map[int]bool // positions in blks
 	sealed bool
 	seal   Sealed
@@ -36,7 +36,7 @@ type modelOwner struct {
 
 func (m *machine) alive() map[int]bool {
 	alive := make(map[int]bool)
-	for _, o := range m.owners {
+	for _, o := range m.references {
 		for i := range o.refs {
 			alive[i] = true
 		}
@@ -44,11 +44,11 @@ func (m *machine) alive() map[int]bool {
 	return alive
 }
 
-func (m *machine) owner(name string) *modelOwner {
-	if m.owners[name] == nil {
-		m.owners[name] = &modelOwner{refs: make(map[int]bool)}
+func (m *machine) reference(name string) *modelReference {
+	if m.references[name] == nil {
+		m.references[name] = &modelReference{refs: make(map[int]bool)}
 	}
-	return m.owners[name]
+	return m.references[name]
 }
 
 func (m *machine) must(t *rapid.T, err error) {
@@ -57,11 +57,11 @@ func (m *machine) must(t *rapid.T, err error) {
 	}
 }
 
-// take gives an owner blocks, and returns them.
-func (m *machine) take(owner string, which []int) (blks []blocks.Block) {
+// take gives a reference blocks, and returns them.
+func (m *machine) take(reference string, which []int) (blks []blocks.Block) {
 	for _, i := range which {
 		blks = append(blks, m.blks[i])
-		m.owner(owner).refs[i] = true
+		m.reference(reference).refs[i] = true
 	}
 	return blks
 }
@@ -80,38 +80,38 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	seen := 0
-	if err := m.store.Owners(ctx, "", func(o OwnerInfo) (bool, error) {
-		want := m.owners[o.Owner]
+	if err := m.store.References(ctx, "", func(o ReferenceInfo) (bool, error) {
+		want := m.references[o.Reference]
 		if want == nil {
-			t.Fatalf("owner %q should not be", o.Owner)
+			t.Fatalf("reference %q should not be", o.Reference)
 		}
 		seen++
 		refs := make(map[string]bool)
-		err := m.store.Blocks(ctx, o.Owner, func(h multihash.Multihash) (bool, error) { refs[string(h)] = true; return true, nil })
+		err := m.store.Blocks(ctx, o.Reference, func(h multihash.Multihash) (bool, error) { refs[string(h)] = true; return true, nil })
 		for i := range want.refs {
 			if !refs[string(m.blks[i].Cid().Hash())] {
-				t.Fatalf("owner %q lacks block %d", o.Owner, i)
+				t.Fatalf("reference %q lacks block %d", o.Reference, i)
 			}
 		}
 		if len(refs) != len(want.refs) || o.Sealed != want.sealed || (o.Sealed && o.Bytes != want.seal.Bytes) || (!o.Sealed && o.Blocks != uint64(len(refs))) {
-			t.Fatalf("owner %+v with %d references, want %+v", o, len(refs), want)
+			t.Fatalf("reference %+v with %d blocks, want %+v", o, len(refs), want)
 		}
 		return true, err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if u := m.store.Usage(); seen != len(m.owners) || u.Blocks != uint64(len(alive)) || u.LiveBytes != bytes || u.Missing != 0 || u.Damaged != 0 {
-		t.Fatalf("%d owners, %+v; want %d owners, %d blocks, %d bytes", seen, u, len(m.owners), len(alive), bytes)
+	if u := m.store.Usage(); seen != len(m.references) || u.Blocks != uint64(len(alive)) || u.LiveBytes != bytes || u.Missing != 0 || u.Damaged != 0 {
+		t.Fatalf("%d references, %+v; want %d references, %d blocks, %d bytes", seen, u, len(m.references), len(alive), bytes)
 	}
 	m.checkVisible(t)
 	wantLoads(t, m.store)
 	m.checkDrops(t)
 }
 
-// checkVisible compares what Visible says of every block with the owners.
+// checkVisible compares what Visible says of every block with the references.
 func (m *machine) checkVisible(t *rapid.T) {
 	visible := make(map[int]bool)
-	for _, o := range m.owners {
+	for _, o := range m.references {
 		for i := range o.refs {
 			visible[i] = visible[i] || o.sealed && !o.seal.Hidden && !o.turning
 		}
@@ -125,16 +125,16 @@ func (m *machine) checkVisible(t *rapid.T) {
 }
 
 // checkHidden compares the counts of hidden references with the references, and these
-// with the seals of their owners.
+// with the seals of their references.
 func (m *machine) checkHidden(t *rapid.T) {
 	v := m.store.index.View()
 	defer v.Close()
 	counts, want := make(map[string]uint32), make(map[string]uint32)
 	hidden, turning := make(map[uint64]bool), make(map[uint64]bool)
-	for name, o := range m.owners {
-		e, ok, err := getOwner(v, name)
+	for name, o := range m.references {
+		e, ok, err := getReference(v, name)
 		if err != nil || !ok || o.sealed && e.sealed.Hidden != o.seal.Hidden {
-			t.Fatalf("owner %q: %+v, %v, %v; want %+v", name, e, ok, err, o)
+			t.Fatalf("reference %q: %+v, %v, %v; want %+v", name, e, ok, err, o)
 		}
 		hidden[e.inc], turning[e.inc] = e.sealed.Hidden, o.turning
 	}
@@ -144,8 +144,8 @@ func (m *machine) checkHidden(t *rapid.T) {
 			e, err := decodeBlockEntry(key, value)
 			counts[string(key[1:])] = e.hidden
 			return true, err
-		case keyRef:
-			at, err := decodeRefEntry(key, value)
+		case keyBlockRef:
+			at, err := decodeBlockRefEntry(key, value)
 			inc := (&reader{b: key[1:]}).uint(8)
 			if at.hidden {
 				want[string(key[9:])]++
@@ -184,10 +184,10 @@ func wantLoads(t rapid.TB, s *Store) {
 			e, err := decodeBlockEntry(key, value)
 			want[e.segment]++
 			return true, err
-		case keyRef:
+		case keyBlockRef:
 			want[uint32((&reader{b: value}).uint(4))]++
-		case keyOwner:
-			if e, err := decodeOwnerEntry(key, value); err != nil || e.sealSegment != 0 {
+		case keyReference:
+			if e, err := decodeReferenceEntry(key, value); err != nil || e.sealSegment != 0 {
 				want[e.sealSegment]++
 				return true, err
 			}
@@ -226,8 +226,8 @@ func (m *machine) checkDrops(t *rapid.T) {
 		t.Fatal(err)
 	}
 	living := make(map[uint64]bool)
-	if err := v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
-		e, err := decodeOwnerEntry(key, value)
+	if err := v.Scan([]byte{keyReference}, []byte{keyReference + 1}, false, func(key, value []byte) (bool, error) {
+		e, err := decodeReferenceEntry(key, value)
 		living[e.inc], counted[e.inc] = true, e.outdated
 		return true, err
 	}); err != nil {
@@ -305,7 +305,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		m := &machine{dir: filepath.Join(dir, "0"), opts: testOptions(), blks: blks, owners: make(map[string]*modelOwner)}
+		m := &machine{dir: filepath.Join(dir, "0"), opts: testOptions(), blks: blks, references: make(map[string]*modelReference)}
 		m.opts.SegmentBytes, m.opts.countStep, m.opts.directBytes = 8<<10, 2, directAlign
 		m.open(t)
 		defer func() { _ = m.store.Close() }()
@@ -323,34 +323,34 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 	ctx, blks := context.Background(), m.blks
 	return map[string]func(*rapid.T){
 		"put": func(t *rapid.T) {
-			owner := name.Draw(t, "owner")
-			if err := m.store.Put(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
+			reference := name.Draw(t, "reference")
+			if err := m.store.Put(ctx, reference, m.take(reference, some.Draw(t, "blocks"))); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"put cold": func(t *rapid.T) {
-			owner := name.Draw(t, "owner")
-			if err := m.store.PutCold(ctx, owner, m.take(owner, some.Draw(t, "blocks"))); err != nil {
+			reference := name.Draw(t, "reference")
+			if err := m.store.PutCold(ctx, reference, m.take(reference, some.Draw(t, "blocks"))); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"put and seal": func(t *rapid.T) {
-			owner := name.Draw(t, "owner")
-			put, o := m.take(owner, some.Draw(t, "blocks")), m.owner(owner)
+			reference := name.Draw(t, "reference")
+			put, o := m.take(reference, some.Draw(t, "blocks")), m.reference(reference)
 			o.sealed, o.seal = true, drawSeal(t)
 			o.turning = false
 			call := m.store.PutAndSeal
 			if rapid.Bool().Draw(t, "cold") {
 				call = m.store.PutColdAndSeal
 			}
-			if err := call(ctx, owner, put, o.seal); err != nil {
+			if err := call(ctx, reference, put, o.seal); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"several in one batch": func(t *rapid.T) {
 			var steps []func(b *batch) error
 			for range rapid.IntRange(2, 6).Draw(t, "steps") {
-				steps = append(steps, m.batched(t, name.Draw(t, "owner"), some))
+				steps = append(steps, m.batched(t, name.Draw(t, "reference"), some))
 			}
 			m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
 				for _, step := range steps {
@@ -362,37 +362,37 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 			}))
 		},
 		"adopt": func(t *rapid.T) {
-			owner, which := name.Draw(t, "owner"), some.Draw(t, "blocks")
+			reference, which := name.Draw(t, "reference"), some.Draw(t, "blocks")
 			alive := m.alive()
 			var cids, want []cid.Cid
 			var here uint64
 			for _, i := range which {
 				cids = append(cids, blks[i].Cid())
 				if alive[i] {
-					m.owner(owner).refs[i] = true
+					m.reference(reference).refs[i] = true
 					here += uint64(len(blks[i].RawData()))
 				} else {
 					want = append(want, blks[i].Cid())
 				}
 			}
-			bytes, missing, err := m.store.TakeOver(ctx, owner, cids, rapid.Bool().Draw(t, "going to be hidden"))
+			bytes, missing, err := m.store.TakeOver(ctx, reference, cids, rapid.Bool().Draw(t, "going to be hidden"))
 			if err != nil || !slices.Equal(missing, want) || bytes != here {
 				t.Fatalf("%d bytes, missing %v, %v, want %d and %v", bytes, missing, err, here, want)
 			}
 		},
 		"seal": func(t *rapid.T) {
-			owner := name.Draw(t, "owner")
-			o := m.owner(owner)
+			reference := name.Draw(t, "reference")
+			o := m.reference(reference)
 			o.sealed, o.seal = true, drawSeal(t)
 			o.turning = false
-			m.must(t, m.store.Seal(ctx, owner, o.seal))
+			m.must(t, m.store.Seal(ctx, reference, o.seal))
 		},
 		"seal cut short": func(t *rapid.T) {
-			owner := name.Draw(t, "owner")
-			o := m.owner(owner)
+			reference := name.Draw(t, "reference")
+			o := m.reference(reference)
 			o.sealed, o.seal = true, drawSeal(t)
 			m.must(t, m.store.do(ctx, recordSlack, func(b *batch) error {
-				inc, err := b.seal(owner, o.seal)
+				inc, err := b.seal(reference, o.seal)
 				if err == nil {
 					_, _, o.turning, err = getUncounted(b.tx, inc)
 				}
@@ -400,10 +400,10 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 			}))
 		},
 		"hide": func(t *rapid.T) {
-			owner, hidden := name.Draw(t, "owner"), rapid.Bool().Draw(t, "hidden")
-			o := m.owners[owner]
+			reference, hidden := name.Draw(t, "reference"), rapid.Bool().Draw(t, "hidden")
+			o := m.references[reference]
 			change := o != nil && o.sealed && o.seal.Hidden != hidden
-			if changed, err := m.store.Hide(ctx, owner, hidden); err != nil || changed != change {
+			if changed, err := m.store.Hide(ctx, reference, hidden); err != nil || changed != change {
 				t.Fatalf("changed %v, %v; want %v", changed, err, change)
 			}
 			if o != nil && o.sealed {
@@ -415,25 +415,25 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 
 // batched is one write in a batch that has others: what they begin and end is in no
 // store yet.
-func (m *machine) batched(t *rapid.T, owner string, some *rapid.Generator[[]int]) func(b *batch) error {
+func (m *machine) batched(t *rapid.T, reference string, some *rapid.Generator[[]int]) func(b *batch) error {
 	switch rapid.SampledFrom([]string{"put", "put and seal", "drop", "drop"}).Draw(t, "step") {
 	case "put":
-		put := m.take(owner, some.Draw(t, "blocks"))
-		return func(b *batch) error { return b.put(owner, put, nil) }
+		put := m.take(reference, some.Draw(t, "blocks"))
+		return func(b *batch) error { return b.put(reference, put, nil) }
 	case "put and seal":
-		put, o, sealed := m.take(owner, some.Draw(t, "blocks")), m.owner(owner), drawSeal(t)
+		put, o, sealed := m.take(reference, some.Draw(t, "blocks")), m.reference(reference), drawSeal(t)
 		o.sealed, o.seal = true, sealed
 		return func(b *batch) error {
-			inc, err := b.putAndSeal(owner, put, nil, sealed)
+			inc, err := b.putAndSeal(reference, put, nil, sealed)
 			if err == nil {
 				_, _, o.turning, err = getUncounted(b.tx, inc)
 			}
 			return err
 		}
 	default:
-		delete(m.owners, owner)
+		delete(m.references, reference)
 		return func(b *batch) error {
-			_, err := b.bury(owner, sweepStep)
+			_, err := b.bury(reference, sweepStep)
 			return err
 		}
 	}
@@ -444,9 +444,9 @@ func (m *machine) upheavals(name *rapid.Generator[string]) map[string]func(*rapi
 	ctx, dir, copies := context.Background(), filepath.Dir(m.dir), 0
 	return map[string]func(*rapid.T){
 		"drop": func(t *rapid.T) {
-			owner := name.Draw(t, "owner")
-			delete(m.owners, owner)
-			if _, err := m.store.Drop(ctx, owner); err != nil {
+			reference := name.Draw(t, "reference")
+			delete(m.references, reference)
+			if _, err := m.store.Drop(ctx, reference); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -484,7 +484,7 @@ func (m *machine) upheavals(name *rapid.Generator[string]) map[string]func(*rapi
 	}
 }
 
-// drawSeal declares no blocks: a seal of more than its owner has is not trusted without the
+// drawSeal declares no blocks: a seal of more than its reference has is not trusted without the
 // index.
 func drawSeal(t *rapid.T) Sealed {
 	return Sealed{Bytes: rapid.Uint64Range(0, 3).Draw(t, "bytes"), Hidden: rapid.Bool().Draw(t, "hidden")}
@@ -492,7 +492,7 @@ func drawSeal(t *rapid.T) Sealed {
 
 // ended says that all seals which were cut short are ended.
 func (m *machine) ended() {
-	for _, o := range m.owners {
+	for _, o := range m.references {
 		o.turning = false
 	}
 }

@@ -74,7 +74,7 @@ func testPowerLoss(t *testing.T, after func(f *os.File, image string, whole []by
 	// The next start, at which the client comes again.
 	s, err = Open(dir, testOptions())
 	must(t, err)
-	if _, ok, err := s.Owner(t.Context(), "late"); !ok || err != nil {
+	if _, ok, err := s.Reference(t.Context(), "late"); !ok || err != nil {
 		t.Fatalf("the pages are not in memory any more, so this shows nothing: %v", err)
 	}
 	must(t, s.PutAndSeal(t.Context(), "late", late, sealed))
@@ -94,7 +94,7 @@ func testPowerLoss(t *testing.T, after func(f *os.File, image string, whole []by
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	wantHere(t, s, before...)
-	if info, ok, err := s.Owner(t.Context(), "late"); !ok || !info.Sealed || err != nil {
+	if info, ok, err := s.Reference(t.Context(), "late"); !ok || !info.Sealed || err != nil {
 		t.Errorf("what was acknowledged: there %t, %+v, %v", ok, info, err)
 	}
 	wantHere(t, s, late...)

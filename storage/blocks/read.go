@@ -19,11 +19,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// readAttempts is how often Get looks again for a block that was just moved.
+// readAttempts is how often Get looks up a block that was moved at the same moment.
 const readAttempts = 4
 
-// readable checks what every reading call needs, and turns the index's own
-// errors into the store's.
+// readable makes the checks that all reads need.
 func readable(ctx context.Context, c cid.Cid) error {
 	if !c.Defined() {
 		return fmt.Errorf("%w: no CID", ErrBadBlock)
@@ -50,16 +49,16 @@ func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	return blocks.NewBlockWithCid(data, c)
 }
 
-// Read is Get for the bytes of a block alone. It calls lend for memory of slightly more
-// bytes than the block has. It does not use memory from any but the last call of lend.
+// Read is Get for the bytes of a block. It calls lend for memory of slightly more bytes
+// than the block has, and uses only the memory of the last call.
 func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	return s.bytes(ctx, c, true, lend)
 }
 
-// fresh lends memory of its own.
+// fresh allocates the memory.
 func fresh(bytes int) []byte { return make([]byte, bytes) }
 
-// bytes is Read. Without hashed the checksum of the record alone is verified.
+// bytes is Read. Without hashed it verifies only the checksum of the record.
 func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int) []byte) ([]byte, error) {
 	if err := readable(ctx, c); err != nil {
 		return nil, err
@@ -89,8 +88,8 @@ func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int
 		if !bad {
 			return nil, fmt.Errorf("blocks: get %s: %w", c, err)
 		}
-		// Once may be a move by Compact in this moment, or the bus; the same
-		// place twice is the disk.
+		// One failure may come from a move by Compact at the same moment, or from the bus.
+		// A second one at the same location comes from the disk.
 		if attempt > 0 && e.segment == last.segment && e.off == last.off {
 			return nil, s.lost(ctx, c, e, err)
 		}
@@ -99,7 +98,7 @@ func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int
 	return nil, fmt.Errorf("blocks: get %s: %w", c, ErrCorrupt)
 }
 
-// lost notes that a block's bytes are no good, and returns the error to give.
+// lost records that the bytes of a block are damaged, and returns the error for the caller.
 func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) error {
 	s.corrupt.Add(1)
 	s.log.ErrorContext(ctx, "stored block is damaged", "cid", c, "segment", e.segment, "offset", e.off, "err", cause)
@@ -113,7 +112,7 @@ func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) 
 	return errors.Join(fmt.Errorf("blocks: get %s: %w", c, cause), err)
 }
 
-// read returns the bytes of a block from its place.
+// read returns the bytes of a block from its location.
 func (s *Store) read(e blockEntry, hash multihash.Multihash, hashed bool, lend func(int) []byte) ([]byte, error) {
 	h, err := s.files.acquire(e.segment)
 	if err != nil {
@@ -133,8 +132,8 @@ func (s *Store) read(e blockEntry, hash multihash.Multihash, hashed bool, lend f
 	if !ok || kind != kindBlock || length != int64(len(payload)) {
 		return nil, fmt.Errorf("%w: head of the record", ErrCorrupt)
 	}
-	// All of the payload is in the block's hash or compared with it, or recognized, so who
-	// verifies that needs no checksum.
+	// The payload is covered by the block's hash, or compared with it, or recognized, so a
+	// caller that verifies the hash needs no checksum.
 	if !hashed && recordSum(h.seed, off, payload) != sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
@@ -157,7 +156,7 @@ func identityBlock(c cid.Cid) (blocks.Block, error) {
 	return blocks.NewBlockWithCid(decoded.Digest, c)
 }
 
-// Has says whether the block is here, from the index alone.
+// Has returns whether the store has the block, from the index alone.
 func (s *Store) Has(ctx context.Context, c cid.Cid) (bool, error) {
 	_, err := s.GetSize(ctx, c)
 	if ipld.IsNotFound(err) {
@@ -166,8 +165,7 @@ func (s *Store) Has(ctx context.Context, c cid.Cid) (bool, error) {
 	return err == nil, err
 }
 
-// GetSize returns the size of a block in bytes, from the index alone, or
-// ipld.ErrNotFound.
+// GetSize returns the size of a block in bytes, from the index alone, or ipld.ErrNotFound.
 func (s *Store) GetSize(ctx context.Context, c cid.Cid) (int, error) {
 	if err := readable(ctx, c); err != nil {
 		return 0, err
@@ -189,52 +187,51 @@ func (s *Store) GetSize(ctx context.Context, c cid.Cid) (int, error) {
 	return int(e.size), nil
 }
 
-// Owner describes one owner, if it exists.
-func (s *Store) Owner(ctx context.Context, owner string) (OwnerInfo, bool, error) {
-	if err := errors.Join(checkOwner(owner), ctx.Err()); err != nil {
-		return OwnerInfo{}, false, err
+// Reference describes a reference; the second result is false if it does not exist.
+func (s *Store) Reference(ctx context.Context, reference string) (ReferenceInfo, bool, error) {
+	if err := errors.Join(checkReference(reference), ctx.Err()); err != nil {
+		return ReferenceInfo{}, false, err
 	}
-	e, ok, err := getOwner(s.index, owner)
+	e, ok, err := getReference(s.index, reference)
 	if err != nil {
-		return OwnerInfo{}, false, fmt.Errorf("blocks: owner: %w", s.readError(err))
+		return ReferenceInfo{}, false, fmt.Errorf("blocks: reference: %w", s.readError(err))
 	}
 	if !ok {
-		return OwnerInfo{}, false, nil
+		return ReferenceInfo{}, false, nil
 	}
-	return e.info(owner), true, nil
+	return e.info(reference), true, nil
 }
 
-// Owners calls fn for each owner whose name begins with prefix, in order, as
-// of one moment, until fn says that it needs no more or fails.
-func (s *Store) Owners(ctx context.Context, prefix string, fn func(OwnerInfo) (more bool, err error)) error {
+// References calls fn for each reference whose name begins with prefix, in order, as of one
+// moment, until fn returns false or an error.
+func (s *Store) References(ctx context.Context, prefix string, fn func(ReferenceInfo) (more bool, err error)) error {
 	v := s.index.View()
 	defer v.Close()
-	lower := ownerKey(prefix)
+	lower := referenceKey(prefix)
 	err := v.Scan(lower, after(lower), false, func(key, value []byte) (bool, error) {
-		e, err := decodeOwnerEntry(key, value)
+		e, err := decodeReferenceEntry(key, value)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return false, err
 		}
 		return fn(e.info(string(key[1:])))
 	})
 	if err != nil {
-		return fmt.Errorf("blocks: owners: %w", s.readError(err))
+		return fmt.Errorf("blocks: references: %w", s.readError(err))
 	}
 	return nil
 }
 
-// Blocks calls fn for each block that owner references, here or missing, as of
-// one moment, until fn says that it needs no more or fails. The multihash is
-// fn's to keep.
-func (s *Store) Blocks(ctx context.Context, owner string, fn func(hash multihash.Multihash) (more bool, err error)) error {
-	if err := checkOwner(owner); err != nil {
+// Blocks calls fn for each block of a reference, in the store or missing, as of one moment,
+// until fn returns false or an error. fn may keep the multihash.
+func (s *Store) Blocks(ctx context.Context, reference string, fn func(hash multihash.Multihash) (more bool, err error)) error {
+	if err := checkReference(reference); err != nil {
 		return err
 	}
 	v := s.index.View()
 	defer v.Close()
-	o, ok, err := getOwner(v, owner)
+	o, ok, err := getReference(v, reference)
 	if err == nil && ok {
-		prefix := refPrefix(o.inc)
+		prefix := blockRefPrefix(o.inc)
 		err = v.Scan(prefix, after(prefix), false, func(key, _ []byte) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err
@@ -243,15 +240,15 @@ func (s *Store) Blocks(ctx context.Context, owner string, fn func(hash multihash
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("blocks: blocks of owner: %w", s.readError(err))
+		return fmt.Errorf("blocks: blocks of reference: %w", s.readError(err))
 	}
 	return nil
 }
 
-// Visible reports whether the block belongs to an owner that is sealed and not hidden, so
-// to complete and public content. Blocks of unfinished fetches and imports, of owners
-// being dropped, and of content that a Seal is just making visible do not count. It reads
-// only the index; the cost grows with the owners that are not sealed.
+// Visible returns whether a block belongs to a reference that is sealed and not hidden,
+// which means to complete and public content. Blocks of unfinished fetches and imports, of
+// references being dropped, and of content that a Seal is making visible do not count. It
+// reads only the index; the cost grows with the number of references that are not sealed.
 func (s *Store) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	if err := readable(ctx, c); err != nil {
 		return false, err
@@ -267,26 +264,26 @@ func (s *Store) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 			if len(key) != len(prefix)+8 {
 				return false, badEntry(key)
 			}
-			ref := refKey(binary.BigEndian.Uint64(key[len(prefix):]), hash)
+			ref := blockRefKey(binary.BigEndian.Uint64(key[len(prefix):]), hash)
 			raw, has, err := v.Get(ref)
 			if err != nil || !has {
 				return err == nil, errors.Join(err, ctx.Err())
 			}
-			at, err := decodeRefEntry(ref, raw)
-			if err == nil && !at.hidden { // those that are were taken off already
+			at, err := decodeBlockRefEntry(ref, raw)
+			if err == nil && !at.hidden { // the hidden ones were subtracted already
 				shown--
 			}
 			return shown > 0, errors.Join(err, ctx.Err())
 		})
 	}
 	if err != nil {
-		return false, fmt.Errorf("blocks: owners of %s: %w", c, s.readError(err))
+		return false, fmt.Errorf("blocks: references of %s: %w", c, s.readError(err))
 	}
 	return ok && e.segment != 0 && shown > 0, nil
 }
 
-// Blockstore is the store as boxo sees it: reads are verified, writes are
-// refused with ErrNoOwner.
+// Blockstore returns the store for boxo: reads are verified, and writes fail with
+// ErrNoReference.
 func (s *Store) Blockstore() blockstore.Blockstore { return face{s} }
 
 type face struct{ s *Store }
@@ -302,12 +299,12 @@ func (f face) ReadChecksummed(ctx context.Context, c cid.Cid, lend func(bytes in
 
 func (f face) Has(ctx context.Context, c cid.Cid) (bool, error)    { return f.s.Has(ctx, c) }
 func (f face) GetSize(ctx context.Context, c cid.Cid) (int, error) { return f.s.GetSize(ctx, c) }
-func (f face) Put(context.Context, blocks.Block) error             { return ErrNoOwner }
-func (f face) PutMany(context.Context, []blocks.Block) error       { return ErrNoOwner }
-func (f face) DeleteBlock(context.Context, cid.Cid) error          { return ErrNoOwner }
+func (f face) Put(context.Context, blocks.Block) error             { return ErrNoReference }
+func (f face) PutMany(context.Context, []blocks.Block) error       { return ErrNoReference }
+func (f face) DeleteBlock(context.Context, cid.Cid) error          { return ErrNoReference }
 
-// AllKeysChan sends the CID (raw, version 1) of every readable block, as of one
-// moment, until ctx or the store ends.
+// AllKeysChan sends the CID (raw, version 1) of every readable block, as of one moment,
+// until ctx ends or the store closes.
 func (f face) AllKeysChan(ctx context.Context) (<-chan cid.Cid, error) {
 	s := f.s
 	s.mu.Lock()

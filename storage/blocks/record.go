@@ -11,11 +11,10 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// The segment format, version 1. Numbers are big endian. Every checksum starts
-// from the segment's seed, CRC32C of its salt and number, which is random, xor
-// the record's offset: so bytes inside a block can never pass for a record,
-// whatever whoever made the block put there, and neither can a record in the
-// place of another.
+// The segment format, version 1. Numbers are big endian. Every checksum starts from the
+// random seed of the segment (the CRC32C of its salt and number) xor the offset of the
+// record. So bytes inside a block can never look like a record, even if somebody chose them
+// for that, and a record is invalid at any other offset.
 //
 //	segment  header twice, then records
 //	header   "HFSEG" 0x00 0x00 0x01, number uint32, salt uint64,
@@ -23,18 +22,18 @@ import (
 //	record   magic uint32, kind uint8, 3 zero bytes, length uint32,
 //	         payload CRC uint32, CRC uint32 of the preceding 16 bytes; payload
 //
-// Payloads, where hash is its length uint8 and the multihash, and owner is its
-// length uint16 and the text:
+// Payloads. A hash is its length uint8 and the multihash; a name is the length uint16 and
+// the text of the name of a reference:
 //
 //	block      hash, bytes
-//	reference  incarnation uint64, owner, count uint16, count × (hash, size uint32)
-//	drop       incarnation uint64, owner
-//	seal       incarnation uint64, owner, bytes uint64, blocks uint64
-//	hidden     as seal, for an owner that is sealed hidden
+//	reference  incarnation uint64, name, count uint16, count × (hash, size uint32)
+//	drop       incarnation uint64, name
+//	seal       incarnation uint64, name, bytes uint64, blocks uint64
+//	hidden     as seal, for a reference that is sealed hidden
 //
-// An incarnation tells an owner from an earlier one of the same name: it is the
-// position of the owner's first record, so it grows and is never used again.
-// There are no tombstones of blocks: a block without a reference is garbage.
+// An incarnation distinguishes a reference from an earlier one of the same name: it is the
+// position of its first record, so it grows and is never used again. Blocks have no
+// tombstones: a block without a reference is garbage.
 const (
 	segmentMagic     = "HFSEG\x00\x00\x01"
 	segmentVersion   = 1
@@ -50,12 +49,12 @@ const (
 	kindReference = 2
 	kindDrop      = 3
 	kindSeal      = 4
-	kindHidden    = 5 // unknown to stores before index version 4
+	kindHidden    = 5 // unknown to releases before index version 4
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// segmentHeader returns both copies.
+// segmentHeader returns both copies of the header.
 func segmentHeader(number uint32, salt uint64) []byte {
 	h := append(make([]byte, 0, headerBytes), segmentMagic...)
 	h = binary.BigEndian.AppendUint32(h, number)
@@ -65,7 +64,7 @@ func segmentHeader(number uint32, salt uint64) []byte {
 	return append(h, h...)
 }
 
-// parseSegmentHeader returns the seed from the first good copy.
+// parseSegmentHeader returns the seed of the first valid copy.
 func parseSegmentHeader(h []byte, number uint32) (seed uint32, ok bool) {
 	for at := 0; at+headerCopyBytes <= len(h) && at < headerBytes; at += headerCopyBytes {
 		c := h[at : at+headerCopyBytes]
@@ -77,8 +76,8 @@ func parseSegmentHeader(h []byte, number uint32) (seed uint32, ok bool) {
 	return 0, false
 }
 
-// newerSegment returns the version of a header that a newer release wrote; 0: none did.
-// A header is one by its checksum, which every version has at the same place.
+// newerSegment returns the version of a header that a newer release wrote; 0: none. Its
+// checksum, which every version has in the same place, proves that it is a header.
 func newerSegment(h []byte) uint64 {
 	for at := 0; at+headerCopyBytes <= len(h) && at < headerBytes; at += headerCopyBytes {
 		c := h[at : at+headerCopyBytes]
@@ -94,19 +93,19 @@ func recordSum(seed uint32, off int64, b []byte) uint32 {
 	return crc32.Update(seed^uint32(off), castagnoli(), b)
 }
 
-// beginRecord reserves a record's head at the end of b.
+// beginRecord reserves the head of a record at the end of b.
 func beginRecord(b []byte) []byte {
 	var head [recordHeadBytes]byte
 	return append(b, head[:]...)
 }
 
-// endRecord fills in the head of the record that begins at b[start], which
-// will stand at off in its segment.
+// endRecord fills in the head of the record that begins at b[start] and will be at off in
+// its segment.
 func endRecord(b []byte, start int, seed uint32, off int64, kind byte) {
 	endSummed(b, start, seed, off, kind, recordSum(seed, off, b[start+recordHeadBytes:]))
 }
 
-// endSummed is endRecord of a payload whose checksum is known.
+// endSummed is endRecord for a payload whose checksum is known.
 func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint32) {
 	head, payload := b[start:start+recordHeadBytes], b[start+recordHeadBytes:]
 	binary.BigEndian.PutUint32(head, recordMagic)
@@ -116,11 +115,11 @@ func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint3
 	binary.BigEndian.PutUint32(head[16:], recordSum(seed, off, head[:16]))
 }
 
-// sumStep is how many bytes of a block are copied, and then summed while they are in the
-// processor's nearest cache.
+// sumStep is how many bytes of a block are copied at a time and then summed while they are
+// in the nearest processor cache.
 const sumStep = 16 << 10
 
-// appendBlock appends the payload of a block that stands at off, and returns its checksum.
+// appendBlock appends the payload of a block at off and returns its checksum.
 func appendBlock(b []byte, seed uint32, off int64, rec record) ([]byte, uint32) {
 	start := len(b)
 	b = appendHash(b, rec.hash)
@@ -132,7 +131,7 @@ func appendBlock(b []byte, seed uint32, off int64, rec record) ([]byte, uint32) 
 	return b, sum
 }
 
-// parseHead checks the head of a record that stands at off.
+// parseHead checks the head of a record at off.
 func parseHead(head []byte, seed uint32, off int64) (kind byte, length int64, sum uint32, ok bool) {
 	if binary.BigEndian.Uint32(head) != recordMagic ||
 		binary.BigEndian.Uint32(head[16:]) != recordSum(seed, off, head[:16]) {
@@ -151,28 +150,30 @@ func blockRecordBytes(hash multihash.Multihash, size uint32) int64 {
 
 func refBytes(hash multihash.Multihash) int64 { return 1 + int64(len(hash)) + 4 }
 
-func sealRecordBytes(owner string) int64 { return recordHeadBytes + 8 + 2 + int64(len(owner)) + 16 }
+func sealRecordBytes(reference string) int64 {
+	return recordHeadBytes + 8 + 2 + int64(len(reference)) + 16
+}
 
-func dropRecordBytes(owner string) int64 { return recordHeadBytes + 8 + 2 + int64(len(owner)) }
+func dropRecordBytes(reference string) int64 { return recordHeadBytes + 8 + 2 + int64(len(reference)) }
 
 func appendHash(b []byte, hash multihash.Multihash) []byte {
 	return append(append(b, byte(len(hash))), hash...)
 }
 
-func appendOwner(b []byte, inc uint64, owner string) []byte {
+func appendReference(b []byte, inc uint64, reference string) []byte {
 	b = binary.BigEndian.AppendUint64(b, inc)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(owner)))
-	return append(b, owner...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(reference)))
+	return append(b, reference...)
 }
 
-// ref is one block as a reference names it.
-type ref struct {
+// blockRef is one block of a reference.
+type blockRef struct {
 	hash multihash.Multihash
 	size uint32
 }
 
-func appendRefs(b []byte, inc uint64, owner string, refs []ref) []byte {
-	b = appendOwner(b, inc, owner)
+func appendRefs(b []byte, inc uint64, reference string, refs []blockRef) []byte {
+	b = appendReference(b, inc, reference)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(refs)))
 	for _, r := range refs {
 		b = binary.BigEndian.AppendUint32(appendHash(b, r.hash), r.size)
@@ -180,7 +181,7 @@ func appendRefs(b []byte, inc uint64, owner string, refs []ref) []byte {
 	return b
 }
 
-// sealKind is the kind of the record that declares sealed.
+// sealKind returns the kind of record for a declaration.
 func sealKind(sealed Sealed) byte {
 	if sealed.Hidden {
 		return kindHidden
@@ -188,13 +189,13 @@ func sealKind(sealed Sealed) byte {
 	return kindSeal
 }
 
-func appendSeal(b []byte, inc uint64, owner string, sealed Sealed) []byte {
-	b = appendOwner(b, inc, owner)
+func appendSeal(b []byte, inc uint64, reference string, sealed Sealed) []byte {
+	b = appendReference(b, inc, reference)
 	b = binary.BigEndian.AppendUint64(b, sealed.Bytes)
 	return binary.BigEndian.AppendUint64(b, sealed.Blocks)
 }
 
-// reader takes a payload apart. The first thing missing makes it bad for good.
+// reader decodes a payload. After the first missing byte it stays bad.
 type reader struct {
 	b   []byte
 	bad bool
@@ -219,30 +220,30 @@ func (r *reader) uint(n int) (v uint64) {
 
 func (r *reader) hash() multihash.Multihash { return r.take(int(r.uint(1))) }
 
-func (r *reader) owner() (inc uint64, owner string) {
+func (r *reader) reference() (inc uint64, reference string) {
 	inc = r.uint(8)
 	n := int(r.uint(2))
-	if n == 0 || n > MaxOwnerBytes || inc == 0 {
+	if n == 0 || n > MaxReferenceBytes || inc == 0 {
 		r.bad = true
 	}
 	return inc, string(r.take(n))
 }
 
-// record is one record as it was read. Its slices are valid until the next.
+// record is a decoded record. Its slices are valid until the next record is read.
 type record struct {
 	kind  byte
 	off   int64
 	bytes int64 // head and payload
 
-	inc    uint64
-	owner  string
-	hash   multihash.Multihash // block
-	data   []byte              // block
-	refs   []ref               // reference
-	sealed Sealed              // seal
+	inc       uint64
+	reference string
+	hash      multihash.Multihash // of a block
+	data      []byte              // of a block
+	refs      []blockRef          // of a reference
+	sealed    Sealed              // of a seal
 }
 
-// parsePayload takes a payload apart whose checksum was right.
+// parsePayload decodes a payload whose checksum is right.
 func parsePayload(kind byte, payload []byte) (rec record, err error) {
 	r := reader{b: payload}
 	rec.kind = kind
@@ -252,20 +253,20 @@ func parsePayload(kind byte, payload []byte) (rec record, err error) {
 		rec.data = r.take(len(r.b))
 		r.bad = r.bad || len(rec.hash) == 0 || len(rec.data) > MaxBlockBytes
 	case kindReference:
-		rec.inc, rec.owner = r.owner()
+		rec.inc, rec.reference = r.reference()
 		n := int(r.uint(2))
 		if n > maxRefsPerRecord {
 			r.bad = true
 		}
 		for i := 0; i < n && !r.bad; i++ {
 			hash := r.hash()
-			rec.refs = append(rec.refs, ref{hash, uint32(r.uint(4))})
+			rec.refs = append(rec.refs, blockRef{hash, uint32(r.uint(4))})
 			r.bad = r.bad || len(hash) == 0
 		}
 	case kindDrop:
-		rec.inc, rec.owner = r.owner()
+		rec.inc, rec.reference = r.reference()
 	case kindSeal, kindHidden:
-		rec.inc, rec.owner = r.owner()
+		rec.inc, rec.reference = r.reference()
 		rec.sealed.Bytes = r.uint(8)
 		rec.sealed.Blocks = r.uint(8)
 		rec.sealed.Hidden = kind == kindHidden
@@ -278,25 +279,25 @@ func parsePayload(kind byte, payload []byte) (rec record, err error) {
 	return rec, nil
 }
 
-// span is a stretch of a segment that holds no good record.
+// span is a part of a segment without a valid record.
 type span struct{ from, to int64 }
 
-// scanWindowBytes is how much of a segment a scan holds at a time; a record
-// always fits.
+// scanWindowBytes is how much of a segment a scan has in memory at a time. A record always
+// fits.
 const scanWindowBytes = maxPayloadBytes + recordHeadBytes + 2<<20
 
-// scan walks the records of a segment, whose header was checked.
+// scan reads the records of a segment whose header was checked.
 type scan struct {
 	src  io.ReaderAt
 	seed uint32
 	size int64
 
-	buf   []byte // holds the bytes from start on
+	buf   []byte // the bytes from start on
 	start int64
 	bad   []span
 }
 
-// at returns the n bytes at off, or nil if the segment ends before.
+// at returns the n bytes at off, or nil if the segment ends before that.
 func (s *scan) at(off, n int64) ([]byte, error) {
 	if off+n > s.size {
 		return nil, nil
@@ -314,8 +315,8 @@ func (s *scan) at(off, n int64) ([]byte, error) {
 	return s.buf[off-s.start : off-s.start+n], nil
 }
 
-// one reads the record at off. good says whether it is one; next is where the
-// record ends as far as its head can be trusted, else 0.
+// one reads the record at off. good is true if it is valid; next is the end of the record
+// if its head is valid, else 0.
 func (s *scan) one(off int64) (rec record, next int64, good bool, err error) {
 	head, err := s.at(off, recordHeadBytes)
 	if head == nil || err != nil {
@@ -340,9 +341,9 @@ func (s *scan) one(off int64) (rec record, next int64, good bool, err error) {
 	return rec, next, true, nil
 }
 
-// each calls fn for every good record from off on and collects in s.bad what
-// lies between them. A damaged payload is stepped over by its head; after a
-// damaged head the next good record is searched for.
+// each calls fn for every valid record from off on and adds the gaps between them to s.bad.
+// It skips a damaged payload by its head; after a damaged head it searches for the next
+// valid record.
 func (s *scan) each(off int64, fn func(record) error) error {
 	for off < s.size {
 		rec, next, good, err := s.one(off)
@@ -371,7 +372,8 @@ func (s *scan) each(off int64, fn func(record) error) error {
 	return nil
 }
 
-// resync returns the offset of the next good record from off on, or the end.
+// resync returns the offset of the next valid record from off on, or the end of the
+// segment.
 func (s *scan) resync(off int64) (int64, error) {
 	magic := binary.BigEndian.AppendUint32(nil, recordMagic)
 	for off+recordHeadBytes <= s.size {
@@ -395,7 +397,7 @@ func (s *scan) resync(off int64) (int64, error) {
 	return s.size, nil
 }
 
-// tail returns where the unreadable end of the segment begins, or its size.
+// tail returns the offset of the unreadable end of the segment, or its size.
 func (s *scan) tail() int64 {
 	if n := len(s.bad); n > 0 && s.bad[n-1].to == s.size {
 		return s.bad[n-1].from

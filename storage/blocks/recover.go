@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// replayStep is how many records, and references in them, recovery enters into the index
-// at a time.
+// replayStep is how many records, and blocks of references in them, recovery adds to the
+// index at a time.
 const replayStep = 2048
 
-// recoverOrRebuild recovers, and where that finds the index damaged, does it
-// again from the segments alone.
+// recoverOrRebuild recovers. If that finds the index damaged, it rebuilds the index from
+// the segments.
 func (s *Store) recoverOrRebuild() error {
 	err := s.recoverState()
 	if !errors.Is(err, kv.ErrCorrupt) {
@@ -46,8 +46,8 @@ func (s *Store) recoverOrRebuild() error {
 	return s.recoverState()
 }
 
-// recoverState makes the index and the counts what the segments say, and opens
-// the segment to append to.
+// recoverState makes the index and the counts agree with the segments, and opens the
+// segment to append to.
 func (s *Store) recoverState() error {
 	dir := filepath.Join(s.dir, segmentsDir)
 	sizes, err := segmentFiles(dir)
@@ -86,12 +86,13 @@ func (s *Store) recoverState() error {
 	return nil
 }
 
-// openIndex opens the index, or an empty one in the place of one that is
-// damaged or does not belong to these segments, and says how far it reaches.
+// openIndex opens the index and returns the position up to which it is complete. If the
+// index is damaged or belongs to other segments, it opens an empty one.
 func (s *Store) openIndex() (meta, error) {
 	dir, marker := filepath.Join(s.dir, indexDir), filepath.Join(s.dir, rebuildFile)
 	if fileExists(marker) {
-		// The index goes before the marker, so that no crash forgets it.
+		// The index is removed before the marker, so that after a crash the marker is still
+		// there.
 		if err := errors.Join(durable.RemoveAll(dir), durable.RemoveAll(marker)); err != nil {
 			return meta{}, err
 		}
@@ -102,7 +103,7 @@ func (s *Store) openIndex() (meta, error) {
 	}
 	index, err := kv.Open(dir, opts)
 	if errors.Is(err, durable.ErrLocked) || durable.IsFull(err) {
-		return meta{}, err // a full disk says nothing against the index
+		return meta{}, err // a full disk does not mean that the index is damaged
 	}
 	if err == nil {
 		s.index = index
@@ -114,7 +115,7 @@ func (s *Store) openIndex() (meta, error) {
 		err = errors.Join(err, index.Close())
 	}
 	if errors.Is(err, durable.ErrNewer) {
-		return meta{}, fmt.Errorf("block index %s: %w", dir, err) // and is not for this release to make anew
+		return meta{}, fmt.Errorf("block index %s: %w", dir, err) // a newer release wrote it, so this one must not rebuild it
 	}
 	s.log.Warn("rebuilding the block index from the segments", "dir", dir, "why", err)
 	if err := durable.RemoveAll(dir); err != nil {
@@ -126,7 +127,8 @@ func (s *Store) openIndex() (meta, error) {
 	return meta{}, nil
 }
 
-// readMeta says how far the index reaches, or why it does not fit the segments.
+// readMeta returns the position up to which the index is complete, or an error if it does
+// not belong to the segments.
 func (s *Store) readMeta() (meta, error) {
 	raw, ok, err := s.index.Get([]byte{keyMeta})
 	if err != nil || !ok {
@@ -192,9 +194,9 @@ func (s *Store) loadCounts() error {
 	})
 }
 
-// replay enters the records of a segment from an offset on into the index. Of
-// the last one, what does not end in a good record is a write that a crash cut
-// short: it was acknowledged to nobody and is cut off.
+// replay adds the records of a segment from an offset on to the index. In the last segment,
+// bytes after the last valid record are a write that a crash interrupted. It was not
+// acknowledged, so replay cuts it off.
 func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	dir := filepath.Join(s.dir, segmentsDir)
 	f, seed, err := openSegment(dir, number, os.O_RDWR)
@@ -207,10 +209,10 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 		s.damaged.Add(1)
 		s.log.Error("cannot read a segment", "file", segmentPath(dir, number), "err", err)
 		if _, known := s.loads[number]; known {
-			return nil // who looks for damage salvages what the index knows of it
+			return nil // CheckSegments salvages what the index knows of it
 		}
-		// No index entry will refer to the segment, and an index without it would be rebuilt at
-		// every start. Other members have its blocks; the file is left for the operator.
+		// No index entry will name the segment, and an index without it would be rebuilt at
+		// every start. Other members have its blocks; the file stays for the operator.
 		delete(s.sizes, number)
 		return durable.Rename(segmentPath(dir, number), segmentPath(dir, number)+rottenSuffix)
 	}
@@ -218,13 +220,13 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	// A process that was killed may have written what it did not flush. Once it is in the index
-	// it is taken for durable, and is acknowledged to who puts it again. After a flush that
-	// failed it is in memory alone, and the system says that there is nothing to flush: so it
-	// is written again. Of the segments before the last one everything was flushed.
+	// A killed process may have written data that it did not flush. Once such data is in
+	// the index, the store treats it as durable and acknowledges a repeated put. After a
+	// failed flush the data is only in memory, and the system reports that nothing needs to
+	// be flushed. So it is written again. All data of earlier segments was flushed.
 	if last {
 		err := writeAgain(f, from, s.sizes[number])
-		if durable.IsFull(err) { // of a file system that writes nothing in place
+		if durable.IsFull(err) { // on a file system that never writes in place
 			s.log.Warn("cannot rewrite the end of a segment: the disk is full", "file", f.Name(), "err", err)
 		} else if err != nil {
 			return err
@@ -255,10 +257,10 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	return nil
 }
 
-// writeAgain has the system write what it says a file holds from an offset on.
+// writeAgain writes the content of a file from an offset on again.
 func writeAgain(f *os.File, from, end int64) error {
 	if from == headerBytes {
-		from = 0 // the header too: nothing of the file is known to be on the disk
+		from = 0 // with the header, because no part of the file is known to be on the disk
 	}
 	_, err := io.Copy(io.NewOffsetWriter(f, from), io.NewSectionReader(f, from, end-from))
 	return err
@@ -269,9 +271,9 @@ func (s *Store) enter(sc *scan, number uint32, from int64) error {
 	defer func() { c.tx.Discard() }()
 	n, end := 0, from
 	publish := func() error {
-		// It is looked at when all is read, and must not be forgotten if that is cut short. An
-		// index that is rebuilt does not know of files that are gone, nor of damage that went
-		// with a segment.
+		// The marker is written before the end of recovery, so that a crash does not lose
+		// it. A rebuilt index knows neither of removed files nor of damage in a removed
+		// segment.
 		if s.rebuilt || s.damaged.Load() > 0 || len(sc.bad) > 0 && sc.bad[0].from < end {
 			if err := c.tx.Set([]byte{keyDoubt}, nil); err != nil {
 				return err
@@ -300,7 +302,7 @@ func (s *Store) enter(sc *scan, number uint32, from int64) error {
 	return publish()
 }
 
-// openActive opens the newest segment if it has room, else a new one.
+// openActive opens the newest segment if it has space, else a new one.
 func (s *Store) openActive() error {
 	dir := filepath.Join(s.dir, segmentsDir)
 	newest := uint32(0)
@@ -312,11 +314,11 @@ func (s *Store) openActive() error {
 	if err != nil {
 		return err
 	}
-	if rotten > newest { // its number was used, and its name stays
+	if rotten > newest { // its number was used, and the file is still there
 		newest, room = rotten, false
 	}
 	for number := range s.loads {
-		// A lost file's number is not used again: the index still names it.
+		// The number of a lost file is not used again, because the index still has it.
 		if number > newest {
 			newest, room = number, false
 		}
@@ -340,9 +342,9 @@ func (s *Store) openActive() error {
 	return nil
 }
 
-// finishReplay frees the blocks that nobody references, counts what is hidden, takes back
-// the seals that damage has left without their references, and clears away what the index
-// still says of segments whose files are gone.
+// finishReplay frees the blocks without references, counts hidden entries, revokes the
+// seals of references that damage has left incomplete, and removes what the index still has
+// of segments whose files are gone.
 func (s *Store) finishReplay() error {
 	for done := false; !done; {
 		c := s.change()
@@ -379,26 +381,26 @@ func (s *Store) finishReplay() error {
 	return nil
 }
 
-// doubtSeals takes back, after damage and after a rebuild, the seals of owners that refer to
-// fewer blocks than these declare. Their references were in what could not be read, or is
-// gone: of a batch that a loss of power cut short, the end may be on the disk and the
-// beginning not. The blocks may be gone, and nothing would miss them.
+// doubtSeals revokes, after damage and after a rebuild, the seals of references that have
+// fewer blocks than they declare. The records of these blocks were unreadable or are gone:
+// after a loss of power the end of a batch can be on the disk without its beginning. The
+// blocks may be lost, and nothing else would detect that.
 func (s *Store) doubtSeals() error {
 	if _, met, err := s.index.Get([]byte{keyDoubt}); err != nil || !met && s.damaged.Load() == 0 {
 		return err
 	}
-	from, end := []byte{keyOwner}, []byte{keyOwner + 1}
+	from, end := []byte{keyReference}, []byte{keyReference + 1}
 	for done := false; !done; {
 		c := s.change()
 		doubted, err := c.doubtful(from, end, replayStep)
 		if done = len(doubted) < replayStep; !done {
-			from = append(ownerKey(doubted[len(doubted)-1]), 0)
+			from = append(referenceKey(doubted[len(doubted)-1]), 0)
 		}
 		if len(doubted) > 0 {
-			s.log.Error("references to blocks are lost: complete content will be verified again", "owners", len(doubted), "first", doubted[0])
+			s.log.Error("references to blocks are lost: complete content will be verified again", "references", len(doubted), "first", doubted[0])
 		}
-		for _, owner := range doubted {
-			err = errors.Join(err, c.doubt(owner))
+		for _, reference := range doubted {
+			err = errors.Join(err, c.doubt(reference))
 		}
 		if done {
 			err = errors.Join(err, c.tx.Delete([]byte{keyDoubt}))
@@ -414,7 +416,7 @@ func (s *Store) doubtSeals() error {
 	return nil
 }
 
-// countHere ends what a Seal began, before anybody else can write.
+// countHere finishes an interrupted Seal before other writes begin.
 func (s *Store) countHere(inc uint64) error {
 	for done := false; !done; {
 		c := s.change()

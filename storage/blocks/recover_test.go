@@ -55,11 +55,11 @@ func makeHistory(t testing.TB, s *Store) {
 	t.Helper()
 	blks := makeBlocks(t, 7, 60, 4_000)
 	for i := range 12 {
-		owner := fmt.Sprintf("root/%d", i)
-		mustPut(t, s, owner, blks[i*5:i*5+5]...)
-		mustPut(t, s, owner, blks[(i*7)%60])
+		reference := fmt.Sprintf("root/%d", i)
+		mustPut(t, s, reference, blks[i*5:i*5+5]...)
+		mustPut(t, s, reference, blks[(i*7)%60])
 		if i%2 == 0 {
-			must(t, s.Seal(t.Context(), owner, Sealed{Bytes: uint64(i), Blocks: 5}))
+			must(t, s.Seal(t.Context(), reference, Sealed{Bytes: uint64(i), Blocks: 5}))
 		}
 	}
 	for _, i := range []int{0, 1, 2, 3, 4, 8} {
@@ -168,8 +168,8 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 			} else {
 				wantGone(t, again, second...)
 			}
-			if o, ok, _ := again.Owner(t.Context(), "b"); ok != (complete >= 1) || o.Sealed != (complete >= 3) {
-				t.Errorf("cut at %d: owner %+v, %v", cut, o, ok)
+			if o, ok, _ := again.Reference(t.Context(), "b"); ok != (complete >= 1) || o.Sealed != (complete >= 3) {
+				t.Errorf("cut at %d: reference %+v, %v", cut, o, ok)
 			}
 			if size := again.active.size; size != end || again.Usage().Damaged != 0 {
 				t.Errorf("cut at %d: goes on at %d, want %d; usage %+v", cut, size, end, again.Usage())
@@ -187,7 +187,7 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 
 // When the power goes in the middle of a batch, its pages may be on the disk in any order:
 // the end of it, with the seal, and not the beginning, with the references. Nobody was told
-// of any of it, so the owner must not pass for whole.
+// of any of it, so the reference must not pass for whole.
 func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing.T) {
 	power := cutPower(t)
 	before, torn, sealed := power.before, power.torn, power.sealed
@@ -199,10 +199,10 @@ func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing
 					must(t, os.RemoveAll(filepath.Join(copied, indexDir)))
 				}
 				again := openTest(t, copied)
-				if o, _, err := again.Owner(t.Context(), "torn"); o.Sealed || err != nil {
+				if o, _, err := again.Reference(t.Context(), "torn"); o.Sealed || err != nil {
 					t.Fatalf("%+v, %v, and no block is here", o, err)
 				}
-				if o, _, err := again.Owner(t.Context(), "before"); !o.Sealed || err != nil {
+				if o, _, err := again.Reference(t.Context(), "before"); !o.Sealed || err != nil {
 					t.Errorf("acknowledged before: %+v, %v", o, err)
 				}
 				must(t, again.Close())
@@ -215,7 +215,7 @@ func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing
 				if then == "dropped" {
 					mustDrop(t, again, "torn")
 					wantDoubted(t, again)
-					if _, ok, err := rebuild(t, again).Owner(t.Context(), "torn"); ok || err != nil {
+					if _, ok, err := rebuild(t, again).Reference(t.Context(), "torn"); ok || err != nil {
 						t.Errorf("it is back: %v", err)
 					}
 					return
@@ -224,7 +224,7 @@ func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing
 				wantDoubted(t, again)
 				again = rebuild(t, again)
 				wantDoubted(t, again)
-				if o, _, err := again.Owner(t.Context(), "torn"); !o.Sealed || !o.Hidden || o.Blocks != 3 || err != nil {
+				if o, _, err := again.Reference(t.Context(), "torn"); !o.Sealed || !o.Hidden || o.Blocks != 3 || err != nil {
 					t.Errorf("put again: %+v, %v", o, err)
 				}
 				wantHere(t, again, append(before, torn...)...)
@@ -248,20 +248,20 @@ func emptied(t *testing.T, s *Store) *Store {
 	return s
 }
 
-// wantDoubted wants just these owners to count as damaged, since their seals were taken
+// wantDoubted wants just these references to count as damaged, since their seals were taken
 // back, and not as never complete.
-func wantDoubted(t *testing.T, s *Store, owners ...string) {
+func wantDoubted(t *testing.T, s *Store, references ...string) {
 	t.Helper()
 	var got []string
-	must(t, s.Damaged(t.Context(), func(owner string, blocks uint64) (bool, error) {
-		if doubted, err := s.Doubted(owner); !doubted || blocks == 0 || err != nil {
-			t.Errorf("%s: %d blocks, doubted %v, %v", owner, blocks, doubted, err)
+	must(t, s.Damaged(t.Context(), func(reference string, blocks uint64) (bool, error) {
+		if doubted, err := s.Doubted(reference); !doubted || blocks == 0 || err != nil {
+			t.Errorf("%s: %d blocks, doubted %v, %v", reference, blocks, doubted, err)
 		}
-		got = append(got, owner)
+		got = append(got, reference)
 		return true, nil
 	}))
-	if !slices.Equal(got, owners) {
-		t.Errorf("in doubt are %q, want %q", got, owners)
+	if !slices.Equal(got, references) {
+		t.Errorf("in doubt are %q, want %q", got, references)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
 	}
 	must(t, os.Remove(stop))
 	again := openTest(t, dir)
-	if o, _, err := again.Owner(t.Context(), "torn"); o.Sealed || err != nil || again.Usage().Damaged != 0 {
+	if o, _, err := again.Reference(t.Context(), "torn"); o.Sealed || err != nil || again.Usage().Damaged != 0 {
 		t.Errorf("%+v, %v, %+v", o, err, again.Usage())
 	}
 	if _, met, err := again.index.Get([]byte{keyDoubt}); met || err != nil {
@@ -292,7 +292,7 @@ func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
 }
 
 // A segment whose file is gone leaves no damage behind that a rebuild of the index could
-// meet: nothing tells it but the seals, which declare more than their owners refer to.
+// meet: nothing tells it but the seals, which declare more than their references refer to.
 func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -308,10 +308,10 @@ func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing
 	}
 	must(t, errors.Join(os.Remove(paths[0]), os.RemoveAll(filepath.Join(dir, indexDir))))
 	again := openTest(t, dir)
-	if o, _, err := again.Owner(t.Context(), "torn"); o.Sealed || err != nil {
+	if o, _, err := again.Reference(t.Context(), "torn"); o.Sealed || err != nil {
 		t.Errorf("it lacks what was in %s: %+v, %v", filepath.Base(paths[0]), o, err)
 	}
-	if o, _, err := again.Owner(t.Context(), "whole"); !o.Sealed || err != nil {
+	if o, _, err := again.Reference(t.Context(), "whole"); !o.Sealed || err != nil {
 		t.Errorf("nothing of it is gone: %+v, %v", o, err)
 	}
 }
@@ -369,7 +369,7 @@ func TestBytesOfAnotherBlockUnderAGoodChecksumAreNotServed(t *testing.T) {
 	blks := makeBlocks(t, 1, 2, 100)
 	hash, wrong := blks[0].Cid().Hash(), blks[1].RawData()
 	must(t, s.do(t.Context(), 1000, func(b *batch) error {
-		err := b.reference("a", []ref{{hash, 100}})
+		err := b.addBlocks("a", []blockRef{{hash, 100}})
 		b.begin()
 		b.s.buf = append(appendHash(b.s.buf, hash), wrong...)
 		return errors.Join(err, b.end(record{kind: kindBlock, hash: hash, data: wrong}))
@@ -379,7 +379,7 @@ func TestBytesOfAnotherBlockUnderAGoodChecksumAreNotServed(t *testing.T) {
 	}
 }
 
-// A drop record is all that keeps a rebuilt index from bringing the owner back,
+// A drop record is all that keeps a rebuilt index from bringing the reference back,
 // for as long as a segment that cannot go holds its references.
 func TestDropOutlivesTheCompactionOfItsSegment(t *testing.T) {
 	dir := t.TempDir()
@@ -400,8 +400,8 @@ func TestDropOutlivesTheCompactionOfItsSegment(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(dir, indexDir)))
 	again := openTest(t, dir)
 	must(t, again.Compact(t.Context()))
-	if o, ok, err := again.Owner(t.Context(), "dropped"); ok || err != nil {
-		t.Errorf("dropped owner is back: %+v, %v", o, err)
+	if o, ok, err := again.Reference(t.Context(), "dropped"); ok || err != nil {
+		t.Errorf("dropped reference is back: %+v, %v", o, err)
 	}
 	wantHere(t, again, keep...)
 	// When the first segment goes, so does the need for the drop.
@@ -428,12 +428,12 @@ func rebuild(t *testing.T, s *Store) *Store {
 	return again
 }
 
-// Segment 1 stays and holds records of an owner that were outdated before its
+// Segment 1 stays and holds records of a reference that were outdated before its
 // drop, while all that followed them goes. A rebuild must not take them for
-// the owner.
-func TestOutdatedRecordsDoNotBringADroppedOwnerBack(t *testing.T) {
+// the reference.
+func TestOutdatedRecordsDoNotBringADroppedReferenceBack(t *testing.T) {
 	for name, tc := range map[string]struct {
-		blocks  int // of the owner, in segment 1
+		blocks  int // of the reference, in segment 1
 		outdate func(t *testing.T, s *Store) *Store
 	}{
 		"sealed again": {0, func(t *testing.T, s *Store) *Store {
@@ -443,14 +443,14 @@ func TestOutdatedRecordsDoNotBringADroppedOwnerBack(t *testing.T) {
 		"compaction stopped between copy and removal": {2, func(t *testing.T, s *Store) *Store {
 			var moved []record
 			for _, r := range recordsOf(t, segmentPaths(t, s.dir)[0], 1) {
-				if r.owner == "dropped" {
+				if r.reference == "dropped" {
 					moved = append(moved, r)
 				}
 			}
 			must(t, s.do(t.Context(), recordSlack, func(b *batch) error { return b.relocate(1, moved) }))
 			return s
 		}},
-		"drop record of an earlier owner of that name damaged": {2, func(t *testing.T, s *Store) *Store {
+		"drop record of an earlier reference of that name damaged": {2, func(t *testing.T, s *Store) *Store {
 			mustDrop(t, s, "dropped")
 			end := s.active.size
 			mustPut(t, s, "dropped", makeBlocks(t, 3, 1, 100)...)
@@ -477,8 +477,8 @@ func TestOutdatedRecordsDoNotBringADroppedOwnerBack(t *testing.T) {
 				t.Fatalf("segments %v, want the first and the third", left)
 			}
 			s = rebuild(t, s)
-			if o, ok, err := s.Owner(t.Context(), "dropped"); ok || err != nil {
-				t.Errorf("dropped owner is back: %+v, %v", o, err)
+			if o, ok, err := s.Reference(t.Context(), "dropped"); ok || err != nil {
+				t.Errorf("dropped reference is back: %+v, %v", o, err)
 			}
 			wantHere(t, s, keep...)
 			// With the first segment goes all that was kept because of it.
@@ -605,11 +605,11 @@ func TestRebuildTakesReferencesInSmallSteps(t *testing.T) {
 		endRecord(b, start, seed, int64(start), kind)
 	}
 	for i := range 10 {
-		refs := make([]ref, maxRefsPerRecord)
+		refs := make([]blockRef, maxRefsPerRecord)
 		for j := range refs {
 			hash, err := multihash.Sum(fmt.Appendf(nil, "%d %d", i, j), multihash.SHA2_256, -1)
 			must(t, err)
-			refs[j] = ref{hash, 1}
+			refs[j] = blockRef{hash, 1}
 		}
 		add(kindReference, appendRefs(nil, uint64(number)<<32|headerBytes, "o", refs))
 	}
@@ -629,7 +629,7 @@ func TestRebuildTakesReferencesInSmallSteps(t *testing.T) {
 	}
 }
 
-// A block can hold anything, such as a record that drops its owner.
+// A block can hold anything, such as a record that drops its reference.
 func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -642,7 +642,7 @@ func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 			victim := makeBlocks(t, 1, 1, 100)[0]
 			mustPut(t, s, "victim", victim)
 			mustPut(t, s, "evil", victim)
-			o, _, err := getOwner(s.index, "victim")
+			o, _, err := getReference(s.index, "victim")
 			must(t, err)
 			hash := victim.Cid().Hash() // as long as every other
 			place := s.active.size + dropRecordBytes("evil") + 2 + refBytes(hash) + blockRecordBytes(hash, 0)
@@ -650,7 +650,7 @@ func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 			if tc.leaked {
 				seed = s.active.seed
 			}
-			forged := appendOwner(beginRecord(nil), o.inc, "victim")
+			forged := appendReference(beginRecord(nil), o.inc, "victim")
 			endRecord(forged, 0, seed, place, kindDrop)
 			mustPut(t, s, "evil", rawBlock(t, forged))
 			mustPut(t, s, "after", makeBlocks(t, 2, 1, 10)...)
@@ -663,8 +663,8 @@ func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 			}
 			must(t, os.RemoveAll(filepath.Join(dir, indexDir)))
 			again := openTest(t, dir)
-			if _, ok, _ := again.Owner(t.Context(), "victim"); ok != tc.survive || again.Usage().Damaged == 0 {
-				t.Errorf("owner there %v, usage %+v", ok, again.Usage())
+			if _, ok, _ := again.Reference(t.Context(), "victim"); ok != tc.survive || again.Usage().Damaged == 0 {
+				t.Errorf("reference there %v, usage %+v", ok, again.Usage())
 			}
 		})
 	}
@@ -679,11 +679,11 @@ func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 	mustPut(t, s, "b", blks[0])
 	var inc uint64
 	must(t, s.do(t.Context(), 100, func(b *batch) error {
-		o, _, err := getOwner(b.tx, "a")
+		o, _, err := getReference(b.tx, "a")
 		inc = o.inc
 		b.begin()
-		b.s.buf = appendOwner(b.s.buf, inc, "a")
-		return errors.Join(err, b.end(record{kind: kindDrop, inc: inc, owner: "a"}))
+		b.s.buf = appendReference(b.s.buf, inc, "a")
+		return errors.Join(err, b.end(record{kind: kindDrop, inc: inc, reference: "a"}))
 	}))
 	must(t, s.do(t.Context(), 100, func(b *batch) error {
 		_, done, err := b.sweep(inc, sweepStep)
@@ -698,7 +698,7 @@ func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 				t.Fatalf("%s: a block of what is being dropped is in whole content: %v, %v", name, whole, err)
 			}
 		}
-		// A new owner of the same name is not touched by the sweep of the old.
+		// A new reference of the same name is not touched by the sweep of the old.
 		mustPut(t, s, "a", blks[5], blks[len(blks)-1])
 		must(t, s.Compact(t.Context()))
 		if u := s.Usage(); u.Blocks != 3 || u.Missing != 0 {
@@ -721,11 +721,11 @@ func TestSegmentFormatIsTheGoldenOne(t *testing.T) {
 		b = append(beginRecord(b), payload...)
 		endRecord(b, start, seed, int64(start), kind)
 	}
-	add(kindReference, appendRefs(nil, 7<<32|64, "root/x", []ref{{hash, 5}}))
+	add(kindReference, appendRefs(nil, 7<<32|64, "root/x", []blockRef{{hash, 5}}))
 	add(kindBlock, append(appendHash(nil, hash), "block"...))
 	add(kindSeal, appendSeal(nil, 7<<32|64, "root/x", Sealed{Bytes: 5, Blocks: 1}))
 	add(kindHidden, appendSeal(nil, 7<<32|64, "root/x", Sealed{Bytes: 5, Blocks: 1, Hidden: true}))
-	add(kindDrop, appendOwner(nil, 7<<32|64, "root/x"))
+	add(kindDrop, appendReference(nil, 7<<32|64, "root/x"))
 	goldentest.File(t, filepath.Join("testdata", "segment.golden"), []byte(hex.Dump(b)))
 	sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
 	var kinds []byte
@@ -741,10 +741,10 @@ func FuzzScan(f *testing.F) {
 	hash, _ := multihash.Sum([]byte("block"), multihash.SHA2_256, -1)
 	for kind, payload := range map[byte][]byte{
 		kindBlock:     append(appendHash(nil, hash), "block"...),
-		kindReference: appendRefs(nil, 1<<32, "o", []ref{{hash, 5}, {hash, 6}}),
+		kindReference: appendRefs(nil, 1<<32, "o", []blockRef{{hash, 5}, {hash, 6}}),
 		kindSeal:      appendSeal(nil, 1<<32, "o", Sealed{Bytes: 1, Blocks: 2}),
 		kindHidden:    appendSeal(nil, 1<<32, "o", Sealed{Bytes: 1, Blocks: 2, Hidden: true}),
-		kindDrop:      appendOwner(nil, 1<<32, "o"),
+		kindDrop:      appendReference(nil, 1<<32, "o"),
 	} {
 		f.Add(append([]byte{kind}, payload...), []byte("between"))
 	}
@@ -757,7 +757,7 @@ func FuzzScan(f *testing.F) {
 		endRecord(b, 0, seed, 0, payload[0])
 		b = append(b, garbage...)
 		last := int64(len(b))
-		b = append(beginRecord(b), appendOwner(nil, 9, "last")...)
+		b = append(beginRecord(b), appendReference(nil, 9, "last")...)
 		endRecord(b, int(last), seed, last, kindDrop)
 		found, end := false, int64(0)
 		sc := &scan{src: bytes.NewReader(b), seed: seed, size: int64(len(b))}
@@ -766,7 +766,7 @@ func FuzzScan(f *testing.F) {
 				t.Errorf("record at %d overlaps the one before, which ends at %d", r.off, end)
 			}
 			end = r.off + r.bytes
-			found = found || r.off == last && r.owner == "last"
+			found = found || r.off == last && r.reference == "last"
 			return nil
 		}); err != nil {
 			t.Fatal(err)

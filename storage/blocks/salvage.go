@@ -9,17 +9,16 @@ import (
 )
 
 const (
-	// loseStep is how many blocks one step notes as lost.
+	// loseStep is how many blocks one step records as lost.
 	loseStep = 1024
-	// salvageReads is how often a block is tried to be read.
+	// salvageReads is how often a block is read before it counts as lost.
 	salvageReads = 2
 )
 
-// salvage empties a segment whose file is damaged or gone: what can be read is
-// written again at the end of the journal, what the index knows of references,
-// seals and drops too, and the blocks that cannot be read are lost. Then the
-// file goes, so that the damage is dealt with once. A crash in between leaves a
-// segment with less in it.
+// salvage removes a segment whose file is damaged or missing. It writes the readable blocks
+// again at the end of the journal, and the references, seals and drops that the index
+// knows. It records the unreadable blocks as lost. Then it removes the file, so that the
+// damage is handled once. A crash in between leaves a segment with fewer records.
 func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err error) {
 	select {
 	case s.compacting <- struct{}{}: // Compact moves the same records
@@ -38,7 +37,7 @@ func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err er
 	}
 	s.fitSize(number)
 	_, copies := s.room()
-	room := size < copies // copies need room before they give any
+	room := size < copies // copies take space before they free any
 	if room {
 		if err := s.empty(ctx, number); err != nil && !unreadable(err) {
 			return 0, err
@@ -48,13 +47,13 @@ func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err er
 	if lost, err = s.salvageBlocks(ctx, number, room); err != nil || !room {
 		return lost, err
 	}
-	if err := s.salvageOwners(ctx, number); err != nil {
+	if err := s.salvageReferences(ctx, number); err != nil {
 		return lost, err
 	}
 	return lost, s.removeEmpty(ctx)
 }
 
-// retire makes sure that nothing is appended to a segment any more.
+// retire ensures that nothing more is appended to a segment.
 func (s *Store) retire(ctx context.Context, number uint32) error {
 	err := s.do(ctx, recordSlack, func(b *batch) error {
 		s.retired = number
@@ -63,13 +62,13 @@ func (s *Store) retire(ctx context.Context, number uint32) error {
 	if err != nil {
 		return err
 	}
-	// The next batch begins with a new segment, if it has to.
+	// The next batch begins a new segment if it must.
 	return s.do(ctx, recordSlack, func(*batch) error { return nil })
 }
 
-// fitSize makes the size of a segment that of its file, so that reading ends
-// where the file does. A file that is gone can be read as long as it is open
-// here; else it has no size, and is counted until its segment is removed.
+// fitSize sets the size of a segment to that of its file, so that reading ends there. A
+// removed file can be read while it is open here; otherwise its size is 0, and it is
+// counted until its segment is removed.
 func (s *Store) fitSize(number uint32) {
 	size := int64(0)
 	if h, err := s.files.acquire(number); err == nil {
@@ -85,7 +84,7 @@ func (s *Store) fitSize(number uint32) {
 	}
 }
 
-// salvageBlocks deals with the blocks that the index still has in a segment.
+// salvageBlocks handles the blocks that the index has in a segment.
 func (s *Store) salvageBlocks(ctx context.Context, number uint32, room bool) (lost uint64, err error) {
 	v := s.index.View()
 	defer v.Close()
@@ -123,7 +122,7 @@ func (s *Store) salvageBlocks(ctx context.Context, number uint32, room bool) (lo
 	return lost, errors.Join(err, flush())
 }
 
-// readAgain reads a block, more than once if it has to.
+// readAgain reads a block up to salvageReads times.
 func (s *Store) readAgain(e blockEntry, hash multihash.Multihash) (data []byte, err error) {
 	for range salvageReads {
 		if data, err = s.read(e, hash, true, fresh); err == nil || !unreadable(err) {
@@ -133,21 +132,21 @@ func (s *Store) readAgain(e blockEntry, hash multihash.Multihash) (data []byte, 
 	return data, err
 }
 
-// salvageOwners writes again what the journal says of owners in a segment and
-// nowhere else. The index knows all of it.
-func (s *Store) salvageOwners(ctx context.Context, number uint32) error {
+// salvageReferences writes the records of references again that are only in this segment.
+// The index has all of their content.
+func (s *Store) salvageReferences(ctx context.Context, number uint32) error {
 	v := s.index.View()
 	defer v.Close()
-	err := v.Scan([]byte{keyOwner}, []byte{keyOwner + 1}, false, func(key, value []byte) (bool, error) {
-		o, err := decodeOwnerEntry(key, value)
+	err := v.Scan([]byte{keyReference}, []byte{keyReference + 1}, false, func(key, value []byte) (bool, error) {
+		o, err := decodeReferenceEntry(key, value)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return false, err
 		}
-		rec := record{kind: kindReference, inc: o.inc, owner: string(key[1:])}
+		rec := record{kind: kindReference, inc: o.inc, reference: string(key[1:])}
 		if err := s.salvageRefs(ctx, v, number, rec); err != nil {
 			return false, err
 		}
-		if at, err := o.sealIn(v, rec.owner); err != nil || at != number {
+		if at, err := o.sealIn(v, rec.reference); err != nil || at != number {
 			return err == nil, err
 		}
 		rec.kind, rec.sealed = sealKind(o.sealed), o.sealed
@@ -164,13 +163,13 @@ func (s *Store) salvageOwners(ctx context.Context, number uint32) error {
 		if x.segment != number {
 			return true, nil
 		}
-		rec := record{kind: kindDrop, inc: binary.BigEndian.Uint64(key[1:]), owner: x.owner}
+		rec := record{kind: kindDrop, inc: binary.BigEndian.Uint64(key[1:]), reference: x.reference}
 		return true, s.do(ctx, recordSlack, func(b *batch) error { return b.relocateDrop(number, rec) })
 	})
 }
 
-// salvageRefs writes again the references of one owner, named by rec, that
-// stand in a segment.
+// salvageRefs writes the blocks of one reference again that are in a segment; rec names the
+// reference.
 func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec record) error {
 	flush := func() error {
 		if len(rec.refs) == 0 {
@@ -180,9 +179,9 @@ func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec r
 		rec.refs = nil
 		return s.do(ctx, int64(len(step.refs))*recordSlack/4, func(b *batch) error { return b.relocateRefs(number, step) })
 	}
-	prefix := refPrefix(rec.inc)
+	prefix := blockRefPrefix(rec.inc)
 	err := v.Scan(prefix, after(prefix), false, func(key, value []byte) (bool, error) {
-		at, err := decodeRefEntry(key, value)
+		at, err := decodeBlockRefEntry(key, value)
 		if err != nil || at.segment != number {
 			return err == nil, err
 		}
@@ -191,7 +190,7 @@ func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec r
 		if err != nil || !ok {
 			return false, errors.Join(err, badEntry(key))
 		}
-		if rec.refs = append(rec.refs, ref{hash, e.size}); len(rec.refs) < maxRefsPerRecord {
+		if rec.refs = append(rec.refs, blockRef{hash, e.size}); len(rec.refs) < maxRefsPerRecord {
 			return true, nil
 		}
 		return true, flush()

@@ -60,7 +60,7 @@ func TestADoubtOutlivesTheSegmentOfItsSeal(t *testing.T) {
 					mustDrop(t, s, "torn")
 					wantDoubted(t, s)
 					s = rebuild(t, s)
-					if _, ok, err := s.Owner(t.Context(), "torn"); ok || err != nil {
+					if _, ok, err := s.Reference(t.Context(), "torn"); ok || err != nil {
 						t.Errorf("it is back: %v", err)
 					}
 					wantLoads(t, s)
@@ -109,7 +109,7 @@ func cutPower(t *testing.T) powerCut {
 	return cut
 }
 
-// One record holds a thousand references or so. An owner that has more of them in a
+// One record holds a thousand references or so. A reference that has more of them in a
 // segment which is damaged, all of whose blocks are elsewhere, keeps every one.
 func TestManyReferencesOutliveTheirSegment(t *testing.T) {
 	for _, n := range []int{maxRefsPerRecord - 1, maxRefsPerRecord, maxRefsPerRecord + 1, 2*maxRefsPerRecord + 1} {

@@ -17,26 +17,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// scrubFile says how far the resumable pass has come. It may be lost: then the
-// next pass begins at the first segment.
+// scrubFile has the position of the resumable pass. If it is lost, the next pass begins at
+// the first segment.
 const scrubFile = "scrub.json"
 
-// ScrubOptions configure one pass of Scrub.
+// ScrubOptions configure a pass of Scrub.
 type ScrubOptions struct {
-	BytesPerSecond int64 // bound of reading; 0: none
-	Resume         bool  // go on where the last pass with Resume was cut short
+	BytesPerSecond int64 // limit of reading; 0: none
+	Resume         bool  // continue where the last pass with Resume was interrupted
 }
 
-// Scrubbed is the result of one pass.
+// Scrubbed is the result of a pass.
 type Scrubbed struct {
-	Blocks, Bytes uint64 // found good
-	Damaged       uint64 // blocks found damaged or gone
+	Blocks, Bytes uint64 // verified and good
+	Damaged       uint64 // blocks that are damaged or missing
 }
 
-// scrubState is what scrubFile holds.
+// scrubState is the content of scrubFile.
 type scrubState struct {
-	Next      uint32    `json:"next"`      // segment to begin with
-	Completed time.Time `json:"completed"` // of the last whole pass
+	Next      uint32    `json:"next"`      // next segment
+	Completed time.Time `json:"completed"` // end of the last complete pass
 }
 
 // ScrubCompleted returns when the last complete pass ended, or the zero time if there was
@@ -63,10 +63,10 @@ func (s *Store) saveScrub(st scrubState) error {
 	return durable.WriteFile(filepath.Join(s.dir, scrubFile), raw, filePerm)
 }
 
-// Scrub is one pass over the segments: it reads every record and verifies its checksum
-// and, for a referenced block, its hash. It moves the good records of a damaged segment to
-// another one and removes the file. A bad block is missing from then on, see Damaged.
-// Reads and writes go on meanwhile.
+// Scrub does one pass over the segments: it reads every record and verifies its checksum
+// and, for a block with a reference, its hash. It copies the good records of a damaged
+// segment to another one and removes the file. A damaged block counts as missing, see
+// Damaged. Other reads and writes continue meanwhile.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
 	limit := rate.NewLimiter(rate.Inf, scanWindowBytes)
 	if o.BytesPerSecond > 0 {
@@ -85,7 +85,7 @@ func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
 			continue
 		}
 		moved, err := s.scrubSegment(ctx, number, limit, &sum)
-		if moved { // to the end, where it is verified like everything
+		if moved { // to the end, where it is verified later
 			todo = slices.DeleteFunc(s.segments(), func(n uint32) bool { return n <= number })
 		}
 		if err == nil && o.Resume {
@@ -118,7 +118,7 @@ func (s *Store) CheckSegments(ctx context.Context) (gone uint64, err error) {
 	return gone, nil
 }
 
-// segments lists the segments in which something lives, and the newest.
+// segments returns the segments with live records, and the newest.
 func (s *Store) segments() []uint32 {
 	s.stats.Lock()
 	defer s.stats.Unlock()
@@ -139,7 +139,7 @@ func (s *Store) segments() []uint32 {
 	return numbers
 }
 
-// live says whether the segment is needed, and how long its file should be.
+// live returns whether a segment is needed, and the size that its file should have.
 func (s *Store) live(number uint32) (size int64, needed bool) {
 	s.stats.Lock()
 	defer s.stats.Unlock()
@@ -150,11 +150,11 @@ func (s *Store) live(number uint32) (size int64, needed bool) {
 	return s.sizes[number], s.loads[number].records > 0 || number == newest
 }
 
-// fileWhole says whether the segment's file is there and not too short. One
-// that Compact has removed in this moment is not needed any more.
+// fileWhole returns whether the file of a segment exists with its full length. A segment
+// that Compact has removed meanwhile is not needed any more.
 func (s *Store) fileWhole(number uint32) bool {
 	s.stats.Lock()
-	size := s.sizes[number] // live would look at all of them, for each of them
+	size := s.sizes[number] // live would scan all segments for each of them
 	s.stats.Unlock()
 	info, err := os.Stat(segmentPath(filepath.Join(s.dir, segmentsDir), number))
 	if err == nil && info.Size() >= size {
@@ -164,8 +164,8 @@ func (s *Store) fileWhole(number uint32) bool {
 	return !needed
 }
 
-// scrubSegment verifies a segment and adds to sum. moved says that it was
-// damaged, so that what is good in it is elsewhere now, and not yet in sum.
+// scrubSegment verifies a segment and adds to sum. moved is true if the segment was
+// damaged; its good records were copied and are not in sum yet.
 func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) (moved bool, err error) {
 	var found Scrubbed
 	good, err := s.verify(ctx, number, limit, &found)
@@ -183,18 +183,18 @@ func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Lim
 	return true, err
 }
 
-// unreadable says that an error is about the file, not about the store.
+// unreadable returns whether an error is about the file, not about the store.
 func unreadable(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrNotExist) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// verify reads a segment and says whether all of it is good.
+// verify reads a segment and returns whether all of it is good.
 func (s *Store) verify(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) (good bool, err error) {
 	if !s.fileWhole(number) {
 		return false, nil
 	}
-	size, _ := s.live(number) // all of it is durable
+	size, _ := s.live(number) // all of this is durable
 	h, err := s.files.acquire(number)
 	if err != nil {
 		if !unreadable(err) {
@@ -217,7 +217,7 @@ func (s *Store) verify(ctx context.Context, number uint32, limit *rate.Limiter, 
 		}
 	}
 	sc := &scan{src: h.f, seed: h.seed, size: size}
-	var stopped error // by us, not by the file
+	var stopped error // stopped by the store, not by an error of the file
 	err = sc.each(headerBytes, func(rec record) error {
 		if stopped = limit.WaitN(ctx, int(rec.bytes)); stopped == nil {
 			stopped = s.verifyRecord(ctx, rec, number, sum)
@@ -233,7 +233,7 @@ func (s *Store) verify(ctx context.Context, number uint32, limit *rate.Limiter, 
 	return err == nil && len(sc.bad) == 0, nil
 }
 
-// same says whether the file that is open is the one that has its name.
+// same returns whether the open file is still the one with its name.
 func (s *Store) same(h *handle) bool {
 	named, err := os.Stat(segmentPath(filepath.Join(s.dir, segmentsDir), h.number))
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Store) same(h *handle) bool {
 	return err == nil && os.SameFile(named, opened)
 }
 
-// verifyRecord checks the hash of a block whose checksum is right.
+// verifyRecord verifies the hash of a block whose checksum is right.
 func (s *Store) verifyRecord(ctx context.Context, rec record, number uint32, sum *Scrubbed) error {
 	if rec.kind != kindBlock {
 		return nil
@@ -262,7 +262,7 @@ func (s *Store) verifyRecord(ctx context.Context, rec record, number uint32, sum
 	return s.lose(ctx, number, []record{rec.clone()})
 }
 
-// lose notes that the blocks of records are no good at their places.
+// lose records that the blocks of records are damaged.
 func (s *Store) lose(ctx context.Context, number uint32, records []record) error {
 	if len(records) == 0 {
 		return nil

@@ -15,12 +15,12 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// damagedOwners lists what Damaged tells.
-func damagedOwners(t testing.TB, s *Store) map[string]uint64 {
+// damagedReferences lists what Damaged tells.
+func damagedReferences(t testing.TB, s *Store) map[string]uint64 {
 	t.Helper()
 	found := map[string]uint64{}
-	must(t, s.Damaged(t.Context(), func(owner string, blocks uint64) (bool, error) {
-		found[owner] = blocks
+	must(t, s.Damaged(t.Context(), func(reference string, blocks uint64) (bool, error) {
+		found[reference] = blocks
 		return true, nil
 	}))
 	return found
@@ -64,7 +64,7 @@ func flipAt(offs ...int) func(t testing.TB, path string, number uint32) {
 }
 
 // Whatever happens to a segment, a pass finds it, no wrong byte is answered,
-// what was good stays, the owners that lost something are named, and once the
+// what was good stays, the references that lost something are named, and once the
 // blocks are put again nothing remembers the damage: not even the journal, from
 // which the index is rebuilt at the end.
 func TestScrubFindsDamageAndKeepsWhatIsGood(t *testing.T) {
@@ -105,11 +105,11 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 	opts.SegmentBytes = 16 << 10
 	s := openWith(t, dir, opts)
 	all := map[string][]blocks.Block{}
-	fill := func(owner string, seed uint64) {
-		all[owner] = makeBlocks(t, seed, 20, 500)
-		mustPut(t, s, owner, all[owner][:10]...)
-		mustPut(t, s, owner, all[owner][10:]...)
-		must(t, s.Seal(t.Context(), owner, Sealed{Bytes: 10_000, Blocks: 20, Hidden: owner == "one"}))
+	fill := func(reference string, seed uint64) {
+		all[reference] = makeBlocks(t, seed, 20, 500)
+		mustPut(t, s, reference, all[reference][:10]...)
+		mustPut(t, s, reference, all[reference][10:]...)
+		must(t, s.Seal(t.Context(), reference, Sealed{Bytes: 10_000, Blocks: 20, Hidden: reference == "one"}))
 	}
 	gone := makeBlocks(t, 99, 1, 100)
 	mustPut(t, s, "gone", gone...)
@@ -142,8 +142,8 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 		}
 	}
 	here := func(s *Store) (missing []blocks.Block) {
-		for _, owner := range all {
-			for _, b := range owner {
+		for _, reference := range all {
+			for _, b := range reference {
 				if got, err := s.Get(t.Context(), b.Cid()); ipld.IsNotFound(err) {
 					missing = append(missing, b)
 				} else if err != nil || string(got.RawData()) != string(b.RawData()) {
@@ -154,28 +154,28 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 		return missing
 	}
 	missing := here(s)
-	o, _, err := s.Owner(t.Context(), "one")
+	o, _, err := s.Reference(t.Context(), "one")
 	must(t, err)
 	if lost >= 0 && (len(missing) != lost || !o.Sealed) {
 		t.Errorf("%d blocks are missing, want %d", len(missing), lost)
 	}
 	if o.Sealed {
-		if got := damagedOwners(t, s); got["one"]+got["two"] != uint64(len(missing)) {
+		if got := damagedReferences(t, s); got["one"]+got["two"] != uint64(len(missing)) {
 			t.Errorf("damaged: %v, %d are missing", got, len(missing))
 		}
 		if whole, err := s.Whole(t.Context(), "one"); whole != (len(missing) == 0) || err != nil {
 			t.Errorf("whole: %v, %v", whole, err)
 		}
 	}
-	for owner, blks := range all {
-		mustPut(t, s, owner, blks...)
-		must(t, s.Seal(t.Context(), owner, Sealed{Bytes: 10_000, Blocks: 20, Hidden: owner == "one"}))
+	for reference, blks := range all {
+		mustPut(t, s, reference, blks...)
+		must(t, s.Seal(t.Context(), reference, Sealed{Bytes: 10_000, Blocks: 20, Hidden: reference == "one"}))
 	}
 	if sum := mustScrub(t, s); sum.Damaged != 0 || sum.Blocks < uint64(20*len(all)) {
 		t.Errorf("after the repair: %+v", sum)
 	}
 	must(t, s.Compact(t.Context()))
-	if got := damagedOwners(t, s); len(got) != 0 {
+	if got := damagedReferences(t, s); len(got) != 0 {
 		t.Errorf("still damaged: %v", got)
 	}
 	before := describe(t, s)
@@ -209,7 +209,7 @@ func TestCheckSegmentsFindsWhatIsGone(t *testing.T) {
 	default:
 		t.Error("nobody is told")
 	}
-	if got := damagedOwners(t, s); got["a"] != 3 {
+	if got := damagedReferences(t, s); got["a"] != 3 {
 		t.Errorf("damaged: %v", got)
 	}
 	mustPut(t, s, "a", blks...)
@@ -264,10 +264,10 @@ func TestScrubRacesWithEverything(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		for i := range 60 {
-			owner := fmt.Sprint(i)
-			err := s.Put(t.Context(), owner, makeBlocks(t, uint64(i), 5, 900))
+			reference := fmt.Sprint(i)
+			err := s.Put(t.Context(), reference, makeBlocks(t, uint64(i), 5, 900))
 			if err == nil && i%3 != 0 {
-				_, err = s.Drop(t.Context(), owner)
+				_, err = s.Drop(t.Context(), reference)
 			}
 			if err == nil && i%10 == 0 {
 				err = s.Compact(t.Context())

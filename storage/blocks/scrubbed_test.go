@@ -13,23 +13,23 @@ func TestAScrubCountsTheBytesOfEverySegment(t *testing.T) {
 	opts.SegmentBytes = 16 << 10
 	s := openWith(t, t.TempDir(), opts)
 	first := s.active.number
-	const owners, each, size = 3, 20, 500
-	for i, owner := range []string{"one", "two", "three"} {
-		mustPut(t, s, owner, makeBlocks(t, uint64(i), each, size)...)
+	const references, each, size = 3, 20, 500
+	for i, reference := range []string{"one", "two", "three"} {
+		mustPut(t, s, reference, makeBlocks(t, uint64(i), each, size)...)
 	}
 	if s.active.number == first {
 		t.Fatal("there is one segment only")
 	}
 	sum := mustScrub(t, s)
-	if sum.Blocks != owners*each || sum.Bytes != owners*each*size || sum.Damaged != 0 {
-		t.Errorf("%+v, want %d blocks of %d bytes each", sum, owners*each, size)
+	if sum.Blocks != references*each || sum.Bytes != references*each*size || sum.Damaged != 0 {
+		t.Errorf("%+v, want %d blocks of %d bytes each", sum, references*each, size)
 	}
 }
 
 // TestACopyOfARecordSharesNoBytes promises that a record which is kept while its buffer is used
 // again does not change with it, its references neither.
 func TestACopyOfARecordSharesNoBytes(t *testing.T) {
-	r := record{hash: []byte("hash"), data: []byte("data"), refs: []ref{{hash: []byte("ref"), size: 7}}}
+	r := record{hash: []byte("hash"), data: []byte("data"), refs: []blockRef{{hash: []byte("ref"), size: 7}}}
 	kept := r.clone()
 	for _, b := range [][]byte{r.hash, r.data, r.refs[0].hash} {
 		b[0] ^= 1
@@ -40,22 +40,22 @@ func TestACopyOfARecordSharesNoBytes(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWholeWithoutAName promises that a name which no owner can have is refused, also
+// TestNobodyIsWholeWithoutAName promises that a name which no reference can have is refused, also
 // where nothing is missing.
 func TestNobodyIsWholeWithoutAName(t *testing.T) {
 	s := openWith(t, t.TempDir(), testOptions())
-	for _, owner := range []string{"", strings.Repeat("x", MaxOwnerBytes+1)} {
-		if whole, err := s.Whole(t.Context(), owner); whole || !errors.Is(err, ErrBadOwner) {
-			t.Errorf("%d bytes: %v, %v", len(owner), whole, err)
+	for _, reference := range []string{"", strings.Repeat("x", MaxReferenceBytes+1)} {
+		if whole, err := s.Whole(t.Context(), reference); whole || !errors.Is(err, ErrBadReference) {
+			t.Errorf("%d bytes: %v, %v", len(reference), whole, err)
 		}
 	}
 }
 
 // TestARecordOfTheIndexThatCannotBeReadEndsTheChange promises that the end of a segment is not
-// counted by a record of an owner, or of a drop, that is damaged.
+// counted by a record of a reference, or of a drop, that is damaged.
 func TestARecordOfTheIndexThatCannotBeReadEndsTheChange(t *testing.T) {
 	const inc = 7
-	for name, key := range map[string][]byte{"drop": droppedKey(inc), "owner": ownerKey("o")} {
+	for name, key := range map[string][]byte{"drop": droppedKey(inc), "reference": referenceKey("o")} {
 		s := openWith(t, t.TempDir(), testOptions())
 		c := s.change()
 		must(t, c.tx.Set(key, []byte{1}))

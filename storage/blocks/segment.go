@@ -18,16 +18,16 @@ import (
 
 const (
 	segmentSuffix = ".seg"
-	// rottenSuffix ends the names of segments that could not be read and were set aside.
+	// rottenSuffix is the suffix of segments that could not be read and were set aside.
 	rottenSuffix = ".rotten"
 	filePerm     = 0o600
 
-	// maxOpenSegments bounds the files kept open for reading. More may be open
-	// while more are being read at one moment.
+	// maxOpenSegments bounds the files kept open for reading. More can be open while more
+	// are read at one moment.
 	maxOpenSegments = 256
 )
 
-// errUnsynced says that a flush failed: asking for it again would prove nothing.
+// errUnsynced means that a flush failed. A second flush would prove nothing.
 var errUnsynced = errors.New("not flushed to the disk")
 
 func segmentPath(dir string, number uint32) string {
@@ -55,7 +55,7 @@ func segmentFiles(dir string) (map[uint32]int64, error) {
 	return sizes, nil
 }
 
-// newestRotten returns the highest number of a segment in dir that was set aside; 0: none was.
+// newestRotten returns the highest number of a segment in dir that was set aside; 0: none.
 func newestRotten(dir string) (newest uint32, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func createSegment(dir string, number uint32) (*active, error) {
 		}
 	}
 	if err != nil {
-		// Without its header it must not stay: the next try wants the name.
+		// without a header the file must go, because the next attempt uses the name
 		return nil, errors.Join(fmt.Errorf("blocks: create segment: %w", err), f.Close(), os.Remove(path))
 	}
 	seed, _ := parseSegmentHeader(header, number)
@@ -114,20 +114,20 @@ func openSegment(dir string, number uint32, flag int) (f *os.File, seed uint32, 
 	return f, seed, nil
 }
 
-// handle is a segment open for reading.
+// handle is a segment that is open for reading.
 type handle struct {
 	number  uint32
 	f       *os.File
 	seed    uint32
 	readers int
-	removed bool // no longer in the cache: the last reader closes it
+	removed bool // not in the cache any more: the last reader closes it
 }
 
-// handles keeps segments open between reads, the longest unused go first.
+// handles keeps segments open between reads. The least recently used ones are closed first.
 type handles struct {
 	dir string
 
-	// mu guards the rest, and is held while a file is opened.
+	// mu guards the fields below, and is held while a file is opened.
 	mu   sync.Mutex
 	open *cache.Cache[uint32, *handle]
 }
@@ -136,7 +136,7 @@ func newHandles(dir string) *handles {
 	return &handles{dir: dir, open: cache.Weighted(maxOpenSegments, func(uint32, *handle) int { return 1 }, retire)}
 }
 
-// acquire returns the segment open for reading, to be released.
+// acquire returns the segment, open for reading. The caller releases it.
 func (h *handles) acquire(number uint32) (*handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,8 +153,8 @@ func (h *handles) acquire(number uint32) (*handle, error) {
 	return got, nil
 }
 
-// retire closes a handle that leaves the cache, once nobody reads. A file opened for reading
-// has nothing to lose in Close.
+// retire closes a handle that leaves the cache when the last reader is done. Closing a file
+// that was only read loses nothing.
 func retire(_ uint32, got *handle) {
 	got.removed = true
 	if got.readers == 0 {
@@ -170,7 +170,7 @@ func (h *handles) release(got *handle) {
 	}
 }
 
-// remove forgets a segment; who reads it goes on reading.
+// remove removes a segment from the cache; its readers continue.
 func (h *handles) remove(number uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

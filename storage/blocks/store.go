@@ -1,9 +1,10 @@
-// Package blocks stores the blocks of a node in append-only segment files. A block lives
-// while at least one owner references it.
+// Package blocks stores the blocks of a node in append-only segment files. A reference is a
+// named set of blocks, such as "root/<CID>". The store keeps a block while at least one
+// reference includes it.
 //
 // Imports: storage/durable, storage/kv, boxo's blockstore and verifcid, go-cid,
 // go-multihash, go-block-format, go-ipld-format, xxh3.
-// Never:   libp2p, raft, cluster, the meaning of an owner.
+// Never:   libp2p, raft, cluster, the meaning of a reference.
 //
 // The segments are authoritative: a journal of blocks, references, seals and drops, each
 // record with its own checksum. The index (storage/kv) is derived from them and written
@@ -11,12 +12,12 @@
 // reads only the journal's tail; without an index it reads all of it.
 //
 // Concurrent writers share one write and one fdatasync: while a batch is committed, the
-// next one gathers. One goroutine commits from Open to Close. Run collects garbage in
+// next one is collected. One goroutine commits from Open to Close. Run collects garbage in
 // the background.
 //
-// Put and Adopt add references for an owner. Drop removes all references of an owner, at
-// a cost proportional to their number. The committer serializes all three, so the Drop
-// of one owner cannot free a block that Put or Adopt acknowledged for another.
+// Put and Adopt add blocks to a reference. Drop removes a reference, at a cost proportional
+// to its number of blocks. The committer serializes all three, so the Drop of one reference
+// cannot free a block that Put or Adopt acknowledged for another.
 package blocks
 
 import (
@@ -39,23 +40,23 @@ import (
 )
 
 const (
-	// MaxBlockBytes is the size of the largest block; bitswap cannot carry one
-	// of 4 MiB, and no sound IPFS peer makes one above this.
+	// MaxBlockBytes is the maximum size of a block. bitswap cannot transfer one of 4 MiB,
+	// and IPFS peers normally make none above this size.
 	MaxBlockBytes = 2 << 20
-	// MaxOwnerBytes is the length of the longest owner.
-	MaxOwnerBytes = 256
+	// MaxReferenceBytes is the maximum length of the name of a reference.
+	MaxReferenceBytes = 256
 
 	// DefaultSegmentBytes is the size at which a segment is full.
 	DefaultSegmentBytes = 256 << 20
 	// MaxSegmentBytes bounds Options.SegmentBytes.
 	MaxSegmentBytes = 1 << 30
 	minSegmentBytes = 4 << 10
-	// DefaultMinFreeBytes is left free on the disk, so that a full store can
-	// still drop owners and everything else on the disk can go on.
+	// DefaultMinFreeBytes stays free on the disk, so that a full store can still drop
+	// references and other programs can write.
 	DefaultMinFreeBytes = 256 << 20
 	// DefaultCompactBytesPerSecond is the rate at which Compact copies.
 	DefaultCompactBytesPerSecond = 32 << 20
-	// DefaultCompactEvery is how often Run looks for garbage without being told.
+	// DefaultCompactEvery is the interval at which Run looks for garbage.
 	DefaultCompactEvery = time.Minute
 
 	dirPerm = 0o700
@@ -63,8 +64,7 @@ const (
 	segmentsDir = "segments"
 	indexDir    = "index"
 	lockFile    = "LOCK"
-	// rebuildFile says that the index was found damaged, so that the next Open
-	// makes it anew.
+	// rebuildFile marks a damaged index, so that the next Open rebuilds it.
 	rebuildFile = "index.rebuild"
 )
 
@@ -72,48 +72,48 @@ var (
 	// ErrBroken is returned by every write after a failed fsync or index commit. The content of
 	// the disk is unknown then; the process must end and recover.
 	ErrBroken = errors.New("blocks: store is broken by an earlier failure")
-	// ErrClosed is the answer after Close.
+	// ErrClosed is the error of every call after Close.
 	ErrClosed = errors.New("blocks: store is closed")
-	// ErrTooLarge refuses a block of more than MaxBlockBytes.
+	// ErrTooLarge is the error for a block of more than MaxBlockBytes.
 	ErrTooLarge = errors.New("blocks: block is too large")
-	// ErrCorrupt says that stored bytes are not those that were stored.
+	// ErrCorrupt means that stored bytes are damaged.
 	ErrCorrupt = errors.New("blocks: corrupt")
-	// ErrBadBlock refuses a block whose bytes do not have its hash, or whose
-	// hash is not one to trust.
+	// ErrBadBlock is the error for a block whose bytes do not have its hash, or whose hash
+	// function is not secure.
 	ErrBadBlock = errors.New("blocks: block does not match its CID")
-	// ErrNoSpace refuses blocks when the disk is full or nearly so.
+	// ErrNoSpace is the error for new blocks if the disk is full or almost full.
 	ErrNoSpace = errors.New("blocks: no space left")
-	// ErrNoOwner refuses writes through the Blockstore face.
-	ErrNoOwner = errors.New("blocks: a block needs an owner: use Put of the store")
-	// ErrBadOwner refuses an owner that is empty or longer than MaxOwnerBytes.
-	ErrBadOwner = errors.New("blocks: bad owner")
+	// ErrNoReference is the error of writes through Blockstore.
+	ErrNoReference = errors.New("blocks: a block needs a reference: use Put of the store")
+	// ErrBadReference is the error for a name that is empty or longer than
+	// MaxReferenceBytes.
+	ErrBadReference = errors.New("blocks: bad reference")
 
 	errIndex = fmt.Errorf("%w: in the index", kv.ErrCorrupt)
 )
 
-// Options are the settings of a store. The zero value is good.
+// Options are the settings of a store. The zero value has the defaults.
 type Options struct {
 	Logger *slog.Logger
 	// SegmentBytes is the size at which a segment is full, in bytes.
 	SegmentBytes int64
-	// MinFreeBytes is left free on the disk; negative means nothing is.
+	// MinFreeBytes stays free on the disk; negative: nothing does.
 	MinFreeBytes int64
-	// Room, in the place of MinFreeBytes, returns how many bytes new blocks may
-	// still take, and how many the copies that Compact makes before it gives
-	// more back than they take. Nil: both by MinFreeBytes.
+	// Room replaces MinFreeBytes. It returns how many bytes new blocks may still take, and
+	// how many the temporary copies of Compact may. Nil: MinFreeBytes applies to both.
 	Room func() (content, copies int64)
 	// Full is kv.Options.Full of the index.
 	Full func()
-	// CompactBytesPerSecond bounds how much Compact copies.
+	// CompactBytesPerSecond bounds the rate at which Compact copies.
 	CompactBytesPerSecond int64
-	// CompactEvery is how often Run looks for garbage.
+	// CompactEvery is the interval at which Run looks for garbage.
 	CompactEvery time.Duration
-	// CacheBytes is the cache of the index.
+	// CacheBytes is the size of the cache of the index.
 	CacheBytes int64
 	// Fatal is kv.Options.Fatal of the index.
 	Fatal func(message string)
 
-	// Unless a test says otherwise: what the constants of the same names are, and
+	// Tests change these; otherwise they are the constants of the same names and
 	// durable.OpenDirect.
 	countStep   int
 	directBytes int64
@@ -151,32 +151,32 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// Sealed is what a complete owner declares of itself.
+// Sealed is the declaration of a complete reference.
 type Sealed struct {
 	Bytes, Blocks uint64
-	// Hidden keeps the blocks out of Visible, as far as no other owner shows them.
+	// Hidden excludes the blocks from Visible, unless another reference makes them visible.
 	Hidden bool
 }
 
-// OwnerInfo describes an owner: what its seal says, or, before it is sealed,
-// the sum of what it references so far.
-type OwnerInfo struct {
-	Owner         string
+// ReferenceInfo describes a reference: the values of its seal, or, before it is sealed, the
+// sums over its blocks so far.
+type ReferenceInfo struct {
+	Reference     string
 	Sealed        bool
-	Hidden        bool // as its seal says
+	Hidden        bool // value of the seal
 	Bytes, Blocks uint64
 }
 
-// Usage is the store at one moment.
+// Usage has the sizes of the store at one moment.
 type Usage struct {
 	Blocks    uint64 // readable blocks
 	LiveBytes uint64 // their bytes
 	DiskBytes uint64 // size of all segments
 	FreeBytes uint64 // of the file system
 	Segments  uint64
-	Missing   uint64 // blocks that are referenced and not here (a repair's work)
-	Corrupt   uint64 // blocks found bad by reading since Open
-	Damaged   uint64 // stretches of segments found unreadable since Open
+	Missing   uint64 // blocks with a reference that are not in the store; they need a repair
+	Corrupt   uint64 // blocks found damaged by reads since Open
+	Damaged   uint64 // unreadable parts of segments found since Open
 }
 
 // Store is an open block store. Its methods may be called concurrently.
@@ -189,7 +189,7 @@ type Store struct {
 	files *handles
 	known *known
 
-	// queueOps and queueBytes bound what waits to be committed.
+	// queueOps and queueBytes bound the queue of operations.
 	queueOps   *semaphore.Weighted
 	queueBytes *semaphore.Weighted
 	// mu guards queue and closed. It is not held during input or output.
@@ -199,47 +199,47 @@ type Store struct {
 	closed bool
 
 	committer sync.WaitGroup // the goroutine that commits, and watchIndex
-	// Owned by the committer (Open, before it begins).
+	// Used by the committer only, and by Open before it starts.
 	active *active
-	memory []byte // for buf
-	buf    []byte // the batch as it will stand in the segment
-	direct bool   // large batches that nobody reads soon go past the page cache
+	memory []byte // memory for buf
+	buf    []byte // the batch in its final form
+	direct bool   // large batches that are not read soon bypass the page cache
 	broken error
 	// retired is a damaged segment that must not be appended to.
 	retired uint32
-	rebuilt bool // the index is made from the segments alone; of Open
+	rebuilt bool // the index was rebuilt from the segments; set by Open
 
-	failed  chan struct{}  // closed when broken is set, or has to be
+	failed  chan struct{}  // closed when broken is set, or must be
 	failing sync.Once      // closes failed
 	closing chan struct{}  // closed by Close
 	walks   sync.WaitGroup // goroutines of AllKeysChan
 
-	// stats guards loads, sizes, totals, unswept and uncounted; the committer alone
-	// changes the first three.
+	// stats guards loads, sizes, totals, unswept and uncounted. Only the committer changes
+	// the first three.
 	stats   sync.Mutex
 	loads   map[uint32]load
-	sizes   map[uint32]int64 // of the files
+	sizes   map[uint32]int64 // sizes of the files
 	totals  totals
-	unswept map[uint64]bool // dropped incarnations; true: a Drop is at it
-	// uncounted are incarnations whose references are not yet counted as their
-	// seals say; true: a Seal is at it.
+	unswept map[uint64]bool // dropped incarnations; true: a Drop is sweeping it
+	// uncounted has the incarnations whose entries are not counted as their seals say;
+	// true: a Seal is counting.
 	uncounted map[uint64]bool
 
 	corrupt, damaged atomic.Uint64
 
-	garbage    chan struct{} // wakes Run
+	garbage    chan struct{} // notifies Run
 	losses     chan struct{} // see Lost
 	compacting chan struct{} // one pass at a time
 	copying    *rate.Limiter
-	stuck      map[uint32]bool // owned by the pass: segments it could not empty
-	// heads, owned by the pass too, are the bytes that records of references take beside
-	// what loads count, of segments that were weighed.
+	stuck      map[uint32]bool // used by the pass only: segments that it could not empty
+	// heads has, for the segments that were weighed, the size of reference records that
+	// loads does not count. Only the pass uses it.
 	heads map[uint32]int64
 }
 
-// Open opens the store in dir, or creates it there, after recovering whatever
-// a crash left. Close ends the goroutine that it starts. A second process gets an
-// error that wraps durable.ErrLocked.
+// Open opens or creates the store in dir and recovers it after a crash. It starts a
+// goroutine, which Close ends. If another process has the store open, the error wraps
+// durable.ErrLocked.
 func Open(dir string, opts Options) (*Store, error) {
 	if err := opts.setDefaults(); err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ func (s *Store) Usage() Usage {
 	return u
 }
 
-// room is how many bytes new blocks, and the copies of Compact, may still take.
+// room returns how many bytes new blocks, and the copies of Compact, may still take.
 func (s *Store) room() (content, copies int64) {
 	if s.opts.Room != nil {
 		return s.opts.Room()
@@ -316,14 +316,14 @@ func (s *Store) room() (content, copies int64) {
 	}
 	free, err := durable.FreeBytes(s.dir)
 	if err != nil {
-		return math.MaxInt64, math.MaxInt64 // the write will tell
+		return math.MaxInt64, math.MaxInt64 // the write will fail if there is no space
 	}
 	left := int64(min(free, math.MaxInt64)) - s.opts.MinFreeBytes
 	return left, left
 }
 
-// distrustIndex makes the next Open rebuild the index, if err says that the
-// index is damaged. It returns err.
+// distrustIndex makes the next Open rebuild the index if err says that the index is
+// damaged. It returns err.
 func (s *Store) distrustIndex(err error) error {
 	if !errors.Is(err, kv.ErrCorrupt) {
 		return err
@@ -335,9 +335,9 @@ func (s *Store) distrustIndex(err error) error {
 	return err
 }
 
-// watchIndex ends the store when its index met damage, whoever read it. Else those reads
-// would fail until the next start, which repairs it, and nothing brings that about: a table
-// that cannot be read cannot be rewritten either.
+// watchIndex breaks the store when any reader found its index damaged. Otherwise those
+// reads would fail until the next start, which repairs the index, and nothing would cause a
+// restart: a table that cannot be read cannot be rewritten either.
 func (s *Store) watchIndex() {
 	select {
 	case <-s.closing:
@@ -347,12 +347,12 @@ func (s *Store) watchIndex() {
 	}
 }
 
-// Failed is closed when the store has broken: every write answers ErrBroken
-// from then on, and the node should end.
+// Failed is closed when the store has broken. Then every write returns ErrBroken, and the
+// node should stop.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
-// Close waits for the writes under way and closes the store. A Run should have
-// ended before; later calls answer ErrClosed.
+// Close waits for running writes and closes the store. Run should have ended before. Later
+// calls return ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {

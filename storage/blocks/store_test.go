@@ -80,14 +80,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func mustPut(t testing.TB, s *Store, owner string, blks ...blocks.Block) {
+func mustPut(t testing.TB, s *Store, reference string, blks ...blocks.Block) {
 	t.Helper()
-	must(t, s.Put(t.Context(), owner, blks))
+	must(t, s.Put(t.Context(), reference, blks))
 }
 
-func mustDrop(t testing.TB, s *Store, owner string) uint64 {
+func mustDrop(t testing.TB, s *Store, reference string) uint64 {
 	t.Helper()
-	freed, err := s.Drop(t.Context(), owner)
+	freed, err := s.Drop(t.Context(), reference)
 	must(t, err)
 	return freed
 }
@@ -156,9 +156,9 @@ func copyStill(from, to string) error {
 func describe(t testing.TB, s *Store) string {
 	t.Helper()
 	var b strings.Builder
-	must(t, s.Owners(t.Context(), "", func(o OwnerInfo) (bool, error) {
+	must(t, s.References(t.Context(), "", func(o ReferenceInfo) (bool, error) {
 		fmt.Fprintf(&b, "%+v:", o)
-		return true, s.Blocks(t.Context(), o.Owner, func(h multihash.Multihash) (bool, error) {
+		return true, s.Blocks(t.Context(), o.Reference, func(h multihash.Multihash) (bool, error) {
 			c := cid.NewCidV1(cid.Raw, h)
 			_, err := s.Get(t.Context(), c)
 			fmt.Fprintf(&b, " %s=%v", c, err == nil)
@@ -207,15 +207,15 @@ func TestPutGetAndReopen(t *testing.T) {
 			t.Errorf("other codec: %v, %v", got, err)
 		}
 		wantGone(t, s, makeBlocks(t, 2, 1, 10)...)
-		for owner, want := range map[string]OwnerInfo{
-			"root/a": {Owner: "root/a", Sealed: true, Bytes: 123, Blocks: 22}, "lease/b": {Owner: "lease/b", Bytes: 20_000, Blocks: 2},
+		for reference, want := range map[string]ReferenceInfo{
+			"root/a": {Reference: "root/a", Sealed: true, Bytes: 123, Blocks: 22}, "lease/b": {Reference: "lease/b", Bytes: 20_000, Blocks: 2},
 		} {
-			if got, ok, err := s.Owner(t.Context(), owner); got != want || !ok || err != nil {
-				t.Errorf("owner %+v, %v, %v, want %+v", got, ok, err, want)
+			if got, ok, err := s.Reference(t.Context(), reference); got != want || !ok || err != nil {
+				t.Errorf("reference %+v, %v, %v, want %+v", got, ok, err, want)
 			}
 		}
-		if _, ok, err := s.Owner(t.Context(), "root"); ok || err != nil {
-			t.Errorf("prefix of an owner is one: %v, %v", ok, err)
+		if _, ok, err := s.Reference(t.Context(), "root"); ok || err != nil {
+			t.Errorf("prefix of a reference is one: %v, %v", ok, err)
 		}
 		if u := s.Usage(); u.Blocks != 22 || u.LiveBytes != 200_017 || u.Segments < 3 || u.DiskBytes < u.LiveBytes || u.FreeBytes == 0 {
 			t.Errorf("usage %+v", u)
@@ -235,7 +235,7 @@ func TestPutGetAndReopen(t *testing.T) {
 	check(openTest(t, kill(t, dir)))
 }
 
-func TestOwnersListsInOrderByPrefix(t *testing.T) {
+func TestReferencesListsInOrderByPrefix(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	b := makeBlocks(t, 1, 1, 10)
 	for _, o := range []string{"root/b", "lease/1", "root/a", "roots"} {
@@ -243,14 +243,14 @@ func TestOwnersListsInOrderByPrefix(t *testing.T) {
 	}
 	for prefix, want := range map[string]string{"": "lease/1 root/a root/b roots", "root/": "root/a root/b", "x": ""} {
 		var got []string
-		must(t, s.Owners(t.Context(), prefix, func(o OwnerInfo) (bool, error) { got = append(got, o.Owner); return true, nil }))
+		must(t, s.References(t.Context(), prefix, func(o ReferenceInfo) (bool, error) { got = append(got, o.Reference); return true, nil }))
 		if strings.Join(got, " ") != want {
 			t.Errorf("prefix %q: %v, want %s", prefix, got, want)
 		}
 	}
 }
 
-func TestBadBlocksAndOwnersAreRefusedBeforeAnythingIsStored(t *testing.T) {
+func TestBadBlocksAndReferencesAreRefusedBeforeAnythingIsStored(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	good := rawBlock(t, []byte("good"))
 	lie, _ := blocks.NewBlockWithCid([]byte("evil"), good.Cid())
@@ -259,20 +259,20 @@ func TestBadBlocksAndOwnersAreRefusedBeforeAnythingIsStored(t *testing.T) {
 	must(t, err)
 	weak, _ := blocks.NewBlockWithCid([]byte("x"), cid.NewCidV1(cid.Raw, weakHash))
 	for _, tc := range []struct {
-		name  string
-		owner string
-		blk   blocks.Block
-		want  error
+		name      string
+		reference string
+		blk       blocks.Block
+		want      error
 	}{
 		{"bytes of another block", "o", lie, ErrBadBlock},
 		{"too large", "o", large, ErrTooLarge},
 		{"weak hash", "o", weak, ErrBadBlock},
-		{"no owner", "", good, ErrBadOwner},
-		{"long owner", strings.Repeat("o", 257), good, ErrBadOwner},
+		{"no reference", "", good, ErrBadReference},
+		{"long reference", strings.Repeat("o", 257), good, ErrBadReference},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			other := rawBlock(t, []byte(tc.name))
-			if err := s.Put(t.Context(), tc.owner, []blocks.Block{other, tc.blk}); !errors.Is(err, tc.want) {
+			if err := s.Put(t.Context(), tc.reference, []blocks.Block{other, tc.blk}); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 			wantGone(t, s, other)
@@ -282,7 +282,7 @@ func TestBadBlocksAndOwnersAreRefusedBeforeAnythingIsStored(t *testing.T) {
 	for _, err := range []error{
 		s.Blockstore().Put(t.Context(), good), s.Blockstore().PutMany(t.Context(), nil), s.Blockstore().DeleteBlock(t.Context(), good.Cid()),
 	} {
-		if !errors.Is(err, ErrNoOwner) {
+		if !errors.Is(err, ErrNoReference) {
 			t.Errorf("blockstore write: %v", err)
 		}
 	}
@@ -299,21 +299,21 @@ func TestIdentityBlocksAreAnsweredAndNeverStored(t *testing.T) {
 	if missing, err := s.Adopt(t.Context(), "o", []cid.Cid{b.Cid()}); len(missing) != 0 || err != nil {
 		t.Errorf("adopt: %v, %v", missing, err)
 	}
-	if _, ok, _ := s.Owner(t.Context(), "o"); ok || s.Usage().Blocks != 0 {
+	if _, ok, _ := s.Reference(t.Context(), "o"); ok || s.Usage().Blocks != 0 {
 		t.Error("something was stored")
 	}
 	// A root that is such a CID has no blocks, but can be complete.
 	must(t, s.Seal(t.Context(), "o", Sealed{Bytes: 6, Blocks: 1}))
-	if o, ok, err := s.Owner(t.Context(), "o"); !ok || !o.Sealed || err != nil {
-		t.Errorf("owner %+v, %v, %v", o, ok, err)
+	if o, ok, err := s.Reference(t.Context(), "o"); !ok || !o.Sealed || err != nil {
+		t.Errorf("reference %+v, %v, %v", o, ok, err)
 	}
 	mustDrop(t, s, "o")
-	if _, ok, _ := s.Owner(t.Context(), "o"); ok {
-		t.Error("owner is still there")
+	if _, ok, _ := s.Reference(t.Context(), "o"); ok {
+		t.Error("reference is still there")
 	}
 }
 
-func TestBlocksLiveAsLongAsAnOwnerReferencesThem(t *testing.T) {
+func TestBlocksLiveAsLongAsAReferenceIncludesThem(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	blks := makeBlocks(t, 1, 30, 5_000)
@@ -334,8 +334,8 @@ func TestBlocksLiveAsLongAsAnOwnerReferencesThem(t *testing.T) {
 		t.Helper()
 		wantGone(t, s, a[1:]...)
 		wantHere(t, s, slices.Concat(a[:1], shared, b)...)
-		if _, ok, _ := s.Owner(t.Context(), "a"); ok {
-			t.Error("dropped owner is there")
+		if _, ok, _ := s.Reference(t.Context(), "a"); ok {
+			t.Error("dropped reference is there")
 		}
 	}
 	check(s)
@@ -343,15 +343,15 @@ func TestBlocksLiveAsLongAsAnOwnerReferencesThem(t *testing.T) {
 	check(s)
 	// A crash may undo the sweep of a drop, never the drop: the next pass ends it.
 	killed := openTest(t, kill(t, dir))
-	if _, ok, _ := killed.Owner(t.Context(), "a"); ok {
-		t.Error("dropped owner is back after a crash")
+	if _, ok, _ := killed.Reference(t.Context(), "a"); ok {
+		t.Error("dropped reference is back after a crash")
 	}
 	must(t, killed.Compact(t.Context()))
 	check(killed)
 	// The name can be used again, and begins from nothing.
 	mustPut(t, s, "a", a[1])
-	if o, _, _ := s.Owner(t.Context(), "a"); o.Blocks != 1 || o.Sealed {
-		t.Errorf("owner %+v", o)
+	if o, _, _ := s.Reference(t.Context(), "a"); o.Blocks != 1 || o.Sealed {
+		t.Errorf("reference %+v", o)
 	}
 	for _, o := range []string{"a", "b", "c", "never"} {
 		mustDrop(t, s, o)
@@ -381,7 +381,7 @@ func TestSecondOpenIsRefusedAndClosedStoreSaysSo(t *testing.T) {
 	_, hasErr := s.Has(t.Context(), b[0].Cid())
 	_, keysErr := s.Blockstore().AllKeysChan(t.Context())
 	_, dropErr := s.Drop(t.Context(), "o")
-	for _, err := range []error{getErr, hasErr, keysErr, dropErr, s.Put(t.Context(), "o", b), s.Seal(t.Context(), "o", Sealed{}), s.Owners(t.Context(), "", nil)} {
+	for _, err := range []error{getErr, hasErr, keysErr, dropErr, s.Put(t.Context(), "o", b), s.Seal(t.Context(), "o", Sealed{}), s.References(t.Context(), "", nil)} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v, want ErrClosed", err)
 		}
@@ -492,8 +492,8 @@ func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 		must(t, s.PutColdAndSeal(t.Context(), "cold "+name, blks, sealed))
 		after := openTest(t, kill(t, dir))
 		for _, name := range []string{name, "cold " + name} {
-			o, ok, err := after.Owner(t.Context(), name)
-			if want := (OwnerInfo{Owner: name, Sealed: true, Bytes: 7, Blocks: sealed.Blocks}); err != nil || !ok || o != want {
+			o, ok, err := after.Reference(t.Context(), name)
+			if want := (ReferenceInfo{Reference: name, Sealed: true, Bytes: 7, Blocks: sealed.Blocks}); err != nil || !ok || o != want {
 				t.Fatalf("%s: %+v, %t, %v", name, o, ok, err)
 			}
 		}
@@ -508,8 +508,8 @@ func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 	if err := s.PutAndSeal(t.Context(), "full", makeBlocks(t, 10, 1, 10), Sealed{}); !errors.Is(err, ErrNoSpace) {
 		t.Fatalf("on a full disk: %v", err)
 	}
-	for _, owner := range []string{"bad", "full"} {
-		if o, ok, err := s.Owner(t.Context(), owner); err != nil || ok {
+	for _, reference := range []string{"bad", "full"} {
+		if o, ok, err := s.Reference(t.Context(), reference); err != nil || ok {
 			t.Fatalf("%+v, %v", o, err)
 		}
 	}
@@ -594,8 +594,8 @@ func TestFailedFsyncBreaksTheStoreForGood(t *testing.T) {
 	wantGone(t, s, blks[1:]...)
 }
 
-// The index knows its blocks and owners without reading its other keys.
-func TestSparseKeysAreBlocksAndOwners(t *testing.T) {
+// The index knows its blocks and references without reading its other keys.
+func TestSparseKeysAreBlocksAndReferences(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	makeHistory(t, s)
 	v := s.index.View()
@@ -618,11 +618,11 @@ func TestSparseKeysAreBlocksAndOwners(t *testing.T) {
 		}
 		i++
 	}
-	want := map[byte]int{keyBlock: kinds[keyBlock], keyOwner: kinds[keyOwner]}
-	if !maps.Equal(found, want) || want[keyBlock] == 0 || want[keyOwner] == 0 {
+	want := map[byte]int{keyBlock: kinds[keyBlock], keyReference: kinds[keyReference]}
+	if !maps.Equal(found, want) || want[keyBlock] == 0 || want[keyReference] == 0 {
 		t.Errorf("found %v of %v", found, kinds)
 	}
-	if most := want[keyBlock] + want[keyOwner] + 2; read > most {
+	if most := want[keyBlock] + want[keyReference] + 2; read > most {
 		t.Errorf("%d keys of %d were read, %d at most are needed", read, len(all), most)
 	}
 }

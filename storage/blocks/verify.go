@@ -11,21 +11,20 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// Verify compares the stored blocks with blks and reports whether the store has all of
-// them. It reads each block, which costs about as much as storing it. A bad block is
-// missing from then on, as after Get, until a Put stores it again. The bytes of blks must
-// be verified by the caller.
+// Verify returns whether the store has all of blks with the same bytes. It reads each
+// block, which costs about as much as storing it. A damaged block counts as missing from
+// then on, as after Get, until a Put stores it again. The caller must have verified the
+// hashes of blks.
 func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err error) {
 	all, _, err = s.compare(ctx, blks)
 	return all, err
 }
 
-// compare is Verify, and returns which blocks it found to be no good: what the index
-// says of those is not to be trusted, for that may not have been noted, and Compact may
-// have moved them meanwhile.
+// compare is Verify. It also returns the blocks that it found damaged. The index may still
+// have them, because the damage was not recorded or Compact has moved them meanwhile.
 func (s *Store) compare(ctx context.Context, blks []blocks.Block) (all bool, found rotten, err error) {
 	all = true
-	var memory []byte // of the largest yet
+	var memory []byte // of the largest block so far
 	lend := func(n int) []byte {
 		if cap(memory) < n {
 			memory = make([]byte, n)
@@ -41,13 +40,13 @@ func (s *Store) compare(ctx context.Context, blks []blocks.Block) (all bool, fou
 		if err != nil {
 			return false, nil, fmt.Errorf("blocks: verify %s: %w", c, s.readError(err))
 		}
-		if !ok || e.segment == 0 { // which is the rule, and costs no memory
+		if !ok || e.segment == 0 { // the normal case, which costs no memory
 			all = false
 			continue
 		}
 		stored, err := s.bytes(ctx, c, false, lend)
 		if err == nil && !bytes.Equal(stored, b.RawData()) {
-			_, err = s.bytes(ctx, c, true, lend) // by its hash, which tells whose bytes are good
+			_, err = s.bytes(ctx, c, true, lend) // by its hash, which shows whose bytes are good
 		}
 		switch {
 		case errors.Is(err, ErrCorrupt):
@@ -62,7 +61,7 @@ func (s *Store) compare(ctx context.Context, blks []blocks.Block) (all bool, fou
 	return all, found, nil
 }
 
-// rotten are the hashes of blocks that were found to be no good; nil is none.
+// rotten has the hashes of damaged blocks; nil: none.
 type rotten map[string]struct{}
 
 func (r *rotten) add(hash multihash.Multihash) {

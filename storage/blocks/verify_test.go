@@ -51,7 +51,7 @@ func TestWhatHasRottedIsStoredByTheNextPut(t *testing.T) {
 				if got := s.corrupt.Load(); (got > 0) != (harm.lost > 0) || harm.lost == 1 && got != 1 {
 					t.Errorf("%d blocks were found bad, want %d", got, harm.lost)
 				}
-				if hurt := damagedOwners(t, s); len(hurt) != 0 {
+				if hurt := damagedReferences(t, s); len(hurt) != 0 {
 					t.Errorf("lacking blocks are %v", hurt)
 				}
 				must(t, s.Close())

@@ -14,36 +14,35 @@ import (
 )
 
 const (
-	// putStepBytes and putStepBlocks bound what one step of Put carries.
+	// putStepBytes and putStepBlocks bound one step of Put.
 	putStepBytes  = 4 << 20
 	putStepBlocks = 512
-	// dropTries and dropPause bound how long Drop waits on a full disk for the
-	// few bytes of its record: it is what makes room.
+	// dropTries and dropPause bound how long Drop waits on a full disk for the few bytes of
+	// its record. Drop is what frees space.
 	dropTries = 20
 	dropPause = time.Second
-	// sweepStep is how many references one step of Drop takes back, and
-	// sweepBytes what one of them counts for in a batch, where only time is
-	// spent: so a batch takes back 256 at the most, a few milliseconds, before
-	// others have their turn.
+	// sweepStep is how many entries one step of Drop removes. sweepBytes is the cost of one
+	// of them in a batch, which bounds the time: a batch removes at most 256, in a few
+	// milliseconds, before other writes get their turn.
 	sweepStep  = 256
 	sweepBytes = maxBatchBytes / sweepStep
-	// countStep is how many references one step of Seal makes hidden, or not; they
-	// count as those that Drop takes back.
+	// countStep is how many entries one step of Seal makes hidden or visible. They cost as
+	// much as those that Drop removes.
 	countStep = sweepStep
-	// recordSlack is counted for the head and the names of a record.
+	// recordSlack is the cost of the head and the names of a record, in bytes.
 	recordSlack = 512
 )
 
-func checkOwner(owner string) error {
-	if owner == "" || len(owner) > MaxOwnerBytes {
-		return fmt.Errorf("%w: %d bytes", ErrBadOwner, len(owner))
+func checkReference(reference string) error {
+	if reference == "" || len(reference) > MaxReferenceBytes {
+		return fmt.Errorf("%w: %d bytes", ErrBadReference, len(reference))
 	}
 	return nil
 }
 
 func isIdentity(c cid.Cid) bool { return c.Prefix().MhType == multihash.IDENTITY }
 
-// checkBlock says whether the block may be stored.
+// checkBlock returns an error for a block that must not be stored.
 func checkBlock(b blocks.Block) error {
 	c, data := b.Cid(), b.RawData()
 	if len(data) > MaxBlockBytes {
@@ -52,7 +51,8 @@ func checkBlock(b blocks.Block) error {
 	if !c.Defined() {
 		return fmt.Errorf("%w: no CID", ErrBadBlock)
 	}
-	// A weak hash would let one account put other bytes under another's CID.
+	// With a weak hash, an account could store other bytes under the CID of another
+	// account.
 	if err := verifcid.ValidateCid(verifcid.DefaultAllowlist, c); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrBadBlock, c, err)
 	}
@@ -65,9 +65,9 @@ func checkBlock(b blocks.Block) error {
 	return nil
 }
 
-// hashChecked is a block that whoever took it in from outside has compared with
-// its hash already. Hashing is a large part of what storing takes, so it is not
-// done twice; what happens to the bytes later is found by reading.
+// hashChecked is a block whose hash was verified when it was received. Hashing is a large
+// part of the cost of storing, so Put does not repeat it. Later damage is detected when the
+// block is read.
 type hashChecked interface{ HashChecked() bool }
 
 func hasHash(data []byte, hash multihash.Multihash) bool {
@@ -79,7 +79,7 @@ func hasHash(data []byte, hash multihash.Multihash) bool {
 	return err == nil && string(sum) == string(hash)
 }
 
-// splitHash reads the function and the length of the digest.
+// splitHash returns the code of the hash function and the length of the digest.
 func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
 	code, n := binary.Uvarint(hash)
 	if n <= 0 {
@@ -92,30 +92,30 @@ func splitHash(hash multihash.Multihash) (code uint64, digest int, ok bool) {
 	return code, int(length), true
 }
 
-// Put stores blks and adds references to them for owner. On return all are durable and
-// readable. It compares blocks that it already has and only references good ones. Blocks
-// with an identity hash are not stored. It checks every hash first, except of blocks that
-// say HashChecked; if one is wrong, nothing is stored. After any other error some blocks
-// may be stored.
-func (s *Store) Put(ctx context.Context, owner string, blks []blocks.Block) error {
-	return s.put(ctx, owner, blks, false)
+// Put stores blks and adds them to a reference. On return all are durable and readable. It
+// compares blocks that the store already has, and stores damaged ones again. It does not
+// store blocks with an identity hash. It verifies every hash first, except of blocks whose
+// method HashChecked returns true; if one is wrong, it stores nothing. After any other
+// error some blocks may be stored.
+func (s *Store) Put(ctx context.Context, reference string, blks []blocks.Block) error {
+	return s.put(ctx, reference, blks, false)
 }
 
-// PutCold is Put for blocks that are not expected to be read soon: if that is cheaper, it
-// writes them past the page cache.
-func (s *Store) PutCold(ctx context.Context, owner string, blks []blocks.Block) error {
-	return s.put(ctx, owner, blks, true)
+// PutCold is Put for blocks that will probably not be read soon. It bypasses the page cache
+// if that is cheaper.
+func (s *Store) PutCold(ctx context.Context, reference string, blks []blocks.Block) error {
+	return s.put(ctx, reference, blks, true)
 }
 
-func (s *Store) put(ctx context.Context, owner string, blks []blocks.Block, cold bool) error {
-	stored, bad, err := s.storable(ctx, owner, blks)
+func (s *Store) put(ctx context.Context, reference string, blks []blocks.Block, cold bool) error {
+	stored, bad, err := s.storable(ctx, reference, blks)
 	if err != nil {
 		return err
 	}
 	for len(stored) > 0 {
 		n, bytes := putStep(stored)
 		step := stored[:n]
-		o := &op{bytes: bytes, cold: cold, run: func(b *batch) error { return b.put(owner, step, bad) }}
+		o := &op{bytes: bytes, cold: cold, run: func(b *batch) error { return b.put(reference, step, bad) }}
 		if err := s.queued(ctx, o); err != nil {
 			return fmt.Errorf("blocks: put: %w", err)
 		}
@@ -124,7 +124,7 @@ func (s *Store) put(ctx context.Context, owner string, blks []blocks.Block, cold
 	return nil
 }
 
-// putStep says how many of blks one step of Put carries, and their bytes.
+// putStep returns how many of blks one step of Put stores, and their bytes.
 func putStep(blks []blocks.Block) (n int, bytes int64) {
 	for n < len(blks) && n < putStepBlocks && (n == 0 || bytes+int64(len(blks[n].RawData())) <= putStepBytes) {
 		bytes += int64(len(blks[n].RawData())) + recordSlack
@@ -134,30 +134,30 @@ func putStep(blks []blocks.Block) (n int, bytes int64) {
 }
 
 // PutAndSeal is Put followed by Seal, in one transaction if blks fit into one.
-func (s *Store) PutAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
-	return s.putAndSeal(ctx, owner, blks, sealed, false)
+func (s *Store) PutAndSeal(ctx context.Context, reference string, blks []blocks.Block, sealed Sealed) error {
+	return s.putAndSeal(ctx, reference, blks, sealed, false)
 }
 
 // PutColdAndSeal is PutAndSeal for the blocks of PutCold.
-func (s *Store) PutColdAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed) error {
-	return s.putAndSeal(ctx, owner, blks, sealed, true)
+func (s *Store) PutColdAndSeal(ctx context.Context, reference string, blks []blocks.Block, sealed Sealed) error {
+	return s.putAndSeal(ctx, reference, blks, sealed, true)
 }
 
-func (s *Store) putAndSeal(ctx context.Context, owner string, blks []blocks.Block, sealed Sealed, cold bool) error {
+func (s *Store) putAndSeal(ctx context.Context, reference string, blks []blocks.Block, sealed Sealed, cold bool) error {
 	if n, _ := putStep(blks); n < len(blks) {
-		if err := s.put(ctx, owner, blks, cold); err != nil {
+		if err := s.put(ctx, reference, blks, cold); err != nil {
 			return err
 		}
-		return s.Seal(ctx, owner, sealed)
+		return s.Seal(ctx, reference, sealed)
 	}
-	stored, bad, err := s.storable(ctx, owner, blks)
+	stored, bad, err := s.storable(ctx, reference, blks)
 	if err != nil {
 		return err
 	}
 	_, bytes := putStep(stored)
 	var inc uint64
 	err = s.queued(ctx, &op{bytes: bytes + recordSlack, cold: cold, run: func(b *batch) (err error) {
-		inc, err = b.putAndSeal(owner, stored, bad, sealed)
+		inc, err = b.putAndSeal(reference, stored, bad, sealed)
 		return err
 	}})
 	if err != nil {
@@ -166,19 +166,19 @@ func (s *Store) putAndSeal(ctx context.Context, owner string, blks []blocks.Bloc
 	return s.counted(ctx, inc)
 }
 
-func (b *batch) putAndSeal(owner string, blks []blocks.Block, bad rotten, sealed Sealed) (inc uint64, err error) {
-	b.seals, b.hiding, b.hid = true, sealed.Hidden, 0 // counted at once, not again by the seal
+func (b *batch) putAndSeal(reference string, blks []blocks.Block, bad rotten, sealed Sealed) (inc uint64, err error) {
+	b.seals, b.hiding, b.hid = true, sealed.Hidden, 0 // counted at once, so that the seal need not do it
 	defer func() { b.seals, b.hiding = false, false }()
-	if err := b.put(owner, blks, bad); err != nil {
+	if err := b.put(reference, blks, bad); err != nil {
 		return 0, err
 	}
-	return b.seal(owner, sealed)
+	return b.seal(reference, sealed)
 }
 
-// storable checks an owner and its blocks, and returns those that need storing, and
-// which of them are here and no good.
-func (s *Store) storable(ctx context.Context, owner string, blks []blocks.Block) ([]blocks.Block, rotten, error) {
-	if err := checkOwner(owner); err != nil {
+// storable checks the name of a reference and its blocks. It returns the blocks to store,
+// and which of them are stored but damaged.
+func (s *Store) storable(ctx context.Context, reference string, blks []blocks.Block) ([]blocks.Block, rotten, error) {
+	if err := checkReference(reference); err != nil {
 		return nil, nil, err
 	}
 	stored := make([]blocks.Block, 0, len(blks))
@@ -197,10 +197,10 @@ func (s *Store) storable(ctx context.Context, owner string, blks []blocks.Block)
 	return stored, bad, nil
 }
 
-// put writes references before blocks, so that recovery finds no block without its reference.
-// It stores bad blocks again; the newest location counts.
-func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
-	refs := make([]ref, 0, len(blks))
+// put writes the reference before the blocks, so that recovery finds no block without its
+// reference. It stores damaged blocks again; the newest location is used.
+func (b *batch) put(reference string, blks []blocks.Block, bad rotten) error {
+	refs := make([]blockRef, 0, len(blks))
 	absent := make([]blocks.Block, 0, len(blks))
 	for _, blk := range blks {
 		hash := blk.Cid().Hash()
@@ -211,12 +211,12 @@ func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
 		if !here {
 			absent = append(absent, blk)
 		}
-		refs = append(refs, ref{hash, uint32(len(blk.RawData()))})
+		refs = append(refs, blockRef{hash, uint32(len(blk.RawData()))})
 	}
 	if b.low && len(absent) > 0 {
 		return fmt.Errorf("%w: what is free is the reserve", ErrNoSpace)
 	}
-	if err := b.reference(owner, refs); err != nil {
+	if err := b.addBlocks(reference, refs); err != nil {
 		return err
 	}
 	for _, blk := range absent {
@@ -226,7 +226,7 @@ func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
 			return err
 		}
 		if here {
-			continue // twice in one call
+			continue // the block was repeated in one call
 		}
 		if err := b.block(record{kind: kindBlock, hash: hash, data: data}); err != nil {
 			return err
@@ -236,23 +236,23 @@ func (b *batch) put(owner string, blks []blocks.Block, bad rotten) error {
 	return nil
 }
 
-// here tells whether the bytes of hash are stored, and are none of the bad.
+// here returns whether the bytes of hash are stored and not damaged.
 func (b *batch) here(hash multihash.Multihash, bad rotten) (bool, error) {
 	e, ok, err := getBlock(b.tx, hash)
 	return ok && e.segment != 0 && !bad.has(hash), err
 }
 
-// reference writes down those of refs that owner does not have yet.
-func (b *batch) reference(owner string, refs []ref) error {
-	o, ok, err := getOwner(b.tx, owner)
+// addBlocks writes a record with those of refs that the reference does not have yet.
+func (b *batch) addBlocks(reference string, refs []blockRef) error {
+	o, ok, err := getReference(b.tx, reference)
 	if err != nil {
 		return err
 	}
 	fresh := refs
 	if ok {
-		fresh = make([]ref, 0, len(refs))
+		fresh = make([]blockRef, 0, len(refs))
 		for _, r := range refs {
-			_, has, err := b.of(o.inc).Get(refKey(o.inc, r.hash))
+			_, has, err := b.of(o.inc).Get(blockRefKey(o.inc, r.hash))
 			if err != nil {
 				return err
 			}
@@ -266,8 +266,8 @@ func (b *batch) reference(owner string, refs []ref) error {
 	for len(fresh) > 0 {
 		n := min(len(fresh), maxRefsPerRecord)
 		b.begin()
-		b.s.buf = appendRefs(b.s.buf, o.inc, owner, fresh[:n])
-		if err := b.end(record{kind: kindReference, inc: o.inc, owner: owner, refs: fresh[:n]}); err != nil {
+		b.s.buf = appendRefs(b.s.buf, o.inc, reference, fresh[:n])
+		if err := b.end(record{kind: kindReference, inc: o.inc, reference: reference, refs: fresh[:n]}); err != nil {
 			return err
 		}
 		fresh = fresh[n:]
@@ -275,18 +275,18 @@ func (b *batch) reference(owner string, refs []ref) error {
 	return nil
 }
 
-// Adopt references, in the name of owner, those of cids whose blocks are here,
-// durable on return, and returns the others.
-func (s *Store) Adopt(ctx context.Context, owner string, cids []cid.Cid) (missing []cid.Cid, err error) {
-	_, missing, err = s.TakeOver(ctx, owner, cids, false)
+// Adopt adds those of cids to a reference whose blocks are in the store, and returns the
+// others. The change is durable on return.
+func (s *Store) Adopt(ctx context.Context, reference string, cids []cid.Cid) (missing []cid.Cid, err error) {
+	_, missing, err = s.TakeOver(ctx, reference, cids, false)
 	return missing, err
 }
 
 // TakeOver is Adopt and also returns the size in bytes of the blocks that the store has.
-// hidden announces how the owner will be sealed, so that Seal need not walk its references
+// hidden announces how the reference will be sealed, so that Seal need not count its blocks
 // again. The seal may differ from the announcement.
-func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidden bool) (bytes uint64, missing []cid.Cid, err error) {
-	if err := checkOwner(owner); err != nil {
+func (s *Store) TakeOver(ctx context.Context, reference string, cids []cid.Cid, hidden bool) (bytes uint64, missing []cid.Cid, err error) {
+	if err := checkReference(reference); err != nil {
 		return 0, nil, err
 	}
 	for _, c := range cids {
@@ -312,7 +312,7 @@ func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidd
 		err = s.do(ctx, int64(len(step))*recordSlack/4, func(b *batch) (err error) {
 			b.coming = hidden
 			defer func() { b.coming = false }()
-			here, absent, err = b.adopt(owner, step)
+			here, absent, err = b.adopt(reference, step)
 			return err
 		})
 		if err != nil {
@@ -324,8 +324,8 @@ func (s *Store) TakeOver(ctx context.Context, owner string, cids []cid.Cid, hidd
 	return bytes, missing, nil
 }
 
-// noneHere tells whether no block of cids is in the store, by a look without
-// being the committer.
+// noneHere returns whether the store has no block of cids. It reads the index without being
+// the committer.
 func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	for _, c := range cids {
 		if isIdentity(c) {
@@ -338,8 +338,8 @@ func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	return true, nil
 }
 
-func (b *batch) adopt(owner string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
-	refs := make([]ref, 0, len(cids))
+func (b *batch) adopt(reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
+	refs := make([]blockRef, 0, len(cids))
 	for _, c := range cids {
 		if isIdentity(c) {
 			continue
@@ -352,32 +352,33 @@ func (b *batch) adopt(owner string, cids []cid.Cid) (bytes uint64, missing []cid
 			missing = append(missing, c)
 			continue
 		}
-		refs = append(refs, ref{c.Hash(), e.size})
+		refs = append(refs, blockRef{c.Hash(), e.size})
 		bytes += uint64(e.size)
 	}
 	if len(refs) == 0 {
 		return 0, missing, nil
 	}
-	return bytes, missing, b.reference(owner, refs)
+	return bytes, missing, b.addBlocks(reference, refs)
 }
 
-// Seal declares owner complete, durable on return. An owner without blocks, such as a root
-// with an identity hash, exists by its seal. A later Seal replaces the declaration. A Seal
-// that changes whether the owner is hidden takes time proportional to its blocks, in steps
-// between which other writes proceed; meanwhile none of its blocks is visible. After an
-// interruption (ctx, a crash), Compact, Run or Open continue.
-func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
-	if err := checkOwner(owner); err != nil {
+// Seal declares a reference complete; it is durable on return. A reference without blocks,
+// such as that of a root with an identity hash, exists because of its seal. A later Seal
+// replaces the declaration. A Seal that changes whether the reference is hidden takes time
+// proportional to its blocks, in steps between which other writes proceed; meanwhile none
+// of its blocks is visible. After an interruption (ctx, a crash), Compact, Run or Open
+// continue.
+func (s *Store) Seal(ctx context.Context, reference string, sealed Sealed) error {
+	if err := checkReference(reference); err != nil {
 		return err
 	}
-	o, ok, err := getOwner(s.index, owner)
-	// Index entries are durable.
+	o, ok, err := getReference(s.index, reference)
+	// Entries in the index are durable.
 	if err == nil && ok && o.says(sealed) {
 		return s.counted(ctx, o.inc)
 	}
 	var inc uint64
 	err = s.do(ctx, recordSlack+o.turning(sealed.Hidden), func(b *batch) (err error) {
-		inc, err = b.seal(owner, sealed)
+		inc, err = b.seal(reference, sealed)
 		return err
 	})
 	if err != nil {
@@ -386,13 +387,13 @@ func (s *Store) Seal(ctx context.Context, owner string, sealed Sealed) error {
 	return s.counted(ctx, inc)
 }
 
-// Hide makes a sealed owner hidden or visible, as Seal would, and reports whether that
-// changed it. It does not change an owner that is not sealed.
-func (s *Store) Hide(ctx context.Context, owner string, hidden bool) (changed bool, err error) {
-	if err := checkOwner(owner); err != nil {
+// Hide makes a sealed reference hidden or visible, as Seal would, and returns whether that
+// changed it. It does not change a reference that is not sealed.
+func (s *Store) Hide(ctx context.Context, reference string, hidden bool) (changed bool, err error) {
+	if err := checkReference(reference); err != nil {
 		return false, err
 	}
-	o, ok, err := getOwner(s.index, owner)
+	o, ok, err := getReference(s.index, reference)
 	if err != nil {
 		return false, fmt.Errorf("blocks: hide: %w", s.readError(err))
 	}
@@ -404,13 +405,13 @@ func (s *Store) Hide(ctx context.Context, owner string, hidden bool) (changed bo
 	}
 	var inc uint64
 	err = s.do(ctx, recordSlack+o.turning(hidden), func(b *batch) error {
-		o, ok, err := getOwner(b.tx, owner)
+		o, ok, err := getReference(b.tx, reference)
 		if err != nil || !ok || o.sealSegment == 0 {
 			return err
 		}
 		changed = o.sealed.Hidden != hidden
 		o.sealed.Hidden = hidden
-		inc, err = b.seal(owner, o.sealed)
+		inc, err = b.seal(reference, o.sealed)
 		return err
 	})
 	if err != nil {
@@ -419,16 +420,16 @@ func (s *Store) Hide(ctx context.Context, owner string, hidden bool) (changed bo
 	return changed, s.counted(ctx, inc)
 }
 
-// turning is what the first step of a seal counts for in a batch.
-func (e ownerEntry) turning(hidden bool) int64 {
+// turning is the cost of the first step of a seal in a batch.
+func (e referenceEntry) turning(hidden bool) int64 {
 	if e.sealed.Hidden == hidden {
 		return 0
 	}
 	return int64(min(e.blocks, countStep)) * sweepBytes
 }
 
-func (b *batch) seal(owner string, sealed Sealed) (inc uint64, err error) {
-	o, ok, err := getOwner(b.tx, owner)
+func (b *batch) seal(reference string, sealed Sealed) (inc uint64, err error) {
+	o, ok, err := getReference(b.tx, reference)
 	if err != nil || ok && o.says(sealed) {
 		return o.inc, err
 	}
@@ -437,12 +438,12 @@ func (b *batch) seal(owner string, sealed Sealed) (inc uint64, err error) {
 	}
 	sealed = o.declares(sealed)
 	b.begin()
-	b.s.buf = appendSeal(b.s.buf, o.inc, owner, sealed)
-	return o.inc, b.end(record{kind: sealKind(sealed), inc: o.inc, owner: owner, sealed: sealed})
+	b.s.buf = appendSeal(b.s.buf, o.inc, reference, sealed)
+	return o.inc, b.end(record{kind: sealKind(sealed), inc: o.inc, reference: reference, sealed: sealed})
 }
 
-// counted returns when the references of a sealed incarnation are counted as its
-// seal says, or somebody else is at it.
+// counted returns when the entries of a sealed incarnation are counted as its seal says, or
+// another goroutine is counting them.
 func (s *Store) counted(ctx context.Context, inc uint64) error {
 	if err := s.count(ctx, inc); err != nil {
 		return fmt.Errorf("blocks: seal: %w", err)
@@ -466,7 +467,7 @@ func (s *Store) count(ctx context.Context, inc uint64) error {
 			if done, err = b.countOn(inc, b.step); err != nil || !done {
 				return err
 			}
-			// Here, for the next step may be a seal that turns it again.
+			// Here, because the next step may be a seal that changes it again.
 			delete(b.turned, inc)
 			s.stats.Lock()
 			defer s.stats.Unlock()
@@ -486,37 +487,37 @@ func (s *Store) count(ctx context.Context, inc uint64) error {
 	}
 }
 
-// countOn is a step of what turn began; done: there is nothing left of it.
+// countOn does a step of what turn began; done is true if nothing is left.
 func (c *change) countOn(inc uint64, limit int) (done bool, err error) {
-	owner, from, ok, err := getUncounted(c.tx, inc)
+	reference, from, ok, err := getUncounted(c.tx, inc)
 	if err != nil || !ok {
 		return err == nil, err
 	}
-	o, ok, err := getOwner(c.tx, owner)
+	o, ok, err := getReference(c.tx, reference)
 	if err != nil {
 		return false, err
 	}
 	if !ok || o.inc != inc {
 		return false, badEntry(openKey(inc))
 	}
-	return c.count(inc, owner, from, o.sealed.Hidden, limit)
+	return c.count(inc, reference, from, o.sealed.Hidden, limit)
 }
 
-// Drop removes all references of owner and frees the blocks that no other owner
-// references. It returns the bytes that this call freed. The owner ceases to exist durably
-// at once; its references go in steps between which other writes proceed. After an
-// interruption (ctx, a crash), Compact or Run finish them. Dropping an owner that does not
-// exist is no error.
-func (s *Store) Drop(ctx context.Context, owner string) (freed uint64, err error) {
-	if err := checkOwner(owner); err != nil {
+// Drop removes a reference and frees the blocks that no other reference includes. It
+// returns the bytes that this call freed. The reference ceases to exist durably at once;
+// its entries are removed in steps between which other writes proceed. After an
+// interruption (ctx, a crash), Compact or Run finish them. Dropping a reference that does
+// not exist is no error.
+func (s *Store) Drop(ctx context.Context, reference string) (freed uint64, err error) {
+	if err := checkReference(reference); err != nil {
 		return 0, err
 	}
-	b, err := s.bury(ctx, owner)
+	b, err := s.bury(ctx, reference)
 	for range dropTries {
 		if !errors.Is(err, ErrNoSpace) || !s.wait(ctx, dropPause) {
 			break
 		}
-		b, err = s.bury(ctx, owner)
+		b, err = s.bury(ctx, reference)
 	}
 	freed = b.freed
 	if err == nil && b.inc != 0 {
@@ -534,18 +535,17 @@ func (s *Store) Drop(ctx context.Context, owner string) (freed uint64, err error
 	return freed, nil
 }
 
-// buried is the incarnation of an owner that has been dropped; 0 means that
-// there was none.
+// buried is the incarnation of a dropped reference; 0: there was none.
 type buried struct {
 	inc   uint64
-	freed uint64 // bytes
-	swept bool   // it had few references, which are taken back
+	freed uint64 // in bytes
+	swept bool   // it had few entries, which are removed
 }
 
-// bury writes down that owner does not exist any more, and takes back the
-// references that it has, up to a step of them.
-func (s *Store) bury(ctx context.Context, owner string) (buried, error) {
-	o, ok, err := getOwner(s.index, owner)
+// bury records durably that a reference does not exist any more, and removes its entries,
+// up to one step of them.
+func (s *Store) bury(ctx context.Context, reference string) (buried, error) {
+	o, ok, err := getReference(s.index, reference)
 	if err != nil {
 		return buried{}, s.readError(err)
 	}
@@ -555,7 +555,7 @@ func (s *Store) bury(ctx context.Context, owner string) (buried, error) {
 	}
 	var done buried
 	err = s.do(ctx, recordSlack+refs*sweepBytes, func(b *batch) (err error) {
-		done, err = b.bury(owner, int(refs)+1)
+		done, err = b.bury(reference, int(refs)+1)
 		return err
 	})
 	if err != nil {
@@ -564,15 +564,15 @@ func (s *Store) bury(ctx context.Context, owner string) (buried, error) {
 	return done, nil
 }
 
-func (b *batch) bury(owner string, limit int) (done buried, err error) {
-	o, ok, err := getOwner(b.tx, owner)
+func (b *batch) bury(reference string, limit int) (done buried, err error) {
+	o, ok, err := getReference(b.tx, reference)
 	if err != nil || !ok {
 		return done, err
 	}
 	done.inc = o.inc
 	b.begin()
-	b.s.buf = appendOwner(b.s.buf, o.inc, owner)
-	if err := b.end(record{kind: kindDrop, inc: o.inc, owner: owner}); err != nil {
+	b.s.buf = appendReference(b.s.buf, o.inc, reference)
+	if err := b.end(record{kind: kindDrop, inc: o.inc, reference: reference}); err != nil {
 		return done, err
 	}
 	if done.freed, done.swept, err = b.sweep(o.inc, limit); err == nil && done.swept {
@@ -581,9 +581,9 @@ func (b *batch) bury(owner string, limit int) (done buried, err error) {
 	return done, err
 }
 
-// wait pauses; it returns false when ctx or the store ends.
+// wait pauses. It returns false when ctx ends or the store closes.
 func (s *Store) wait(ctx context.Context, pause time.Duration) bool {
-	s.wakeRun() // what is garbage already may give the room
+	s.wakeRun() // garbage may already be enough to make space
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -595,7 +595,7 @@ func (s *Store) wait(ctx context.Context, pause time.Duration) bool {
 	return false
 }
 
-// sweep takes back the references of a dropped incarnation, step by step.
+// sweep removes the entries of a dropped incarnation, step by step.
 func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error) {
 	s.stats.Lock()
 	busy, open := s.unswept[inc]
@@ -604,7 +604,7 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 	}
 	s.stats.Unlock()
 	if busy || !open {
-		return 0, nil // somebody else is at it, or was
+		return 0, nil // another goroutine does it, or did
 	}
 	done := false
 	for !done && err == nil {
@@ -630,16 +630,16 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 	return freed, err
 }
 
-// restoreDrop writes the drop record of an incarnation again, if it was lost to
-// damage and the dead records are still there.
+// restoreDrop writes the drop record of an incarnation again if it was lost to damage and
+// dead records remain.
 func (b *batch) restoreDrop(inc uint64) error {
 	x, ok, err := getDropped(b.tx, inc)
 	if err != nil || !ok || x.segment != 0 {
 		return err
 	}
 	b.begin()
-	b.s.buf = appendOwner(b.s.buf, inc, x.owner)
-	return b.end(record{kind: kindDrop, inc: inc, owner: x.owner})
+	b.s.buf = appendReference(b.s.buf, inc, x.reference)
+	return b.end(record{kind: kindDrop, inc: inc, reference: x.reference})
 }
 
 func (s *Store) wakeRun() {

@@ -158,11 +158,11 @@ func collect(r *run) (err error) {
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	var held string
-	err = content.Owners(context.Background(), "root/", func(o blocks.OwnerInfo) (bool, error) {
+	err = content.References(context.Background(), "root/", func(o blocks.ReferenceInfo) (bool, error) {
 		if !o.Sealed {
 			return true, nil
 		}
-		held = o.Owner
+		held = o.Reference
 		return false, nil
 	})
 	if err != nil {

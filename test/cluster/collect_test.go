@@ -569,7 +569,7 @@ func empty(t *testing.T, dir string) {
 			t.Error(err)
 		}
 	}()
-	err = s.Owners(t.Context(), "", func(o blocks.OwnerInfo) (bool, error) {
+	err = s.References(t.Context(), "", func(o blocks.ReferenceInfo) (bool, error) {
 		t.Errorf("%s: %+v is left", dir, o)
 		return true, nil
 	})
