@@ -79,7 +79,7 @@ func parse(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	brief := flags.Bool("short", false, "less of everything: about a minute")
-	only := flags.String("only", "", "run only the groups that match: api, greedy, noisy, million, content, large, objects, keys, uploads, memory, outage, soak")
+	only := flags.String("only", "", "run only the groups that match: api, greedy, noisy, million, console, content, large, objects, keys, uploads, memory, outage, soak")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
 	flags.StringVar(&s.series, "series", "", "file for what the soak saw, as comma-separated values")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
@@ -90,7 +90,7 @@ func parse(args []string) (settings, error) {
 	flags.IntVar(&asked.small, "small", 0, "pins of 1 KiB that are fetched first")
 	flags.IntVar(&asked.many, "many", 0, "pins of 1 KiB that are fetched then")
 	flags.IntVar(&asked.pins, "pins", 0, "pins in the lists of the group api")
-	flags.IntVar(&asked.million, "million", 0, "pins in the lists and the start of the group million")
+	flags.IntVar(&asked.million, "million", 0, "pins of the groups million and console")
 	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
 	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
 	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group keys")
@@ -166,6 +166,7 @@ func run(ctx context.Context, s settings) error {
 		{"greedy", measureGreedy},
 		{"noisy", measureNoisy},
 		{"million", measureMillion},
+		{"console", measureConsole},
 		{"content", measureContent},
 		{"large", measureLarge},
 		{"objects", measureObjects},
