@@ -135,8 +135,9 @@ type Members interface {
 type Providers interface {
 	// List returns the providers in the order in which pages show them.
 	List() []openid.Provider
-	// Begin returns a sign-in at a provider and the URL to which the browser goes.
-	Begin(ctx context.Context, id string) (openid.Flow, string, error)
+	// Begin returns a sign-in at a provider and the URL to which the browser goes. With again
+	// it asks the provider to have the person sign in there anew.
+	Begin(ctx context.Context, id string, again bool) (openid.Flow, string, error)
 	// Finish returns who signed in, from the query with which the browser came back.
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }

@@ -36,11 +36,11 @@ func (s *surface) toProvider(c *call) error {
 	if site := c.r.Header.Get("Sec-Fetch-Site"); c.session != "" && (site == "cross-site" || site == "same-site") {
 		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent you here: link providers on the page of your account")
 	}
-	f, to, err := s.Providers.Begin(c.ctx, c.r.PathValue("provider"))
+	query := c.r.URL.Query()
+	f, to, err := s.Providers.Begin(c.ctx, c.r.PathValue("provider"), query.Get("again") == "yes")
 	if err != nil {
 		return s.providerTrouble(c, err)
 	}
-	query := c.r.URL.Query()
 	begun := flow{Flow: f, To: localPath(query.Get("to")), Invitation: query.Get("invitation")}
 	if begun.Invitation == "" { // an invitation is for another account than that of the session
 		begun.Account = c.who.Account
@@ -110,21 +110,26 @@ func (s *surface) enter(c *call, token, to string) error {
 			return err
 		}
 	}
-	var p accounts.Person
-	if c.sealed(s, pendingCookie, &p) {
-		who, err := s.Accounts.Authenticate(c.ctx, token)
-		if err != nil {
-			return err
-		}
-		if who.Email == p.Email {
-			if err := s.Accounts.LinkIdentity(c.ctx, who.Account, p); err != nil {
-				return err
-			}
-		}
-		c.setCookie(pendingCookie, "")
+	c.begin(token) // also if the link fails
+	if err := s.linkPending(c, token); err != nil {
+		return err
 	}
-	c.begin(token)
 	return c.redirect(to)
+}
+
+// linkPending links the person who waits for that with the account of a new session, if the
+// address is that of the account.
+func (s *surface) linkPending(c *call, token string) error {
+	var p accounts.Person
+	if !c.sealed(s, pendingCookie, &p) {
+		return nil
+	}
+	c.setCookie(pendingCookie, "")
+	who, err := s.Accounts.Authenticate(c.ctx, token)
+	if err != nil || who.Email != p.Email {
+		return err
+	}
+	return s.Accounts.LinkIdentity(c.ctx, who.Account, p)
 }
 
 // pending is the person who is to be linked at the next sign-in, and its provider.

@@ -213,6 +213,9 @@ func TestAnAccountIsLinkedAfterASignInAtBoth(t *testing.T) {
 		t.Errorf("the page is %s", body)
 	}
 	b.signIn("bob") // another account is not linked
+	if b.cookies[pendingCookie] != "" {
+		t.Error("the person waits on")
+	}
 	if _, _, body := b.open("/account"); strings.Contains(body, "/remove") {
 		t.Errorf("Bob is linked: %s", body)
 	}
@@ -306,7 +309,7 @@ func TestAKeyIsShownAfterAFreshSignIn(t *testing.T) {
 	}
 	page := "/keys/" + string(key.ID)
 	answer := b.post(page, page+"/show", nil)
-	if answer.Code != http.StatusForbidden || strings.Contains(answer.Body.String(), key.Token) || !strings.Contains(answer.Body.String(), `href="/sign-in/one?to=`) {
+	if answer.Code != http.StatusForbidden || strings.Contains(answer.Body.String(), key.Token) || !strings.Contains(answer.Body.String(), `href="/sign-in/one?again=yes&amp;to=`) {
 		t.Errorf("after ten minutes it is answered with %d: %s", answer.Code, answer.Body)
 	}
 	b.open(b.through(p, "/sign-in/one?to="+page, carol))

@@ -159,8 +159,9 @@ func (p *Providers) named(id string) (*provider, error) {
 }
 
 // Begin returns a new sign-in at a provider, and the URL at the provider to which the browser goes.
-// Errors: ErrUnknown, ErrDown.
-func (p *Providers) Begin(ctx context.Context, id string) (Flow, string, error) {
+// With again it asks the provider to have the person sign in there anew, which not every provider
+// does. Errors: ErrUnknown, ErrDown.
+func (p *Providers) Begin(ctx context.Context, id string, again bool) (Flow, string, error) {
 	v, err := p.named(id)
 	if err != nil {
 		return Flow{}, "", err
@@ -170,5 +171,9 @@ func (p *Providers) Begin(ctx context.Context, id string) (Flow, string, error) 
 		return Flow{}, "", err
 	}
 	f := Flow{Provider: v.ID, State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
-	return f, p.oauth(v, found).AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), nil
+	options := []oauth2.AuthCodeOption{oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)}
+	if again {
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
+	}
+	return f, p.oauth(v, found).AuthCodeURL(f.State, options...), nil
 }

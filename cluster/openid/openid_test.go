@@ -32,7 +32,7 @@ func at(p *oidctest.Provider, change ...func(*Options)) *Providers {
 // begin begins a sign-in and lets a person sign in at the provider.
 func begin(t *testing.T, p *oidctest.Provider, node *Providers, who oidctest.Person) (Flow, url.Values) {
 	t.Helper()
-	f, to, err := node.Begin(t.Context(), "test")
+	f, to, err := node.Begin(t.Context(), "test", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestAPersonSignsInThroughTwoNodes(t *testing.T) {
 // The URL at the provider has PKCE, and names nothing secret.
 func TestWhereTheBrowserGoes(t *testing.T) {
 	p := oidctest.Start(t)
-	f, to, err := at(p, func(o *Options) { o.Providers[0].Scopes = []string{"openid", "profile"} }).Begin(t.Context(), "test")
+	f, to, err := at(p, func(o *Options) { o.Providers[0].Scopes = []string{"openid", "profile"} }).Begin(t.Context(), "test", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,13 @@ func TestWhereTheBrowserGoes(t *testing.T) {
 	if strings.Contains(to, f.Verifier) || strings.Contains(to, p.ClientSecret) || q.Get("code_challenge") == "" || len(f.State) < 20 {
 		t.Errorf("the browser goes to %s", to)
 	}
-	other, _, err := at(p).Begin(t.Context(), "test")
+	if q.Has("prompt") {
+		t.Errorf("the provider is asked for %q", q.Get("prompt"))
+	}
+	other, again, err := at(p).Begin(t.Context(), "test", true)
+	if !strings.Contains(again, "&prompt=login&") {
+		t.Errorf("to sign in anew the browser goes to %s", again)
+	}
 	if err != nil || other.State == f.State || other.Nonce == f.Nonce || other.Verifier == f.Verifier {
 		t.Errorf("another sign-in is %+v after %+v, %v", other, f, err)
 	}
@@ -150,14 +156,14 @@ func TestAProviderThatIsDown(t *testing.T) {
 	if _, err := node.Finish(t.Context(), f, query); !errors.Is(err, ErrDown) {
 		t.Errorf("the end of a sign-in: %v", err)
 	}
-	if _, _, err := at(p).Begin(t.Context(), "test"); !errors.Is(err, ErrDown) {
+	if _, _, err := at(p).Begin(t.Context(), "test", false); !errors.Is(err, ErrDown) {
 		t.Errorf("the start of a sign-in: %v", err)
 	}
 	now = now.Add(2 * fresh) // what it said before is used while it is down
-	if _, _, err := node.Begin(t.Context(), "test"); err != nil {
+	if _, _, err := node.Begin(t.Context(), "test", false); err != nil {
 		t.Errorf("the start of a sign-in at a provider that is known: %v", err)
 	}
-	if _, _, err := node.Begin(t.Context(), "other"); !errors.Is(err, ErrUnknown) {
+	if _, _, err := node.Begin(t.Context(), "other", false); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a provider that nobody configured: %v", err)
 	}
 }
@@ -190,7 +196,7 @@ func TestAnswersOfDiscoveryThatAreRefused(t *testing.T) {
 		},
 	} {
 		node := at(p, func(o *Options) { o.Providers[0].Issuer = stranger(t, document) })
-		if _, to, err := node.Begin(t.Context(), "test"); !errors.Is(err, ErrDown) {
+		if _, to, err := node.Begin(t.Context(), "test", false); !errors.Is(err, ErrDown) {
 			t.Errorf("%s: %s, %v", name, to, err)
 		}
 	}
@@ -199,7 +205,7 @@ func TestAnswersOfDiscoveryThatAreRefused(t *testing.T) {
 	}))
 	t.Cleanup(redirects.Close)
 	node := at(p, func(o *Options) { o.Providers[0].Issuer = redirects.URL })
-	if _, to, err := node.Begin(t.Context(), "test"); !errors.Is(err, ErrDown) {
+	if _, to, err := node.Begin(t.Context(), "test", false); !errors.Is(err, ErrDown) {
 		t.Errorf("a redirect: %s, %v", to, err)
 	}
 }
@@ -211,7 +217,7 @@ func TestPrivateAddressesAreNotDialled(t *testing.T) {
 	t.Cleanup(asked.Close)
 	for _, issuer := range []string{asked.URL, strings.Replace(asked.URL, "127.0.0.1", "localhost", 1)} {
 		node := at(p, func(o *Options) { o.Private, o.Providers[0].Issuer = false, issuer })
-		if _, _, err := node.Begin(t.Context(), "test"); !errors.Is(err, ErrDown) || !strings.Contains(err.Error(), "is not a public address") {
+		if _, _, err := node.Begin(t.Context(), "test", false); !errors.Is(err, ErrDown) || !strings.Contains(err.Error(), "is not a public address") {
 			t.Errorf("%s: %v", issuer, err)
 		}
 	}

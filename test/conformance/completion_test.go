@@ -17,7 +17,7 @@ import (
 var completions = map[string][]string{
 	"pe":                    {"peers"},
 	"peers r":               {"rm"},
-	"user ":                 {"add", "grant", "ls", "passwd", "quota", "rm", "show"},
+	"user ":                 {"add", "grant", "link", "ls", "passwd", "quota", "rm", "show"},
 	"key create --sc":       {"--scope"},
 	"completion ":           {"bash", "fish", "zsh"},
 	"add som":               {"some file"},
