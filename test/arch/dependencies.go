@@ -15,6 +15,7 @@ var testModules = []string{
 	"github.com/minio/minio-go/v7",
 	"github.com/oauth2-proxy/mockoidc",
 	"github.com/stretchr/testify",
+	"github.com/zitadel/",
 	"go.uber.org/goleak",
 	"pgregory.net/rapid",
 }
