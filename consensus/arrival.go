@@ -44,7 +44,7 @@ type arrival struct {
 
 func newArrival(from io.Reader, a arrivals, sender string) *arrival {
 	r := &arrival{arrivals: a, from: from, sender: sender}
-	r.stuck = time.AfterFunc(arrivalPatience, r.look)
+	r.stuck = time.AfterFunc(arrivalPatience, r.check)
 	r.stuck.Stop()
 	return r
 }
@@ -67,9 +67,9 @@ func (r *arrival) waits(since time.Time) {
 	r.stuck.Reset(arrivalPatience)
 }
 
-// look gives the snapshot up, unless something came or was heard of its sender. Something
+// check gives the snapshot up, unless something came or was heard of its sender. Something
 // may come while it looks.
-func (r *arrival) look() {
+func (r *arrival) check() {
 	silent := time.Since(r.heard()) >= arrivalPatience
 	if r.gaveUp(silent) {
 		r.drop(r.sender)

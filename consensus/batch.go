@@ -74,7 +74,7 @@ type batcher struct {
 	queue chan *waiting
 	bytes atomic.Int64  // of the commands in queue
 	need  atomic.Int64  // so many in queue make run look; entryBytes do as well
-	wake  chan struct{} // has a token when run should look
+	ready chan struct{} // has a token when run should look
 
 	// mu guards ended, and that nothing enters the queue after it.
 	mu    sync.Mutex
@@ -82,7 +82,7 @@ type batcher struct {
 }
 
 func newBatcher(n *Node) *batcher {
-	return &batcher{node: n, queue: make(chan *waiting, maxWaiting), wake: make(chan struct{}, 1)}
+	return &batcher{node: n, queue: make(chan *waiting, maxWaiting), ready: make(chan struct{}, 1)}
 }
 
 // submit has a leader commit an encoded command, and returns what came of it.
@@ -137,7 +137,7 @@ func (b *batcher) enqueue(w *waiting) error {
 		case b.queue <- w:
 			if b.due() {
 				select {
-				case b.wake <- struct{}{}:
+				case b.ready <- struct{}{}:
 				default:
 				}
 			}
@@ -208,7 +208,7 @@ func (b *batcher) run(ctx context.Context) error {
 			p.end(n, len(b.queue))
 		case <-p.gather.C:
 			p.wanted = 0
-		case <-b.wake:
+		case <-b.ready:
 		case <-ctx.Done():
 			return nil
 		}

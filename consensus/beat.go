@@ -91,7 +91,7 @@ func (s *beatSender) round(ctx context.Context) (every time.Duration) {
 	n := s.node
 	_, now := n.detector.current()
 	servers := n.servers()
-	lost, roundTrip, gap := s.look(servers, now)
+	lost, roundTrip, gap := s.measure(servers, now)
 	lost = lost || n.disk.writing() > almostStalled
 	patience, risen := n.detector.agreePatience(roundTrip, gap)
 	if risen {
@@ -123,10 +123,10 @@ func flag(set bool) byte {
 	return 0
 }
 
-// look tells whether the leader has not heard from a majority within its patience, and what
+// measure tells whether the leader has not heard from a majority within its patience, and what
 // the patience goes by: the round trip to the farthest voter, and the longest gap that a
 // member has seen that answers.
-func (s *beatSender) look(servers []raft.Server, now time.Duration) (lost bool, roundTrip, gap time.Duration) {
+func (s *beatSender) measure(servers []raft.Server, now time.Duration) (lost bool, roundTrip, gap time.Duration) {
 	patience, _ := s.node.detector.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()

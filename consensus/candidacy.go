@@ -39,7 +39,7 @@ func (n *Node) watchLeader(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			n.detector.step(time.Now())
-		case <-n.detector.wake:
+		case <-n.detector.ready:
 		case <-ctx.Done():
 			return nil
 		}

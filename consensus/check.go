@@ -32,7 +32,7 @@ var ErrQuarantined = errors.New("this node's state differs from that of the majo
 // is hashed. One that comes earlier than that takes its place.
 type checker struct {
 	store Store
-	wake  chan struct{} // has a token while there is something to hash
+	ready chan struct{} // has a token while there is something to hash
 
 	// mu guards what follows.
 	mu    sync.Mutex
@@ -40,7 +40,7 @@ type checker struct {
 	view  Snapshot // nil: nothing to hash
 }
 
-func newChecker(store Store) *checker { return &checker{store: store, wake: make(chan struct{}, 1)} }
+func newChecker(store Store) *checker { return &checker{store: store, ready: make(chan struct{}, 1)} }
 
 // take keeps the state as it is now, after the entry at index.
 func (c *checker) take(index uint64) {
@@ -51,7 +51,7 @@ func (c *checker) take(index uint64) {
 	}
 	c.index, c.view = index, c.store.View()
 	select {
-	case c.wake <- struct{}{}:
+	case c.ready <- struct{}{}:
 	default:
 	}
 }
@@ -75,7 +75,7 @@ func (c *checker) close() {
 func (n *Node) reportHashes(ctx context.Context) error {
 	for {
 		select {
-		case <-n.fsm.checks.wake:
+		case <-n.fsm.checks.ready:
 		case <-ctx.Done():
 			return nil
 		}

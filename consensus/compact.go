@@ -23,7 +23,7 @@ type growth struct {
 	limit          uint64        // of bytes, at most
 	due            atomic.Uint64 // bytes at which a snapshot is due at once
 	full           chan struct{} // has a token when they have been reached
-	told           atomic.Bool   // there was one since the newest snapshot
+	notified       atomic.Bool   // full got a token since the newest snapshot
 }
 
 // meter counts, and notes how much of the count a snapshot has.
@@ -53,9 +53,9 @@ func (g *growth) add(entries []*raft.Log) {
 	g.bytes.total.Add(size)
 }
 
-// tell wakes who takes snapshots if one is due at once.
-func (g *growth) tell() {
-	if g.bytes.open() < g.due.Load() || g.told.Swap(true) {
+// notify makes the compactor take a snapshot now if one is due by bytes.
+func (g *growth) notify() {
+	if g.bytes.open() < g.due.Load() || g.notified.Swap(true) {
 		return
 	}
 	select {
@@ -77,8 +77,8 @@ func (g *growth) mark() (kept func()) {
 		g.entries.covered.Store(entries)
 		g.bytes.covered.Store(bytes)
 		g.draw()
-		g.told.Store(false)
-		g.tell() // much may have come meanwhile, and nothing after it
+		g.notified.Store(false)
+		g.notify() // much may have come meanwhile, and nothing after it
 	}
 }
 

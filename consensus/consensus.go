@@ -304,7 +304,7 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return err
 	}
-	n.fsm.committed = func(index uint64) { n.transport.TellAll(index, n.timings.Commit) }
+	n.fsm.committed = func(index uint64) { n.transport.NotifyCommitToAll(index, n.timings.Commit) }
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.opts.ID)
 	conf.HeartbeatTimeout, conf.ElectionTimeout = n.timings.Heartbeat, n.timings.Election

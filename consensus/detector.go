@@ -42,8 +42,8 @@ type detector struct {
 	self state.NodeID
 	// look tells what Raft knows: who leads, in which term, and when it heard of the leader.
 	// It must not wait.
-	look func() following
-	wake chan struct{} // has a token when there is evidence
+	look  func() following
+	ready chan struct{} // has a token when there is evidence
 
 	// mu guards what follows.
 	mu       sync.Mutex
@@ -78,7 +78,7 @@ type following struct {
 }
 
 func newDetector(self state.NodeID, look func() following) *detector {
-	return &detector{self: self, look: look, wake: make(chan struct{}, 1), patience: leastPatience, pause: backoff.New(firstCandidacyPause, lastCandidacyPause)}
+	return &detector{self: self, look: look, ready: make(chan struct{}, 1), patience: leastPatience, pause: backoff.New(firstCandidacyPause, lastCandidacyPause)}
 }
 
 // step lets the clock go on, once a tick, however long the process was paused. It notes the pause.
@@ -151,7 +151,7 @@ func (d *detector) setGone(gone bool) {
 	if gone && !d.gone {
 		d.goneSince = d.clock
 		select {
-		case d.wake <- struct{}{}:
+		case d.ready <- struct{}{}:
 		default:
 		}
 	}

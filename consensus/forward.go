@@ -160,7 +160,7 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 		if err != nil {
 			return refusal(err)
 		}
-		n.transport.Tell(from, outcome.Index) // which it waits for
+		n.transport.NotifyCommit(from, outcome.Index) // which it waits for
 		encoded, err := wire.EncodeOutcome(outcome)
 		if err != nil {
 			return refusal(err)
@@ -181,7 +181,7 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 				return refusal(err)
 			}
 		}
-		n.transport.Tell(from, index) // which it waits for
+		n.transport.NotifyCommit(from, index) // which it waits for
 		return answerDone, binary.BigEndian.AppendUint64(nil, index)
 	case askApplied:
 		return answerDone, binary.BigEndian.AppendUint64(nil, n.Applied())
@@ -224,7 +224,7 @@ func (n *Node) serveBy(ctx context.Context, from string, request []byte) (uint8,
 	case err != nil:
 		return refusal(err)
 	}
-	n.transport.Tell(from, outcome.Index) // which it waits for
+	n.transport.NotifyCommit(from, outcome.Index) // which it waits for
 	encoded, err := wire.EncodeOutcome(outcome)
 	if err != nil {
 		return refusal(err)

@@ -229,7 +229,7 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 		f.committed(f.handed)
 	}
 	if !f.replaying() {
-		f.grown.tell()
+		f.grown.notify()
 	}
 	return answers
 }
@@ -289,7 +289,7 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 	f.progress.set(last.Index, last.Term)
 	f.watch.Publish(last.Index, &fx)
 	if fx.Members || fx.FeatureLevel || fx.Checked {
-		f.wakeMembers()
+		f.notifyMembers()
 	}
 	return len(entries), nil
 }
@@ -301,7 +301,7 @@ func (f *fsm) applying() time.Duration {
 	return took
 }
 
-func (f *fsm) wakeMembers() {
+func (f *fsm) notifyMembers() {
 	select {
 	case f.members <- struct{}{}:
 	default:
@@ -386,7 +386,7 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	}
 	f.progress.set(index, 0)
 	f.watch.Replace(index)
-	f.wakeMembers()
+	f.notifyMembers()
 	return f.goOn(index)
 }
 

@@ -80,7 +80,7 @@ func (n *Node) catchUp(ctx context.Context) error {
 
 // readRounds lets concurrent reads share what it costs to learn an index.
 type readRounds struct {
-	wake chan struct{} // has a token while a round waits to begin
+	ready chan struct{} // has a token while a round waits to begin
 
 	// mu guards what follows.
 	mu    sync.Mutex
@@ -96,7 +96,7 @@ type round struct {
 	err   error
 }
 
-func newReadRounds() *readRounds { return &readRounds{wake: make(chan struct{}, 1)} }
+func newReadRounds() *readRounds { return &readRounds{ready: make(chan struct{}, 1)} }
 
 // join waits for the result of a round that begins after the call.
 func (r *readRounds) join(ctx context.Context) (uint64, error) {
@@ -108,7 +108,7 @@ func (r *readRounds) join(ctx context.Context) (uint64, error) {
 	if r.next == nil {
 		r.next = &round{done: make(chan struct{})}
 		select {
-		case r.wake <- struct{}{}:
+		case r.ready <- struct{}{}:
 		default:
 		}
 	}
@@ -129,7 +129,7 @@ func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64
 	defer r.end()
 	for {
 		select {
-		case <-r.wake:
+		case <-r.ready:
 			r.round(ctx, look)
 		case <-ctx.Done():
 			return nil

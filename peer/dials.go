@@ -37,7 +37,7 @@ type dials struct {
 	accounts map[string]int
 	running  []*dial    // oldest first
 	waiting  []*Session // sessions with dials that wait; the session whose last turn is longest ago is first
-	look     *time.Timer
+	recheck  *time.Timer
 }
 
 // dialling is the share of one session in the dials.
@@ -165,10 +165,10 @@ func (d *dials) makeRoom(next *dial) {
 			return // a dial that ends calls give again
 		}
 		if left := originGrace - time.Since(most.began); left > 0 {
-			if d.look != nil {
-				d.look.Stop()
+			if d.recheck != nil {
+				d.recheck.Stop()
 			}
-			d.look = time.AfterFunc(left, func() {
+			d.recheck = time.AfterFunc(left, func() {
 				d.mu.Lock()
 				defer d.mu.Unlock()
 				d.give()

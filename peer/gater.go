@@ -37,7 +37,7 @@ func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, a
 	}
 	g.p.metrics.unknownPeers.Inc()
 	if dir == network.DirInbound {
-		g.p.tellRefused(id.String(), at.RemoteMultiaddr().String())
+		g.p.reportRefused(id.String(), at.RemoteMultiaddr().String())
 	}
 	return false
 }
@@ -53,34 +53,34 @@ const (
 // refusals decides which refused connections of the cluster host are logged.
 type refusals struct {
 	// mu is never held while calling out.
-	mu     sync.Mutex
-	told   time.Time // when the last refusal to be logged arrived
-	untold int       // refusals since then
+	mu         sync.Mutex
+	reported   time.Time // when the last refusal to be logged arrived
+	suppressed int       // refusals since then
 }
 
 // takeBack undoes a next that returned tell, because the peer is a member after all.
-func (r *refusals) takeBack(untold int) {
+func (r *refusals) takeBack(suppressed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = time.Time{}
-	r.untold += untold
+	r.reported = time.Time{}
+	r.suppressed += suppressed
 }
 
 // next returns whether a refusal is to be logged now, and how many before it were not.
-func (r *refusals) next(now time.Time) (tell bool, untold int) {
+func (r *refusals) next(now time.Time) (tell bool, suppressed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.told.IsZero() && now.Sub(r.told) < refusedEvery {
-		r.untold++
+	if !r.reported.IsZero() && now.Sub(r.reported) < refusedEvery {
+		r.suppressed++
 		return false, 0
 	}
-	untold, r.told, r.untold = r.untold, now, 0
-	return true, untold
+	suppressed, r.reported, r.suppressed = r.suppressed, now, 0
+	return true, suppressed
 }
 
-// tellRefused logs which peer was refused and why, unless it turns out to be a member
+// reportRefused logs which peer was refused and why, unless it turns out to be a member
 // within refusedGrace. It sends nothing to the peer.
-func (p *Peer) tellRefused(id, addr string) {
+func (p *Peer) reportRefused(id, addr string) {
 	if p.opts.Refused == nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (p *Peer) tellRefused(id, addr string) {
 	if why == "" {
 		return
 	}
-	tell, untold := p.refusals.next(time.Now())
+	tell, suppressed := p.refusals.next(time.Now())
 	if !tell || !p.streams.enter() {
 		return
 	}
@@ -97,9 +97,9 @@ func (p *Peer) tellRefused(id, addr string) {
 		switch {
 		case !backoff.Wait(p.ctx, refusedGrace):
 		case p.opts.Members(id):
-			p.refusals.takeBack(untold)
+			p.refusals.takeBack(suppressed)
 		default:
-			p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "suppressed", untold)
+			p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "suppressed", suppressed)
 		}
 	}()
 }

@@ -27,29 +27,29 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 			log.Reset()
 			return strings.Split(text, "\n")
 		}
-		p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
+		p.reportRefused("x", "/ip4/192.0.2.1/tcp/1")
 		if got := lines(); got[0] != "" {
 			t.Errorf("told of without a reason: %q", got)
 		}
 		why = "a used ticket"
 		for range 1000 {
-			p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
+			p.reportRefused("x", "/ip4/192.0.2.1/tcp/1")
 		}
 		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "level=WARN") || !strings.Contains(got[0], "/ip4/192.0.2.1/tcp/1") ||
 			!strings.Contains(got[0], "a used ticket") || !strings.Contains(got[0], "suppressed=0") {
 			t.Errorf("of a thousand: %q", got)
 		}
 		<-time.After(refusedEvery)
-		p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
+		p.reportRefused("x", "/ip4/192.0.2.1/tcp/1")
 		member.Store(true)
 		if got := lines(); got[0] != "" {
 			t.Errorf("told of a member: %q", got)
 		}
 		member.Store(false)
-		for _, untold := range []string{"suppressed=999", "suppressed=0"} { // at once: the member had no line
-			p.tellRefused("x", "/ip4/192.0.2.1/tcp/1")
-			if got := lines(); len(got) != 1 || !strings.Contains(got[0], untold) {
-				t.Errorf("%v later: %q, want %s", refusedEvery, got, untold)
+		for _, suppressed := range []string{"suppressed=999", "suppressed=0"} { // at once: the member had no line
+			p.reportRefused("x", "/ip4/192.0.2.1/tcp/1")
+			if got := lines(); len(got) != 1 || !strings.Contains(got[0], suppressed) {
+				t.Errorf("%v later: %q, want %s", refusedEvery, got, suppressed)
 			}
 			<-time.After(refusedEvery)
 		}

@@ -134,9 +134,9 @@ func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool
 // the identity of this node causes that, because the streams of the two end each other.
 // Members would then get no more gossip of this node, although everything else works.
 type gossipKeeper struct {
-	flow   *gossipFlow
-	pubsub *pubsub.PubSub
-	tell   event.Emitter // an event on it makes pubsub open a stream again
+	flow    *gossipFlow
+	pubsub  *pubsub.PubSub
+	updates event.Emitter // an event on it makes pubsub open a stream again
 
 	without map[libp2ppeer.ID]bool // peers without a stream at the last scan
 }
@@ -147,16 +147,16 @@ func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID
 	if err != nil {
 		return nil, err
 	}
-	tell, err := h.EventBus().Emitter(new(event.EvtPeerProtocolsUpdated))
+	updates, err := h.EventBus().Emitter(new(event.EvtPeerProtocolsUpdated))
 	if err != nil {
 		return nil, err
 	}
-	return &gossipKeeper{flow: flow, pubsub: ps, tell: tell}, nil
+	return &gossipKeeper{flow: flow, pubsub: ps, updates: updates}, nil
 }
 
-// look opens a stream to each connected member that had no stream now and at the last scan,
+// scan opens a stream to each connected member that had no stream now and at the last scan,
 // because the first stream of a connection takes time to open. It returns their number.
-func (k *gossipKeeper) look(connected []libp2ppeer.ID) (again int, err error) {
+func (k *gossipKeeper) scan(connected []libp2ppeer.ID) (again int, err error) {
 	streams := k.pubsub.ListPeers("")
 	before := k.without
 	k.without = make(map[libp2ppeer.ID]bool)
@@ -169,7 +169,7 @@ func (k *gossipKeeper) look(connected []libp2ppeer.ID) (again int, err error) {
 			continue
 		}
 		again++
-		if err := k.tell.Emit(event.EvtPeerProtocolsUpdated{Peer: id, Added: pubsub.GossipSubDefaultProtocols}); err != nil {
+		if err := k.updates.Emit(event.EvtPeerProtocolsUpdated{Peer: id, Added: pubsub.GossipSubDefaultProtocols}); err != nil {
 			return again, err
 		}
 	}
@@ -179,7 +179,7 @@ func (k *gossipKeeper) look(connected []libp2ppeer.ID) (again int, err error) {
 // keepGossip runs one scan of the gossipKeeper.
 func (p *Peer) keepGossip(ctx context.Context) {
 	members := slices.DeleteFunc(p.cluster.Network().Peers(), func(id libp2ppeer.ID) bool { return !p.isMember(id) })
-	again, err := p.gossip.look(members)
+	again, err := p.gossip.scan(members)
 	switch {
 	case err != nil:
 		p.log.WarnContext(ctx, "cannot restart gossip with members", "err", err)

@@ -103,7 +103,7 @@ func (p *Peer) setAddrs(remote libp2ppeer.ID) {
 	store := p.cluster.Peerstore()
 	store.ClearAddrs(remote)
 	store.SetAddrs(remote, addrs, peerstore.PermanentAddrTTL)
-	p.wakeRedial()
+	p.notifyRedial()
 }
 
 // dialMember dials a member despite libp2p's back-off, with a short timeout.
@@ -147,7 +147,7 @@ func (p *Peer) RTT(id string) time.Duration {
 	return p.cluster.Peerstore().LatencyEWMA(remote)
 }
 
-func (p *Peer) wakeRedial() {
+func (p *Peer) notifyRedial() {
 	select {
 	case p.redial <- struct{}{}:
 	default:

@@ -373,7 +373,7 @@ func (p *Peer) Close() error {
 			errs = append(errs, p.public.Close())
 		}
 		if p.gossip != nil {
-			errs = append(errs, p.gossip.tell.Close())
+			errs = append(errs, p.gossip.updates.Close())
 		}
 		if p.cluster != nil {
 			errs = append(errs, p.cluster.Close())

@@ -217,7 +217,7 @@ func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	if s.recognize == nil || !s.limits.Pressed() {
 		return "", nil
 	}
-	if err := s.limits.Told(r); err != nil {
+	if err := s.limits.Refusal(r); err != nil {
 		return "", err
 	}
 	p, err := s.recognize(r.Context(), r)
@@ -257,7 +257,7 @@ func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request
 // longer valid therefore learns nothing else, and errors have the same order as in authorized.
 func (s *surface) changed(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := s.limits.Told(r); err != nil {
+		if err := s.limits.Refusal(r); err != nil {
 			return err
 		}
 		p, err := s.recognize(r.Context(), r)

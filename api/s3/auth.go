@@ -80,7 +80,7 @@ func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)
 	if r.ruled || !s.limits.Pressed() {
 		return nil
 	}
-	if err := s.limits.Told(r.Request); err != nil {
+	if err := s.limits.Refusal(r.Request); err != nil {
 		return err
 	}
 	who, err := recognize()

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// lookEvery is the interval at which the senders of bodies are checked, because keys
+	// checkEvery is the interval at which the senders of bodies are checked, because keys
 	// and sessions also expire.
-	lookEvery = time.Second
+	checkEvery = time.Second
 	// endAfter is how long a request continues after its caller lost access. A request that
 	// ends sooner gets its normal answer, because Apply refuses its change.
 	endAfter = time.Second
-	// lookApart is the minimum interval between two scans, because keys can change all the
+	// checkApart is the minimum interval between two scans, because keys can change all the
 	// time.
-	lookApart = 100 * time.Millisecond
+	checkApart = 100 * time.Millisecond
 )
 
 // running has the requests whose bodies are being read. A body may take hours to arrive,
 // and a caller whose key was revoked should not send it to the end. One goroutine checks
 // all callers by the state of this node, whenever keys or sessions were removed and every
-// lookEvery. It runs while there are such requests.
+// checkEvery. It runs while there are such requests.
 type running struct {
 	accounts Accounts
 
@@ -76,32 +76,32 @@ func (s *running) leave(r *run) {
 	}
 }
 
-// follow runs look until ctx ends.
+// follow runs check until ctx ends.
 func (s *running) follow(ctx context.Context) {
 	losses := s.accounts.Losses()
 	defer losses.Close()
-	ticks := time.NewTicker(lookEvery)
+	ticks := time.NewTicker(checkEvery)
 	defer ticks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			s.look(ctx)
+			s.check(ctx)
 		case <-losses.C():
 			if losses.Take() {
-				s.look(ctx)
+				s.check(ctx)
 			}
-			if !backoff.Wait(ctx, lookApart) { // later losses are reported by C at once
+			if !backoff.Wait(ctx, checkApart) { // later losses are reported by C at once
 				return
 			}
 		}
 	}
 }
 
-// look ends the requests whose callers have lost access. It asks the cluster to confirm
+// check ends the requests whose callers have lost access. It asks the cluster to confirm
 // that, because this node may be behind.
-func (s *running) look(ctx context.Context) {
+func (s *running) check(ctx context.Context) {
 	s.mu.Lock()
 	all := make([]*run, 0, len(s.all))
 	for r := range s.all {
@@ -167,5 +167,5 @@ func (r *run) part(h http.Header) {
 		return
 	}
 	h.Set("Connection", "close")
-	_ = r.wire.Control.SetReadDeadline(time.Now().Add(lookEvery))
+	_ = r.wire.Control.SetReadDeadline(time.Now().Add(checkEvery))
 }

@@ -223,7 +223,7 @@ func stays(view state.View, l lease, now time.Time) (bool, error) {
 	case errors.Is(err, state.ErrNotFound):
 		err = nil
 	case err != nil, root.Status == state.Failed:
-	case root.Status != state.Pinned, root.Late:
+	case root.Status != state.Pinned, root.UnderReplicated:
 		return true, nil
 	default: // the status stays Pinned after a loss of copies
 		var enough bool

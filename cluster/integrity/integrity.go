@@ -103,7 +103,7 @@ type Scrubber struct {
 	mu      sync.Mutex
 	damaged map[string]struct{} // complete references that lack blocks; Store.Damaged bounds it
 
-	looking chan struct{} // holds a value while a scan for damage runs, so that there is one at a time
+	scanning chan struct{} // holds a value while a scan for damage runs, so that there is one at a time
 }
 
 // New returns a Scrubber. It does nothing before Load and Run.
@@ -116,7 +116,7 @@ func New(o Options) (*Scrubber, error) {
 			*d.value = d.or
 		}
 	}
-	s := &Scrubber{opts: o, damaged: make(map[string]struct{}), looking: make(chan struct{}, 1)}
+	s := &Scrubber{opts: o, damaged: make(map[string]struct{}), scanning: make(chan struct{}, 1)}
 	var err error
 	s.metrics, err = newMetrics(o.Registerer, s)
 	return s, err
@@ -128,7 +128,7 @@ func (s *Scrubber) Load(ctx context.Context) error {
 	if _, err := s.opts.Store.CheckSegments(ctx); err != nil {
 		return fmt.Errorf("integrity: check files: %w", err)
 	}
-	_, err := s.look(ctx)
+	_, err := s.scan(ctx)
 	return err
 }
 
@@ -164,11 +164,11 @@ func (s *Scrubber) forget(reference string) {
 	delete(s.damaged, reference)
 }
 
-// look updates the set of damaged references and returns it.
-func (s *Scrubber) look(ctx context.Context) (found []string, err error) {
+// scan updates the set of damaged references and returns it.
+func (s *Scrubber) scan(ctx context.Context) (found []string, err error) {
 	select {
-	case s.looking <- struct{}{}:
-		defer func() { <-s.looking }()
+	case s.scanning <- struct{}{}:
+		defer func() { <-s.scanning }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -220,9 +220,9 @@ func (s *Scrubber) forgetWhole(ctx context.Context) error {
 	return nil
 }
 
-// lookAndRepair starts repairs of everything that is damaged.
-func (s *Scrubber) lookAndRepair(ctx context.Context) error {
-	references, err := s.look(ctx)
+// scanAndRepair starts repairs of everything that is damaged.
+func (s *Scrubber) scanAndRepair(ctx context.Context) error {
+	references, err := s.scan(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (s *Scrubber) Run(ctx context.Context) error {
 func (s *Scrubber) watch(ctx context.Context) {
 	check := time.NewTimer(s.opts.Check)
 	defer check.Stop()
-	err := s.lookAndRepair(ctx) // for the damage that Load found
+	err := s.scanAndRepair(ctx) // for the damage that Load found
 	for {
 		if err != nil && ctx.Err() == nil {
 			s.opts.Logger.ErrorContext(ctx, "cannot look for damaged blocks", "err", err)
@@ -265,7 +265,7 @@ func (s *Scrubber) watch(ctx context.Context) {
 		case <-s.opts.Store.Lost():
 		}
 		begin := s.opts.Now()
-		err = errors.Join(err, s.lookAndRepair(ctx))
+		err = errors.Join(err, s.scanAndRepair(ctx))
 		// The next read may find more damage soon: one scan serves several reads.
 		if !backoff.Wait(ctx, max(minPause, pauseFactor*s.opts.Now().Sub(begin))) {
 			return
@@ -326,7 +326,7 @@ func (s *Scrubber) Scrub(ctx context.Context) (Report, error) {
 	s.metrics.passes.Inc()
 	// Repairs of blocks that this pass or a read found may be in progress.
 	r.Damaged = max(r.Damaged, s.opts.Store.Missing())
-	if err := s.lookAndRepair(ctx); err != nil {
+	if err := s.scanAndRepair(ctx); err != nil {
 		return r, err
 	}
 	left, since := s.opts.Store.Missing(), s.opts.Now()

@@ -114,7 +114,7 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	if req.Ask {
-		reply, err := m.tell(ctx, state.NodeID(req.Node.ID))
+		reply, err := m.membership(ctx, state.NodeID(req.Node.ID))
 		if err != nil {
 			return err
 		}
@@ -244,9 +244,9 @@ func (r *joinReply) nodes() (all []state.Node) {
 	return all
 }
 
-// tell returns whether the node is a member, read from a linearizable view, and all members
+// membership returns whether the node is a member, read from a linearizable view, and all members
 // if it is.
-func (m *Members) tell(ctx context.Context, id state.NodeID) (joinReply, error) {
+func (m *Members) membership(ctx context.Context, id state.NodeID) (joinReply, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
 		return joinReply{}, err
@@ -326,14 +326,14 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	if reply.ClusterID == "" || len(reply.Secret) == 0 || len(reply.Members) == 0 {
 		return Joined{}, state.Errorf(state.CodeInvalid, "the answer to the join is incomplete")
 	}
-	sayTold(conn, deadline)
+	confirm(conn, deadline)
 	return Joined{ClusterID: reply.ClusterID, Secret: reply.Secret, Members: reply.nodes()}, nil
 }
 
-// sayTold confirms that the answer arrived and waits up to hangUpWait until the other side
+// confirm confirms that the answer arrived and waits up to hangUpWait until the other side
 // closes the connection. It ignores errors: the confirmation only ends a grace on the other
 // side.
-func sayTold(conn net.Conn, deadline time.Time) {
+func confirm(conn net.Conn, deadline time.Time) {
 	if soon := time.Now().Add(hangUpWait); soon.Before(deadline) {
 		deadline = soon
 	}

@@ -30,7 +30,7 @@ func (m *Members) Watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			w.look(ctx, now)
+			w.check(ctx, now)
 		}
 	}
 }
@@ -51,8 +51,8 @@ type absence struct {
 
 // spell is a problem that is logged if it lasts.
 type spell struct {
-	since time.Time // when the problem began; zero: there is none
-	told  bool
+	since    time.Time // when the problem began; zero: there is none
+	reported bool
 }
 
 // lasts records whether the problem exists now. tell is true if the problem is to be
@@ -61,20 +61,20 @@ type spell struct {
 func (s *spell) lasts(now time.Time, is bool, least time.Duration) (tell bool, passed time.Duration) {
 	switch {
 	case !is:
-		if s.told {
+		if s.reported {
 			passed = now.Sub(s.since)
 		}
 		*s = spell{}
 	case s.since.IsZero():
 		s.since = now
-	case !s.told && now.Sub(s.since) >= least:
-		s.told = true
+	case !s.reported && now.Sub(s.since) >= least:
+		s.reported = true
 		return true, 0
 	}
 	return false, passed
 }
 
-func (w *watch) look(ctx context.Context, now time.Time) {
+func (w *watch) check(ctx context.Context, now time.Time) {
 	w.members(ctx, now)
 	log, q := w.m.opts.Logger, w.m.Quorum()
 	if tell, passed := w.lost.lasts(now, !q.Complete(), lostAfter); tell {

@@ -40,7 +40,7 @@ func (w *watched) pass(t *testing.T, d time.Duration) string {
 				w.loads[id] = load
 			}
 		}
-		w.watch.look(t.Context(), w.clock)
+		w.watch.check(t.Context(), w.clock)
 	}
 	return w.log.String()
 }

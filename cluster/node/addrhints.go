@@ -84,7 +84,7 @@ func (n *Node) findAt(ctx context.Context, addr string) {
 			timer.Reset(addrHintMost)
 			continue
 		}
-		err := n.look(ctx, addr)
+		err := n.askAddr(ctx, addr)
 		tries++
 		switch {
 		case ctx.Err() != nil:
@@ -109,10 +109,10 @@ func (n *Node) allConnected() bool {
 	})
 }
 
-// look asks at an address whether the member that it names is there, by its cluster host,
+// askAddr asks at an address whether the member that it names is there, by its cluster host,
 // and has the peer find it there from now on. Of one that is not known here yet, which
 // joined while this node was down, it takes where the known ones are.
-func (n *Node) look(ctx context.Context, addr string) error {
+func (n *Node) askAddr(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, addrHintDial)
 	defer cancel()
 	// The identity of whom it reaches is the one in addr, and that it opens the stream of

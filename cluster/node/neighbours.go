@@ -22,10 +22,10 @@ type Neighbours struct {
 // Neighbours returns the exchange of the load of accounts.
 func (n *Node) Neighbours() *Neighbours { return n.neighbours }
 
-// Tell sets the function that reports the load of this node for every sample: the concurrent
+// SetReport sets the function that reports the load of this node for every sample: the concurrent
 // requests of each active account, and whether the processors were busy since the last call.
 // report is not called concurrently.
-func (e *Neighbours) Tell(report func() (requests map[state.AccountID]int, busy bool)) {
+func (e *Neighbours) SetReport(report func() (requests map[state.AccountID]int, busy bool)) {
 	e.report.Store(&report)
 }
 

@@ -44,7 +44,7 @@ func TestTheMostModestAccountsAreReported(t *testing.T) {
 		t.Errorf("%v, %t without an API", accounts, busy)
 	}
 	load := map[state.AccountID]int{"most": gossip.MaxRequests + 1}
-	e.Tell(func() (map[state.AccountID]int, bool) { return load, true })
+	e.SetReport(func() (map[state.AccountID]int, bool) { return load, true })
 	accounts, busy := e.reported()
 	if want := []gossip.Account{{ID: "most", Requests: gossip.MaxRequests}}; !busy || !slices.Equal(accounts, want) {
 		t.Errorf("%v, %t, want %v", accounts, busy, want)

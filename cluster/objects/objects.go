@@ -119,9 +119,9 @@ const copyAttempts = 32
 
 func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
 
-// look calls fn with the state as it was at some moment since the request began,
+// read calls fn with the state as it was at some moment since the request began,
 // or later.
-func (o *Objects) look(ctx context.Context, fn func(state.View) error) error {
+func (o *Objects) read(ctx context.Context, fn func(state.View) error) error {
 	if seen := SeenIndex(ctx); seen > 0 {
 		view, release := o.opts.State.LocalView()
 		if view.Index() >= seen {
@@ -140,7 +140,7 @@ func (o *Objects) look(ctx context.Context, fn func(state.View) error) error {
 
 // Buckets returns an account's buckets by name.
 func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.Bucket, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		all, err = v.Buckets(a)
 		return err
 	})
@@ -183,7 +183,7 @@ func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name stri
 // Bucket returns a bucket of an account, or state.ErrNoBucket: another account's
 // does not exist.
 func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b state.Bucket, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err = v.Bucket(a, name)
 		return err
 	})
@@ -193,7 +193,7 @@ func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b
 // Cors returns the rules of a bucket for scripts of other origins; none when it has
 // none. Errors: state.ErrNoBucket.
 func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (rules []state.CorsRule, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func (o *Objects) SetCors(ctx context.Context, a state.AccountID, bucket string,
 // BucketTags returns the tags of a bucket; none when it has none. Errors:
 // state.ErrNoBucket.
 func (o *Objects) BucketTags(ctx context.Context, a state.AccountID, bucket string) (tags []state.Tag, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -275,7 +275,7 @@ func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, m
 
 // List returns one page of a bucket's keys.
 func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (page state.ObjectsPage, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -289,7 +289,7 @@ func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q 
 // Object returns the version of a key that has an id, or for "" the newest. It may be
 // a delete marker. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
 func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (obj state.Object, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -308,7 +308,7 @@ func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string
 	if !obj.HasPartSums() {
 		return nil, nil
 	}
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state
 			return err
 		}
 	}
-	return o.look(ctx, func(v state.View) error {
+	return o.read(ctx, func(v state.View) error {
 		now, err := v.Bucket(a, b.Name)
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 	if err := checkKey(r.Key); err != nil {
 		return nil, err
 	}
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		to, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err

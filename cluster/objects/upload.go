@@ -59,7 +59,7 @@ func newUploadID(t state.Millis) state.UploadID {
 // Upload returns an upload that is open. Errors: state.ErrNoBucket,
 // state.ErrNoUpload.
 func (o *Objects) Upload(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) (u state.Upload, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func (o *Objects) Upload(ctx context.Context, a state.AccountID, bucket, key str
 
 // Uploads returns one page of a bucket's open uploads.
 func (o *Objects) Uploads(ctx context.Context, a state.AccountID, bucket string, q state.UploadsQuery) (page state.UploadsPage, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -86,7 +86,7 @@ func (o *Objects) Uploads(ctx context.Context, a state.AccountID, bucket string,
 // Parts returns the parts of an upload with a number above after, limit of them at
 // the most, and whether there are more.
 func (o *Objects) Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func (o *Objects) roomForPart(ctx context.Context, b *state.Bucket, r *PartReque
 	if !errors.Is(err, state.ErrQuota) {
 		return err
 	}
-	return o.look(ctx, fits)
+	return o.read(ctx, fits)
 }
 
 func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Bucket, u *state.Upload, number int, body *Body) (state.Part, error) {
@@ -203,7 +203,7 @@ func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string
 	}
 	var from state.Bucket
 	var source state.Object
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		from, source, err = o.source(v, a, r.SourceBucket, r.Source, r.SourceVersion, r.SourceIf)
 		return err
 	})
@@ -369,7 +369,7 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 // ended returns true if an upload was completed or aborted meanwhile, also through another
 // node, or if its bucket is gone. Then its parts are not kept any more.
 func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) bool {
-	err := o.look(Seen(ctx, 0), func(v state.View) error { // what the request has seen is from before
+	err := o.read(Seen(ctx, 0), func(v state.View) error { // what the request has seen is from before
 		b, err := v.Bucket(a, bucket)
 		if err == nil {
 			_, err = v.Upload(&b, r.Key, r.Upload)
@@ -381,7 +381,7 @@ func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r
 
 // gather reads the parts that are listed, or the object that the upload became.
 func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (b state.Bucket, u state.Upload, parts []state.Part, done *state.Object, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		if b, err = v.Bucket(a, bucket); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (o *Objects) SetVersioning(ctx context.Context, a state.AccountID, bucket s
 
 // Versions returns one page of a bucket's versions and delete markers.
 func (o *Objects) Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (page state.VersionsPage, err error) {
-	err = o.look(ctx, func(v state.View) error {
+	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.Reque
 			return Record{}, fmt.Errorf("wait for pin: %w", ctx.Err())
 		case <-enough:
 			over = true
-		case <-w.told:
+		case <-w.notified:
 		case <-look.C:
 		}
 	}
@@ -103,7 +103,7 @@ func (p *Pins) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sub.C:
-			if !p.waiters.tell(sub.Take()) {
+			if !p.waiters.notifyAll(sub.Take()) {
 				return
 			}
 		}
@@ -112,9 +112,9 @@ func (p *Pins) follow(ctx context.Context) {
 
 // waiter is one call of Wait.
 type waiter struct {
-	account state.AccountID
-	root    state.RootKey
-	told    chan struct{} // has room for one token
+	account  state.AccountID
+	root     state.RootKey
+	notified chan struct{} // has room for one token
 }
 
 // waiters are the calls of Wait under way.
@@ -164,24 +164,24 @@ func (w *waiters) leave(one *waiter) {
 	w.count--
 }
 
-// tell notifies the callers that a change concerns. It returns false if no caller waits.
-func (w *waiters) tell(ch state.Changes) bool {
+// notifyAll notifies the callers that a change concerns. It returns false if no caller waits.
+func (w *waiters) notifyAll(ch state.Changes) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ch.All {
 		for _, all := range w.byRoot {
-			wake(all)
+			notify(all)
 		}
 	}
 	for _, k := range ch.Roots {
-		wake(w.byRoot[k])
+		notify(w.byRoot[k])
 	}
 	return w.count > 0
 }
 
-func wake(all map[*waiter]struct{}) {
+func notify(all map[*waiter]struct{}) {
 	for one := range all {
-		token(one.told)
+		token(one.notified)
 	}
 }
 

@@ -121,9 +121,9 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 		case s := <-t.swept:
 			d.dropped(ctx, s)
 		case q := <-t.questions:
-			d.tell(q)
+			d.answer(q)
 		case <-timer.C:
-			d.wake(ctx)
+			d.retryDue(ctx)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 		view, release := d.t.opts.State.LocalView()
 		defer release()
 		for _, e := range d.known { // the whole state may be another one
-			d.look(ctx, view, e)
+			d.check(ctx, view, e)
 		}
 		return
 	}
@@ -224,7 +224,7 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 			e = &entry{root: k}
 			d.known[k] = e
 		}
-		d.lookAt(ctx, view, e, now)
+		d.checkAt(ctx, view, e, now)
 	}
 }
 
@@ -287,7 +287,7 @@ func (d *dispatcher) offered(ctx context.Context, o offer) {
 		d.known[o.root] = e
 	}
 	e.verify = true
-	d.look(ctx, view, e)
+	d.check(ctx, view, e)
 	if !o.must {
 		o.answer <- verdict{}
 	}
@@ -307,7 +307,7 @@ func (d *dispatcher) answered(ctx context.Context, acks []ack) {
 			d.delay(e, d.t.limits.MaxBackoff)
 			continue
 		}
-		d.look(ctx, view, e)
+		d.check(ctx, view, e)
 	}
 }
 
@@ -331,13 +331,13 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 	if s.whole {
 		e.verify = true
-		d.look(ctx, view, e)
+		d.check(ctx, view, e)
 		return
 	}
 	if s.leased {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
 			if missed { // by an audit or the look after a lease too
-				d.look(ctx, view, e)
+				d.check(ctx, view, e)
 				return
 			}
 			d.forget(e) // there is a look when the lease ends
@@ -359,12 +359,12 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	case err == nil && own == nil && !s.dropped && !missed:
 		d.forget(e) // wanted by entries that are not applied here yet; they will tell
 	default:
-		d.look(ctx, view, e)
+		d.check(ctx, view, e)
 	}
 }
 
-// wake looks at the roots that are due.
-func (d *dispatcher) wake(ctx context.Context) {
+// retryDue processes the roots whose next attempt is due.
+func (d *dispatcher) retryDue(ctx context.Context) {
 	now := time.Now()
 	if len(d.later) == 0 || d.later[0].due.After(now) {
 		return
@@ -378,13 +378,13 @@ func (d *dispatcher) wake(ctx context.Context) {
 	}
 }
 
-// look sees whether a change of the state changes what is under way for a root.
-func (d *dispatcher) look(ctx context.Context, view state.View, e *entry) {
-	d.lookAt(ctx, view, e, d.read(view, e.root))
+// check adapts the work for a root to a change of the state.
+func (d *dispatcher) check(ctx context.Context, view state.View, e *entry) {
+	d.checkAt(ctx, view, e, d.read(view, e.root))
 }
 
-// lookAt is look with what the view says of the root.
-func (d *dispatcher) lookAt(ctx context.Context, view state.View, e *entry, now record) {
+// checkAt is check with what the view says of the root.
+func (d *dispatcher) checkAt(ctx context.Context, view state.View, e *entry, now record) {
 	switch e.stage {
 	case dropping: // looked at when it has ended
 		e.missed = true

@@ -44,8 +44,8 @@ func (t *Tracker) Look(ctx context.Context, root state.RootKey) (seen Seen, ok b
 	}
 }
 
-// tell answers a question.
-func (d *dispatcher) tell(q question) {
+// answer answers a question.
+func (d *dispatcher) answer(q question) {
 	defer close(q.answer)
 	e := d.known[q.root]
 	if e == nil {

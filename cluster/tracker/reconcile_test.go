@@ -396,7 +396,7 @@ func TestAPinWithTooFewCopiesGetsMore(t *testing.T) {
 		r.pass(DefaultRepairEvery)
 		pin := r.pin(1, "a")
 		r.held(1, "a")
-		r.pass(lookEvery + DefaultRepairEvery + time.Second)
+		r.pass(scanEvery + DefaultRepairEvery + time.Second)
 		r.wantOn(1, "a", "b", "c")
 		r.held(1, "b")
 		if s, _ := r.status(pin); s != state.Pinned {

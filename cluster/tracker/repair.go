@@ -19,11 +19,11 @@ const (
 
 	// placeBatch is how many roots one command places.
 	placeBatch = 128
-	// lookEvery is between two looks at all roots while pins wait: one of them may have
+	// scanEvery is between two looks at all roots while pins wait: one of them may have
 	// fewer copies than make it pinned, by a node that knew of fewer members.
-	lookEvery = 10 * time.Minute
+	scanEvery = 10 * time.Minute
 	// fewShort is how many roots that are short are looked at in each pass; more are every
-	// lookEvery, for they may be short as long as a member is down.
+	// scanEvery, for they may be short as long as a member is down.
 	fewShort = 10_000
 	// placedLevel is the level from which all members read by which state was chosen.
 	placedLevel state.FeatureLevel = 4
@@ -171,7 +171,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	again := now.waiting && time.Since(r.whole).Abs() >= lookEvery
+	again := now.waiting && time.Since(r.whole).Abs() >= scanEvery
 	unchanged := now.equal(&r.last) && (short == 0 || short == r.short) && !again
 	if len(now.gone) > 0 && 2*now.live() <= len(now.members) {
 		if !unchanged {
@@ -182,7 +182,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 	var placed, pending int
 	if unchanged {
 		looks := []roots{state.View.Surplus}
-		if short <= fewShort || time.Since(r.lacked).Abs() >= lookEvery {
+		if short <= fewShort || time.Since(r.lacked).Abs() >= scanEvery {
 			// As many that are short may be others than those that were.
 			looks, r.lacked = append(looks, state.View.Lacking), time.Now()
 		}
@@ -355,7 +355,7 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 	if root.Status != state.Pinned {
 		return held >= need, nil
 	}
-	if root.Late && held >= need {
+	if root.UnderReplicated && held >= need {
 		return true, nil
 	}
 	marked, err := view.IsShort(root.Key)

@@ -83,7 +83,7 @@ func (o *outbox) put(r state.CopyReport) (ticket uint64) {
 		o.order = append(o.order, r.Root)
 	}
 	o.items[r.Root] = t
-	o.wake()
+	o.notify()
 	return o.last
 }
 
@@ -107,11 +107,11 @@ func (o *outbox) ripen(now time.Time) (next time.Duration, ok bool) {
 		o.items[t.report.Root] = t // there is no other: it would have replaced this one
 		o.order = append(o.order, t.report.Root)
 	}
-	o.wake()
+	o.notify()
 	return next, ok
 }
 
-func (o *outbox) wake() {
+func (o *outbox) notify() {
 	if len(o.items) > 0 {
 		token(o.some)
 	}
@@ -139,7 +139,7 @@ func (o *outbox) take() []ticketed {
 		delete(o.items, k)
 	}
 	o.order = append(o.order[:0], o.order[n:]...)
-	o.wake()
+	o.notify()
 	return batch
 }
 
@@ -161,7 +161,7 @@ func (o *outbox) giveBack(batch []ticketed) {
 		older = append(older, k)
 	}
 	o.order = append(older, o.order...)
-	o.wake()
+	o.notify()
 }
 
 // report commits what is in the outbox, one command at a time so that an older

@@ -86,7 +86,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("root-1", root.Code)
 	add("root-2", linked.Code)
 	late := linked
-	late.Late = true
+	late.UnderReplicated = true
 	add("root-3", late.Code)
 	repinned := late
 	repinned.Repinned = 4000

@@ -141,7 +141,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 					continue
 				}
 				attached, _ := has(m, attachedKey(p, r.Key))
-				holds, stored = holds || attached, stored || attached && (p.Status == Pinned || r.Late)
+				holds, stored = holds || attached, stored || attached && (p.Status == Pinned || r.UnderReplicated)
 			}
 			c := charge{Bytes: arrived}
 			if stored {
@@ -431,7 +431,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		settling, _ := has(m, settlingKey(k))
-		if p.Status != root.Status && !settling && (!root.Late || p.Status == Failed) {
+		if p.Status != root.Status && !settling && (!root.UnderReplicated || p.Status == Failed) {
 			m.t.Errorf("pin %s is %s, its root is %s", p.ID, p.Status, root.Status)
 		}
 		if root.Status == Failed && !settling {
@@ -473,7 +473,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 				bump(m.t, want, heldKey(c.Node), 1)
 			}
 		}
-		if r.Late && r.Status != Pinned {
+		if r.UnderReplicated && r.Status != Pinned {
 			m.t.Errorf("root %s is %s, and pins are late", r.Key, r.Status)
 		}
 		if since, surplus, _ := m.Get(surplusKey(r.Key)); surplus {

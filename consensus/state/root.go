@@ -80,14 +80,14 @@ type Root struct {
 	Retainers uint64 // roots that replace this one and are not settled yet
 	Size      uint64 // bytes of the DAG's blocks; 0 until a copy is held
 	Blocks    uint64
-	Status    Status // what the attached pins have, or are being moved to; but see Late
+	Status    Status // what the attached pins have, or are being moved to; but see UnderReplicated
 	Detail    string // why it failed; see ReasonOf
 	Copies    []Copy // by node
 	Links     uint64 // objects and parts that name it; above 0 the status is Pinned
 	Public    uint64 // links that count as public
-	// Late says that pins may have come to a pinned root while fewer nodes held it than
-	// make one pinned. They are pinning until as many do.
-	Late bool
+	// UnderReplicated is true if pins may have been added while too few nodes held the root. The
+	// root stays pinned, but these pins are pinning until enough nodes hold it.
+	UnderReplicated bool
 	// Repinned is the log index of the newest pin that came after the entry that made this
 	// record; 0: none.
 	Repinned uint64
@@ -100,7 +100,7 @@ func (v *Root) Code(c *codec.Coder) {
 	version := uint64(4)
 	switch {
 	case c.Decoding() || v.Repinned > 0:
-	case v.Late:
+	case v.UnderReplicated:
 		version = 3
 	case v.Links > 0:
 		version = 2
@@ -122,7 +122,7 @@ func (v *Root) Code(c *codec.Coder) {
 		codec.Uint(c, &v.Public)
 	}
 	if version >= 3 {
-		codec.Bool(c, &v.Late)
+		codec.Bool(c, &v.UnderReplicated)
 	}
 	if version >= 4 {
 		codec.Uint(c, &v.Repinned)
@@ -227,12 +227,12 @@ func (v *Root) judge(enough bool) Status {
 
 // settled tells whether nobody waits for the root any more.
 func (v *Root) settled() bool {
-	return v.Status == Failed || v.Status == Pinned && !v.Late
+	return v.Status == Failed || v.Status == Pinned && !v.UnderReplicated
 }
 
 // pins is the status that a pin has which comes to the root.
 func (v *Root) pins() Status {
-	if v.Status == Pinned && v.Late {
+	if v.Status == Pinned && v.UnderReplicated {
 		return Pinning
 	}
 	return v.Status
@@ -288,8 +288,8 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 				return nil, err
 			}
 		}
-	case root.Status == Pinned && !root.Late:
-		if root.Late, err = lacking(tx, root); err != nil {
+	case root.Status == Pinned && !root.UnderReplicated:
+		if root.UnderReplicated, err = lacking(tx, root); err != nil {
 			return nil, err
 		}
 	}
@@ -431,7 +431,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 			return err
 		}
 	}
-	if root.Status == Pinned && !root.Late {
+	if root.Status == Pinned && !root.UnderReplicated {
 		return nil // it let go of what it replaced when it became so
 	}
 	return releaseRetained(tx, root.Key, e)
@@ -465,9 +465,9 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	if err != nil {
 		return err
 	}
-	was, late := root.Status, root.Late
+	was, late := root.Status, root.UnderReplicated
 	root.Status = root.judge(enough)
-	root.Late = root.Late && root.Status == Pinned && !enough
+	root.UnderReplicated = root.UnderReplicated && root.Status == Pinned && !enough
 	if root.Status == Failed {
 		root.Detail = failure(root)
 	}
@@ -482,7 +482,7 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	if err := put(tx, rootKey(root.Key), root); err != nil {
 		return err
 	}
-	if root.Status == was && root.Late == late {
+	if root.Status == was && root.UnderReplicated == late {
 		return nil
 	}
 	if err := tx.Set(settlingKey(root.Key), nil); err != nil {
@@ -537,7 +537,7 @@ func settle(tx Tx, k RootKey, e *entry) error {
 			}
 		}
 		// Whose turn comes while others are late is late too: they are pinned together.
-		if p.Status != root.Status && !root.Late {
+		if p.Status != root.Status && !root.UnderReplicated {
 			if err := movePin(tx, p, root.Status, OwnReason(root.Detail, p.Origins)); err != nil {
 				return err
 			}

@@ -103,7 +103,7 @@ func TestMovedPinsOfLostContentCountAsUnderReplicated(t *testing.T) {
 	if got := m.status(alice, "p0000") + " " + m.status(alice, "p1028") + " " + m.status(bob, "late"); got != "pinned pinned pinned" {
 		t.Errorf("in the end the pins are %s", got)
 	}
-	if r, err := m.view().Root(root); err != nil || r.Late {
+	if r, err := m.view().Root(root); err != nil || r.UnderReplicated {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -148,7 +148,7 @@ func TestPinsOfUnderReplicatedContentFollowTheNumberOfMembers(t *testing.T) {
 	m.must(&RemoveNode{ID: "n2"})
 	m.must(&RemoveNode{ID: "n3"})
 	r, err := m.view().Root(root)
-	if err != nil || !r.Late {
+	if err != nil || !r.UnderReplicated {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	m.must(&PlaceRoots{Items: []Placement{{Root: root, Born: r.Born, Nodes: []NodeID{"n1"}}}})
@@ -195,7 +195,7 @@ func TestBelowLevel3NoPinIsOfUnderReplicatedContent(t *testing.T) {
 	m.report("n1", root, Assigned, "")
 	m.must(create(bob, "b", contents[1]))
 	m.check()
-	if r, err := m.view().Root(root); err != nil || r.Late || m.status(bob, "b") != "pinned" {
+	if r, err := m.view().Root(root); err != nil || r.UnderReplicated || m.status(bob, "b") != "pinned" {
 		t.Errorf("%+v, %v; the pin is %s", r, err, m.status(bob, "b"))
 	}
 }

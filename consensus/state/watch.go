@@ -81,7 +81,7 @@ func (w *Watch) Publish(index uint64, fx *Effects) {
 		for _, r := range roots {
 			s.add(r)
 		}
-		s.wake()
+		s.notify()
 	}
 }
 
@@ -92,7 +92,7 @@ func (w *Watch) Replace(index uint64) {
 	for _, s := range w.subs {
 		s.changes = Changes{Index: index, All: true, Members: true, Keys: true, Settling: true}
 		clear(s.seen)
-		s.wake()
+		s.notify()
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *Subscription) add(r RootChange) {
 	s.seen[r.Root] = true
 }
 
-func (s *Subscription) wake() {
+func (s *Subscription) notify() {
 	select {
 	case s.c <- struct{}{}:
 	default:

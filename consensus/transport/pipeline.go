@@ -15,8 +15,8 @@ const (
 	// heartbeat fails before: a follower that was restarted learns over the
 	// next one what is committed.
 	quietFor = 500 * time.Millisecond
-	// tellAfter is how long Tell waits for an entry that says the same.
-	tellAfter = time.Millisecond
+	// notifyAfter is how long Tell waits for an entry that says the same.
+	notifyAfter = time.Millisecond
 )
 
 // Who is told of a commit: a follower that waits for it, or all of them.
@@ -43,10 +43,10 @@ type pipeline struct {
 	sent    time.Time
 
 	// mu guards what follows. It is never held during input or output.
-	mu     sync.Mutex
-	closed bool
-	tell   [askings]uint64 // the follower is about to be told of this index; 0: of nothing
-	doubt  bool            // the stream may be broken: the next message is not left out
+	mu      sync.Mutex
+	closed  bool
+	pending [askings]uint64 // the follower is about to be told of this index; 0: of nothing
+	doubt   bool            // the stream may be broken: the next message is not left out
 }
 
 func newPipeline(inner raft.AppendPipeline, t *Raft, node string) *pipeline {
@@ -133,43 +133,43 @@ func (t *Raft) doubt(node string) {
 	}
 }
 
-// Tell has a follower told soon that what it was sent up to index is committed,
-// unless an entry tells it before. Without a stream of entries to the node it
-// does nothing.
-func (t *Raft) Tell(node string, index uint64) {
+// NotifyCommit sends a follower within notifyAfter the news that the entries sent to it up to
+// index are committed, unless an entry carries that before. Without a stream of entries to the
+// node it does nothing.
+func (t *Raft) NotifyCommit(node string, index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for p := range t.pipelines {
 		if p.node == node {
-			p.tellSoon(index, asked, tellAfter)
+			p.notifySoon(index, asked, notifyAfter)
 		}
 	}
 }
 
-// TellAll is Tell for every follower, after a while in which most are told by
-// the next entry. Raft would do so by itself, but looks for it all the time.
-func (t *Raft) TellAll(index uint64, after time.Duration) {
+// NotifyCommitToAll is NotifyCommit for every follower after a delay, in which the next entry
+// usually carries the news. Raft itself would do so by polling.
+func (t *Raft) NotifyCommitToAll(index uint64, after time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for p := range t.pipelines {
-		p.tellSoon(index, unasked, after)
+		p.notifySoon(index, unasked, after)
 	}
 }
 
-func (p *pipeline) tellSoon(index uint64, who int, after time.Duration) {
+func (p *pipeline) notifySoon(index uint64, who int, after time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
-	waits := p.tell[who] != 0
-	p.tell[who] = max(p.tell[who], index)
+	waits := p.pending[who] != 0
+	p.pending[who] = max(p.pending[who], index)
 	if !waits {
-		p.telling.Go(func() { p.tellOnce(who, after) })
+		p.telling.Go(func() { p.notifyOnce(who, after) })
 	}
 }
 
-func (p *pipeline) tellOnce(who int, after time.Duration) {
+func (p *pipeline) notifyOnce(who int, after time.Duration) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
@@ -184,8 +184,8 @@ func (p *pipeline) tellOnce(who int, after time.Duration) {
 	}
 	defer func() { p.sending <- struct{}{} }()
 	p.mu.Lock()
-	index := p.tell[who]
-	p.tell[who] = 0
+	index := p.pending[who]
+	p.pending[who] = 0
 	p.mu.Unlock()
 	// What lies behind the newest entry that was sent may be another leader's
 	// on the follower, so nothing is said of it.

@@ -95,46 +95,46 @@ func TestFollowerThatAsksIsToldOfTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, transport := newSink(t)
 		settled := func() []raft.AppendEntriesRequest {
-			<-time.After(2 * tellAfter)
+			<-time.After(2 * notifyAfter)
 			synctest.Wait()
 			return s.take()
 		}
-		transport.Tell("follower", 9)
+		transport.NotifyCommit("follower", 9)
 		if got := settled(); len(got) != 0 {
 			t.Errorf("told before anything was sent: %+v", got)
 		}
 		send(t, p, 8, 9, 7)
 		s.take()
-		transport.Tell("somebody else", 9)
-		transport.Tell("follower", 8)
-		transport.Tell("follower", 9)
+		transport.NotifyCommit("somebody else", 9)
+		transport.NotifyCommit("follower", 8)
+		transport.NotifyCommit("follower", 9)
 		got := settled()
 		if len(got) != 1 || got[0].LeaderCommitIndex != 9 || got[0].PrevLogEntry != 9 || got[0].PrevLogTerm != 3 ||
 			got[0].Term != 3 || len(got[0].Entries) != 0 {
 			t.Errorf("told %+v, want one commit of 9", got)
 		}
-		transport.Tell("follower", 9)
+		transport.NotifyCommit("follower", 9)
 		if got := settled(); len(got) != 0 {
 			t.Errorf("told what it knows: %+v", got)
 		}
 		// An entry that says so comes before, and then nothing is to be told.
 		send(t, p, 10, 10, 9)
-		transport.Tell("follower", 10)
+		transport.NotifyCommit("follower", 10)
 		send(t, p, 11, 11, 10)
 		s.take()
 		if got := settled(); len(got) != 0 {
 			t.Errorf("told what an entry had said: %+v", got)
 		}
 		// Nothing is said of what was not sent: it may be another's there.
-		transport.Tell("follower", 20)
+		transport.NotifyCommit("follower", 20)
 		if got := settled(); len(got) != 1 || got[0].LeaderCommitIndex != 11 {
 			t.Errorf("told %+v, want a commit of 11, the newest that was sent", got)
 		}
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
-		transport.Tell("follower", 30)
-		p.tellSoon(30, asked, tellAfter)
+		transport.NotifyCommit("follower", 30)
+		p.notifySoon(30, asked, notifyAfter)
 		if got := settled(); len(got) != 0 {
 			t.Errorf("told after the end: %+v", got)
 		}
@@ -151,10 +151,10 @@ func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
 		transport.hooks.Leads = func(term uint64) bool { return leads.Load() && term == 3 }
 		send(t, p, 8, 9, 7)
 		s.take()
-		transport.Tell("follower", 9)
-		transport.TellAll(9, 10*tellAfter)
+		transport.NotifyCommit("follower", 9)
+		transport.NotifyCommitToAll(9, 10*notifyAfter)
 		leads.Store(false) // before it is told
-		<-time.After(20 * tellAfter)
+		<-time.After(20 * notifyAfter)
 		synctest.Wait()
 		if got := s.take(); len(got) != 0 {
 			t.Errorf("told %+v", got)
@@ -162,8 +162,8 @@ func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
 		// Elected again, it leads in another term than the stream's.
 		leads.Store(true)
 		transport.hooks.Leads = func(term uint64) bool { return term == 5 }
-		transport.Tell("follower", 9)
-		<-time.After(2 * tellAfter)
+		transport.NotifyCommit("follower", 9)
+		<-time.After(2 * notifyAfter)
 		synctest.Wait()
 		if got := s.take(); len(got) != 0 {
 			t.Errorf("told %+v over a stream of an older term", got)
@@ -177,8 +177,8 @@ func TestFollowersAreToldOfACommitAfterAWhile(t *testing.T) {
 		s, p, transport := newSink(t)
 		send(t, p, 8, 9, 7)
 		s.take()
-		transport.TellAll(8, after)
-		transport.TellAll(9, after)
+		transport.NotifyCommitToAll(8, after)
+		transport.NotifyCommitToAll(9, after)
 		<-time.After(after - 1)
 		synctest.Wait()
 		if got := s.take(); len(got) != 0 {
@@ -192,9 +192,9 @@ func TestFollowersAreToldOfACommitAfterAWhile(t *testing.T) {
 		// Who asks does not wait for the others.
 		send(t, p, 10, 10, 9)
 		s.take()
-		transport.TellAll(10, after)
-		transport.Tell("follower", 10)
-		<-time.After(tellAfter)
+		transport.NotifyCommitToAll(10, after)
+		transport.NotifyCommit("follower", 10)
+		<-time.After(notifyAfter)
 		synctest.Wait()
 		if got := s.take(); len(got) != 1 || got[0].LeaderCommitIndex != 10 {
 			t.Errorf("told %+v, want a commit of 10", got)

@@ -322,7 +322,7 @@ func (f *fetch) begin(batch []item) ([]item, error) {
 		batch = nil
 		f.work.Go(func() {
 			err := f.job(work)
-			f.tell(event{ended: true, err: err})
+			f.report(event{ended: true, err: err})
 		})
 	}
 }
@@ -351,8 +351,8 @@ func (f *fetch) handle(e event) (progress bool, err error) {
 	return len(e.have) > 0, nil
 }
 
-// tell sends an event to run, unless the fetch has ended.
-func (f *fetch) tell(e event) {
+// report sends an event to run, unless the fetch has ended.
+func (f *fetch) report(e event) {
 	select {
 	case f.events <- e:
 	case <-f.ctx.Done():

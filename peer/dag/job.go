@@ -67,7 +67,7 @@ func (f *fetch) job(items []item) error {
 		delete(want, c)
 	}
 	if len(here) > 0 {
-		f.tell(event{have: here})
+		f.report(event{have: here})
 	}
 	for c, it := range want {
 		b := hollow(c)
@@ -167,7 +167,7 @@ func (f *fetch) pull(want map[cid.Cid]item) error {
 // every source answered that it lacks the rest. An error ends the fetch; the failure of one
 // source does not.
 func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, err error) {
-	followed := late(want)
+	followed := othersStart(want)
 	if followed {
 		if err := f.follow(ctx, want); err != nil {
 			return false, err
@@ -250,7 +250,7 @@ func (f *fetch) take(it item, b blocks.Block) error {
 	if gathered {
 		f.pulled.Add(1)
 		f.pulledBytes.Add(uint64(n))
-		f.tell(event{have: []have{{item: it, links: links, bytes: n}}})
+		f.report(event{have: []have{{item: it, links: links, bytes: n}}})
 		return nil
 	}
 	f.write.Do(func() {
@@ -335,8 +335,8 @@ func (f *fetch) put(batch []got) {
 	f.buffered.Add(-cost)
 	f.req.Buffer.free.Release(cost)
 	if err != nil {
-		f.tell(event{err: fmt.Errorf("%w: put: %w", ErrStore, err)})
+		f.report(event{err: fmt.Errorf("%w: put: %w", ErrStore, err)})
 		return
 	}
-	f.tell(event{have: done})
+	f.report(event{have: done})
 }

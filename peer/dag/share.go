@@ -62,8 +62,8 @@ const (
 	others
 )
 
-// late returns whether other nodes start with all of the blocks.
-func late(want map[cid.Cid]item) bool {
+// othersStart returns whether other nodes start with all of the blocks.
+func othersStart(want map[cid.Cid]item) bool {
 	for _, it := range want {
 		if it.part != others {
 			return false

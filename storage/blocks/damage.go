@@ -24,7 +24,7 @@ type scanner interface {
 // block.
 func (s *Store) Lost() <-chan struct{} { return s.losses }
 
-func (s *Store) tellLost() {
+func (s *Store) notifyLost() {
 	select {
 	case s.losses <- struct{}{}:
 	default:

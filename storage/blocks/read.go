@@ -105,7 +105,7 @@ func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) 
 	err := s.do(context.WithoutCancel(ctx), recordSlack, func(b *batch) error {
 		return b.lose(c.Hash(), e.segment, e.off)
 	})
-	s.tellLost()
+	s.notifyLost()
 	if !errors.Is(cause, ErrCorrupt) {
 		cause = fmt.Errorf("%w: %w", ErrCorrupt, cause)
 	}

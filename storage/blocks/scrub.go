@@ -277,6 +277,6 @@ func (s *Store) lose(ctx context.Context, number uint32, records []record) error
 		}
 		return nil
 	})
-	s.tellLost()
+	s.notifyLost()
 	return err
 }

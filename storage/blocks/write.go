@@ -522,7 +522,7 @@ func (s *Store) Drop(ctx context.Context, reference string) (freed uint64, err e
 	freed = b.freed
 	if err == nil && b.inc != 0 {
 		if b.swept {
-			s.wakeRun()
+			s.notifyRun()
 		} else {
 			var more uint64
 			more, err = s.sweep(ctx, b.inc)
@@ -583,7 +583,7 @@ func (b *batch) bury(reference string, limit int) (done buried, err error) {
 
 // wait pauses. It returns false when ctx ends or the store closes.
 func (s *Store) wait(ctx context.Context, pause time.Duration) bool {
-	s.wakeRun() // garbage may already be enough to make space
+	s.notifyRun() // garbage may already be enough to make space
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -626,7 +626,7 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 		s.unswept[inc] = false
 	}
 	s.stats.Unlock()
-	s.wakeRun()
+	s.notifyRun()
 	return freed, err
 }
 
@@ -642,7 +642,7 @@ func (b *batch) restoreDrop(inc uint64) error {
 	return b.end(record{kind: kindDrop, inc: inc, reference: x.reference})
 }
 
-func (s *Store) wakeRun() {
+func (s *Store) notifyRun() {
 	select {
 	case s.garbage <- struct{}{}:
 	default:

@@ -35,8 +35,8 @@ type point struct {
 	snap *pebble.Snapshot
 }
 
-// look opens a view of the newest state.
-func (g *generation) look() *point {
+// current opens a view of the newest state.
+func (g *generation) current() *point {
 	s := &g.points
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ func (s *Store) View() *View {
 	if err != nil {
 		return &View{err: err}
 	}
-	return &View{store: s, gen: g, at: g.look()}
+	return &View{store: s, gen: g, at: g.current()}
 }
 
 // Get returns the value of key, owned by the caller.

@@ -24,9 +24,9 @@ const (
 // allPinned bounds how long content may take to be pinned.
 const allPinned = 10 * time.Minute
 
-// lookEvery is how often progress is looked at; it bounds the error of what is
+// pollEvery is how often progress is looked at; it bounds the error of what is
 // timed that way.
-const lookEvery = 10 * time.Millisecond
+const pollEvery = 10 * time.Millisecond
 
 // user is an account of a cluster with a service for each of its nodes.
 type user struct {
@@ -84,7 +84,7 @@ func (u *user) waitPinned(want int) {
 	c, err := u.leader.dial(ctx)
 	u.b.must(err)
 	defer c.net.Close()
-	u.b.must(harness.Poll(ctx, lookEvery, func() (bool, error) {
+	u.b.must(harness.Poll(ctx, pollEvery, func() (bool, error) {
 		got, err := u.count(c, "pinned")
 		return got >= want, cmp.Or(err, fmt.Errorf("%d of %d pins are pinned", got, want))
 	}))

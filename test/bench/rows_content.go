@@ -92,7 +92,7 @@ func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte, pins
 	}}.run(b.ctx, u.leader)
 	if err == nil {
 		wait, done := context.WithTimeout(b.ctx, allPinned)
-		err = harness.Poll(wait, lookEvery, func() (bool, error) {
+		err = harness.Poll(wait, pollEvery, func() (bool, error) {
 			now := stored()
 			return now <= want, fmt.Errorf("%.0f blocks are stored, want %.0f", now, want)
 		})

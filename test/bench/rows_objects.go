@@ -136,7 +136,7 @@ func measureMemory(b *bench) {
 	peak := make(chan int64, 1)
 	ctx, stop := context.WithCancel(s.b.ctx)
 	go func() {
-		tick := time.NewTicker(lookEvery)
+		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		var most int64
 		for {

@@ -66,17 +66,17 @@ func (s *series) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(max(every, time.Second/4))
 	defer tick.Stop()
 	for {
-		s.look()
+		s.sample()
 		select {
 		case <-ctx.Done():
-			s.look()
+			s.sample()
 			return
 		case <-tick.C:
 		}
 	}
 }
 
-func (s *series) look() {
+func (s *series) sample() {
 	for i, n := range s.nodes {
 		m := n.Metrics()
 		s.seen[i] = append(s.seen[i], sample{time.Since(s.began), [...]float64{

@@ -132,7 +132,7 @@ func (w *soak) latencies() latencies {
 // pace hands out turns at the rate. A turn for which nobody has time is counted
 // and left out, so that work never piles up.
 func (w *soak) pace(ctx context.Context, turns chan<- int) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	began := time.Now()
 	for n := 0; ; {

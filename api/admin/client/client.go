@@ -92,17 +92,17 @@ var ErrNoFolder = errors.New("the data folder does not exist")
 
 // Bounds of calls.
 const (
-	callTimeout = 60 * time.Second // calls without a file
-	lookTimeout = 10 * time.Second // calls that the node answers from memory
-	dialTimeout = 10 * time.Second
-	maxAnswer   = 256 << 20 // bytes; a page of pins with all their metadata
+	callTimeout  = 60 * time.Second // calls without a file
+	quickTimeout = 10 * time.Second // calls that the node answers from memory
+	dialTimeout  = 10 * time.Second
+	maxAnswer    = 256 << 20 // bytes; a page of pins with all their metadata
 )
 
 // Client speaks to one node. It is safe for use by many goroutines.
 type Client struct {
 	folder string
 	http   *http.Client
-	look   time.Duration // timeout of calls that the node answers from memory
+	quick  time.Duration // timeout of calls that the node answers from memory
 }
 
 // ErrNoAnswer means that a process runs on the data folder but does not answer: it hangs,
@@ -113,7 +113,7 @@ var ErrNoAnswer = errors.New("the node does not answer")
 // node runs.
 func New(folder string) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	return &Client{folder: folder, look: lookTimeout, http: &http.Client{Transport: &http.Transport{
+	return &Client{folder: folder, quick: quickTimeout, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			socket, release, err := admin.Socket(folder)
 			if err != nil {
@@ -147,18 +147,18 @@ func (e *Error) Error() string {
 
 // Status returns the cluster as the node sees it.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
-	return s, c.callWithin(ctx, c.look, http.MethodGet, "/status", nil, nil, &s)
+	return s, c.callWithin(ctx, c.quick, http.MethodGet, "/status", nil, nil, &s)
 }
 
 // Peers returns the members.
 func (c *Client) Peers(ctx context.Context) (peers []Peer, err error) {
-	return peers, c.callWithin(ctx, c.look, http.MethodGet, "/peers", nil, nil, &peers)
+	return peers, c.callWithin(ctx, c.quick, http.MethodGet, "/peers", nil, nil, &peers)
 }
 
 // Quorum returns whether the cluster can write and who votes. Without a majority the node
 // takes about 2 s to answer.
 func (c *Client) Quorum(ctx context.Context) (q Quorum, err error) {
-	return q, c.callWithin(ctx, c.look, http.MethodGet, "/quorum", nil, nil, &q)
+	return q, c.callWithin(ctx, c.quick, http.MethodGet, "/quorum", nil, nil, &q)
 }
 
 // Leaving returns the effect of removing a member; node is an id or a name. Without count

@@ -23,7 +23,7 @@ func TestANodeThatHangsIsToldOf(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	c := New(dir)
 	t.Cleanup(c.Close)
-	c.look = 20 * time.Millisecond
+	c.quick = 20 * time.Millisecond
 	_, status := c.Status(t.Context())
 	_, peers := c.Peers(t.Context())
 	for _, err := range []error{status, peers} {
@@ -31,7 +31,7 @@ func TestANodeThatHangsIsToldOf(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	c.look = lookTimeout
+	c.quick = quickTimeout
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Status(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrNoAnswer) {

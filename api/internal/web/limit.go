@@ -30,10 +30,10 @@ const (
 	maxLimited = 1 << 17
 	// pressedFor is how long Pressed returns true after a refusal.
 	pressedFor = time.Second
-	// toldFor is how long Told repeats the refusal of a token, and maxTold for how many
+	// refusalFor is how long Refusal repeats the refusal of a token, and maxRefusals for how many
 	// tokens, about 50 bytes each.
-	toldFor = 100 * time.Millisecond
-	maxTold = 1 << 12
+	refusalFor  = 100 * time.Millisecond
+	maxRefusals = 1 << 12
 	// patience is the longest delay of Paced.
 	patience = 250 * time.Millisecond
 )
@@ -50,7 +50,7 @@ type Limits struct {
 	made             time.Time    // when these limits were created
 	refused          atomic.Int64 // when an account was last refused, as of elapsed; 0: never
 
-	told *cache.Locked[uint64, refusal] // key: hash of the token
+	refusals *cache.Locked[uint64, refusal] // key: hash of the token
 }
 
 // refusal is the answer that a token gets until a time, as of elapsed.
@@ -67,9 +67,9 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	}
 	return &Limits{
 		accounts: NewMemory(memoryOfAccounts, memoryOfAccount), unknown: NewMemory(memoryOfUnknown, memoryOfNetwork),
-		content: NewMemory(memoryOfContent, memoryOfReaders),
-		told:    cache.NewLocked[uint64, refusal](maxTold),
-		account: newLimiter(account), address: newLimiter(address), trusted: trusted, now: now, made: now(),
+		content:  NewMemory(memoryOfContent, memoryOfReaders),
+		refusals: cache.NewLocked[uint64, refusal](maxRefusals),
+		account:  newLimiter(account), address: newLimiter(address), trusted: trusted, now: now, made: now(),
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time
 
 // Account takes one request from the rate of an account, or returns the 429 error. A nil
 // Limits has no limits. r is the request if its token identifies the account, else nil:
-// Told repeats the refusal for its token.
+// Refusal repeats the refusal for its token.
 func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, 0)
 }
@@ -174,7 +174,7 @@ func (l *Limits) within(id state.AccountID, r *http.Request, patience time.Durat
 	err := limited(wait, ok)
 	if err != nil {
 		l.refused.Store(now)
-		l.tell(r, refusal{now + int64(min(wait, toldFor)), err})
+		l.remember(r, refusal{now + int64(min(wait, refusalFor)), err})
 	}
 	return err
 }
@@ -188,10 +188,10 @@ func (l *Limits) Owed(id state.AccountID, requests int) {
 	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), math.MaxInt64)
 }
 
-// Told returns the last refusal of a request's token while the rate of its account cannot
+// Refusal returns the last refusal of a request's token while the rate of its account cannot
 // have recovered. So a flood of requests with one token needs no look-up for each. After at
 // most 100 ms the token is looked up again, because it may have been revoked.
-func (l *Limits) Told(r *http.Request) error {
+func (l *Limits) Refusal(r *http.Request) error {
 	if !l.Pressed() {
 		return nil
 	}
@@ -199,18 +199,18 @@ func (l *Limits) Told(r *http.Request) error {
 	if !ok {
 		return nil
 	}
-	if found, ok := l.told.Get(h); ok && l.elapsed() < found.until {
+	if found, ok := l.refusals.Get(h); ok && l.elapsed() < found.until {
 		return found.err
 	}
 	return nil
 }
 
-func (l *Limits) tell(r *http.Request, what refusal) {
+func (l *Limits) remember(r *http.Request, what refusal) {
 	h, ok := l.tokenOf(r)
 	if !ok {
 		return
 	}
-	l.told.Put(h, what) // a token that is forgotten is looked up once more
+	l.refusals.Put(h, what) // a token that is forgotten is looked up once more
 }
 
 // tokenOf returns a hash of the token of a request, if there is one.

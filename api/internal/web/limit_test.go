@@ -135,43 +135,43 @@ func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
 		return r
 	}
 	token, other, signed := by("Bearer one"), by("Bearer two"), by("AWS4-HMAC-SHA256 x")
-	if l.Account("alice", token) != nil || l.Told(token) != nil {
+	if l.Account("alice", token) != nil || l.Refusal(token) != nil {
 		t.Error("refused too early")
 	}
-	if err := l.Account("alice", token); err == nil || !errors.Is(l.Told(token), err) {
-		t.Errorf("refused with %v, then %v", err, l.Told(token))
+	if err := l.Account("alice", token); err == nil || !errors.Is(l.Refusal(token), err) {
+		t.Errorf("refused with %v, then %v", err, l.Refusal(token))
 	}
-	if l.Account("alice", signed) == nil || l.Told(signed) != nil || l.Told(other) != nil || l.Told(by("bearer one")) != nil {
+	if l.Account("alice", signed) == nil || l.Refusal(signed) != nil || l.Refusal(other) != nil || l.Refusal(by("bearer one")) != nil {
 		t.Error("told to others than the token")
 	}
 	now = now.Add(50*time.Millisecond - 1)
-	if l.Told(token) == nil {
+	if l.Refusal(token) == nil {
 		t.Error("not told while there is nothing")
 	}
 	now = now.Add(1)
-	if l.Told(token) != nil || l.Account("alice", token) != nil {
+	if l.Refusal(token) != nil || l.Account("alice", token) != nil {
 		t.Error("told although there is one")
 	}
 	l = NewLimits(Rate{PerSecond: 1, Burst: 1}, Rate{}, nil, func() time.Time { return now })
 	if l.Account("alice", token) != nil || l.Account("alice", token) == nil {
 		t.Error("not one at once")
 	}
-	now = now.Add(toldFor - 1)
-	if l.Told(token) == nil {
+	now = now.Add(refusalFor - 1)
+	if l.Refusal(token) == nil {
 		t.Error("not told while there is nothing, far from the end")
 	}
 	now = now.Add(1)
-	if l.Told(token) != nil {
+	if l.Refusal(token) != nil {
 		t.Error("told although the token was not looked at for long")
 	}
-	for i := range 3 * maxTold {
+	for i := range 3 * maxRefusals {
 		_ = l.Account("alice", by(fmt.Sprint("Bearer ", i)))
 	}
-	if n := l.told.Len(); n > maxTold {
-		t.Errorf("%d tokens remembered, the most is %d", n, maxTold)
+	if n := l.refusals.Len(); n > maxRefusals {
+		t.Errorf("%d tokens remembered, the most is %d", n, maxRefusals)
 	}
 	var none *Limits
-	if none.Told(token) != nil || none.Pressed() {
+	if none.Refusal(token) != nil || none.Pressed() {
 		t.Error("no limits refuse")
 	}
 }
@@ -194,7 +194,7 @@ func TestAClockThatIsSetBackRefusesNobody(t *testing.T) {
 		t.Error("not one at once")
 	}
 	now, back = now.Add(2*time.Second), 3600
-	if l.Pressed() || l.Told(r) != nil {
+	if l.Pressed() || l.Refusal(r) != nil {
 		t.Error("a refusal of before counts")
 	}
 	if err := errors.Join(l.Address(r), l.Account("alice", r)); err != nil {

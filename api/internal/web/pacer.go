@@ -40,10 +40,10 @@ const (
 
 // Neighbours represents the other nodes of the cluster.
 type Neighbours interface {
-	// Tell sets the function that reports the load of this node every few seconds: the
+	// SetReport sets the function that reports the load of this node every few seconds: the
 	// concurrent requests of each active account, and whether the processors were busy since
 	// the last call. report is not called concurrently.
-	Tell(report func() (requests map[state.AccountID]int, busy bool))
+	SetReport(report func() (requests map[state.AccountID]int, busy bool))
 	// Hurry makes the next report early. It does not block.
 	Hurry()
 	// Elsewhere returns the concurrent requests of each account on all other live nodes,
@@ -54,9 +54,9 @@ type Neighbours interface {
 // noNeighbours is for a node without a cluster.
 type noNeighbours struct{}
 
-func (noNeighbours) Tell(func() (map[state.AccountID]int, bool)) {}
-func (noNeighbours) Hurry()                                      {}
-func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)  { return nil, false }
+func (noNeighbours) SetReport(func() (map[state.AccountID]int, bool)) {}
+func (noNeighbours) Hurry()                                           {}
+func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return nil, false }
 
 // Pacer is the admission control that protects accounts from a noisy neighbour. It acts
 // while the processors of this node or of the leader are busy and several accounts send
@@ -73,13 +73,13 @@ type Pacer struct {
 	busy       func() bool
 
 	// mu guards the fields below.
-	mu      sync.Mutex
-	flows   map[state.AccountID]*flow
-	sampled time.Time // last call of sample
-	window  time.Time // start of the current window of peaks
-	modest  int       // fewest concurrent requests of an account, on all nodes
-	noisy   int       // paced accounts; 0: no processors are busy, or no account is noisy
-	untold  bool      // an account has started to send requests since the last report
+	mu         sync.Mutex
+	flows      map[state.AccountID]*flow
+	sampled    time.Time // last call of sample
+	window     time.Time // start of the current window of peaks
+	modest     int       // fewest concurrent requests of an account, on all nodes
+	noisy      int       // paced accounts; 0: no processors are busy, or no account is noisy
+	unreported bool      // an account has started to send requests since the last report
 }
 
 // flow is the requests of one account.
@@ -112,7 +112,7 @@ func NewPacer(rate, processors int, busy func(window time.Duration) func() bool,
 	processors = max(1, processors)
 	p := &Pacer{neighbours: neighbours, rate: rate * processors, atOnce: processors, busy: busy(busyWindow), flows: map[state.AccountID]*flow{}}
 	reported := busy(reportWindow)
-	neighbours.Tell(func() (map[state.AccountID]int, bool) { return p.active(), reported() })
+	neighbours.SetReport(func() (map[state.AccountID]int, bool) { return p.active(), reported() })
 	return p
 }
 
@@ -121,7 +121,7 @@ func (p *Pacer) active() map[state.AccountID]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rotate(time.Now())
-	p.untold = false
+	p.unreported = false
 	requests := make(map[state.AccountID]int, len(p.flows))
 	for id, f := range p.flows {
 		requests[id] = f.most()
@@ -172,7 +172,7 @@ func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 	if f == nil {
 		f = &flow{}
 		p.flows[id] = f
-		p.untold = true
+		p.unreported = true
 	}
 	f.peak = max(f.peak, f.serving+len(f.waiting)+1)
 	p.sample(now)
@@ -277,16 +277,16 @@ func (p *Pacer) sample(now time.Time) {
 	p.sampled = now
 	p.rotate(now)
 	p.noisy = 0
-	if !p.untold && !p.many() {
+	if !p.unreported && !p.many() {
 		return
 	}
 	elsewhere, leaderBusy := p.neighbours.Elsewhere()
 	p.compare(elsewhere)
 	switch {
-	case p.noisy == 0 && !p.untold:
+	case p.noisy == 0 && !p.unreported:
 	case !p.busy() && !leaderBusy:
 		p.noisy = 0 // there is processor time to spare
-	case p.untold:
+	case p.unreported:
 		// Another node may have to pace in favour of the account.
 		p.neighbours.Hurry()
 	}

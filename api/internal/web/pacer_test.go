@@ -67,9 +67,9 @@ type others struct {
 	report   func() (map[state.AccountID]int, bool)
 }
 
-func (o *others) Tell(report func() (map[state.AccountID]int, bool)) { o.report = report }
-func (o *others) Hurry()                                             { o.hurries++ }
-func (o *others) Elsewhere() (map[state.AccountID]int, bool)         { return o.requests, o.busy }
+func (o *others) SetReport(report func() (map[state.AccountID]int, bool)) { o.report = report }
+func (o *others) Hurry()                                                  { o.hurries++ }
+func (o *others) Elsewhere() (map[state.AccountID]int, bool)              { return o.requests, o.busy }
 
 // TestANoisyNeighbourIsPaced promises that an account with many requests at a time is held to
 // its rate while processors are busy and another account sends to any node, that the other one
