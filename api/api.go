@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/pinning"
 	"github.com/holdfast-ipfs/holdfast/api/s3"
+	"github.com/holdfast-ipfs/holdfast/api/webapi"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
@@ -66,6 +67,7 @@ type Accounts interface {
 	s3.Accounts
 	admin.Accounts
 	console.Accounts
+	webapi.Accounts
 	pinning.Sessions
 }
 
@@ -234,7 +236,7 @@ func (s *Server) listen(o Options) error {
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		s.secure(s.add(consoleService, l, h))
+		s.secure(s.add(consoleService, l, beside(h, webapi.Starting(webapi.Options{Health: o.Health, Logger: o.Logger, Metrics: s.metrics}))))
 	}
 	if o.Admin != "" {
 		l, err := bind(adminService, o.Admin)
@@ -292,12 +294,7 @@ func (s *Server) Open(o Options) error {
 				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case consoleService:
-			h, err = console.New(console.Options{
-				Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer),
-				PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
-				Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
-				Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
-			})
+			h, err = s.console(o, web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer))
 		case operatorService:
 			h, err = s.operator(o)
 		default:
@@ -309,6 +306,38 @@ func (s *Server) Open(o Options) error {
 		svc.handler.Store(&h)
 	}
 	return nil
+}
+
+// console returns the handler of the pages and of the web API.
+func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
+	pages, err := console.New(console.Options{
+		Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
+		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
+		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
+		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	data, err := webapi.New(webapi.Options{
+		Accounts: o.Accounts, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
+		S3URL: s.seenAt(s.addrs.S3), Presign: presign(o.S3Region), Logger: o.Logger, Metrics: s.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return beside(pages, data), nil
+}
+
+// beside returns a handler that serves the web API below its prefix and pages elsewhere.
+func beside(pages, data http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path := r.URL.EscapedPath(); path == webapi.Prefix || strings.HasPrefix(path, webapi.Prefix+"/") {
+			data.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 }
 
 // operator returns the handler of the local API.
@@ -346,9 +375,9 @@ func (s *Server) seenAt(addr string) func(host, scheme string) string {
 	}
 }
 
-// presign returns what signs links to objects for the console.
-func presign(region string) func(console.Link) string {
-	return func(l console.Link) string {
+// presign returns what signs links to objects for the console and the web API.
+func presign(region string) func(web.Link) string {
+	return func(l web.Link) string {
 		return s3.Link{
 			Endpoint: l.Endpoint, Region: region, Bucket: l.Bucket, Key: l.Key, Version: l.Version,
 			AccessKeyID: l.AccessKeyID, Secret: l.Secret, At: l.At, For: l.For,

@@ -167,7 +167,7 @@ type Options struct {
 	// minimum size of a part that is not the last.
 	MaxObject, MinPart int64
 	// Presign signs a link to an object at the object gateway.
-	Presign func(Link) string
+	Presign func(web.Link) string
 	// Draining is closed when the node begins to stop, which ends event streams; nil: never.
 	Draining <-chan struct{}
 	Version  string

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-const cat = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
+const cat = apitest.CatCID
 
 // route is a row of the table with a value for each name.
 type route struct {
@@ -230,53 +231,6 @@ func TestSizesThatPeopleWrite(t *testing.T) {
 	}
 }
 
-// A change needs the token of its session and a form that a page of this origin sends.
-func TestFormsOfOtherSitesChangeNothing(t *testing.T) {
-	w := newWorld(t)
-	_, posts := w.allPaths()
-	before, err := w.users.Keys(t.Context(), "alice@example.org")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
-	_, body := b.get("/pins")
-	own := tokenOf.FindStringSubmatch(body)[1]
-	other := w.browser()
-	other.signIn("alice")
-	_, body = other.get("/pins")
-	foreign := tokenOf.FindStringSubmatch(body)[1]
-	for _, path := range posts {
-		for _, tc := range []struct {
-			name, token, header, value, kind string
-		}{
-			{"no token", "", "", "", ""},
-			{"the token of another session", foreign, "", "", ""},
-			{"another origin", own, "Origin", "https://evil.example", ""},
-			{"another site", own, "Sec-Fetch-Site", "cross-site", ""},
-			{"text", own, "", "", "text/plain"},
-			{"JSON", own, "", "", "application/json"},
-		} {
-			r := formRequest(path, url.Values{tokenField: {tc.token}, "cid": {cat}, "name": {"x"}, "scope": {"write"}, "expiry": {"never"}, "password": {"password of alice"}})
-			if tc.header != "" {
-				r.Header.Set(tc.header, tc.value)
-			}
-			if tc.kind != "" {
-				r.Header.Set("Content-Type", tc.kind)
-			}
-			if answer := b.do(r); answer.Code != http.StatusForbidden {
-				t.Errorf("POST %s with %s is answered with %d", path, tc.name, answer.Code)
-			}
-		}
-	}
-	if status, _ := b.get("/"); status != http.StatusOK {
-		t.Error("the session has ended")
-	}
-	if keys, err := w.users.Keys(t.Context(), "alice@example.org"); err != nil || len(keys) != len(before) {
-		t.Errorf("there are %d keys, %v", len(keys), err)
-	}
-}
-
 // After signing in a browser goes to a page of this host, wherever the link came from.
 func TestTheReturnPathIsOfThisHost(t *testing.T) {
 	for _, path := range []string{
@@ -397,7 +351,7 @@ func TestTheFirstPageIsSmall(t *testing.T) {
 // Before the node is ready there is health, and a page that says so.
 func TestANodeThatStarts(t *testing.T) {
 	w := newWorld(t)
-	w.down = errors.New("waiting for a leader")
+	w.Down = errors.New("waiting for a leader")
 	h, err := Starting(Options{Health: w, Version: "1", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

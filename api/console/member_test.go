@@ -35,8 +35,8 @@ func TestAMemberIsRemoved(t *testing.T) {
 			t.Errorf("%s %v: %d %s", tc.id, tc.form, answer.Code, answer.Body)
 		}
 	}
-	if !slices.Equal(w.removed, []state.NodeID{"n2", "n3"}) {
-		t.Errorf("removed are %q", w.removed)
+	if !slices.Equal(w.Removed, []state.NodeID{"n2", "n3"}) {
+		t.Errorf("removed are %q", w.Removed)
 	}
 	if status, _ := b.get(memberPath("n9")); status != http.StatusNotFound {
 		t.Errorf("an absent member: %d", status)

@@ -202,20 +202,11 @@ func (s *surface) shareObject(c *call) error {
 	if !key.Expires.IsZero() && key.Expires.Before(d.LinkEnds) {
 		d.LinkEnds = key.Expires
 	}
-	d.Link = s.Presign(Link{
+	d.Link = s.Presign(web.Link{
 		Endpoint: endpoint, Bucket: d.Bucket, Key: d.Object.Key, Version: string(d.Version),
 		AccessKeyID: key.AccessKeyID, Secret: key.SecretAccessKey, At: now, For: ttl,
 	})
 	return s.showObject(c, http.StatusOK, d)
-}
-
-// Link is a link to an object at the object gateway.
-type Link struct {
-	Endpoint             string // URL of the gateway
-	Bucket, Key, Version string // Version is "" for the current one
-	AccessKeyID, Secret  string // of the key that signs it
-	At                   time.Time
-	For                  time.Duration // how long it works
 }
 
 // typeOf is the Content-Type of an object. The type of content that a client has encrypted is

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -44,34 +43,10 @@ func objectRoutes(bucket, key string, upload state.UploadID) (all []objectRoute)
 }
 
 // photos makes a bucket of Alice with an object and an upload that has a part.
-func (w *world) photos(key string) state.UploadID {
-	w.t.Helper()
-	ctx, alice := w.t.Context(), w.account("alice")
-	if err := w.objects.CreateBucket(ctx, alice, "photos", false); err != nil {
-		w.t.Fatal(err)
-	}
-	w.store(key, "text/plain", "meow!")
-	id, err := w.objects.CreateUpload(ctx, alice, "photos", objects.UploadRequest{Key: key})
-	if err == nil {
-		_, err = w.objects.PutPart(ctx, alice, "photos", objects.PartRequest{Key: key, Upload: id, Number: 1, Body: objects.Body{Reader: strings.NewReader("parts"), Size: 5}})
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return id
-}
+func (w *world) photos(key string) state.UploadID { return w.Photos(key) }
 
 // store puts an object into Alice's bucket.
-func (w *world) store(key, kind, text string) {
-	w.t.Helper()
-	_, err := w.objects.Put(w.t.Context(), w.account("alice"), "photos", objects.PutRequest{
-		Key: key, Attributes: objects.Attributes{Headers: map[string]string{"Content-Type": kind}},
-		Body: objects.Body{Reader: strings.NewReader(text), Size: int64(len(text))},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
+func (w *world) store(key, kind, text string) { w.Store(key, kind, text) }
 
 // token is a form token of a browser that has signed in.
 func (b *browser) token() string {
@@ -174,41 +149,6 @@ func TestWithoutASessionThereAreNoBuckets(t *testing.T) {
 	w.untouched("cat.txt", upload)
 }
 
-// A change needs the token of its session, and does not come from another site.
-func TestUploadsOfOtherSitesChangeNothing(t *testing.T) {
-	w := newWorld(t)
-	upload := w.photos("cat.txt")
-	b, other := w.browser(), w.browser()
-	b.signIn("alice")
-	other.signIn("alice")
-	for _, route := range objectRoutes("photos", "cat.txt", upload) {
-		if route.method == http.MethodGet {
-			continue
-		}
-		for _, tc := range []struct{ name, token, header, value string }{
-			{"no token", "", "", ""},
-			{"the token of another session", other.token(), "", ""},
-			{"another origin", b.token(), "Origin", "https://evil.example"},
-			{"another site", b.token(), "Sec-Fetch-Site", "cross-site"},
-		} {
-			r := b.request(route, tc.token)
-			if tc.header != "" {
-				r.Header.Set(tc.header, tc.value)
-			}
-			if got := b.do(r); got.Code != http.StatusForbidden {
-				t.Errorf("%s %s with %s is answered with %d", route.method, route.path, tc.name, got.Code)
-			}
-		}
-		// What a page of another site may send without being asked: a form.
-		r := formRequest(route.path, url.Values{})
-		r.Method = route.method
-		if got := b.do(r); got.Code != http.StatusForbidden {
-			t.Errorf("%s %s as a form is answered with %d", route.method, route.path, got.Code)
-		}
-	}
-	w.untouched("cat.txt", upload)
-}
-
 // Whatever a key is, its object is found on its page, downloaded and deleted, and nothing of it
 // is a part of the page.
 func TestOddKeys(t *testing.T) {
@@ -273,7 +213,7 @@ func TestDownloads(t *testing.T) {
 			t.Errorf("%s %s: %d %v %q", tc.header, tc.value, got.Code, got.Header(), got.Body)
 		}
 	}
-	w.content.torn = true
+	w.Content.Tear()
 	got := b.do(httptest.NewRequest(http.MethodGet, path, nil))
 	if got.Code != http.StatusServiceUnavailable || got.Header().Get("Content-Disposition") != "" || got.Header().Get("Etag") != "" ||
 		got.Header().Get("Content-Security-Policy") != policy || !strings.Contains(got.Body.String(), "The cluster does not answer") {

@@ -147,7 +147,7 @@ func TestSignInsThatAreRefused(t *testing.T) {
 			return back
 		}, http.StatusBadRequest},
 		{"too late", carol, func(_ *browser, back string) string {
-			w.now = time.Now().Add(flowLife)
+			w.Ahead(flowLife)
 			return back
 		}, http.StatusBadRequest},
 		{"at another provider", carol, func(_ *browser, back string) string {
@@ -165,7 +165,7 @@ func TestSignInsThatAreRefused(t *testing.T) {
 		if status != tc.status || to != "" || b.cookies[sessionCookie] != "" || b.cookies[flowCookie] != "" {
 			t.Errorf("%s is answered with %d, %q and the cookies %v", tc.name, status, to, b.cookies)
 		}
-		w.now = time.Time{}
+		w.Ahead(0)
 	}
 	if _, err := w.users.ByEmail(t.Context(), "carol@example.org"); err == nil {
 		t.Error("there is an account")
@@ -299,10 +299,10 @@ func TestAKeyIsShownAfterAFreshSignIn(t *testing.T) {
 	p := oidctest.Start(t)
 	w := newWorld(t)
 	node := w.another(at(p))
-	w.now = time.Now().Add(-proofLife)
+	w.Ahead(-proofLife)
 	b := node.browser()
 	b.open(b.through(p, "/sign-in/one", carol))
-	w.now = time.Time{}
+	w.Ahead(0)
 	key, err := node.users.CreateKey(t.Context(), "carol@example.org", "laptop", nil, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,7 @@ package console
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/url"
@@ -16,21 +13,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Names of cookies. Over HTTPS they have the prefix __Host-, by which a browser takes them from
-// this host alone (RFC 6265bis, section 4.1.3); over plain HTTP a browser does not store a
-// cookie with that prefix.
+// Cookies. web.CookieName has their full names.
 const (
-	sessionCookie = "holdfast-session" // a session token
+	sessionCookie = web.SessionCookie
 	visitorCookie = "holdfast-visitor" // random, of a browser without a session
-	hostPrefix    = "__Host-"
 )
 
 // tokenField is the name of the form field with the form token.
 const tokenField = "form_token"
 
-// formHeader has the form token of a request that a script sends. A page of another origin may
-// not set it.
-const formHeader = "X-Form-Token"
+// formHeader has the form token of a request that a script sends.
+const formHeader = web.FormHeader
 
 // maxForm bounds the body of a form, in bytes: an account of all fields, origins and meta of a
 // pin, with every byte escaped.
@@ -163,26 +156,23 @@ func (c *call) form() error {
 }
 
 // isToken tells whether a token is the one of this browser.
-func (c *call) isToken(token string) bool {
-	want := c.formToken()
-	return want != "" && hmac.Equal([]byte(token), []byte(want))
-}
+func (c *call) isToken(token string) bool { return web.IsFormToken(token, c.formSecret()) }
 
-// formToken returns the token that forms of this browser carry: an HMAC-SHA256 under its session
-// token, or without a session under its visitor cookie. It is empty when there is neither.
-func (c *call) formToken() string {
-	key := c.session
-	if key == "" {
-		if cookie, err := c.r.Cookie(c.cookieName(visitorCookie)); err == nil {
-			key = cookie.Value
-		}
+// formToken returns the token that forms of this browser carry. It is empty when the browser has
+// neither a session nor a visitor cookie.
+func (c *call) formToken() string { return web.FormToken(c.formSecret()) }
+
+// formSecret is the value of the cookie that form tokens are made from: the session token, or
+// without a session the visitor cookie.
+func (c *call) formSecret() string {
+	if c.session != "" {
+		return c.session
 	}
-	if key == "" {
+	cookie, err := c.r.Cookie(c.cookieName(visitorCookie))
+	if err != nil {
 		return ""
 	}
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write([]byte("holdfast console form v1"))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	return cookie.Value
 }
 
 // visit gives a browser without a session the cookie that its form tokens are made from.
@@ -200,23 +190,10 @@ func (c *call) visit() {
 }
 
 // cookieName is the name of a cookie on this connection.
-func (c *call) cookieName(name string) string {
-	if c.secure {
-		return hostPrefix + name
-	}
-	return name
-}
+func (c *call) cookieName(name string) string { return web.CookieName(name, c.secure) }
 
 // setCookie sets a cookie that ends with the browser; an empty value removes it.
-func (c *call) setCookie(name, value string) {
-	cookie := &http.Cookie{
-		Name: c.cookieName(name), Value: value, Path: "/", HttpOnly: true, Secure: c.secure, SameSite: http.SameSiteLaxMode,
-	}
-	if value == "" {
-		cookie.MaxAge = -1
-	}
-	http.SetCookie(c.w, cookie)
-}
+func (c *call) setCookie(name, value string) { web.SetCookie(c.w, name, value, c.secure) }
 
 // begin gives a browser without a session the cookie of a new one.
 func (c *call) begin(token string) {

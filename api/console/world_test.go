@@ -1,8 +1,8 @@
 package console
 
 import (
-	"context"
-	"fmt"
+	"bytes"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,33 +12,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
-	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
-	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
-	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/ipfs/go-cid"
 )
 
-const host = "console.test"
+const host = apitest.Host
 
-// world is the console over the real use cases and the real state machine in memory, with two
-// accounts.
+// world is the console over the use cases of a world in memory.
 type world struct {
-	t        testing.TB
-	handler  http.Handler
-	users    *accounts.Accounts
-	pins     *pins.Pins
-	objects  *objects.Objects
-	content  *content
-	down     error // why the node is not ready
-	removed  []state.NodeID
+	*apitest.World
+	t       testing.TB
+	handler http.Handler
+	log     *bytes.Buffer // what the console logs, of every level
+	users   *accounts.Accounts
+	pins    *pins.Pins
+	objects *objects.Objects
+	options Options
+
 	draining chan struct{} // closed: the node stops
-	options  Options
-	now      time.Time // of sign-ins; the zero value: as it is
 }
 
 // another is a node of the same cluster with other options.
@@ -54,91 +49,17 @@ func (w *world) another(change func(*Options)) *world {
 	return &other
 }
 
-// Status is that of a cluster of three.
-func (w *world) Status(context.Context) (members.Status, error) {
-	var s members.Status
-	for _, n := range clustertest.Members("n1", "n2", "n3") {
-		s.Peers = append(s.Peers, members.Peer{Node: n, Role: "voter", Load: members.Load{State: "alive"}})
-	}
-	return s, nil
-}
-
-// Quorum is one of which all are there.
-func (w *world) Quorum() members.Quorum { return members.Quorum{Votes: 3, Needed: 2, Here: 3} }
-
-// Leaving takes nothing away.
-func (w *world) Leaving(_ context.Context, who string, _ bool) (members.Leaving, error) {
-	s, err := w.Status(context.Background())
-	for _, p := range s.Peers {
-		if string(p.ID) == who {
-			return members.Leaving{Peer: p, Votes: 2, Answer: 2}, err
-		}
-	}
-	return members.Leaving{}, state.ErrNotFound
-}
-
-// Remove removes what is not forced only if it is the last member.
-func (w *world) Remove(_ context.Context, id state.NodeID, force bool) error {
-	if id != "n3" && !force {
-		return state.Errorf(state.CodeConflict, "node %s is the only holder of 2 roots", id)
-	}
-	w.removed = append(w.removed, id)
-	return nil
-}
-
-// CreateTicket returns the same ticket always.
-func (w *world) CreateTicket(context.Context, time.Duration, func([]byte)) (string, error) {
-	return "ticket", nil
-}
-
-func (w *world) Ready(context.Context) error { return w.down }
-
-// Candidates are the members, all alike.
-func (w *world) Candidates() []placement.Node {
-	var nodes []placement.Node
-	for _, n := range clustertest.Members("n1", "n2", "n3") {
-		nodes = append(nodes, placement.Node{ID: n.ID, Free: 1 << 30, Alive: true})
-	}
-	return nodes
-}
-
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	secret := []byte("a secret of the cluster, 32 byte")
-	sealed, err := accounts.NewSigningKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
-	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
-	w := &world{t: t, draining: make(chan struct{})}
-	w.users = accounts.New(accounts.Options{State: st, Secret: secret, SignUp: accounts.SignUpInvited, Now: func() time.Time {
-		if w.now.IsZero() {
-			return time.Now()
-		}
-		return w.now
-	}})
-	w.content = &content{t: t, of: map[cid.Cid][]byte{}}
-	w.objects = objects.New(objects.Options{
-		Self: "n1", State: st, Nodes: w, Content: w.content, Files: w.content, MinPart: 5, UploadAge: time.Hour,
-		Agreed: func() (early, late state.Millis, ok bool) { return 0, 0, false },
-	})
-	w.pins = pins.New(pins.Options{State: st, Nodes: w, Watch: st.Watch})
-	for _, name := range []string{"alice", "bob"} {
-		if _, err := w.users.CreateAccount(t.Context(), name+"@example.org", "password of "+name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	at := func(port string) func(host, scheme string) string {
-		return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
-	}
+	ground := apitest.New(t)
+	w := &world{World: ground, t: t, log: &bytes.Buffer{}, users: ground.Users, pins: ground.Pins, objects: ground.Objects, draining: make(chan struct{})}
 	w.options = Options{
-		Accounts: w.users, Pins: w.pins, Objects: w.objects, Members: w, MaxObject: 1 << 20, MinPart: 5, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
-		Presign: func(l Link) string {
-			return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
-		},
-		PinningURL: at("9097"), S3URL: at("9000"), Draining: w.draining, Region: "us-east-1", Version: "1.2.3", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Accounts: w.users, Pins: w.pins, Objects: w.objects, Members: w, MaxObject: 1 << 20, MinPart: apitest.MinPart, Health: w,
+		Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now), Presign: apitest.Presign,
+		PinningURL: apitest.At("9097"), S3URL: apitest.At("9000"), Draining: w.draining, Region: "us-east-1", Version: "1.2.3",
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+	var err error
 	if w.handler, err = New(w.options); err != nil {
 		t.Fatal(err)
 	}
@@ -221,11 +142,4 @@ func cookies(t testing.TB, answer *httptest.ResponseRecorder) (all []*http.Cooki
 }
 
 // account is the id of an account of the world.
-func (w *world) account(name string) state.AccountID {
-	w.t.Helper()
-	a, err := w.users.ByEmail(w.t.Context(), name+"@example.org")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return a.ID
-}
+func (w *world) account(name string) state.AccountID { return w.Account(name) }

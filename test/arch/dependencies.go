@@ -14,6 +14,7 @@ var testModules = []string{
 	"github.com/marcopolo/simnet",
 	"github.com/minio/minio-go/v7",
 	"github.com/oauth2-proxy/mockoidc",
+	"github.com/santhosh-tekuri/jsonschema/v6",
 	"github.com/stretchr/testify",
 	"github.com/zitadel/",
 	"go.uber.org/goleak",

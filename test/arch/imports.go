@@ -81,6 +81,8 @@ var rows = []row{
 	{"api/s3", slices.Concat([]string{"api/s3/sigv4"}, surface), layerAPI},
 	{"api/s3/sigv4", nil, layerAPI},
 	{"api/console", surface, layerAPI},
+	{"api/webapi", surface, layerAPI},
+	{"api/internal/apitest", slices.Concat([]string{"cluster/clustertest", "cluster/placement", "cluster/ingest"}, surface), layerAPI},
 	{"api/paid", surface, layerAPI},
 	{"api/admin", surface, layerAPI},
 	{"api/ipfs", surface, layerAPI},

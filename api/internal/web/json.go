@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -28,7 +31,7 @@ const (
 // Body reads a JSON body of at most most bytes, whatever its length header says, into
 // memory that held accounts for. The media type must be JSON or absent.
 func Body(w http.ResponseWriter, r *http.Request, most int64, held *Held) ([]byte, error) {
-	if err := isJSON(r.Header); err != nil {
+	if err := JSONType(r.Header); err != nil {
 		return nil, err
 	}
 	if r.ContentLength > most {
@@ -56,10 +59,10 @@ func tooLarge(most int64) *Error {
 	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", most)
 }
 
-// isJSON accepts no media type and those that the MIME Sniffing Standard counts as JSON,
+// JSONType accepts no media type and those that the MIME Sniffing Standard counts as JSON,
 // also with parameters. A page of another origin can send none of the latter without a
 // preflight: the Fetch Standard allows only text/plain and the two types of forms.
-func isJSON(h http.Header) error {
+func JSONType(h http.Header) error {
 	values := h.Values("Content-Type")
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return nil
@@ -173,6 +176,43 @@ func (f Fields) Strings(name string) (pairs map[string]string, given bool, err e
 	}
 	pairs, err = Strings(name, raw)
 	return pairs, true, err
+}
+
+// Whole returns a member that must be a whole number from 0 to 2^64-1.
+func (f Fields) Whole(name string) (n uint64, given bool, err error) {
+	raw, given := f[name]
+	if !given {
+		return 0, false, nil
+	}
+	if n, err = strconv.ParseUint(string(raw), 10, 64); err != nil {
+		return 0, true, BadRequest("%s must be a whole number", name)
+	}
+	return n, true, nil
+}
+
+// Bool returns a member that must be true or false.
+func (f Fields) Bool(name string) (is, given bool, err error) {
+	raw, given := f[name]
+	switch string(raw) {
+	case "true":
+		return true, true, nil
+	case "false":
+		return false, true, nil
+	}
+	if given {
+		return false, true, BadRequest("%s must be true or false", name)
+	}
+	return false, false, nil
+}
+
+// Only returns an error if there is a member with another name than names.
+func (f Fields) Only(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(f)) { // of several mistakes the first
+		if !slices.Contains(names, name) {
+			return BadRequest("the body has the member %q, which is not known here", shorten(name))
+		}
+	}
+	return nil
 }
 
 // Strings reads a JSON object whose members are all strings.

@@ -1,4 +1,4 @@
-package console
+package apitest
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// content keeps the content of objects in memory. It implements objects.Content and
+// Content keeps the content of objects in memory. It implements objects.Content and
 // objects.Files.
-type content struct {
+type Content struct {
 	t testing.TB
 
 	// mu guards what follows.
@@ -25,8 +25,15 @@ type content struct {
 	torn bool // no content can be read
 }
 
+// Tear makes all content unreadable.
+func (c *Content) Tear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.torn = true
+}
+
 // Store implements objects.Content.
-func (c *content) Store(_ context.Context, body io.Reader, place ingest.Placement) (objects.Kept, error) {
+func (c *Content) Store(_ context.Context, body io.Reader, place ingest.Placement) (objects.Kept, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {
 		return nil, err
@@ -35,7 +42,7 @@ func (c *content) Store(_ context.Context, body io.Reader, place ingest.Placemen
 }
 
 // Join implements objects.Content.
-func (c *content) Join(_ context.Context, parts []ingest.File, place ingest.Placement) (objects.Kept, error) {
+func (c *Content) Join(_ context.Context, parts []ingest.File, place ingest.Placement) (objects.Kept, error) {
 	var all []byte
 	c.mu.Lock()
 	for _, p := range parts {
@@ -45,7 +52,7 @@ func (c *content) Join(_ context.Context, parts []ingest.File, place ingest.Plac
 	return c.keep(all, place), nil
 }
 
-func (c *content) keep(data []byte, place ingest.Placement) objects.Kept {
+func (c *Content) keep(data []byte, place ingest.Placement) objects.Kept {
 	sum, err := multihash.Sum(data, multihash.SHA2_256, -1)
 	if err != nil {
 		c.t.Fatal(err)
@@ -58,7 +65,7 @@ func (c *content) keep(data []byte, place ingest.Placement) objects.Kept {
 }
 
 // Open implements objects.Files.
-func (c *content) Open(_ context.Context, root cid.Cid, _ []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+func (c *Content) Open(_ context.Context, root cid.Cid, _ []state.NodeID) (io.ReadSeekCloser, uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	data, ok := c.of[root]

@@ -1,0 +1,256 @@
+// Package apitest has what the tests of the console and of the web API share: the real use cases
+// over the real state machine in memory, with two accounts.
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
+)
+
+// Host is the host of the console in requests of tests.
+const Host = "console.test"
+
+// CatCID is the CID of something.
+const CatCID = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
+
+// MinPart is the minimum size of a part of an upload, in bytes.
+const MinPart = 5
+
+// HostileAddresses are addresses of another host that a careless program takes for its own, or
+// that a browser runs.
+var HostileAddresses = []string{
+	"https://evil.example", "http://evil.example/done", "//evil.example", "///evil.example", `/\evil.example`, `\\evil.example`, "https:evil.example",
+	"javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "/\t/evil.example", "/ok\r\nLocation: https://evil.example", "http://console.test@evil.example/",
+	"https://console.test.evil.example/", "https://Photos.example/done", "https://photos.example@evil.example/done", "https://photos.example.evil.example/done",
+	"https://photos.example:444/done", "https://photos.example/done\r\nLocation: https://evil.example",
+}
+
+// AddressParameters are names by which programs take the address to go to next.
+var AddressParameters = []string{"to", "redirect", "redirect_uri", "return", "return_to", "next", "url", "continue"}
+
+// World is a cluster as one node has it. Alice and Bob have accounts.
+type World struct {
+	T       testing.TB
+	State   *clustertest.State
+	Users   *accounts.Accounts
+	Pins    *pins.Pins
+	Objects *objects.Objects
+	Content *Content
+	Down    error // why the node is not ready
+	Removed []state.NodeID
+
+	secret []byte
+	ahead  atomic.Int64 // nanoseconds, see Ahead
+}
+
+// New returns a world.
+func New(t testing.TB) *World {
+	t.Helper()
+	secret := []byte("a secret of the cluster, 32 byte")
+	sealed, err := accounts.NewSigningKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
+	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
+	w := &World{T: t, secret: secret, State: st, Content: &Content{t: t, of: map[cid.Cid][]byte{}}}
+	w.Users = w.Elsewhere()
+	w.Objects = objects.New(objects.Options{
+		Self: "n1", State: st, Nodes: w, Content: w.Content, Files: w.Content, MinPart: MinPart, UploadAge: time.Hour,
+		Agreed: func() (early, late state.Millis, ok bool) { return 0, 0, false },
+	})
+	w.Pins = pins.New(pins.Options{State: st, Nodes: w, Watch: st.Watch})
+	for _, name := range []string{"alice", "bob"} {
+		if _, err := w.Users.CreateAccount(t.Context(), Email(name), Password(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// Elsewhere returns the use cases of accounts as another node has them, which remembers nothing of
+// the requests that this one answered.
+func (w *World) Elsewhere() *accounts.Accounts {
+	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now})
+}
+
+// Snapshot is a text of what all accounts have. It stays the same where nothing was changed.
+func (w *World) Snapshot() string {
+	w.T.Helper()
+	ctx := w.T.Context()
+	var text strings.Builder
+	check := func(err error) {
+		w.T.Helper()
+		if err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	users, err := w.Users.List(ctx)
+	check(err)
+	for i := range users {
+		has, err := w.Users.Holdings(ctx, users[i].Email)
+		check(err)
+		keys, err := w.Users.Keys(ctx, has.Email)
+		check(err)
+		_, pinned, err := w.Pins.List(ctx, has.ID, state.PinQuery{Statuses: state.Statuses(), Limit: pins.MaxList})
+		check(err)
+		buckets, err := w.Objects.Buckets(ctx, has.ID)
+		check(err)
+		fmt.Fprintf(&text, "%+v %v %+v %+v\n", has, keys, pinned, buckets)
+		for i := range buckets {
+			page, err := w.Objects.List(ctx, has.ID, buckets[i].Name, state.ObjectsQuery{Limit: state.MaxListLimit})
+			check(err)
+			fmt.Fprintf(&text, "%+v\n", page)
+		}
+	}
+	return text.String()
+}
+
+// Unchanged fails the test if what accounts have changes until the returned function is called.
+func (w *World) Unchanged(what string) func() {
+	w.T.Helper()
+	before := w.Snapshot()
+	return func() {
+		w.T.Helper()
+		if after := w.Snapshot(); after != before {
+			w.T.Errorf("%s changed something: before\n%s\nafter\n%s", what, before, after)
+		}
+	}
+}
+
+func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
+// Ahead sets by how much the clock of the accounts is ahead.
+func (w *World) Ahead(d time.Duration) { w.ahead.Store(int64(d)) }
+
+// Status is that of a cluster of three.
+func (w *World) Status(context.Context) (members.Status, error) {
+	s := members.Status{ClusterID: "cluster", Leader: "n1", Pins: map[state.Status]uint64{}}
+	for _, n := range clustertest.Members("n1", "n2", "n3") {
+		s.Peers = append(s.Peers, members.Peer{Node: n, Role: "voter", Load: members.Load{State: "alive"}})
+	}
+	return s, nil
+}
+
+// Quorum is one of which all are there.
+func (w *World) Quorum() members.Quorum {
+	return members.Quorum{Votes: 3, Needed: 2, Here: 3, Leader: "n1"}
+}
+
+// Leaving takes nothing away.
+func (w *World) Leaving(ctx context.Context, who string, _ bool) (members.Leaving, error) {
+	s, err := w.Status(ctx)
+	for _, p := range s.Peers {
+		if string(p.ID) == who {
+			return members.Leaving{Peer: p, Votes: 2, Answer: 2}, err
+		}
+	}
+	return members.Leaving{}, state.ErrNotFound
+}
+
+// Remove removes what is not forced only if it is the last member.
+func (w *World) Remove(_ context.Context, id state.NodeID, force bool) error {
+	if id != "n3" && !force {
+		return state.Errorf(state.CodeConflict, "node %s is the only holder of 2 roots", id)
+	}
+	w.Removed = append(w.Removed, id)
+	return nil
+}
+
+// CreateTicket returns the same ticket always.
+func (w *World) CreateTicket(context.Context, time.Duration, func([]byte)) (string, error) {
+	return "ticket", nil
+}
+
+// Ready implements web.Health.
+func (w *World) Ready(context.Context) error { return w.Down }
+
+// Candidates are the members, all alike.
+func (w *World) Candidates() []placement.Node {
+	var nodes []placement.Node
+	for _, n := range clustertest.Members("n1", "n2", "n3") {
+		nodes = append(nodes, placement.Node{ID: n.ID, Free: 1 << 30, Alive: true})
+	}
+	return nodes
+}
+
+// At returns what makes the URL of an API at a port.
+func At(port string) func(host, scheme string) string {
+	return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
+}
+
+// Presign makes a link that names its key.
+func Presign(l web.Link) string {
+	return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
+}
+
+// Email is the address of an account of the world.
+func Email(name string) string { return name + "@example.org" }
+
+// Password is the password of an account of the world.
+func Password(name string) string { return "password of " + name }
+
+// Account is the id of an account of the world.
+func (w *World) Account(name string) state.AccountID {
+	w.T.Helper()
+	a, err := w.Users.ByEmail(w.T.Context(), Email(name))
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return a.ID
+}
+
+// Key makes an API key of an account. No scopes means all of them.
+func (w *World) Key(name string, scopes ...string) accounts.Key {
+	w.T.Helper()
+	key, err := w.Users.CreateKey(w.T.Context(), Email(name), "test", scopes, 0)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return key
+}
+
+// Photos makes a bucket of Alice with an object and an upload that has a part.
+func (w *World) Photos(key string) state.UploadID {
+	w.T.Helper()
+	ctx, alice := w.T.Context(), w.Account("alice")
+	if err := w.Objects.CreateBucket(ctx, alice, "photos", false); err != nil {
+		w.T.Fatal(err)
+	}
+	w.Store(key, "text/plain", "meow!")
+	id, err := w.Objects.CreateUpload(ctx, alice, "photos", objects.UploadRequest{Key: key})
+	if err == nil {
+		_, err = w.Objects.PutPart(ctx, alice, "photos", objects.PartRequest{Key: key, Upload: id, Number: 1, Body: objects.Body{Reader: strings.NewReader("parts"), Size: 5}})
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return id
+}
+
+// Store puts an object into Alice's bucket.
+func (w *World) Store(key, kind, text string) {
+	w.T.Helper()
+	_, err := w.Objects.Put(w.T.Context(), w.Account("alice"), "photos", objects.PutRequest{
+		Key: key, Attributes: objects.Attributes{Headers: map[string]string{"Content-Type": kind}},
+		Body: objects.Body{Reader: strings.NewReader(text), Size: int64(len(text))},
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}

@@ -1,0 +1,257 @@
+package webapi
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// call is one request to an operation.
+type call struct {
+	w http.ResponseWriter
+	r *http.Request
+	// ctx ends with the request, or caseTimeout after its body was read. Changes under it are
+	// made only if the session or the key still lives.
+	ctx    context.Context
+	who    accounts.Principal
+	token  string // that names who; "" for anybody
+	secure bool   // the client uses HTTPS
+	query  url.Values
+	fields web.Fields // of the body
+	held   *web.Held  // accounts for the memory of the body and of the answer
+}
+
+// guarded returns the handler of an operation: it checks who calls, the query and the body.
+func (s *surface) guarded(op operation) web.Handler {
+	origins := http.NewCrossOriginProtection()
+	return func(w http.ResponseWriter, r *http.Request) error {
+		c := &call{w: w, r: r, ctx: r.Context(), secure: s.Limits.Scheme(r) == "https"}
+		if op.access == anybody {
+			return op.serve(c)
+		}
+		if err := s.Limits.Address(r); err != nil {
+			return err
+		}
+		if err := s.identify(c, origins); err != nil {
+			return err
+		}
+		if err := op.access.permits(&c.who); err != nil {
+			return err
+		}
+		if err := s.Limits.Account(c.who.Account, nil); err != nil {
+			return err
+		}
+		leave, err := s.Limits.Enter(r.Context(), c.who.Account)
+		if err != nil {
+			return fmt.Errorf("wait for other requests of the account: %w", err)
+		}
+		defer leave()
+		c.held = s.Limits.Hold(c.who.Account)
+		defer c.held.Release()
+		if err := c.read(op); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(pins.Seen(objects.Seen(r.Context(), c.who.Index), c.who.Index), caseTimeout)
+		defer cancel()
+		if c.ctx = state.As(ctx, c.who.KeyID); c.who.Session != "" {
+			c.ctx = state.AsSession(ctx, c.who.Session)
+		}
+		return op.serve(c)
+	}
+}
+
+// identify sets who calls, by the current state of the cluster. With an Authorization header the
+// cookie counts for nothing. A change with a cookie has to come from a page of this origin.
+func (s *surface) identify(c *call, origins *http.CrossOriginProtection) (err error) {
+	_, byHeader := c.r.Header["Authorization"]
+	if byHeader {
+		if c.token, err = web.Bearer(c.r); err != nil {
+			return err
+		}
+	} else if cookie, err := c.r.Cookie(web.CookieName(web.SessionCookie, c.secure)); err == nil {
+		c.token = cookie.Value
+	}
+	if c.token == "" || len(c.token) > accounts.MaxToken {
+		return state.ErrUnauthorized
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, caseTimeout)
+	defer cancel()
+	if c.who, err = s.Accounts.Authenticate(ctx, c.token); err != nil {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	if byHeader {
+		return nil
+	}
+	reads := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
+	switch {
+	case c.who.Session == "": // an API key is no session
+		return state.ErrUnauthorized
+	case reads:
+		return nil
+	case origins.Check(c.r) != nil:
+		return forbidden("a page of another site sent this request")
+	case !web.IsFormToken(c.r.Header.Get(web.FormHeader), c.token):
+		return forbidden("a change with a session cookie needs the form_token of GET %s/session in the header %s", Prefix, web.FormHeader)
+	case web.JSONType(c.r.Header) != nil:
+		return forbidden("a change with a session cookie has no body but JSON")
+	}
+	return nil
+}
+
+// forbidden returns the error of what the caller may not do.
+func forbidden(format string, args ...any) error {
+	return web.Errorf(http.StatusForbidden, "FORBIDDEN", format, args...)
+}
+
+// permits returns nil if a principal has the access, else the 403 error.
+func (a access) permits(who *accounts.Principal) error {
+	switch a {
+	case mayRead:
+		return withScope(who, state.ScopeRead)
+	case mayWrite:
+		return withScope(who, state.ScopeWrite)
+	case mayDelete:
+		if who.May(state.ScopeDelete) {
+			return nil
+		}
+		return withScope(who, state.ScopeWrite)
+	case bySession, admins:
+		if who.Session == "" {
+			return forbidden("an API key does not open this: sign in")
+		}
+		if a == admins && !who.Admin {
+			return forbidden("this is for administrators")
+		}
+		return nil
+	}
+	return forbidden("nobody may use this")
+}
+
+func withScope(who *accounts.Principal, scope string) error {
+	if !who.May(scope) {
+		return forbidden("the token does not have the scope %s", scope)
+	}
+	return nil
+}
+
+// read reads the query and the body of a request, and refuses what an operation does not know.
+func (c *call) read(op operation) (err error) {
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.query)) { // of several mistakes the first
+		switch values := c.query[name]; {
+		case !slices.Contains(op.query, name):
+			return web.BadRequest("there is no parameter %q", name)
+		case len(values) > 1:
+			return web.BadRequest("the parameter %s is there twice", name)
+		case !utf8.ValidString(values[0]):
+			return web.BadRequest("the parameter %s is not UTF-8", name)
+		}
+	}
+	if op.fields == nil {
+		return nil
+	}
+	body, err := web.Body(c.w, c.r, web.MaxJSONBody, c.held)
+	if err != nil {
+		return err
+	}
+	if c.fields, err = web.Object("the body", body); err != nil {
+		return err
+	}
+	return c.fields.Only(op.fields...)
+}
+
+// id is the id of the path.
+func (c *call) id() string { return c.r.PathValue("id") }
+
+// ok answers 200 with a body.
+func (c *call) ok(body any) error { return web.HeldJSON(c.w, http.StatusOK, body, c.held) }
+
+// created answers 201 with a body.
+func (c *call) created(body any) error { return web.HeldJSON(c.w, http.StatusCreated, body, c.held) }
+
+// done answers 204.
+func (c *call) done() error { return web.Empty(c.w, http.StatusNoContent) }
+
+// Rows of a page.
+const (
+	defaultLimit = 50
+	maxLimit     = state.MaxListLimit
+)
+
+// limit is how many rows a page has at the most.
+func (c *call) limit() (int, error) {
+	if !c.query.Has("limit") {
+		return defaultLimit, nil
+	}
+	n, err := strconv.ParseUint(c.query.Get("limit"), 10, 16)
+	if err != nil || n < 1 || n > maxLimit {
+		return 0, web.BadRequest("limit must be a whole number from 1 to %d", maxLimit)
+	}
+	return int(n), nil
+}
+
+// cursor is where a page begins: behind the row that the cursor of the page before names; ""
+// without one. A cursor has no more than the place in an order, so that of another account leads
+// to the own rows.
+func (c *call) cursor() (string, error) {
+	text := c.query.Get("cursor")
+	place, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || !utf8.Valid(place) || len(place) == 0 && c.query.Has("cursor") {
+		return "", errCursor
+	}
+	return string(place), nil
+}
+
+// errCursor is the error of a cursor that no page has.
+var errCursor = web.BadRequest("cursor is not the next of an earlier page")
+
+// cursorOf is the cursor of a place.
+func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
+
+// timeForm is RFC 3339 with milliseconds in UTC.
+const timeForm = "2006-01-02T15:04:05.000Z"
+
+// timeText is a time as bodies have it; "" for the zero time.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(timeForm)
+}
+
+// seconds reads a member of the body that is a duration in whole seconds, from 1 to most.
+func (c *call) seconds(name string, most time.Duration) (d time.Duration, given bool, err error) {
+	n, given, err := c.fields.Whole(name)
+	if err != nil || !given {
+		return 0, given, err
+	}
+	if n < 1 || n > uint64(most/time.Second) {
+		return 0, true, web.BadRequest("%s must be from 1 to %d seconds", name, most/time.Second)
+	}
+	return time.Duration(n) * time.Second, true, nil
+}
+
+// text reads a member of the body that must be there and not empty.
+func (c *call) text(name string) (string, error) {
+	text, _, err := c.fields.Text(name)
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = web.BadRequest("%s is missing or empty", name)
+	}
+	return text, err
+}

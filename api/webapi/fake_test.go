@@ -1,0 +1,101 @@
+package webapi
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// fake are use cases that all end in one error, for an administrator's session unless told
+// otherwise.
+type fake struct {
+	err, refused error
+	who          accounts.Principal
+}
+
+func (f *fake) Authenticate(context.Context, string) (accounts.Principal, error) {
+	return f.who, f.refused
+}
+func (f *fake) SignOut(context.Context, string) error { return f.err }
+func (f *fake) CheckPassword(context.Context, string, string, netip.Addr) error {
+	return f.err
+}
+
+func (f *fake) Ways(context.Context, state.AccountID) (accounts.Ways, error) {
+	return accounts.Ways{Password: true}, nil
+}
+
+func (f *fake) CreateKey(context.Context, string, string, []string, time.Duration) (accounts.Key, error) {
+	return accounts.Key{}, f.err
+}
+func (f *fake) Keys(context.Context, string) ([]accounts.Key, error) { return nil, f.err }
+func (f *fake) Key(context.Context, state.KeyID) (accounts.Key, error) {
+	return accounts.Key{Email: f.who.Email, Scope: state.ScopeRead}, f.err
+}
+
+func (f *fake) Show(context.Context, state.KeyID) (accounts.Key, error) {
+	return accounts.Key{}, f.err
+}
+func (f *fake) Revoke(context.Context, state.KeyID) error { return f.err }
+func (f *fake) Holdings(context.Context, string) (accounts.Holdings, error) {
+	return accounts.Holdings{}, f.err
+}
+func (f *fake) List(context.Context) ([]accounts.User, error) { return nil, f.err }
+func (f *fake) CreateAccount(context.Context, string, string) (accounts.User, error) {
+	return accounts.User{}, f.err
+}
+func (f *fake) SetAllowance(context.Context, string, uint64) error { return f.err }
+func (f *fake) SetAdmin(context.Context, string, bool) error       { return f.err }
+func (f *fake) RemoveAccount(context.Context, string) error        { return f.err }
+func (f *fake) Status(context.Context) (members.Status, error)     { return members.Status{}, f.err }
+func (f *fake) Quorum() members.Quorum                             { return members.Quorum{} }
+func (f *fake) Ready(context.Context) error                        { return f.err }
+
+// fakePins are those of a fake.
+type fakePins struct{ *fake }
+
+func (f fakePins) Create(context.Context, state.AccountID, pins.Request) (pins.Record, error) {
+	return pins.Record{}, f.err
+}
+
+func (f fakePins) Get(context.Context, state.AccountID, state.RequestID) (pins.Record, error) {
+	return pins.Record{}, f.err
+}
+
+func (f fakePins) List(context.Context, state.AccountID, state.PinQuery) (uint64, []pins.Record, error) {
+	return 0, nil, f.err
+}
+func (f fakePins) Delete(context.Context, state.AccountID, state.RequestID) error { return f.err }
+
+// fakeObjects are those of a fake.
+type fakeObjects struct{ *fake }
+
+func (f fakeObjects) Buckets(context.Context, state.AccountID) ([]state.Bucket, error) {
+	return nil, f.err
+}
+
+func (f fakeObjects) Bucket(context.Context, state.AccountID, string) (state.Bucket, error) {
+	return state.Bucket{}, f.err
+}
+
+func (f fakeObjects) CreateBucket(context.Context, state.AccountID, string, bool) error {
+	return f.err
+}
+func (f fakeObjects) DeleteBucket(context.Context, state.AccountID, string) error { return f.err }
+func (f fakeObjects) List(context.Context, state.AccountID, string, state.ObjectsQuery) (state.ObjectsPage, error) {
+	return state.ObjectsPage{}, f.err
+}
+
+func (f fakeObjects) Object(context.Context, state.AccountID, string, string, state.VersionID) (state.Object, error) {
+	return state.Object{Key: "cat.txt", Marker: false}, f.err
+}
+
+func (f fakeObjects) Delete(context.Context, state.AccountID, string, string, state.VersionID, state.Condition) (objects.Deleted, error) {
+	return objects.Deleted{}, f.err
+}

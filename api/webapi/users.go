@@ -1,0 +1,216 @@
+package webapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// usageBody is what an account stores and may store, in bytes.
+type usageBody struct {
+	Used      uint64  `json:"used_bytes"`
+	Stored    uint64  `json:"stored_bytes"`  // of content that is complete
+	Coming    uint64  `json:"coming_bytes"`  // of content that is being fetched
+	Records   uint64  `json:"records_bytes"` // of names, origins and metadata
+	Allowance *uint64 `json:"allowance_bytes"`
+	Credits   uint64  `json:"credits"`
+}
+
+func bodyOfQuota(q *state.Quota) usageBody {
+	u := usageBody{Used: q.Used(), Stored: q.Stored, Coming: q.Coming, Records: q.Records, Credits: q.Credits}
+	if q.Allowance != state.Unlimited {
+		u.Allowance = &q.Allowance
+	}
+	return u
+}
+
+// holdingsBody are the counts of what belongs to an account.
+type holdingsBody struct {
+	Pins     map[string]uint64 `json:"pins"` // by status
+	Buckets  uint64            `json:"buckets"`
+	Objects  uint64            `json:"objects"`
+	Versions uint64            `json:"versions"`
+	Uploads  uint64            `json:"uploads"`
+	Keys     uint64            `json:"keys"`
+	Sessions uint64            `json:"sessions"`
+}
+
+func bodyOfHoldings(h *accounts.Holdings) holdingsBody {
+	counts := holdingsBody{map[string]uint64{}, h.Buckets, h.Objects, h.Versions, h.Uploads, h.Keys, h.Sessions}
+	for status, n := range h.Pins {
+		counts.Pins[status.String()] = n
+	}
+	return counts
+}
+
+// ownUsage is the answer to GET /usage.
+type ownUsage struct {
+	usageBody
+	Has holdingsBody `json:"has"`
+}
+
+// usage answers GET /usage.
+func (s *surface) usage(c *call) error {
+	has, err := s.Accounts.Holdings(c.ctx, string(c.who.Account))
+	if err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	return c.ok(ownUsage{bodyOfQuota(&has.Quota), bodyOfHoldings(&has)})
+}
+
+// userBody is an account.
+type userBody struct {
+	ID      state.AccountID `json:"id"`
+	Email   string          `json:"email"`
+	Created string          `json:"created"`
+	Usage   usageBody       `json:"usage"`
+}
+
+func bodyOfUser(u *accounts.User) userBody {
+	return userBody{u.ID, u.Email, timeText(u.Created.Time()), bodyOfQuota(&u.Quota)}
+}
+
+// oneUser is an account with the counts of what belongs to it.
+type oneUser struct {
+	userBody
+	Admin bool         `json:"admin"`
+	Has   holdingsBody `json:"has"`
+}
+
+// usersBody is a page of accounts.
+type usersBody struct {
+	Count   int        `json:"count"` // of all matches
+	Results []userBody `json:"results"`
+	Next    string     `json:"next,omitempty"` // cursor of the next page
+}
+
+// listUsers answers GET /users, by e-mail address.
+func (s *surface) listUsers(c *call) error {
+	limit, err := c.limit()
+	if err != nil {
+		return err
+	}
+	after, err := c.cursor()
+	if err != nil {
+		return err
+	}
+	all, err := s.Accounts.List(c.ctx)
+	if err != nil {
+		return fmt.Errorf("list accounts: %w", err)
+	}
+	part := strings.ToLower(c.query.Get("email"))
+	all = slices.DeleteFunc(all, func(u accounts.User) bool { return !strings.Contains(u.Email, part) })
+	body := usersBody{Count: len(all), Results: []userBody{}}
+	all = slices.DeleteFunc(all, func(u accounts.User) bool { return u.Email <= after })
+	slices.SortFunc(all, func(a, b accounts.User) int { return strings.Compare(a.Email, b.Email) })
+	for i := range all[:min(limit, len(all))] {
+		body.Results = append(body.Results, bodyOfUser(&all[i]))
+	}
+	if len(all) > limit {
+		body.Next = cursorOf(all[limit-1].Email)
+	}
+	return c.ok(body)
+}
+
+// createUser answers POST /users. The first password is one that the person changes later.
+func (s *surface) createUser(c *call) error {
+	email, err := c.text("email")
+	if err != nil {
+		return err
+	}
+	password, err := c.text("password")
+	if err != nil {
+		return err
+	}
+	u, err := s.Accounts.CreateAccount(c.ctx, email, password)
+	if err != nil {
+		return fmt.Errorf("create account: %w", err)
+	}
+	return c.created(bodyOfUser(&u))
+}
+
+// user returns the account that the path names.
+func (s *surface) user(c *call) (accounts.Holdings, error) {
+	has, err := s.Accounts.Holdings(c.ctx, c.id())
+	if err != nil {
+		return accounts.Holdings{}, fmt.Errorf("show account: %w", err)
+	}
+	return has, nil
+}
+
+// getUser answers GET /users/{id}.
+func (s *surface) getUser(c *call) error {
+	has, err := s.user(c)
+	if err != nil {
+		return err
+	}
+	return c.ok(oneUser{bodyOfUser(&has.User), has.Admin, bodyOfHoldings(&has)})
+}
+
+// others returns the account that the path names, if it is not that of the caller: nobody locks
+// out the last administrator by a slip.
+func (s *surface) others(c *call) (accounts.Holdings, error) {
+	has, err := s.user(c)
+	if err == nil && has.ID == c.who.Account {
+		err = forbidden("another administrator can do that to your account")
+	}
+	return has, err
+}
+
+// removeUser answers DELETE /users/{id}.
+func (s *surface) removeUser(c *call) error {
+	has, err := s.others(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Accounts.RemoveAccount(c.ctx, has.Email); err != nil {
+		return fmt.Errorf("remove account: %w", err)
+	}
+	return c.done()
+}
+
+// setAllowance answers PUT /users/{id}/allowance. A null is no limit.
+func (s *surface) setAllowance(c *call) error {
+	var bytes uint64 = state.Unlimited
+	if string(c.fields["bytes"]) != "null" {
+		n, given, err := c.fields.Whole("bytes")
+		if err != nil {
+			return err
+		}
+		if !given {
+			return web.BadRequest("bytes is missing: a whole number, or null for no limit")
+		}
+		bytes = n
+	}
+	has, err := s.user(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Accounts.SetAllowance(c.ctx, has.Email, bytes); err != nil {
+		return fmt.Errorf("set allowance: %w", err)
+	}
+	return c.done()
+}
+
+// setAdmin answers PUT /users/{id}/admin.
+func (s *surface) setAdmin(c *call) error {
+	admin, given, err := c.fields.Bool("admin")
+	if err != nil {
+		return err
+	}
+	if !given {
+		return web.BadRequest("admin is missing: true or false")
+	}
+	has, err := s.others(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Accounts.SetAdmin(c.ctx, has.Email, admin); err != nil {
+		return fmt.Errorf("set administrator: %w", err)
+	}
+	return c.done()
+}
