@@ -76,7 +76,7 @@ check: ## all that CI runs, on this machine
 
 # What is too long, or too large, for CI; docs/testing.md has the last result of each line.
 .PHONY: check-long
-check-long: race-all conformance-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
+check-long: race-all conformance-long console-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
 
 .PHONY: settings
 settings: ## docs/settings.md, from the table in config
@@ -155,6 +155,10 @@ conformance-long: build $(KUBO) ## the same in full length, and with Kubo, which
 .PHONY: console
 console: build ## the web console in a real browser (needs Chromium)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/console $(if $(PICTURES),-pictures $(PICTURES))
+
+.PHONY: console-long
+console-long: build ## the same, with 10,000 files and one of 20 GiB through the browser
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 2h -v ./test/console -long
 
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)
