@@ -201,7 +201,7 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Console.OpenIDPrivate },
 	},
 	{
-		key: "console.sign_up", help: "who can open an account: `open|invited|off`; open means everybody with a verified e-mail address at an OpenID provider, invited means who has an invitation or an address in a domain of a provider",
+		key: "console.sign_up", help: "who can open an account: `open|invited|off`; open means everybody with a verified e-mail address at an OpenID provider, invited means people with an invitation or with an address in a domain of a provider",
 		field: func(c *Config) any { return &c.Console.SignUp }, values: []string{SignUpOpen, signUpInvited, signUpOff},
 	},
 	{

@@ -294,7 +294,7 @@ func TestTheAccountPageLinksAProvider(t *testing.T) {
 	}
 }
 
-// Who has no password shows a key within ten minutes of a sign-in.
+// An account without a password shows a key within ten minutes of a sign-in.
 func TestAKeyIsShownAfterAFreshSignIn(t *testing.T) {
 	p := oidctest.Start(t)
 	w := newWorld(t)

@@ -16,8 +16,8 @@ type SignUp string
 
 // Every SignUp.
 const (
-	SignUpOpen    SignUp = "open"    // who has a verified e-mail address at a provider
-	SignUpInvited SignUp = "invited" // who has an invitation, or an address in a domain of a provider
+	SignUpOpen    SignUp = "open"    // people with a verified e-mail address at a provider
+	SignUpInvited SignUp = "invited" // people with an invitation, or with an address in a domain of a provider
 	SignUpOff     SignUp = "off"     // nobody: an administrator adds people
 )
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -143,14 +144,15 @@ func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
 // discovered returns what a provider says of its endpoints. What it said less than an hour ago is
 // good enough, and what it said before is used while it does not answer.
 func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider, error) {
-	v.mu.Lock()
-	known, at := v.found, v.at
-	v.mu.Unlock()
-	if known != nil && p.now().Sub(at) < fresh {
+	known, good := v.known(p.now())
+	if good {
 		return known, nil
 	}
 	asked := v.asking.DoChan("", func() (any, error) {
-		// For all who wait: the end of the request of one of them does not end it.
+		if found, good := v.known(p.now()); good { // another request asked meanwhile
+			return found, nil
+		}
+		// Several requests may wait for this answer, so the end of the first does not end it.
 		ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), p.client), requestTimeout)
 		defer cancel()
 		found, err := oidc.NewProvider(ctx, v.Issuer)
@@ -178,6 +180,13 @@ func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider
 		}
 		return nil, fmt.Errorf("%w: %w", ErrDown, answer.Err)
 	}
+}
+
+// known returns what the provider said last, nil if nothing, and whether it is still fresh.
+func (v *provider) known(now time.Time) (found *oidc.Provider, good bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.found, v.found != nil && now.Sub(v.at) < fresh
 }
 
 // usable returns an error for endpoints that no browser may be sent to.

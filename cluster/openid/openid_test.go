@@ -1,6 +1,7 @@
 package openid
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -165,6 +166,46 @@ func TestAProviderThatIsDown(t *testing.T) {
 	}
 	if _, _, err := node.Begin(t.Context(), "other", false); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a provider that nobody configured: %v", err)
+	}
+}
+
+// Sign-ins that begin together ask the provider once, and one that is given up ends no other.
+func TestSignInsThatBeginTogetherAskOnce(t *testing.T) {
+	p := oidctest.Start(t)
+	asked, answer := make(chan struct{}, 100), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		_, _ = fmt.Fprintf(w, `{"issuer":"http://%s","authorization_endpoint":%q,"token_endpoint":%q}`, r.Host, p.AuthorizationEndpoint(), p.TokenEndpoint())
+	}))
+	t.Cleanup(slow.Close)
+	node := at(p, func(o *Options) { o.Providers[0].Issuer = slow.URL })
+	first, giveUp := context.WithCancel(t.Context())
+	ended := make(chan error, 10)
+	begin := func(ctx context.Context) {
+		_, _, err := node.Begin(ctx, "test", false)
+		ended <- err
+	}
+	go begin(first)
+	<-asked
+	for range 9 {
+		go begin(t.Context())
+	}
+	giveUp()
+	if err := <-ended; !errors.Is(err, ErrDown) {
+		t.Errorf("the one that was given up: %v", err)
+	}
+	close(answer)
+	for range 9 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := node.Begin(t.Context(), "test", false); err != nil {
+		t.Error(err)
+	}
+	if more := len(asked); more > 0 {
+		t.Errorf("the provider was asked %d times more", more)
 	}
 }
 

@@ -151,7 +151,7 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 	p.visit("/users")
 	p.enter(`form[action="/users/links"] [name=email]`, "bob@example.org")
 	p.press("Make a link")
-	p.shows("Who opens this link")
+	p.shows("This link sets a new password of the account")
 	p.picture("link-new")
 	p.expect("403")
 	id.Expect(oidctest.Person{Subject: "2", Email: "eve@example.com"})
