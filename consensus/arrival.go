@@ -8,17 +8,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// arrivalPatience is how long a node waits for the next byte of a snapshot while its sender
-// is not heard of otherwise. Raft does nothing else while it reads one: without an end of
-// its own this node would elect nobody until the connection to a sender that vanished is
-// given up, which takes 40 s. It is as long as Raft's patience with a message.
+// arrivalPatience is how long a node waits for the next byte of a snapshot if it hears
+// nothing else of the sender. Raft does nothing else while it reads a snapshot. Without
+// this limit the node could take part in no election until the connection to a lost sender
+// times out, after 40 s. It is as long as Raft's time-out of a message.
 const arrivalPatience = 5 * time.Second
 
 // arrivals has snapshots that stopped coming end.
 type arrivals struct {
 	// heard is when this node last heard of a leader.
 	heard func() time.Time
-	// drop ends what comes from a member.
+	// drop closes the streams from a member.
 	drop func(from string)
 }
 
@@ -67,8 +67,8 @@ func (r *arrival) waits(since time.Time) {
 	r.stuck.Reset(arrivalPatience)
 }
 
-// check gives the snapshot up, unless something came or was heard of its sender. Something
-// may come while it looks.
+// check gives up the snapshot unless bytes arrived or the sender was heard of since. Bytes
+// may arrive during the check.
 func (r *arrival) check() {
 	silent := time.Since(r.heard()) >= arrivalPatience
 	if r.gaveUp(silent) {

@@ -27,7 +27,7 @@ const (
 	// maxEntries is how many entries are under way to the log at a time: one
 	// that is written to disks and one that is being decided.
 	maxEntries = 2
-	// maxGather is the longest that commands wait for more to come, see pace.
+	// maxGather bounds how long commands wait for others to join their entry; see pace.
 	maxGather = 2 * time.Millisecond
 	// enqueueTimeout is how long an entry waits until Raft takes it: it does
 	// when it has written the one before.
@@ -38,11 +38,11 @@ const (
 // same node or another. Whether the command has been committed is unknown.
 var errRetry = errors.New("not decided")
 
-// errUntaken says that no log has the command, and that the node that was asked will not
-// put it into one.
+// errUntaken means that no log has the command, and that the asked node will not propose
+// it.
 var errUntaken = fmt.Errorf("%w: not taken", errRetry)
 
-// errStopping says that Run is ending, or has ended, on the node that was asked.
+// errStopping means that Run is ending or has ended on the asked node.
 var errStopping = fmt.Errorf("%w: this node is stopping", errUntaken)
 
 // waiting is a command that waits at the leader.
@@ -50,10 +50,11 @@ type waiting struct {
 	body   []byte
 	by     time.Time     // Raft has it by then, or never; zero: there is no such time
 	answer chan decision // has room for it
-	taken  atomic.Bool   // it goes into an entry, or never will: whoever sets it decides
+	taken  atomic.Bool   // set by whoever decides whether the command goes into an entry
 }
 
-// take tells whether a command may go into an entry now, and keeps it from being withdrawn.
+// take returns whether a command may still go into an entry, and prevents that it is
+// withdrawn.
 func (w *waiting) take(now time.Time) bool {
 	return (w.by.IsZero() || now.Before(w.by)) && w.taken.CompareAndSwap(false, true)
 }
@@ -73,8 +74,8 @@ type batcher struct {
 	node  *Node
 	queue chan *waiting
 	bytes atomic.Int64  // of the commands in queue
-	need  atomic.Int64  // so many in queue make run look; entryBytes do as well
-	ready chan struct{} // has a token when run should look
+	need  atomic.Int64  // number of queued commands that makes run build an entry; entryBytes is enough too
+	ready chan struct{} // has a token when run should check the queue
 
 	// mu guards ended, and that nothing enters the queue after it.
 	mu    sync.Mutex
@@ -85,18 +86,18 @@ func newBatcher(n *Node) *batcher {
 	return &batcher{node: n, queue: make(chan *waiting, maxWaiting), ready: make(chan struct{}, 1)}
 }
 
-// submit has a leader commit an encoded command, and returns what came of it.
-// The error is a *state.Error when the command was refused for good, and wraps
-// errRetry when it may be tried again: errUntaken where it cannot take effect any
-// more. When ctx has ended Raft is not given the command, so that what its client
-// writes next comes behind it, if it comes to anything (ADR 45).
+// submit commits an encoded command on the leader and returns its outcome. The error is a
+// *state.Error if the command was rejected for good. It wraps errRetry if the command may
+// be tried again, and errUntaken if it can no longer take effect. If ctx has ended, submit
+// does not propose the command, so that a later write of the same client cannot come before
+// it (ADR 45).
 func (b *batcher) submit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	// An entry that cannot be decoded would stop every node.
 	cmd, err := wire.DecodeCommand(body)
 	if err != nil {
 		return wire.Outcome{}, state.Errorf(state.CodeInvalid, "the leader cannot read the command: %v", err)
 	}
-	if _, raises := cmd.Body.(*state.RaiseLevel); !raises { // who leads knows when to
+	if _, raises := cmd.Body.(*state.RaiseLevel); !raises { // the leader decides when
 		if err := b.node.understood(cmd.Body); err != nil {
 			return wire.Outcome{}, err
 		}
@@ -149,14 +150,14 @@ func (b *batcher) enqueue(w *waiting) error {
 	return state.Errorf(state.CodeUnavailable, "the leader has more writes waiting than it takes (%d)", maxWaiting)
 }
 
-// batch is one entry with those who wait for it.
+// batch is one log entry with the callers that wait for it.
 type batch struct {
 	members []*waiting
 	data    []byte
 	by      time.Time // the first of theirs; zero: none has one
 }
 
-// answer tells everybody what became of the entry.
+// answer sends the outcome of the entry to its callers.
 func (e batch) answer(outcomes []wire.Outcome, err error) {
 	for i, w := range e.members {
 		if err != nil {
@@ -167,13 +168,13 @@ func (e batch) answer(outcomes []wire.Outcome, err error) {
 	}
 }
 
-// due tells whether what waits is an entry.
+// due returns whether the queued commands are enough for an entry.
 func (b *batcher) due() bool {
 	n := len(b.queue)
 	return n > 0 && (int64(n) >= b.need.Load() || b.bytes.Load() >= entryBytes)
 }
 
-// run packs and proposes until ctx ends, then answers everybody who waits.
+// run builds and proposes entries until ctx ends, then answers all waiting callers.
 func (b *batcher) run(ctx context.Context) error {
 	decided := make(chan int, maxEntries) // how many commands of an entry
 	var underway sync.WaitGroup
@@ -184,7 +185,7 @@ func (b *batcher) run(ctx context.Context) error {
 	for {
 		b.need.Store(int64(p.need()))
 		if p.entries < maxEntries && b.due() {
-			runtime.Gosched() // whoever is about to enqueue does first
+			runtime.Gosched() // let goroutines that are about to enqueue run first
 			e, err := b.pack()
 			if err != nil {
 				e.answer(nil, err)
@@ -334,7 +335,7 @@ func (b *batcher) outcomes(ctx context.Context, future raft.ApplyFuture, want in
 	return nil, fmt.Errorf("%w: the entry had no outcome here", errRetry)
 }
 
-// refuse ends the queue: what is in it and what comes is told to try elsewhere.
+// refuse closes the queue: queued and later commands get errStopping.
 func (b *batcher) refuse() {
 	b.mu.Lock()
 	b.ended = true
@@ -343,7 +344,7 @@ func (b *batcher) refuse() {
 		select {
 		case w := <-b.queue:
 			b.bytes.Add(-int64(len(w.body)))
-			w.answer <- decision{err: errStopping} // somebody may have given it up, and does not look
+			w.answer <- decision{err: errStopping} // the caller may have given up and not read it
 		default:
 			return
 		}

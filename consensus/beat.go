@@ -23,14 +23,14 @@ const (
 	// olderBeat is how far apart heartbeats to a member are that knows no beats: such a one
 	// elects another leader after 300 ms.
 	olderBeat = 75 * time.Millisecond
-	// almostStalled is when a leader whose write to the log hangs says that it can lead no more.
-	// At stalledWrite it ends.
+	// almostStalled is the age of a hanging write to the log at which a leader announces
+	// that it can no longer lead. At stalledWrite it stops.
 	almostStalled = stalledWrite - 500*time.Millisecond
 	// askOlderAgain is how long such a member is taken for one.
 	askOlderAgain = 10 * time.Second
 )
 
-// Sizes of what a beat and its answer say. Later releases may append to them.
+// Sizes of a beat and its answer. Later releases may append fields.
 const (
 	beatBytes       = 8 + 4 + 1 // term, patience in ms, 1 if it can lead no more
 	beatAnswerBytes = 4 + 1     // the longest gap in ms, 1 if the member follows
@@ -123,9 +123,9 @@ func flag(set bool) byte {
 	return 0
 }
 
-// measure tells whether the leader has not heard from a majority within its patience, and what
-// the patience goes by: the round trip to the farthest voter, and the longest gap that a
-// member has seen that answers.
+// measure returns whether the leader has not heard from a majority within its patience, and
+// the two values that determine the patience: the round trip to the farthest voter, and the
+// longest gap that a responding member has seen.
 func (s *beatSender) measure(servers []raft.Server, now time.Duration) (lost bool, roundTrip, gap time.Duration) {
 	patience, _ := s.node.detector.current()
 	s.mu.Lock()
@@ -149,8 +149,8 @@ func (s *beatSender) measure(servers []raft.Server, now time.Duration) (lost boo
 	return heard <= voters/2, roundTrip, gap
 }
 
-// begin tells whether a member is to be sent a beat now, and whether it may be one that
-// needs heartbeats of Raft instead.
+// begin returns whether to send a beat to a member now, and whether the member may run a
+// release that needs Raft heartbeats instead.
 func (s *beatSender) begin(id raft.ServerID, now time.Duration) (beat, older bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

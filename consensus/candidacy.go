@@ -61,7 +61,7 @@ func (n *Node) mayStand() error {
 	if n.IsLeader() {
 		return errors.New("it leads")
 	}
-	// Without a vote it would raise the term and elect nobody.
+	// Without a vote of its own it would raise the term but could not win.
 	if r := n.eligibility.read(); !r.votes || n.raft.CurrentTerm()+1 <= r.after {
 		return errNoVote
 	}
@@ -71,8 +71,8 @@ func (n *Node) mayStand() error {
 	return n.ballots().mayCampaign()
 }
 
-// stand asks the other voters whether they agree that this node stands for election, by
-// Raft's own request for a pre-vote, and if a majority does, has Raft stand.
+// stand asks the other voters, by Raft's pre-vote request, whether they agree that this
+// node stands for election. If a majority does, it makes Raft stand.
 func (n *Node) stand(ctx context.Context, why string) error {
 	if err := n.mayStand(); err != nil {
 		return err
@@ -123,9 +123,10 @@ func (n *Node) timeOut(ctx context.Context, term uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, handTimeout)
 	defer cancel()
 	if n.raft.State() == raft.Candidate {
-		// One that waits for the end of an election that it lost begins no other one. The word
-		// of a leader that has no name ends that, and says nothing else. It is of a later term,
-		// for one of its own does not move a candidate that was told to stand.
+		// A candidate that waits for the end of a lost election starts no other one. A
+		// message of a leader without a name ends that wait and has no other effect. It has
+		// a later term, because one of the same term does not move a candidate that was
+		// told to stand.
 		if err := n.beats.offer(ctx, raft.RPC{Command: &raft.AppendEntriesRequest{
 			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}, Term: term + 1,
 		}}); err != nil {
@@ -157,7 +158,8 @@ func (n *Node) consent(rpc raft.RPC) (on raft.RPC, answered bool) {
 	return rpc, false
 }
 
-// preVote judges a candidate as Raft does, but for the leader, on whom the detector decides.
+// preVote decides on a candidate as Raft does, except for the current leader, about which
+// the detector decides.
 func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResponse {
 	resp := &raft.RequestPreVoteResponse{RPCHeader: n.rpcHeader(), Term: n.raft.CurrentTerm()}
 	from := state.NodeID(ask.ID)
@@ -171,8 +173,8 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	default:
 		resp.Term = max(resp.Term, ask.Term)
 		resp.Granted = n.detector.agree(from, voters)
-		// The candidate may have evidence of which this node was not told: a leader that was
-		// killed before it opened a stream to this node.
+		// The candidate may have evidence that this node lacks: a leader that was killed
+		// before it opened a stream to this node.
 		if leader := n.detector.follows().leader; !resp.Granted && leader != "" && leader != n.opts.ID {
 			n.doubt(leader)
 		}
@@ -180,8 +182,8 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	return resp
 }
 
-// lastEntry is where this node's log ends, and of which term its end is. Raft tells that as text
-// only, and without a look at the disk.
+// lastEntry returns index and term of the last entry of this node's log. Raft has them
+// without a disk access only as text.
 func (n *Node) lastEntry() (index, term uint64) {
 	stats := n.raft.Stats()
 	number := func(name string) uint64 {

@@ -16,11 +16,10 @@ const (
 	// reportTimeout is how long a node tries to report a hash; the next check
 	// makes up for one that was not.
 	reportTimeout = time.Minute
-	// recheckAfter is how soon after a check the state of a node that was rebuilt
-	// is looked at again. It doubles with every time that the node was found to
-	// differ, up to the time between two checks.
+	// recheckAfter is how soon after a check the state of a rebuilt node is checked again.
+	// It doubles each time the node differs, up to the interval between checks.
 	recheckAfter = 5 * time.Second
-	// checkPoll is how often somebody who waits for a check looks.
+	// checkPoll is the interval at which a caller that waits for a check reads its result.
 	checkPoll = 20 * time.Millisecond
 )
 
@@ -28,8 +27,8 @@ const (
 // majority, once the node has lost its vote. The node must start again without its state.
 var ErrQuarantined = errors.New("this node's state differs from that of the majority")
 
-// checker keeps the state as it was at the entry of the newest check until it
-// is hashed. One that comes earlier than that takes its place.
+// checker keeps a view of the state at the entry of the newest check until it is hashed. A
+// newer check replaces it.
 type checker struct {
 	store Store
 	ready chan struct{} // has a token while there is something to hash
@@ -56,7 +55,7 @@ func (c *checker) take(index uint64) {
 	}
 }
 
-// give hands out what is to be hashed; nil when there is nothing.
+// give returns the view to hash; nil if there is none.
 func (c *checker) give() (index uint64, view Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +63,7 @@ func (c *checker) give() (index uint64, view Snapshot) {
 	return index, view
 }
 
-// close lets go of what nobody will hash.
+// close releases a view that will not be hashed.
 func (c *checker) close() {
 	if _, view := c.give(); view != nil {
 		view.Close()
@@ -97,7 +96,7 @@ func (n *Node) reportHashes(ctx context.Context) error {
 	}
 }
 
-// hashOnce hashes a view, while nobody else hashes.
+// hashOnce hashes a view. Only one goroutine hashes at a time.
 func (n *Node) hashOnce(ctx context.Context, view state.View) (state.Hash, error) {
 	select {
 	case n.hashing <- struct{}{}:
@@ -108,8 +107,7 @@ func (n *Node) hashOnce(ctx context.Context, view state.View) (state.Hash, error
 	return hashView(ctx, view)
 }
 
-// report proposes a hash until that is done, a check has come after it, or time
-// is up.
+// report proposes a hash until it is committed, a newer check exists, or its time is up.
 func (n *Node) report(ctx context.Context, cmd *state.ReportHash) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -230,7 +228,7 @@ func (n *Node) isCheckDue(ctx context.Context, view state.View) (bool, error) {
 	return false, nil
 }
 
-// watchChecks says what checks have found, once each.
+// watchChecks logs the results of checks, once each.
 func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) error {
 	checks, err := view.Checks()
 	if err != nil {
@@ -261,8 +259,8 @@ func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) e
 	return nil
 }
 
-// outOfService ends a node in quarantine once it votes no more: it begins again
-// without its state, under the id of another store.
+// outOfService stops a node in quarantine when it no longer votes. It starts again without
+// its state and with a new store id.
 func (n *Node) outOfService(ctx context.Context) error {
 	q := n.Quarantined()
 	store, _ := n.Store()

@@ -11,21 +11,22 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of what a follower says of its leader's clock.
+// Bounds of the reading of the leader's clock that a follower sends.
 const (
 	// deadlineLevel is the level from which members understand deadlines on the leader's clock.
 	deadlineLevel state.FeatureLevel = 5
 	// clockAge is how old a reading may be that a deadline is made from.
 	clockAge = 10 * time.Second
-	// clockDrift bounds how two monotonic clocks differ: by one part in so many. Crystals
-	// are ten times as good, and a kernel that is told the time slews by half of it.
+	// clockDrift bounds the drift of two monotonic clocks: 1 part in clockDrift. Crystals
+	// are ten times better, and a kernel that corrects its time changes the rate by 50 % of
+	// that.
 	clockDrift = 1000
 	// readingBytes is the size of an encoded reading, and of a deadline.
 	readingBytes = 16
 )
 
-// clock is the monotonic clock of this process. Its readings compare with each other only,
-// so each comes with the name of the clock: a node that was restarted has another one.
+// clock is the monotonic clock of this process. Readings of different processes cannot be
+// compared, so each has the name of its clock. A restarted node has a new clock.
 type clock struct {
 	name  uint64
 	began time.Time
@@ -68,7 +69,7 @@ func cutReading(b []byte) (r reading, rest []byte, ok bool) {
 
 // leaderClock is what a node knows of the clock of its leader.
 type leaderClock struct {
-	asking chan struct{} // has a token while nobody asks
+	asking chan struct{} // has a token while no goroutine asks
 
 	// mu guards what follows.
 	mu    sync.Mutex
@@ -83,7 +84,7 @@ func newLeaderClock() *leaderClock {
 	return c
 }
 
-// heardOf keeps a reading that has just come.
+// heardOf stores a reading that has just arrived.
 func (c *leaderClock) heardOf(of <-chan struct{}, r reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +110,7 @@ func (c *leaderClock) by(ctx context.Context, of <-chan struct{}, moment time.Ti
 			return reading{}, fmt.Errorf("%w: %w", errUntaken, ctx.Err())
 		}
 		defer func() { c.asking <- struct{}{} }()
-		if r, heard, ok = c.known(of); !ok { // else somebody else has asked meanwhile
+		if r, heard, ok = c.known(of); !ok { // otherwise another goroutine has asked meanwhile
 			fresh, err := ask()
 			if err != nil {
 				return reading{}, fmt.Errorf("%w: the leader's clock: %w", errUntaken, err)

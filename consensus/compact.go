@@ -16,8 +16,8 @@ import (
 // snapshot, and so on as long as there are many writes.
 const serving = 5 * time.Minute
 
-// growth is how much the log has got since the newest snapshot. Raft's goroutine
-// counts, others look.
+// growth counts what the log has gained since the newest snapshot. Raft's goroutine counts,
+// and others read.
 type growth struct {
 	entries, bytes meter
 	limit          uint64        // of bytes, at most
@@ -40,8 +40,8 @@ func newGrowth(limit uint64) *growth {
 	return g
 }
 
-// draw says anew when a snapshot is due, another time than on other members: writes wait
-// for a majority, which should not take theirs at the same entry.
+// draw chooses when the next snapshot is due, differently on each member. Writes wait for a
+// majority, so the members should not take their snapshots at the same entry.
 func (g *growth) draw() { g.due.Store(g.limit - rand.Uint64N(g.limit/4+1)) } //nolint:gosec // no secret
 
 func (g *growth) add(entries []*raft.Log) {
@@ -64,13 +64,12 @@ func (g *growth) notify() {
 	}
 }
 
-// enough tells whether a snapshot is due at a look, by entries or by bytes.
+// enough returns whether a snapshot is due, by entries or by bytes.
 func (g *growth) enough(entries uint64) bool {
 	return g.entries.open() >= entries || g.bytes.open() >= g.due.Load()
 }
 
-// mark returns what is to be called once a snapshot is kept that has all that was
-// counted until now.
+// mark returns a function to call when a snapshot of everything counted so far is stored.
 func (g *growth) mark() (kept func()) {
 	entries, bytes := g.entries.total.Load(), g.bytes.total.Load()
 	return func() {
@@ -78,7 +77,7 @@ func (g *growth) mark() (kept func()) {
 		g.bytes.covered.Store(bytes)
 		g.draw()
 		g.notified.Store(false)
-		g.notify() // much may have come meanwhile, and nothing after it
+		g.notify() // much may have been counted meanwhile, and nothing after it
 	}
 }
 
@@ -103,7 +102,7 @@ func (n *Node) keepLogShort(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := n.snapshot(ctx); err != nil { // the next look is soon enough
+		if err := n.snapshot(ctx); err != nil { // the next check tries again
 			// There may be one, and a full disk has kept Raft from cutting the log.
 			n.longLog.Store(true)
 			n.log.DebugContext(ctx, "cannot write a snapshot now", "err", err)
@@ -111,8 +110,8 @@ func (n *Node) keepLogShort(ctx context.Context) error {
 	}
 }
 
-// snapshot takes one, and has Raft keep behind it what is worth sending to a
-// follower that lacks some entries.
+// snapshot takes a snapshot and makes Raft keep the entries after it that a lagging
+// follower may need.
 func (n *Node) snapshot(ctx context.Context) error {
 	trailing, err := n.trailing()
 	if err != nil {
@@ -126,9 +125,10 @@ func (n *Node) snapshot(ctx context.Context) error {
 	return n.await(ctx, n.raft.Snapshot())
 }
 
-// trailing is how many of the newest entries stay behind a snapshot: TrailingLogs, and
-// no more than have TrailingBytes. While a follower is served, also what it lacks, and
-// as many more as may come until Raft cuts; but no more than have ServingBytes.
+// trailing returns how many of the newest entries stay in the log after a snapshot:
+// TrailingLogs, limited by TrailingBytes. While a snapshot is sent to a follower, the
+// entries that the follower lacks stay too, with a margin until Raft truncates, limited by
+// ServingBytes.
 func (n *Node) trailing() (entries uint64, err error) {
 	first, err := n.opts.Log.FirstIndex()
 	if err != nil {

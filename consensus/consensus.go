@@ -34,7 +34,7 @@ type Store interface {
 	View() Snapshot
 	// Sync makes everything committed durable.
 	Sync() error
-	// Checkpoint copies what is committed into the new folder dir, fast.
+	// Checkpoint copies the committed state into the new folder dir. It must be fast.
 	Checkpoint(dir string) error
 	// Restore replaces everything, all at once and durably, by what a
 	// snapshot's stream holds. Open views stay as they are.
@@ -60,13 +60,13 @@ type Snapshot interface {
 // Log stores the entries of Raft.
 type Log = raft.LogStore
 
-// How often Raft speaks when it has nothing to say.
+// Intervals at which an idle Raft sends messages.
 const (
 	// beatParts is how many heartbeats to each follower fit into the time without
 	// one that makes it stand for election, at the most.
 	beatParts = 4
-	// replicaTick is how often, at the most, Raft looks whether a follower is to
-	// be told of a commit. It is told without that.
+	// replicaTick is the minimum interval at which Raft checks whether to send a commit
+	// index to a follower. NotifyCommit sends it without that.
 	replicaTick = 100 * time.Millisecond
 )
 
@@ -75,12 +75,12 @@ type Network = transport.Network
 
 // Errors that Run and Bootstrap end in, for errors.Is.
 var (
-	// ErrRemoved: this node is no member of the cluster any more.
+	// ErrRemoved means that this node is not a member of the cluster any more.
 	ErrRemoved = errors.New("this node was removed from the cluster")
 	// ErrBootstrapped: there is Raft state already.
 	ErrBootstrapped = errors.New("this node belongs to a cluster already")
-	// ErrBroken: the store, the log or an invariant of the state cannot be
-	// trusted any more. The process has to end.
+	// ErrBroken means that the store, the log or an invariant of the state cannot be
+	// trusted. The process must stop.
 	ErrBroken = errors.New("replicated state is broken on this node")
 	// ErrStalled: the disk of the Raft log does not answer.
 	ErrStalled = errors.New("the disk of the Raft log hangs")
@@ -98,12 +98,12 @@ type Timings struct {
 	// entry does, 10 ms. A follower that waits for a commit, with a proposal or a read, gets
 	// the report at once.
 	Commit    time.Duration
-	Reconcile time.Duration // between looks at who should be a member, 2 s
+	Reconcile time.Duration // interval between two runs of reconcile, 2 s
 	Check     time.Duration // between comparisons of the state on all nodes, 1 h
 
-	SnapshotInterval  time.Duration // between looks at whether a snapshot is due, 1 min to twice that
+	SnapshotInterval  time.Duration // interval between two checks whether a snapshot is due, 1 min to twice that
 	SnapshotThreshold uint64        // entries since the last snapshot that make it due, 8,192
-	SnapshotBytes     uint64        // bytes of them that make it due, without waiting for a look: three quarters of this or more, 32 MiB
+	SnapshotBytes     uint64        // bytes of entries that make one due at once: 75 % of this or more, 32 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot, 4,096
 	TrailingBytes     uint64        // bytes of them, 32 MiB
 	ServingBytes      uint64        // bytes of all behind a snapshot that a follower was sent lately, 512 MiB
@@ -147,26 +147,27 @@ type Options struct {
 	// snapshots. Start removes the files of an earlier run from it.
 	CheckpointDir string
 	Network       Network
-	Watch         *state.Watch // told every change once it is readable
+	Watch         *state.Watch // notified of every change once it is readable
 	Timings       Timings
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
 
-	// NoSpace tells an error of Log or Stable by which a full disk refused a
-	// write that left no trace. Nil: every error is the node's end.
+	// NoSpace returns whether an error of Log or Stable means that a full disk refused a
+	// write without leaving a trace. Nil: every error stops the node.
 	NoSpace func(error) bool
 	// Eligibility returns why this node should not lead now and which other members could, best
 	// first. It is called often and must not block. With an empty reason, or no other member,
 	// this node may lead. Nil: it always may.
 	Eligibility func() (unfit string, heirs []state.NodeID)
-	// Tight tells whether another member, as last heard of, should not lead either: the
-	// lead is handed to it only where no other voter answers. It must not wait. Nil: none is.
+	// Tight returns whether another member, according to its newest sample, should not
+	// lead. It becomes leader only if no other voter answers. Tight must not block. Nil: no
+	// member is.
 	Tight func(state.NodeID) bool
-	// Gone tells whether a member has been down for so long that another one is to vote
-	// in its place. It must not wait. Nil: none is.
+	// Gone returns whether a member has been down for so long that another one should vote
+	// in its place. It must not block. Nil: no member is.
 	Gone func(state.NodeID) bool
-	// Refused tells an error of Network.Dial by which nothing of a member listens at any of its
-	// addresses. Nil: no error does.
+	// Refused returns whether an error of Network.Dial means that no process listens at any
+	// address of a member. Nil: no error does.
 	Refused func(error) bool
 }
 
@@ -184,7 +185,7 @@ type Node struct {
 	transport   *transport.Raft
 	beats       *heartbeats
 	detector    *detector         // nil: Raft's own timers are all there is
-	doubted     chan state.NodeID // the leader, which is to be asked whether it leads still
+	doubted     chan state.NodeID // the leader to ask whether it still leads
 	consents    quorum
 	forwards    *forwards
 	clock       clock
@@ -200,13 +201,13 @@ type Node struct {
 	longLog     atomic.Bool                       // the log has more than trails, for a follower or since a disk was full
 	empty       []byte                            // an entry without commands
 
-	// ledTerm has a token when this node has committed in a term of its own.
+	// ledTerm has a token when this node has committed an entry in its own term.
 	ledTerm chan struct{}
 	// fatal gets the first reason to end.
 	fatal chan error
 	// waits are the goroutines that wait for answers of Raft.
 	waits sync.WaitGroup
-	// hashing has a token while somebody hashes the state.
+	// hashing has a token while a goroutine hashes the state.
 	hashing chan struct{}
 	// askedLevels is when members were last asked; keepMembership's own.
 	askedLevels time.Time
@@ -224,9 +225,8 @@ type Node struct {
 	closeErr error
 }
 
-// Open opens a node's part in the consensus: the state machine at the index
-// that its store holds, and Raft, which begins to run. Close ends it, also
-// after an error of Run.
+// Open opens the consensus of a node, with the state machine at the index of its store, and
+// starts Raft. The caller must call Close, also after an error of Run.
 func Open(opts Options) (*Node, error) {
 	opts.Timings = opts.Timings.withDefaults()
 	n := &Node{
@@ -278,7 +278,7 @@ const (
 	cachedEntries = 128
 	// maxAppend is the most entries of one message to a follower.
 	maxAppend = 64
-	// maxObserved is how many leader changes wait to be looked at.
+	// maxObserved is how many leader changes may wait to be processed.
 	maxObserved = 64
 )
 
@@ -461,16 +461,16 @@ func (n *Node) hasCaughtUp() bool {
 const (
 	// handOverTimeout is how long a leader tries to hand over.
 	handOverTimeout = 2 * time.Second
-	// heirTimeout is how much of that it waits for voters that do not say how far they are:
-	// one that is silent leaves enough for the rest.
+	// heirTimeout is how long of that it waits for voters to report their index. A silent
+	// voter leaves enough time for the others.
 	heirTimeout = 500 * time.Millisecond
-	// drainTimeout is how long an answer of Raft is waited for when nobody
-	// wants to wait any more.
+	// drainTimeout is how long an answer of Raft is awaited after its callers have given
+	// up.
 	drainTimeout = 2 * time.Second
 	// stopTimeout is how long Close waits for a Raft that does not stop.
 	stopTimeout = 5 * time.Second
-	// leftoverTimeout is how long it waits for answers that a stopped Raft may
-	// owe: it forgets what it had not looked at yet.
+	// leftoverTimeout is how long it waits for answers that a stopped Raft may still owe.
+	// Raft drops requests that it has not processed.
 	leftoverTimeout = 200 * time.Millisecond
 )
 
@@ -483,7 +483,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
 	defer cancel()
 	if n.otherVoters() == 0 {
-		return nil // nobody to hand over to
+		return nil // there is no other voter
 	}
 	transfer := n.raft.LeadershipTransfer
 	if heir, found := n.heir(ctx); found {
@@ -542,7 +542,7 @@ func (n *Node) stopRaft() error {
 	return err
 }
 
-// within calls fn and tells whether it returned in time.
+// within calls fn and returns whether it returned within limit.
 func within(limit time.Duration, fn func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); fn() }()

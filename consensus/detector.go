@@ -18,10 +18,12 @@ const (
 	// firstCandidacyPause is how long a voter waits after a candidacy that found no majority;
 	// it doubles up to lastCandidacyPause.
 	firstCandidacyPause, lastCandidacyPause = 100 * time.Millisecond, 800 * time.Millisecond
-	// promiseParts is of which part of the patience a promise lasts. A candidate needs a round
-	// trip from then on, and five of them fit into the patience.
+	// promiseParts is the divisor of the patience that gives the duration of a promise. In
+	// that time a candidate needs one round trip, and the patience is at least five of
+	// them.
 	promiseParts = 3
-	// lostParts is for which part of the patience a leader must have said that it can lead no more.
+	// lostParts is the divisor of the patience that gives how long a leader must have
+	// reported that it can no longer lead.
 	lostParts = 5
 	// agreeEarly is which part of the patience a voter need not have waited to agree with a
 	// candidate that has: both have heard the last beat at different times.
@@ -35,13 +37,13 @@ const (
 	whySilent     = "the leader is silent"
 )
 
-// detector decides when this node has reason to elect another leader. It judges only when:
-// whether somebody leads is Raft's to decide. Its clock stands still while the process
-// does, so that a pause of this process is not the leader's silence.
+// detector decides when this node should start an election; Raft decides who leads. Its
+// clock stops while the process is paused, so that a pause of this process does not count
+// as silence of the leader.
 type detector struct {
 	self state.NodeID
-	// look tells what Raft knows: who leads, in which term, and when it heard of the leader.
-	// It must not wait.
+	// look returns what Raft knows: the leader, its term, and when it was last heard of. It
+	// must not block.
 	look  func() following
 	ready chan struct{} // has a token when there is evidence
 
@@ -57,12 +59,12 @@ type detector struct {
 	since     time.Duration // when it began to follow
 	heard     time.Duration // when the leader was heard last
 	beats     bool          // the leader sends beats, and Raft's contact does not count
-	lostSaid  bool          // it says that it can lead no more
+	lostSaid  bool          // the leader reports that it can no longer lead
 	lostSince time.Duration // since when
 	gone      bool          // there is evidence that it leads no more
 	goneSince time.Duration
 
-	promised     state.NodeID // to whom this voter has said yes
+	promised     state.NodeID // the voter to which this voter has agreed
 	promisedTill time.Duration
 
 	standing bool             // a candidacy is under way
@@ -70,9 +72,9 @@ type detector struct {
 	pause    *backoff.Backoff // after those that fail
 }
 
-// following is whom a node follows.
+// following describes the leader that a node follows.
 type following struct {
-	leader  state.NodeID // empty: nobody is known
+	leader  state.NodeID // empty: unknown
 	term    uint64
 	contact time.Time // when Raft last heard of the leader
 }
@@ -93,8 +95,8 @@ func (d *detector) step(now time.Time) {
 	d.refresh()
 }
 
-// refresh takes over what Raft knows. It looks under mu, which keeps an older answer from
-// coming after a newer one, and needs it.
+// refresh reads what Raft knows. It reads under mu, so that an older answer cannot replace
+// a newer one. The caller holds mu.
 func (d *detector) refresh() {
 	now := d.look()
 	if now.leader != d.leader || now.term != d.term {
@@ -128,8 +130,8 @@ func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, 
 		if lost && !d.lostSaid {
 			d.lostSince = d.clock
 		}
-		// Once is not enough: what a leader said while all others were paused comes at once when
-		// they go on, and is over by then.
+		// One message is not enough: messages that a leader sent while all others were
+		// paused arrive together later and are outdated.
 		d.lostSaid = lost
 		d.setGone(lost && d.clock-d.lostSince >= d.patience/lostParts)
 	}
@@ -158,7 +160,7 @@ func (d *detector) setGone(gone bool) {
 	d.gone = gone
 }
 
-// follows is whom this node follows.
+// follows returns the leader that this node follows.
 func (d *detector) follows() following {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,8 +168,8 @@ func (d *detector) follows() following {
 	return d.following
 }
 
-// reason tells why there should be another leader, and since when; empty: there is no reason.
-// It needs mu.
+// reason returns why there should be a new leader, and since when; empty: there is no
+// reason. The caller holds mu.
 func (d *detector) reason(patience time.Duration) (why string, since time.Duration) {
 	switch {
 	case d.leader == d.self:
@@ -193,8 +195,8 @@ func (d *detector) turn(id state.NodeID, voters []state.NodeID) time.Duration {
 	return time.Duration(turn) * detectorStep
 }
 
-// stand tells why this voter is to stand for election now, and takes it that it does until
-// stood is called; empty: it is not.
+// stand returns why this voter should stand for election now and records that it does,
+// until stood is called; empty: it should not.
 func (d *detector) stand(voters []state.NodeID) (why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -218,7 +220,7 @@ func (d *detector) stood(took time.Duration) {
 	d.next = d.clock + max(d.pause.NextBackOff(), min(took, lastCandidacyPause))
 }
 
-// stands tells whether there is reason still for a candidacy that began in a term.
+// stands returns whether the reason for a candidacy of this term still exists.
 func (d *detector) stands(term uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -227,13 +229,14 @@ func (d *detector) stands(term uint64) bool {
 	return why != "" && term == d.term && !d.promises("")
 }
 
-// promises tells whether a promise to another one than to lasts. It needs mu.
+// promises returns whether a promise to another voter than to is still valid. The caller
+// holds mu.
 func (d *detector) promises(to state.NodeID) bool {
 	return d.promised != "" && d.promised != to && d.clock < d.promisedTill
 }
 
-// agree tells whether this voter agrees that another one stands for election, and promises it
-// then to agree with no third one for a while, nor to stand itself.
+// agree returns whether this voter agrees that another one stands for election. If so, it
+// promises not to agree to a third one and not to stand itself for a while.
 func (d *detector) agree(to state.NodeID, voters []state.NodeID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,8 +259,8 @@ func (d *detector) current() (patience, clock time.Duration) {
 	return d.patience, d.clock
 }
 
-// agreePatience has the leader choose the patience for a round trip and the longest gap of the
-// others. It rises at once, and falls slowly. It tells whether it has risen.
+// agreePatience sets the leader's patience from the round trip and the longest gap. It
+// rises at once and falls slowly. risen is true if it rose.
 func (d *detector) agreePatience(roundTrip, gap time.Duration) (now time.Duration, risen bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

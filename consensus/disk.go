@@ -19,15 +19,15 @@ const (
 	slowWrite = 2 * time.Second
 	// stalledWrite is when it gives up.
 	stalledWrite = 5 * time.Second
-	// diskCheck is how often it looks.
+	// diskCheck is the interval of the check.
 	diskCheck = 250 * time.Millisecond
 	// refusedFor is how long after a full disk has refused a write this node
 	// does not stand for election.
 	refusedFor = 3 * time.Second
 )
 
-// The kinds of writes. No two of one kind are under way at a time, but for a
-// truncation after a snapshot, which may meet one of a follower.
+// The kinds of writes. There is at most one of a kind at a time, except that a truncation
+// after a snapshot may overlap one that a follower makes.
 const (
 	writeAppend = iota
 	writeTruncate
@@ -35,17 +35,16 @@ const (
 	writeKinds
 )
 
-// disk watches the writes of Raft's log and of its own values. One that fails is
-// the node's end, since nobody knows what of it is on the disk, and Raft itself
-// would go on. One that a full disk has refused has left nothing behind: Raft
-// makes a leader a follower for it, and a follower falls behind until there is
-// room.
+// disk watches the writes of Raft's log and stable store. If one fails, the node stops,
+// because it is unknown which bytes are on the disk, and Raft would continue. A write that
+// a full disk refused has left nothing: a leader becomes a follower, and a follower falls
+// behind until there is space.
 type disk struct {
 	ran     *ran
 	fail    func(error)
 	noSpace func(error) bool // nil: no error is that
 	log     *slog.Logger
-	closing chan struct{} // nobody waits for room any more
+	closing chan struct{} // no write waits for space any more
 
 	under   [writeKinds]stopwatch // the writes under way
 	refused stopwatch             // since a write was last refused
@@ -54,16 +53,15 @@ type disk struct {
 	cut     atomic.Bool           // the log's end was removed, and nothing put in its place yet
 }
 
-// errCut says that a full disk came between the two halves of a replacement of
-// entries by a leader's. The first has been done, and Raft does not know: it
-// would vote, and take entries, as if it still had what was removed. A node that
-// starts anew knows.
+// errCut means that the disk became full between the two steps in which entries are
+// replaced by those of a leader. The old entries are gone, and Raft does not know it: it
+// would vote and accept entries as if it still had them. A restarted node knows.
 var errCut = errors.New("a full disk refused what was to replace entries")
 
-// errUnwritten says that a full disk has refused a change of the Raft configuration. A
-// leader that proposes one goes by it at once, also if it could not be written, and
-// would until the next one: it, and whoever has its snapshots, would count voters as
-// nobody else does. A node that starts anew goes by what its log says.
+// errUnwritten means that a full disk refused a change of the Raft configuration. A leader
+// that proposes one uses it at once, even if it could not be written. It and the members
+// that get its snapshots would count voters differently from the others. A restarted node
+// uses the configuration in its log.
 var errUnwritten = errors.New("a full disk refused a change of who votes")
 
 // watchedLog is the Raft log store under the eyes of disk.
@@ -85,7 +83,7 @@ func (l watchedLog) StoreLogs(entries []*raft.Log) error {
 			l.cut.Store(false)
 			l.refuses.Store(false)
 		case l.cut.Load() && l.full(err):
-			// Raft goes by the end that it remembers, which is gone.
+			// Raft continues from the end that it remembers, which is gone.
 			err = fmt.Errorf("%w: the end of the log was cut off before", errCut)
 		case l.leading != nil && l.leading() && l.full(err) && slices.ContainsFunc(entries, configures):
 			err = errUnwritten // without the error of the disk, which may be met again
@@ -151,7 +149,7 @@ func (v watchedValues) persist(key string, fn func() error) error {
 	}
 }
 
-// full tells whether an error says that a full disk has refused a write.
+// full returns whether an error means that a full disk refused a write.
 func (d *disk) full(err error) bool { return d.noSpace != nil && d.noSpace(err) }
 
 func (d *disk) write(kind int, op string, fn func() error) error {
@@ -184,7 +182,7 @@ func (d *disk) writing() (longest time.Duration) {
 	return longest
 }
 
-// refusedLately tells whether a full disk has refused a write a moment ago.
+// refusedLately returns whether a full disk refused a write recently.
 func (d *disk) refusedLately() bool {
 	ago, refused := d.refused.shows(d.ran)
 	return refused && ago < refusedFor

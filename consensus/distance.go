@@ -10,8 +10,8 @@ import (
 
 // How far away members may be.
 const (
-	// distanceBeats is of how many heartbeats the fastest tells how far away a member
-	// is. The others have waited for something.
+	// distanceBeats is how many heartbeats are compared: the fastest of them shows the
+	// distance of a member, because the others have waited somewhere.
 	distanceBeats = 16
 	// nearParts is how many times the way there and back fits into Timings.Heartbeat
 	// at the least. With less a lost packet is enough for an election, and with less
@@ -23,9 +23,9 @@ const (
 	maxDistances = 1 << 10
 )
 
-// distances measures how far away members are while this node leads, and tells the
-// operator of those that are too far away for the time without a heartbeat after
-// which Raft elects another leader.
+// distances measures the round trip to members while this node leads. It warns the operator
+// about members that are too far away for the time-out after which Raft elects another
+// leader.
 type distances struct {
 	heartbeat time.Duration
 	log       *slog.Logger
@@ -36,9 +36,9 @@ type distances struct {
 }
 
 type distance struct {
-	beats int // since the last look
+	beats int // since the last check
 	least time.Duration
-	told  bool // that it is too far away, and it has not come much nearer since
+	told  bool // a warning was logged, and the member has not come much closer since
 }
 
 func newDistances(heartbeat time.Duration, log *slog.Logger) *distances {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Keys of the stable store: the one of this package and those of Raft that it checks.
+// Keys of the stable store: one of this package, and those of Raft that it reads.
 const (
 	eligibilityKey = "HoldfastFranchise"
 	termKey        = "CurrentTerm"
@@ -164,8 +164,8 @@ func (n *Node) knowsItsTerm() bool {
 	return known.level == 0 && known.members.Founded()
 }
 
-// takeVote makes this node's store eligible once the replicated state says so. Below feature
-// level 1 the state does not say it, and every Raft voter is eligible.
+// takeVote makes this node's store eligible when the replicated state says so. Below
+// feature level 1 the state has no eligibility, and every Raft voter is eligible.
 func (n *Node) takeVote(view state.View) error {
 	r := n.eligibility.read()
 	if r.votes {

@@ -32,7 +32,7 @@ func (n *Node) doubt(leader state.NodeID) {
 	}
 }
 
-// askWhetherGone looks for evidence that the leader leads no more, whenever there is a doubt,
+// askWhetherGone looks for evidence that the leader has stopped, whenever there is a doubt,
 // until ctx ends.
 func (n *Node) askWhetherGone(ctx context.Context) error {
 	for {
@@ -45,8 +45,8 @@ func (n *Node) askWhetherGone(ctx context.Context) error {
 	}
 }
 
-// askGone asks a leader until it answers or refuses, as long as nothing else tells that it
-// leads no more.
+// askGone asks a leader until it answers or its address refuses the connection, or until
+// other evidence exists.
 func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
 	followed := n.detector.follows()
 	patience, _ := n.detector.current()
@@ -87,7 +87,7 @@ func (n *Node) leadsNoMore(ctx context.Context, leader state.NodeID, term uint64
 	}
 }
 
-// raftFollows is whom Raft follows.
+// raftFollows returns the leader that Raft follows.
 func (n *Node) raftFollows() following {
 	leader, _ := n.Leader()
 	return following{leader: leader, term: n.raft.CurrentTerm(), contact: n.raft.LastContact()}

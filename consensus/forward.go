@@ -21,7 +21,7 @@ const (
 	askTerm      = 4 // -> the newest term that the node knows
 	askLevel     = 5 // -> the newest level that the node understands
 	askClock     = 6 // -> a reading of the node's clock
-	askProposeBy = 7 // commit this encoded command behind a deadline, unless it comes later -> a reading and its encoded outcome
+	askProposeBy = 7 // commit this encoded command unless it arrives after a deadline -> a clock reading and its encoded outcome
 	askBeat      = 8 // the leader's word, see beat.go -> what the node has seen of it
 	askLeads     = 9 // -> the term in which the node leads, 0 if it does not
 )
@@ -70,9 +70,9 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 	return outcome, nil
 }
 
-// proposeBy is propose with a deadline on the leader's clock: when ctx ends, or proposeTimeout. An
-// error that wraps errUntaken says that the leader has not taken the command, and will not.
-// changed names the leadership, as leaderGate.get does.
+// proposeBy is propose with a deadline on the leader's clock: the end of ctx, or
+// proposeTimeout. An error that wraps errUntaken means that the leader has not taken the
+// command and never will. changed is the leadership, as in leaderGate.get.
 func (f *forwards) proposeBy(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -23,7 +23,7 @@ import (
 // there without the other. The byte 0x00 is this package's table in the store.
 func appliedKey() []byte { return []byte{0x00} }
 
-// checkpointPrefix begins the names of folders for checkpoints.
+// checkpointPrefix is the prefix of the folders of checkpoints.
 const checkpointPrefix = "checkpoint-"
 
 // fsm is the state machine as Raft sees it. Raft calls it from one goroutine.
@@ -35,15 +35,15 @@ type fsm struct {
 	log      *slog.Logger
 	progress *progress
 
-	// committed is called with the index of what was applied, which a leader's
-	// followers have to learn; nil: nobody has to.
+	// committed is called with the index of applied entries, which followers of this leader
+	// must learn; nil: none has to.
 	committed func(index uint64)
 	// members has a token when the records of the members have changed.
 	members chan struct{}
 	// checks takes the state at the entries where it is to be hashed.
 	checks *checker
-	// known is what the state says of this node and of the whole cluster that
-	// others ask for all the time; replaced with every change of it.
+	// known has the facts of the state about this node and the cluster that are read often.
+	// Every change of them replaces it.
 	known atomic.Pointer[verdict]
 	self  state.NodeID
 
@@ -51,21 +51,21 @@ type fsm struct {
 	work stopwatch
 	ran  *ran
 
-	// restored is told that the state is that of a leader's snapshot; set before
+	// restored is called when the state is that of a leader's snapshot. It is set before
 	// Raft runs.
 	restored func(index uint64) error
-	// refused is told that one could not be taken over, and whole says whether all
-	// of it has come to the state; set with it.
+	// refused is called when a snapshot could not be restored. whole returns whether the
+	// state received all of it. Both are set before Raft runs.
 	refused func(id string, why error)
 	whole   func(id string, index uint64) error
-	// covers tells at what entry one was taken; set with it.
+	// covers returns the entry at which a snapshot was taken. It is set before Raft runs.
 	covers func(id string) (index uint64, known bool, err error)
 
 	// grown is how much the log has got since the newest snapshot.
 	grown *growth
 
 	// Only Raft's goroutine uses the rest.
-	broken      error // nothing is applied any more
+	broken      error // nothing more is applied
 	applier     state.Applier
 	handed      uint64 // the newest entry that Raft has handed over
 	checkpoints uint64 // made so far, for their names
@@ -73,7 +73,7 @@ type fsm struct {
 
 var _ raft.BatchingFSM = (*fsm)(nil)
 
-// applied is the answer of one entry to who proposed it.
+// applied is the answer to the proposer of one entry.
 type applied struct {
 	outcomes []wire.Outcome
 }
@@ -96,10 +96,10 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 	return f, f.removeLeftovers()
 }
 
-// verdict is what the local state says of the cluster and of this node in it.
+// verdict has the facts of the local state about the cluster and this node.
 type verdict struct {
-	// since is the entry after which the state said so. It holds until the next
-	// one with Effects.Members or Effects.Level.
+	// since is the index of the entry after which the state says so. It is valid until the
+	// next entry with Effects.Members or Effects.Level.
 	since      uint64
 	members    *state.Members
 	level      state.FeatureLevel
@@ -198,13 +198,13 @@ func (f *fsm) removeLeftovers() error {
 // Apply implements raft.FSM.
 func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
 
-// ApplyBatch implements raft.BatchingFSM: one transaction for all entries. The
-// answer to an entry is an *applied, or an error when this node is broken.
+// ApplyBatch implements raft.BatchingFSM: it applies all entries in one transaction. The
+// answer to an entry is an *applied, or an error if this node is broken.
 //
-// A commit is not synced: the entries are in the log, which is, and the next
-// start applies again what a crash took away. Only who is a member must be here
-// after a crash, because a node that does not know the others can neither reach
-// them nor let them in, and so would never learn what to apply again.
+// It does not flush: the log has flushed the entries, and the next start applies again what
+// a crash removed. Only the members must survive a crash, because a node that does not know
+// the others can neither reach them nor admit them, and so would never receive the entries
+// to apply.
 func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	answers := make([]any, len(entries))
 	f.handed = entries[len(entries)-1].Index
@@ -247,13 +247,13 @@ func (f *fsm) apply(entries []*raft.Log, answers []any) error {
 	return nil
 }
 
-// applySome applies entries up to the first one after which the state is to be
-// hashed, and tells how many they were.
+// applySome applies entries up to the first one after which the state must be hashed, and
+// returns their number.
 func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error) {
 	index := f.progress.index()
 	last := entries[len(entries)-1]
 	if last.Index <= index {
-		return len(entries), nil // a restart tells what the state has
+		return len(entries), nil // the next start reads what the state has
 	}
 	tx := f.store.Begin()
 	defer tx.Discard()
@@ -279,7 +279,7 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 		return 0, err
 	}
 	if fx.Check {
-		f.checks.take(last.Index) // nobody else writes, so this is the state after that entry
+		f.checks.take(last.Index) // there is no other writer, so this is the state after that entry
 	}
 	if fx.Members || fx.FeatureLevel {
 		if err := f.learn(); err != nil {
@@ -324,14 +324,15 @@ func (f *fsm) applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wir
 	return outcomes, nil
 }
 
-// errReplaying says that Raft has not come to the entries yet that are in the state.
+// errReplaying means that Raft has not replayed all entries that the state already
+// contains.
 var errReplaying = errors.New("the state is ahead of what Raft has told again since the start")
 
 func (f *fsm) replaying() bool { return f.handed < f.progress.index() }
 
-// Snapshot implements raft.FSM. The checkpoint costs the same whatever the
-// size of the state, and is durable, so the log before it may go. There is none
-// as long as it would hold more than the entry says at which Raft takes it.
+// Snapshot implements raft.FSM. The cost of the checkpoint does not depend on the size of
+// the state, and it is durable, so the log before it may be removed. It fails while the
+// state contains entries after the one at which Raft takes the snapshot.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken != nil {
 		return nil, f.broken
@@ -427,7 +428,7 @@ type adopter interface {
 	Adopt(dir string) error
 }
 
-// checkpoint is a copy of the state in a folder of its own.
+// checkpoint is a copy of the state in its own folder.
 type checkpoint struct {
 	dir  string
 	log  *slog.Logger

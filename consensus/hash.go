@@ -13,7 +13,7 @@ const (
 	// hashRate is the most bytes of the state that are read in a second, so
 	// that hashing leaves most of a disk and of a core to the clients.
 	hashRate = 64 << 20
-	// hashStep is after how many bytes the rate is looked at.
+	// hashStep is the number of bytes after which the rate is checked.
 	hashStep = 1 << 20
 )
 
@@ -42,7 +42,7 @@ type pacer struct {
 	ctx     context.Context // of the one call that the pacer is made for
 	began   time.Time
 	bytes   int64 // read so far
-	checked int64 // of them, when the rate was looked at last
+	checked int64 // bytes at the last check of the rate
 }
 
 func (p *pacer) read(bytes int) error {

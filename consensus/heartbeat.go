@@ -8,24 +8,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heartbeats are what Raft's transport hands to it beside its loop, so that a
-// node that waits for its disk still hears its leader. Raft deals with them as
-// with entries, which it says itself only its loop may do: a heartbeat of a new
-// leader raises the term, and a leader of an earlier one that takes entries from
-// clients in that moment writes them down with the term of the new one; so does
-// a candidate that is just elected. Then two entries have one index and one
-// term, and the logs never agree again.
+// heartbeats passes some heartbeats to Raft outside of its main loop, so that a node that
+// waits for its disk still hears its leader. Raft processes heartbeats like entries, which
+// by its own rules only the loop may do. A heartbeat of a new leader raises the term. If a
+// leader of an earlier term accepts entries from clients at that moment, or a candidate has
+// just been elected, it would write them with the new term. Then two entries have the same
+// index and term, and the logs never agree again.
 //
-// So only those pass that change nothing: of the leader that this node follows
-// already, and the loop does not raise the term while one does. All others go to
-// the loop.
+// So only heartbeats that change nothing bypass the loop: those of the leader that this
+// node already follows, because the loop does not raise the term while one is processed.
+// All others go to the loop.
 type heartbeats struct {
 	// raising is held while the loop raises the term.
 	raising *sync.RWMutex
 	// raft is set when Raft has started; it listens before.
 	raft atomic.Pointer[raft.Raft]
 	loop chan raft.RPC // what Raft's loop reads
-	done chan struct{} // closed when nobody reads any more
+	done chan struct{} // closed when no goroutine reads any more
 }
 
 func newHeartbeats(raising *sync.RWMutex) *heartbeats {
@@ -62,19 +61,19 @@ func (h *heartbeats) pass(rpc raft.RPC, handle func(raft.RPC)) bool {
 	return true
 }
 
-// leading tells whether this node leads.
+// leading returns whether this node leads.
 func (h *heartbeats) leading() bool {
 	r := h.raft.Load()
 	return r != nil && r.State() == raft.Leader
 }
 
-// leads tells whether this node leads in a term.
+// leads returns whether this node leads in a term.
 func (h *heartbeats) leads(term uint64) bool {
 	return h.leading() && h.raft.Load().CurrentTerm() == term
 }
 
-// hand gives a question to the loop; when Raft has ended nobody answers it, and
-// the transport breaks its stream.
+// hand passes a request to the loop. When Raft has stopped, the request gets no answer, and
+// the transport closes its stream.
 func (h *heartbeats) hand(rpc raft.RPC) {
 	select {
 	case h.loop <- rpc:
@@ -103,7 +102,8 @@ func (h *heartbeats) offer(ctx context.Context, rpc raft.RPC) error {
 	}
 }
 
-// pump hands over what comes for the loop, unless consent or again answers it, until Raft has ended.
+// pump passes requests to the loop, unless consent or again answers them, until Raft has
+// stopped.
 func (h *heartbeats) pump(from <-chan raft.RPC, consent func(raft.RPC) (raft.RPC, bool), arriving arrivals, again *resent) {
 	for {
 		select {

@@ -12,21 +12,21 @@ const (
 	// lagged is how long a read must have waited for the local state in vain for this node to
 	// count as behind. A shorter wait only raises a doubt.
 	lagged = 2 * time.Second
-	// lagCheck is how often a doubt, or that the node is behind, is looked into.
+	// lagCheck is the interval at which a doubt, or a node that is behind, is checked.
 	lagCheck = time.Second
 )
 
-// lag is whether this node has fallen so far behind the cluster that it answers no
-// linearizable reads: the disk of its log is full, say, or its state hangs.
+// lag says whether this node is so far behind the cluster that it cannot answer
+// linearizable reads, for example because the disk of its log is full or its state hangs.
 type lag struct {
 	log   *slog.Logger
 	ready func() bool // whether the node has once caught up; before that it is not ready, and behind is nothing to act on
 
-	doubted atomic.Bool // somebody gave up waiting for the local state
+	doubted atomic.Bool // a caller gave up waiting for the local state
 	behind  atomic.Bool // a read failed for it, and none has succeeded since
 }
 
-// gaveUp notes that somebody waited so long for the local state, in vain.
+// gaveUp records that a caller waited for the local state and gave up.
 func (l *lag) gaveUp(waited time.Duration) {
 	l.doubted.Store(true)
 	if waited >= lagged && l.behind.CompareAndSwap(false, true) {
@@ -45,9 +45,9 @@ func (l *lag) caughtUp() {
 	}
 }
 
-// watchLag finds out whether this node answers reads while there is reason to doubt
-// it, with reads of its own: nobody may send it any once it is not ready. There is
-// one at a time, each bounded by viewTimeout.
+// watchLag checks with its own reads whether this node answers reads while there is a
+// doubt, because clients may send none to a node that is not ready. There is one read at a
+// time, bounded by viewTimeout.
 func (n *Node) watchLag(ctx context.Context) error {
 	return each(ctx, lagCheck, func() error {
 		doubted := n.lag.doubted.Swap(false)
@@ -58,7 +58,7 @@ func (n *Node) watchLag(ctx context.Context) error {
 	})
 }
 
-// whyBehind is what a node that is behind can say of the reason.
+// whyBehind returns the reason why the node is behind, as far as it knows.
 func (n *Node) whyBehind() string {
 	if n.disk.refusedLately() {
 		return ": the disk of its Raft log is full"

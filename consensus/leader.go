@@ -21,7 +21,7 @@ func newLeaderGate(lookup func() (state.NodeID, bool)) *leaderGate {
 	return &leaderGate{lookup: lookup, changed: make(chan struct{})}
 }
 
-// refresh looks who leads.
+// refresh reads which node leads.
 func (g *leaderGate) refresh() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -139,8 +139,8 @@ func (n *Node) keepEligible(ctx context.Context) error {
 	})
 }
 
-// handOverTo hands leadership to one of the heirs, to the next one at each attempt. If none of
-// them is a voter, Raft chooses.
+// handOverTo transfers leadership to one of the heirs, the next one at each attempt. If
+// none of them is a voter, Raft chooses.
 func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, attempt int) error {
 	roles := n.Roles()
 	heirs = slices.DeleteFunc(slices.Clone(heirs), func(id state.NodeID) bool {
@@ -194,7 +194,7 @@ func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
 type claim struct {
 	id      state.NodeID
 	applied uint64
-	tight   bool // one of its disks is nearly full
+	tight   bool // one of its disks is almost full
 	err     error
 }
 

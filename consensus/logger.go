@@ -52,10 +52,10 @@ func (s slogSink) Accept(name string, level hclog.Level, msg string, args ...any
 	s.log.LogAttrs(ctx, to, "raft: "+msg, attrs...)
 }
 
-// ordinary tells lines that Raft writes as warnings or errors and that belong to every start,
-// join, election and stop of a member: how the log of a follower is found to match, who
-// stands and who votes, and streams that end. Nobody can act on one of them. That a member
-// stays away, or that there is no majority, cluster/members says.
+// ordinary returns whether a line is normal although Raft logs it as a warning or an error:
+// lines about starts, joins, elections and stops of members, such as matching logs,
+// candidates, votes, and ended streams. No operator can act on one of them. cluster/members
+// logs members that stay away and a missing majority.
 func ordinary(msg string, args []any) bool {
 	switch msg {
 	case "heartbeat timeout reached, starting election",
@@ -70,7 +70,7 @@ func ordinary(msg string, args []any) bool {
 		return true // elections
 	case "appendEntries rejected, sending older logs", "previous log term mis-match", "clearing log suffix":
 		return true // a follower's log is made to match
-	case "failed to get previous log", "failed to get log": // of a follower without it, or of one to whom a snapshot goes
+	case "failed to get previous log", "failed to get log": // about a follower without the entry, or one that gets a snapshot
 		return slices.ContainsFunc(args, func(v any) bool {
 			err, is := v.(error)
 			return is && errors.Is(err, raft.ErrLogNotFound)
@@ -83,8 +83,8 @@ func ordinary(msg string, args []any) bool {
 	return strings.HasPrefix(msg, "rejecting vote request") || strings.HasPrefix(msg, "rejecting pre-vote request")
 }
 
-// ofAnother tells errors of what was sent to another member, such as a snapshot: nothing is
-// wrong with this node.
+// ofAnother returns whether an error is about data sent to another member, such as a
+// snapshot. Then this node is fine.
 func ofAnother(args []any) bool {
 	for i := range args {
 		if namesMember(args, i) {
@@ -94,12 +94,12 @@ func ofAnother(args []any) bool {
 	return false
 }
 
-// namesMember tells whether the argument at i is the key of a member.
+// namesMember returns whether the argument at i is the key of a member.
 func namesMember(args []any, i int) bool {
 	return i%2 == 0 && i+1 < len(args) && (args[i] == "peer" || args[i] == "target")
 }
 
-// memberOf is the id of a member that Raft names in one of several ways.
+// memberOf returns the id of a member that Raft names in one of several forms.
 func memberOf(v any) any {
 	if server, ok := v.(raft.Server); ok {
 		return string(server.ID)

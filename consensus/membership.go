@@ -21,12 +21,12 @@ const (
 	promoteLag = 64
 	// changeTimeout is how long the leader waits for one change.
 	changeTimeout = 5 * time.Second
-	// askTimeout is how long it waits for a member to say how far it is.
+	// askTimeout is how long it waits for a member to report its index.
 	askTimeout = time.Second
 	// votePoll is how often it asks meanwhile whether one has taken its vote.
 	votePoll = 10 * time.Millisecond
-	// removalGrace is how long a node that finds itself removed waits for word
-	// of the cluster that says otherwise.
+	// removalGrace is how long a node that finds itself removed waits for contrary news
+	// from the cluster.
 	removalGrace = 5 * time.Second
 )
 
@@ -77,9 +77,8 @@ func (n *Node) otherVoters() (voters int) {
 	return voters
 }
 
-// reconcile makes the Raft configuration follow the records of the members, as
-// far as one look allows. It tells whether it has changed something, and so
-// should look again at once.
+// reconcile changes the Raft configuration towards the member records, one step at a time.
+// changed is true if it made a step and should run again at once.
 func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	if !n.IsLeader() || n.fsm.progress.lastTerm() != n.raft.CurrentTerm() {
 		return false, nil // the local state may be an old one
@@ -109,7 +108,7 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	if done, err := n.revokeVotes(ctx, nodes, voting, servers); done || err != nil {
 		return done, err
 	}
-	// Before a removal, so that a leaving leader has somebody to hand over to.
+	// Before a removal, so that a leaving leader can transfer leadership to another voter.
 	if done, err := n.promote(ctx, voting, members, servers); done || err != nil {
 		return done, err
 	}
@@ -212,14 +211,15 @@ func electorate(members []raft.ServerID, servers []raft.Server) (voters, others 
 	return voters, others
 }
 
-// gone tells whether a member is down for so long that its vote is another's to have.
+// gone returns whether a member has been down for so long that its vote should go to
+// another one.
 func (n *Node) gone(id raft.ServerID) bool {
 	return n.opts.Gone != nil && id != raft.ServerID(n.opts.ID) && n.opts.Gone(state.NodeID(id))
 }
 
-// promote gives a vote to a member that has caught up, if one is missing, or is that of a
-// member that is gone: demote takes it from that one then. Else members that die one after
-// the other, with days between, would take the majority with them while others are there.
+// promote gives a vote to a member that has caught up if a vote is missing, or if a voter
+// is gone; demote then takes the vote from that one. Otherwise members that fail one after
+// the other, days apart, would take the majority with them although others are healthy.
 func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, others := electorate(members, servers)
 	if voters = slices.DeleteFunc(voters, n.gone); len(voters) >= votersFor(len(voting)) {
@@ -229,7 +229,7 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 	for _, id := range others {
 		node, counts := voting[id]
 		if !counts || n.gone(id) || !node.MayVote() && node.Store == "" {
-			continue // it has not told its store yet
+			continue // it has not stored its store id yet
 		}
 		at, err := n.appliedOn(ctx, id)
 		if err != nil || at+promoteLag < commit {
@@ -237,7 +237,7 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 			continue
 		}
 		if !node.MayVote() {
-			// First in the state, for the node itself to know: until then it
+			// First in the state, so that the node itself learns of it: until then it
 			// refuses to vote, whatever the configuration says.
 			_, err := n.propose(ctx, &state.GrantVote{Node: node.ID, Store: node.Store})
 			return err == nil, err
@@ -252,10 +252,10 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 	return false, nil
 }
 
-// grantVote gives a server a vote. An entry follows: Raft sends the one with the vote
-// before it counts who has it, misses an answer that is quicker than that, and learns only
-// from the next entry that the server has the log. Until then the vote is not committed if
-// it takes that server's word, and nothing else about members can be.
+// grantVote makes a server a voter. Another entry must follow: Raft sends the entry with
+// the vote before it counts the server, so it can miss a fast answer, and learns only from
+// the next entry that the server has the log. If the majority needs that server, the vote
+// is not committed until then, and no other change of members can be.
 func (n *Node) grantVote(id raft.ServerID) raft.Future {
 	future := n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout)
 	n.raft.Apply(n.empty, enqueueTimeout)
@@ -268,9 +268,9 @@ func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) 
 	return n.forwards.number(ctx, state.NodeID(id), askApplied, nil)
 }
 
-// voteTaken returns nil once a member can vote. One that counted before, went down
-// and did not know of its vote when it came back would be missing in the election
-// of a leader, and only a leader can tell it.
+// voteTaken returns nil when a member knows of its vote. A member that counts as a voter,
+// went down and does not know of its vote when it is back cannot help to elect a leader,
+// and only a leader could inform it.
 func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -341,7 +341,7 @@ func (n *Node) keepMembership(ctx context.Context) error {
 	every := time.NewTicker(n.timings.Reconcile)
 	defer every.Stop()
 	var self tenure
-	var said uint64 // the newest check that was told about
+	var said uint64 // the newest check that was logged
 	for {
 		for again := true; again && ctx.Err() == nil; {
 			var err error
@@ -372,7 +372,7 @@ func (n *Node) keepMembership(ctx context.Context) error {
 	}
 }
 
-// tenure is what a node has seen of its own membership.
+// tenure has what a node knows of its own membership.
 type tenure struct {
 	member bool      // it was one since the start
 	absent time.Time // since when it is none and nothing else is heard; zero: it is one

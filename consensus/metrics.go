@@ -17,7 +17,7 @@ type metrics struct {
 	reads     prometheus.Counter
 	checks    *prometheus.CounterVec
 
-	to         prometheus.Registerer // nil: nobody looks
+	to         prometheus.Registerer // nil: no metrics
 	registered []prometheus.Collector
 }
 

@@ -5,7 +5,7 @@ import "time"
 // Bounds and parts of the patience: how long a leader may be silent before another
 // one is elected (ADR 47).
 const (
-	// leastPatience bears a pause of a second that nobody has seen the like of before.
+	// leastPatience tolerates a first pause of one second.
 	leastPatience = 1500 * time.Millisecond
 	// mostPatience is that of Raft's own timers, which are the last resort, and is as long
 	// as a request waits for a leader.
@@ -58,7 +58,7 @@ func (e *extreme) pick(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// turn begins a new window when it is time.
+// turn starts a new window when it is time.
 func (e *extreme) turn(at time.Duration) {
 	switch passed := at - e.began; {
 	case passed >= 2*patienceWindow:

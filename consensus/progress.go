@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// progress is how far the local state is, and who waits for it.
+// progress has the index of the local state and the callers that wait for it.
 type progress struct {
 	// mu guards what follows.
 	mu      sync.Mutex

@@ -17,8 +17,7 @@ const (
 	// proposeTimeout is how long a proposal that may be under way is followed
 	// up until it is decided.
 	proposeTimeout = 10 * time.Second
-	// leaderlessTimeout is how long a proposal that nobody has taken waits for
-	// a leader.
+	// leaderlessTimeout is how long a proposal that no leader has taken waits for one.
 	leaderlessTimeout = 5 * time.Second
 	// firstBackoff and lastBackoff are the waits between two attempts, doubled
 	// from one to the next. A new leader ends every wait.
@@ -46,9 +45,9 @@ func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, er
 	return result, err
 }
 
-// preauthenticated returns the command to propose. In a cluster where not all members
-// judge who asks with the change, that is judged here and the change alone
-// proposed.
+// preauthenticated returns the command to propose. If not all members of the cluster can
+// check the credentials in Apply, this node checks them here and proposes the change
+// without them.
 func (n *Node) preauthenticated(ctx context.Context, cmd state.Command) (state.Command, error) {
 	if n.fsm.level() >= wire.FeatureLevelOf(cmd) {
 		return cmd, nil
@@ -70,8 +69,8 @@ func (n *Node) preauthenticated(ctx context.Context, cmd state.Command) (state.C
 	return change, nil
 }
 
-// mayPropose refuses what a member might not understand, and everything of a
-// node in quarantine but what it says of itself.
+// mayPropose returns an error for a command that a member might not understand, and for
+// every command of a node in quarantine except reports about itself.
 func (n *Node) mayPropose(cmd state.Command) error {
 	if _, own := cmd.(*state.UpdateNode); !own {
 		if err := n.refused(); err != nil {
@@ -121,8 +120,8 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 	if err != nil {
 		return wire.Outcome{}, err
 	}
-	// It is decided. That this node lags behind makes it no failure, so when
-	// time runs out here the outcome is told all the same.
+	// The command is committed. If this node lags behind and the time is up, that is no
+	// failure: it returns the outcome anyway.
 	if n.fsm.progress.wait(ctx, outcome.Index) != nil {
 		n.lag.doubted.Store(true)
 	}
@@ -132,9 +131,9 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 	return outcome, nil
 }
 
-// newOperation mints the id that makes a repeated command take effect once.
-// Commands that say how things are, instead of changing them, need none, and neither
-// does a check: it is known by the index of its entry, so a repeat is another one.
+// newOperation creates the id that makes a repeated command take effect once. Commands that
+// report facts need none. A check needs none either: its id is the index of its entry, so a
+// repeat is a new check.
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode,
@@ -170,7 +169,7 @@ func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	}
 }
 
-// attempts is what came of the attempts to commit a command so far.
+// attempts has the results of the attempts to commit a command so far.
 type attempts struct {
 	doubt bool // one may have reached a log, or may until its deadline
 	last  error
@@ -182,8 +181,8 @@ type attempts struct {
 func (a *attempts) failed(err error) error {
 	switch {
 	case errors.Is(err, errStopping):
-		// Nobody leads from here any more, and a new leader elsewhere is no business of a
-		// node that ends.
+		// This node will not lead again, and a node that stops does not wait for a new
+		// leader.
 		return a.undecided(err)
 	case !errors.Is(err, errRetry) && !a.doubt:
 		return err

@@ -15,21 +15,21 @@ import (
 // themselves.
 const askOthersAfter = 5 * time.Millisecond
 
-// quorum asks voters, at first no more of them than it needs. The others are asked
-// at once in the place of one that fails, and all when time is up. Those who kept it
-// waiting are asked last the next time.
+// quorum asks voters, at first only as many as it needs. It asks another one at once if one
+// fails, and all others when the time is up. Voters that were late are asked last the next
+// time.
 type quorum struct {
 	// mu guards late.
 	mu   sync.Mutex
-	late []raft.ServerID // the newest at the end; voters of the last question that somebody was late with
+	late []raft.ServerID // voters that were late in the last request, the newest at the end
 }
 
 // errNoVoter is why a quorum is missed that is larger than the voters that are asked.
 var errNoVoter = errors.New("there is no other voter")
 
-// reach returns nil once need of the voters have answered without an error, and an
-// error once they cannot any more. ask has to end with its context; spawn runs it
-// beside the caller.
+// reach returns nil when need voters have answered without an error, and an error when that
+// is no longer possible. ask must return when its context ends; spawn runs it in another
+// goroutine.
 func (q *quorum) reach(
 	ctx context.Context, voters []raft.ServerID, need int,
 	ask func(context.Context, raft.ServerID) error, spawn func(func()),

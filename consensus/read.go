@@ -85,11 +85,10 @@ type readRounds struct {
 	// mu guards what follows.
 	mu    sync.Mutex
 	next  *round
-	ended bool // no round begins any more
+	ended bool // no further round begins
 }
 
-// round is one look for an index that includes everything committed before it
-// began.
+// round is one request for an index that includes everything committed before it began.
 type round struct {
 	done  chan struct{} // closed when the rest is set
 	index uint64
@@ -122,9 +121,9 @@ func (r *readRounds) join(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run begins a round whenever somebody waits for one, until ctx ends. There is
-// one at a time: requests that come meanwhile share the next one, and with more
-// rounds under way fewer would share each.
+// run runs a round whenever a caller waits for one, until ctx ends. There is one at a time:
+// callers that arrive meanwhile share the next one, and with more rounds at a time fewer
+// would share each.
 func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64, error)) error {
 	defer r.end()
 	for {
@@ -137,7 +136,7 @@ func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64
 	}
 }
 
-// round runs the round that somebody waits for.
+// round runs the round for the waiting callers.
 func (r *readRounds) round(ctx context.Context, look func(context.Context) (uint64, error)) {
 	r.mu.Lock()
 	begun := r.next
@@ -149,7 +148,7 @@ func (r *readRounds) round(ctx context.Context, look func(context.Context) (uint
 	close(begun.done)
 }
 
-// end tells those who wait for a round that none will come.
+// end answers the waiting callers that no further round begins.
 func (r *readRounds) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +160,7 @@ func (r *readRounds) end() {
 	}
 }
 
-// readIndex asks who leads for an index that includes everything committed.
+// readIndex asks the leader for an index that includes everything committed.
 func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	n.metrics.reads.Inc()
 	leader, changed := n.leaders.get()
@@ -213,9 +212,9 @@ func (n *Node) vouch() []byte {
 	return binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 }
 
-// vouched returns the commit index without a round of requests if the asking voter and this
-// leader are a majority and know of no later term. A leader elected in a later term before the
-// request would have needed the vote of one of the two.
+// vouched returns the commit index without asking other voters if the requesting voter and
+// this leader are a majority and know of no later term. A leader elected in a later term
+// before the request would have needed one of their votes.
 func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 	if len(vouch) != 8 {
 		return 0, false

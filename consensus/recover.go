@@ -36,7 +36,7 @@ type goodSnapshots struct {
 	mu    sync.Mutex
 	bad   map[string]bool      // by id
 	read  map[string]time.Time // by id, when those were read through that were not sent since
-	given map[*given]struct{}  // what is sent to followers, and was lately
+	given map[*given]struct{}  // snapshots that are being sent to followers, or were recently
 }
 
 // given is a snapshot that a follower is sent.
@@ -45,19 +45,19 @@ type given struct {
 	until time.Time // what follows it in the log is kept for the follower; zero: it is being sent
 }
 
-// Bounds of what is remembered of snapshots that were read through.
+// Bounds of the memory of verified snapshots.
 const (
 	maxRead = 16 // of how many
-	// readFor is for how long, for a disk may rot while a member is down to whom Raft means
-	// to send one.
+	// readFor is how long a verification is valid, because a disk may lose data while the
+	// follower that needs the snapshot is down.
 	readFor = time.Hour
 )
 
-// verifier is a snapshot store that can tell whether a snapshot is good.
+// verifier is a snapshot store that can verify a snapshot.
 type verifier interface {
-	// Verify returns an error if a snapshot is not as it was written: then it is
-	// rotten; or if that cannot be told now. check is given its content, if that
-	// may lack the newest commits, and says whether it does.
+	// Verify returns an error if a snapshot is not as it was written (rotten is true), or
+	// if that cannot be determined now. If the content may lack the newest commits, Verify
+	// passes it to check, which returns whether it does.
 	Verify(id string, check func(get func(key []byte) ([]byte, bool, error)) error) (rotten bool, err error)
 	// SetAside takes it out of the list.
 	SetAside(id string) error
@@ -102,8 +102,8 @@ type namedSnapshot struct {
 	id string
 }
 
-// snapshotID tells which snapshot a stream is of, that Raft has wrapped to count its bytes;
-// none if it comes from elsewhere.
+// snapshotID returns the id of the snapshot that a stream reads, although Raft has wrapped
+// the stream to count bytes; "" if the stream has another source.
 func snapshotID(stream io.ReadCloser) string {
 	for {
 		switch s := stream.(type) {
@@ -150,7 +150,7 @@ func (s *goodSnapshots) give(id string) (*given, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !known { // it was removed; Open says so
+	if !known { // it was removed; Open returns the error
 		return nil, nil
 	}
 	g := &given{index: index}
@@ -173,15 +173,16 @@ func (s *goodSnapshots) took(g *given, sent bool) {
 	}
 }
 
-// sending notes that a snapshot goes out. If the follower refuses it, it comes again.
+// sending records that a snapshot is being sent. If the follower refuses it, Raft sends it
+// again.
 func (s *goodSnapshots) sending(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.read, id)
 }
 
-// served tells whether a follower may still need what lies behind a snapshot that it was
-// sent, and behind which entry.
+// served returns whether a follower may still need the entries after a snapshot that it was
+// sent, and the index of the snapshot.
 func (s *goodSnapshots) served() (index uint64, serves bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +196,8 @@ func (s *goodSnapshots) served() (index uint64, serves bool) {
 	return index, serves
 }
 
-// readThrough looks at a snapshot that is to be sent, unless that was done since it was
-// sent last. A rotten one is left out, and another one asked for.
+// readThrough verifies a snapshot before it is sent, unless that was done since the last
+// time. It removes a damaged one and requests another.
 func (s *goodSnapshots) readThrough(id string, g *given) error {
 	v, ok := s.SnapshotStore.(verifier)
 	if !ok || g == nil {
@@ -262,8 +263,8 @@ func (s *goodSnapshots) whole(id string, state uint64) error {
 	return err
 }
 
-// refused leaves out a snapshot that could not be taken over. It came from a leader, and
-// would be the newest one here.
+// refused removes a snapshot that could not be restored. It came from a leader and would
+// otherwise be the newest one.
 func (s *goodSnapshots) refused(id string, why error) {
 	s.leaveOut(id, why)
 	s.setAside(id)
@@ -357,8 +358,8 @@ func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	return fmt.Errorf("the snapshot at %d is not listed", index)
 }
 
-// leadTo has the log go on from a snapshot. A full disk that lacks the room for one
-// entry more, which the cache would not tell, is no reason not to.
+// leadTo makes the log continue from a snapshot. It ignores a full disk that has no space
+// for one more entry, which the cache would not report.
 func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if err := forgetCovered(cached, snapshot); err != nil {
 		return err
@@ -372,13 +373,13 @@ func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) err
 	return err
 }
 
-// forgetCovered removes the entries that a leader's snapshot covers, when the log
-// does not lead to it: entries that nobody has committed may be among them. Raft
-// leaves them in the log, below a gap, and if this node leads later it would send
-// them to who has the one before them, and not notice.
+// forgetCovered removes the entries that a leader's snapshot covers if the log has a gap
+// before the snapshot. They may include uncommitted entries. Raft leaves them in the log
+// below the gap. If this node leads later, it would send them to followers that have the
+// entry before them, and not notice.
 //
-// Entries behind the snapshot stay. A snapshot can come twice, late, and then
-// they are those that this node has told the leader it has.
+// Entries after the snapshot stay. A snapshot can arrive twice, late, and then they are
+// entries that this node has acknowledged to the leader.
 func forgetCovered(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	first, err := log.FirstIndex()
 	if err != nil {
@@ -405,14 +406,14 @@ func forgetCovered(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	return nil
 }
 
-// standIn puts an empty entry in the place of the newest one that a snapshot covers, if
-// the log begins behind that. A leader that does not know of the entries there, because
-// the answer was lost, say, or has others, sends some that follow the snapshot. Raft
-// knows of a snapshot's term only while nothing lies behind it: it would refuse them, and
-// be sent the snapshot again and again.
+// standIn writes an empty entry in the place of the newest entry that a snapshot covers, if
+// the log begins after that. A leader that does not know of the entries there, for example
+// because the answer was lost, sends entries that follow the snapshot. Raft knows the term
+// of a snapshot only while no entry follows it, so it would reject them and get the
+// snapshot again and again.
 //
-// Nobody is ever sent the entry itself: what precedes it is not here, and so whoever
-// lacks it is sent a snapshot.
+// The empty entry is never sent to another node: the entry before it is not here, so a
+// follower that lacks it gets a snapshot.
 func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if snapshot.Index < 2 { // there is none, or nothing has to precede it
 		return nil
@@ -421,7 +422,7 @@ func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
-	if first > 0 && first != snapshot.Index+1 { // what is missing in between is for others to find
+	if first > 0 && first != snapshot.Index+1 { // other checks find what is missing in between
 		return nil
 	}
 	entry := raft.Log{Index: snapshot.Index, Term: snapshot.Term, Type: raft.LogNoop}
@@ -431,8 +432,8 @@ func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	return nil
 }
 
-// restoreNewest makes the state at least as new as the newest snapshot that can
-// be read, and tells which that is, one at 0 without any.
+// restoreNewest makes the state at least as new as the newest readable snapshot and returns
+// that snapshot; index 0 if there is none.
 func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
 	metas, err := n.snapshots.List()
 	if err != nil {

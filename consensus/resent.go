@@ -8,12 +8,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// resent answers for snapshots that come although this node has what follows them: late,
-// or again, because the leader never heard so. Raft would take such a one over. It goes by
-// the configuration of the snapshot then, and has dealt already with the entries behind it
-// that change who votes: it, and the snapshots that it takes, would count voters as nobody
-// else does until the next change, and two halves of a cluster could each be a majority.
-// Where the log was cut behind the snapshot, it would look for entries that are gone.
+// resent answers for snapshots that arrive although this node already has the entries after
+// them: late, or again because the leader missed the answer. Raft would restore such a
+// snapshot and use its configuration, although it has already processed later entries that
+// change the voters. This node, and the snapshots that it takes, would then count voters
+// differently from the others until the next change, and two halves of a cluster could each
+// be a majority. If the log was truncated after the snapshot, Raft would also look for
+// entries that are gone.
 type resent struct {
 	raft     *raft.Raft
 	log      raft.LogStore // not of Raft's: one entry may go to it beside Raft's own
@@ -24,10 +25,11 @@ type resent struct {
 	taken *atomic.Pointer[raft.SnapshotMeta]
 }
 
-// behind has Raft take what follows the snapshot that it took over last. Where the log ended
-// at that very entry, with one of another term that nobody has committed, Raft remembers that
-// term, refuses what follows, and is sent the snapshot again at once, for ever. Up to the
-// snapshot's end there is nothing to compare: what a message goes on from is committed.
+// behind makes Raft accept the entries that follow the last restored snapshot. If the log
+// ended at exactly that index with an uncommitted entry of another term, Raft remembers
+// that term, rejects the entries that follow, and gets the snapshot again at once, for
+// ever. Up to the end of the snapshot there is nothing to compare, because everything
+// before is committed.
 func (r *resent) behind(rpc raft.RPC) raft.RPC {
 	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok || args.PrevLogEntry == 0 {
@@ -61,8 +63,8 @@ func (r *resent) take(rpc raft.RPC) bool {
 	return true
 }
 
-// has tells whether the log leads from the snapshot on, or from behind it and the state has
-// the rest.
+// has returns whether the log continues from the snapshot, or from a later entry and the
+// state has the entries between.
 func (r *resent) has(args *raft.InstallSnapshotRequest) bool {
 	if args.LastLogIndex >= r.raft.LastIndex() {
 		return false

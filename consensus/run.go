@@ -65,10 +65,10 @@ func (n *Node) end(err error) error {
 	return n.ended
 }
 
-// leaderTick is how often, at the least, it is looked who leads.
+// leaderTick is the maximum interval between two checks of who leads.
 const leaderTick = 300 * time.Millisecond
 
-// watchLeaders tells those who wait that another node leads.
+// watchLeaders notifies waiting callers when another node leads.
 func (n *Node) watchLeaders(ctx context.Context) error {
 	every := time.NewTicker(min(n.timings.Heartbeat, leaderTick)) // an observation can be lost
 	defer every.Stop()
@@ -88,8 +88,8 @@ func (n *Node) watchLeaders(ctx context.Context) error {
 	}
 }
 
-// openTerms commits an empty entry whenever this node begins to lead: with it
-// the commit index is known to include what earlier leaders committed.
+// openTerms commits an empty entry whenever this node becomes leader. After that the commit
+// index includes everything that earlier leaders committed.
 func (n *Node) openTerms(ctx context.Context) error {
 	for {
 		select {
@@ -135,8 +135,8 @@ func (n *Node) tryCatchUp(ctx context.Context) bool {
 	return n.catchUp(ctx) == nil
 }
 
-// each calls fn once in every interval, not at first, until it fails or ctx ends, which is
-// no error.
+// each calls fn once in every interval, first after one interval, until it fails or ctx
+// ends. The end of ctx is not an error.
 func each(ctx context.Context, interval time.Duration, fn func() error) error {
 	every := time.NewTicker(interval)
 	defer every.Stop()

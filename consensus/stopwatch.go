@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// ran is how long this process has run, in steps of diskCheck. It stands still
-// while the process is stopped, or its machine is, and no jump of a clock moves
-// it: a node that was paused during a write must not take its disk for one that
-// hangs. watchDisk lets it go on.
+// ran is how long this process has run, in steps of diskCheck. It stops while the process
+// or its machine is paused, and it ignores jumps of the clock: a node that was paused
+// during a write must not treat its disk as hanging. watchDisk advances it.
 type ran struct{ passed atomic.Int64 } // nanoseconds
 
 // goOn adds one step; a ticker gives one, however long the process was paused.

@@ -193,7 +193,7 @@ func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 	connect(dialled, network.DirOutbound)
 	count, peers := 0, 0
 	for ; peers < 100; peers++ {
-		id := libp2ppeer.ID(fmt.Sprint("stranger", peers))
+		id := libp2ppeer.ID(fmt.Sprint("unknown", peers))
 		connect(id, network.DirInbound)
 		n := len(open(id, 1000))
 		if peers == 0 && n != unknownStreamsEach {
@@ -209,7 +209,7 @@ func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 			t.Errorf("%s has %d streams of 1000", id, n)
 		}
 	}
-	if !s.isUnknown("stranger1") || s.isUnknown(member) || s.isUnknown(dialled) {
+	if !s.isUnknown("unknown1") || s.isUnknown(member) || s.isUnknown(dialled) {
 		t.Error("who is an unknown peer")
 	}
 }

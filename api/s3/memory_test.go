@@ -123,14 +123,14 @@ func TestFormsOfUnknownCallersAreBounded(t *testing.T) {
 	if rec := w.post(t, form...); rec.Code != 204 {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
-	stranger := limits.HoldUnknown(httptest.NewRequest("POST", "/", nil))
-	if err := stranger.Grow(4<<20 - formMemory + 1); err != nil {
+	unknown := limits.HoldUnknown(httptest.NewRequest("POST", "/", nil))
+	if err := unknown.Grow(4<<20 - formMemory + 1); err != nil {
 		t.Fatal(err)
 	}
 	if rec := w.post(t, form...); rec.Code != 503 || !strings.Contains(rec.Body.String(), "SlowDown") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
-	stranger.Release()
+	unknown.Release()
 	if rec := w.post(t, form...); rec.Code != 204 {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}

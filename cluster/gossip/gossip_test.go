@@ -191,8 +191,8 @@ func TestStatesByAge(t *testing.T) {
 		}
 	}
 	c := &clock{time.Unix(1000, 0)}
-	if _, s, ok := watching(c, "a").Get("stranger"); s != Suspect || ok {
-		t.Errorf("a stranger is %s, %t", s, ok)
+	if _, s, ok := watching(c, "a").Get("unknown"); s != Suspect || ok {
+		t.Errorf("an unwatched node is %s, %t", s, ok)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestOutdatedSamplesAreDropped(t *testing.T) {
 			{time.Second, sample("a", 4, 3), true},
 			{time.Second, sample("a", 5, 2), true},
 		}},
-		{"stranger", []arrival{{0, sample("x", 5, 1), false}}},
+		{"unwatched node", []arrival{{0, sample("x", 5, 1), false}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &clock{time.Unix(1000, 0)}

@@ -62,7 +62,7 @@ const (
 	headBytes  = 5
 	beginBytes = 1 + 16
 	maxEnd     = 3*binary.MaxVarintLen64 + maxCID + maxSources*(binary.MaxVarintLen64+maxNode)
-	// firstBytes is what is allocated before any byte of a frame is here.
+	// firstBytes is the memory that is allocated before the first byte of a frame arrives.
 	firstBytes = 64 << 10
 )
 
@@ -72,19 +72,19 @@ var errFrame = errors.New("malformed frame")
 // putID names a put on the node that stores it for another.
 type putID [16]byte
 
-// end says what a put amounts to.
+// end is the summary of a put.
 type end struct {
 	root    cid.Cid
 	sources []state.NodeID // that may have what was not sent
 }
 
-// kept is what a node says of content that it keeps.
+// kept is the answer of a node that keeps content.
 type kept struct {
 	epoch         uint64
 	bytes, blocks uint64
 }
 
-// head begins a frame and returns where its body begins.
+// head appends the start of a frame and returns where its body begins.
 func head(dst []byte, kind byte) ([]byte, int) {
 	dst = append(dst, kind, 0, 0, 0, 0)
 	return dst, len(dst)
@@ -147,7 +147,7 @@ func appendRefused(dst []byte, code state.Code, text string) []byte {
 	return closed(append(dst, text[:min(len(text), maxText)]...), body)
 }
 
-// frame is one frame as it came; its body is new for each.
+// frame is a received frame. Its body is newly allocated.
 type frame struct {
 	kind byte
 	body []byte
@@ -159,8 +159,8 @@ var bounds = map[byte]int{
 	kindKept: 8 + 2*binary.MaxVarintLen64, kindRefused: 2 + maxText, kindWorking: 0,
 }
 
-// readHead reads where a frame begins. It returns io.EOF bare at the end of a stream
-// between frames.
+// readHead reads the start of a frame. At the end of a stream between two frames it returns
+// io.EOF unwrapped.
 func readHead(r *bufio.Reader) (kind byte, length int, err error) {
 	var b [headBytes]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -177,7 +177,7 @@ func readHead(r *bufio.Reader) (kind byte, length int, err error) {
 	return b[0], int(n), nil
 }
 
-// readBody reads the rest of a frame. It allocates no more than what has come allows.
+// readBody reads the rest of a frame. It allocates memory as bytes arrive.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -271,11 +271,11 @@ func parseBlock(body []byte) (block.Block, error) {
 // errBadBlock refuses bytes that are not those of their CID.
 var errBadBlock = errors.New("block does not match its hash")
 
-// hashed is a block that was compared with its hash, or named by it, here. The
-// store is told so by the method, for hashing takes as long as receiving.
+// hashed is a block whose hash this node has computed or verified. The store does not
+// verify it again, because hashing takes as long as receiving.
 type hashed struct{ block.Block }
 
-// HashChecked says that the bytes match the CID.
+// HashChecked returns true: the bytes match the CID.
 func (hashed) HashChecked() bool { return true }
 
 func parseEnd(body []byte) (e end, err error) {

@@ -64,10 +64,10 @@ type DAGs interface {
 	// Leaf is content of at most ChunkSize bytes, whose BLAKE3 hash is sum; nil: that
 	// is not known.
 	Leaf(data, sum []byte) (block.Block, error)
-	// Import cuts what r has into blocks and hands them over in batches of about so
-	// many bytes, children before parents. If r has a method FlushWith it is given a call
-	// that hands over what there is, for its Read. free gives the memory of a batch back;
-	// nobody uses its blocks from then on.
+	// Import cuts r into blocks and passes them to put in batches of about this many bytes,
+	// children before parents. If r has a method FlushWith, Import gives it a function that
+	// passes on the current batch, for use during Read. free returns the memory of a batch;
+	// its blocks must not be used after that.
 	Import(ctx context.Context, r io.Reader, batch int, put func(blks []block.Block, free func()) error) (root cid.Cid, size uint64, err error)
 	// Join returns the nodes over parts, children before parents.
 	Join(parts []File) (root cid.Cid, nodes []block.Block, err error)
@@ -77,7 +77,7 @@ type DAGs interface {
 type Buffers interface {
 	// Get returns memory of at least so many bytes, which holds anything.
 	Get(bytes int) *[]byte
-	// Put takes back what Get returned; nobody uses it any more.
+	// Put returns a buffer of Get. It must not be used after that.
 	Put(buf *[]byte)
 }
 
@@ -86,11 +86,11 @@ type Leases interface {
 	// Begin takes a lease on a root until End, once for each Begin.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
-	// Sealed says how the root was sealed, and Found that it was before and is as it
-	// was: one of them once for each Begin, unless that is not known.
+	// Sealed records how the root was sealed, and Found that it was sealed before and is
+	// unchanged. One of them is called once for each Begin, unless neither is known.
 	Sealed(root state.RootKey, hidden bool)
 	Found(root state.RootKey)
-	// Fenced says that no lease of an earlier process counts any more.
+	// Fenced records that leases of earlier processes do not count any more.
 	Fenced()
 }
 
@@ -114,12 +114,13 @@ type Network interface {
 const (
 	// ChunkSize is the size of the largest content that is one block.
 	ChunkSize = 1 << 20
-	// DefaultBatch is 3 chunks: with what is written beside them they fit into one
-	// transaction of the block store. A body has three batches in memory at most.
+	// DefaultBatch is three chunks, which fit into one transaction of the block store
+	// together with the records that belong to them. A body has at most three batches in
+	// memory.
 	DefaultBatch  = 3 * ChunkSize
 	DefaultMemory = 96 << 20
-	// DefaultArriving is less than DefaultMemory by what waits in the windows of streams,
-	// which is not counted.
+	// DefaultArriving is smaller than DefaultMemory by the bytes in the windows of streams,
+	// which are not counted.
 	DefaultArriving = 64 << 20
 	// latePart of the memory for bodies is as much as nodes may have beside it that are
 	// behind with small ones that others keep already.
@@ -128,7 +129,7 @@ const (
 	memoryPatience = 30 * time.Second
 )
 
-// Options are what Ingest is made of. Fields that say so may be zero, the others are
+// Options are the dependencies of Ingest. Fields that say so may be zero; the others are
 // required.
 type Options struct {
 	Self      state.NodeID
@@ -161,13 +162,14 @@ type Ingest struct {
 
 	life context.Context // until Run ends
 	end  context.CancelFunc
-	// mu guards closed, so that no work begins after its end was waited for.
+	// mu guards closed, so that no work begins after Close waits for its end.
 	mu     sync.Mutex
 	closed bool
 	work   sync.WaitGroup // puts
 }
 
-// New returns an Ingest. DropLeftovers comes before Run and before the first Store.
+// New returns an Ingest. The caller must call DropLeftovers before Run and before the first
+// Store.
 func New(opts Options) *Ingest {
 	if opts.Batch == 0 {
 		opts.Batch = DefaultBatch
@@ -216,10 +218,10 @@ func (i *Ingest) Run(ctx context.Context) error {
 	return errors.Join(err, keeper.Wait())
 }
 
-// Placement says where content is to be kept.
+// Placement has the nodes for new content.
 type Placement struct {
 	Nodes  []state.NodeID // this node may be among them
-	Spare  []state.NodeID // tried in order when one of Nodes fails
+	Spare  []state.NodeID // tried in this order if one of Nodes fails
 	Copies int            // durable before the content counts as stored
 }
 
@@ -236,11 +238,11 @@ type Stored struct {
 	p       *put
 }
 
-// Store reads body to its end and keeps it where place says. When it returns, at least
-// place.Copies nodes have it, durable; others may still be at it. It fails with the
-// body's own error, ctx's, state.ErrNoSpace, state.ErrLimited when too much arrives at
-// once or the body comes slowly meanwhile, and state.ErrUnavailable; then nothing of it
-// stays.
+// Store reads body to its end and stores it on the nodes of place. When it returns, at
+// least place.Copies nodes have the content durably; others may still be storing it. It
+// fails with the error of the body or of ctx, with state.ErrNoSpace, state.ErrLimited (too
+// much content arrives at once, or the body is too slow meanwhile) or state.ErrUnavailable.
+// Then none of the content stays.
 func (i *Ingest) Store(ctx context.Context, body io.Reader, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
@@ -329,13 +331,13 @@ func check(place Placement) error {
 	return nil
 }
 
-// Renew asks the nodes for their present epochs, after a command was refused because
-// what they said is too old. Those that do not answer do not hold it any more; with
-// fewer than the copies that were asked for it fails with state.ErrUnavailable.
+// Renew asks the nodes for their current epochs after a command was rejected because their
+// holdings were too old. Nodes that do not answer no longer count as holders. If fewer than
+// the requested copies are left, it fails with state.ErrUnavailable.
 func (s *Stored) Renew(ctx context.Context) error { return s.p.renew(ctx, s) }
 
-// Done tells the nodes that the outcome is known: committed, or that no command names
-// the content and none will. It does not wait. Call it, or Unknown, once.
+// Done reports the outcome to the nodes: committed, or no command names the content and
+// none will. It does not block. Call either Done or Unknown, once.
 func (s *Stored) Done(committed bool) {
 	if committed {
 		s.p.decide(outcomeCommitted)
@@ -344,8 +346,8 @@ func (s *Stored) Done(committed bool) {
 	s.p.decide(outcomeGivenUp)
 }
 
-// Unknown is Done when a command was proposed and nobody knows what became of it: the
-// nodes keep the content until a fence says that it cannot count any more.
+// Unknown is Done for a proposed command whose outcome is unknown. The nodes keep the
+// content until a fence ensures that the command can no longer take effect.
 func (s *Stored) Unknown() { s.p.decide(0) }
 
 // newID names a put.

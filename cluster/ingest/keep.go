@@ -21,8 +21,8 @@ const (
 	maxRetry   = 5 * time.Second
 	// readyPatience is how long content that is whole waits for the node's first epoch.
 	readyPatience = 10 * time.Second
-	// maxUnknown bounds the leases whose end nobody knows; with more, nothing is
-	// taken in until a fence has ended them.
+	// maxUnknown bounds the leases with an unknown outcome. With more, the node accepts no
+	// content until a fence has ended them.
 	maxUnknown = 64 << 10
 	// Bounds of the pause before the next attempt to drop the remains of a put, if a full
 	// disk prevented it.
@@ -75,7 +75,8 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// refence begins a new epoch, however long it takes; false: ctx has ended.
+// refence begins a new epoch and repeats that until it succeeds. It returns false if ctx
+// has ended.
 func (k *keeper) refence(ctx context.Context) bool {
 	pause := backoff.New(fenceRetry, maxRetry)
 	for {
@@ -147,7 +148,7 @@ func (k *keeper) await(ctx context.Context) error {
 	return nil
 }
 
-// lose notes a lease whose end nobody will tell.
+// lose records a lease whose outcome will not be reported.
 func (k *keeper) lose(root state.RootKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,8 +217,8 @@ func (k *keeper) clear(ctx context.Context) {
 	}
 }
 
-// dropLeft drops what is left until a drop fails, which goes to the end of the list;
-// true: nothing is left.
+// dropLeft drops the remaining references until a drop fails; that one goes to the end of
+// the list. It returns true if none is left.
 func (k *keeper) dropLeft(ctx context.Context) bool {
 	for {
 		k.mu.Lock()
@@ -270,7 +271,7 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 	}
 	bytes, blocks, err := n.whole(ctx, e, last)
 	if err != nil {
-		n.k.opts.Leases.End(root) // nobody was told anything
+		n.k.opts.Leases.End(root) // the other side got no answer
 		return kept{}, err
 	}
 	n.ended, n.root = true, root
@@ -279,7 +280,8 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 	return n.kept, nil
 }
 
-// whole makes the root complete, sealed and durable here, and says so to its lease.
+// whole makes the root complete, sealed and durable on this node, and records that in its
+// lease.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	root := state.RootOf(e.root)
 	store, reference := n.k.opts.Blocks, n.k.opts.Reference(root)

@@ -29,10 +29,10 @@ const (
 const (
 	slowBytes = 144 << 10
 	slowWait  = 3 * time.Second
-	// slowEvery is how often those that wait look for slow ones.
+	// slowEvery is the interval at which waiting bodies look for slow ones.
 	slowEvery = 500 * time.Millisecond
-	// giveWayAfter is how long bodies may wait behind their first pieces while others wait
-	// to begin: of bodies that come at a usual pace the memory is there sooner.
+	// giveWayAfter is how long bodies may wait with their first piece while others wait to
+	// begin. If bodies arrive at a usual pace, memory becomes free sooner.
 	giveWayAfter = time.Second
 )
 
@@ -41,8 +41,8 @@ var errSlow = state.Errorf(state.CodeLimited, "the content comes slowly, and oth
 // Interrupter is a body whose reading others can end. A body that is none is ended
 // when its Read returns.
 type Interrupter interface {
-	// Interrupt has the Read that waits fail, and all that follow. It does not wait,
-	// and is not called any more when a Read has failed or Store has returned.
+	// Interrupt makes the current Read fail, and all later ones. It does not block. It is
+	// not called after a Read has failed or Store has returned.
 	Interrupt()
 }
 
@@ -64,7 +64,7 @@ type bodies struct {
 	read   map[*memory]struct{} // those that are being read
 	claims map[*claim]struct{}  // of those that wait for memory of rest
 	idle   int64                // bytes of rest that they have meanwhile
-	gave   time.Time            // when some were last looked for that give way
+	gave   time.Time            // last search for bodies that give way
 }
 
 // share is a part of the memory for bodies.
@@ -157,7 +157,7 @@ func (o *bodies) exit(c *claim) {
 	o.breakDeadlock()
 }
 
-// remove takes a claim out, if it is there still. The caller has mu.
+// remove removes a claim if it is still there. The caller holds mu.
 func (o *bodies) remove(c *claim) {
 	if _, ok := o.claims[c]; ok {
 		delete(o.claims, c)
@@ -165,9 +165,9 @@ func (o *bodies) remove(c *claim) {
 	}
 }
 
-// breakDeadlock refuses bodies that wait while all that others can give back may be less than
-// what one of them waits for, which is a chunk at the most: they would wait for each
-// other. The caller has mu.
+// breakDeadlock refuses waiting bodies if the memory that all others can return may be less
+// than one of them waits for, which is at most one chunk. Otherwise they could wait for
+// each other. The caller holds mu.
 func (o *bodies) breakDeadlock() {
 	for o.idle > 0 && o.rest.size-o.idle < ChunkSize {
 		o.refuseOne(func(c *claim) bool { return c.has > 0 })
@@ -179,7 +179,7 @@ func (o *bodies) breakDeadlock() {
 func (o *bodies) giveWay(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now.Sub(o.gave) < slowEvery/2 { // somebody else has just looked
+	if now.Sub(o.gave) < slowEvery/2 { // another caller has just checked
 		return
 	}
 	o.gave = now
@@ -190,9 +190,9 @@ func (o *bodies) giveWay(now time.Time) {
 	}
 }
 
-// refuseOne refuses the youngest of some bodies that wait, of those in their first chunk
-// if there are any: the least was sent for nothing. It tells whether there was one. The
-// caller has mu.
+// refuseOne refuses the youngest of the waiting bodies for which of is true, preferably one
+// in its first chunk, for which the client has sent the least in vain. It returns whether
+// there was one. The caller holds mu.
 func (o *bodies) refuseOne(of func(*claim) bool) bool {
 	var one *claim
 	for c := range o.claims {
@@ -215,7 +215,7 @@ func (o *bodies) refuseOne(of func(*claim) bool) bool {
 func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now.Sub(p.none) < slowEvery/2 { // somebody else has just looked
+	if now.Sub(p.none) < slowEvery/2 { // another caller has just checked
 		return nil
 	}
 	type candidate struct {
@@ -230,7 +230,7 @@ func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
 		waited, ends := m.pace(now)
 		switch {
 		case ends:
-			missing -= has // it comes back soon
+			missing -= has // it will be free soon
 		case waited >= slowWait && has > 0:
 			slow = append(slow, candidate{m, waited, has})
 		}
@@ -259,17 +259,17 @@ type memory struct {
 	body io.Reader
 	turn uint64
 
-	// Of the goroutine that reads it, and then of whoever is the last to use buf.
+	// Used by the goroutine that reads the body, and then by the last user of buf.
 	begins bool    // it is in its first chunk
 	buf    *[]byte // what its first chunk is in
 
-	// mu guards what follows. It is held while the body is interrupted, which is what
-	// leave waits for, and comes after that of bodies.
+	// mu guards the fields below. It is held while the body is interrupted, for which leave
+	// waits, and is locked after that of bodies.
 	mu     sync.Mutex
 	begun  int64 // bytes of its first piece, if those are of first
 	held   int64 // ever taken of the rest
-	handed int64 // of it, handed on: whoever has it releases it
-	left   bool  // nothing is read any more
+	handed int64 // the part that was passed on; its new holder releases it
+	left   bool  // nothing more is read
 	slow   bool  // chosen to be ended
 
 	// Since the last slowBytes:
@@ -318,7 +318,7 @@ func (m *memory) endFirst() {
 	m.of.first.room.Release(n)
 }
 
-// try takes n bytes if they are there.
+// try takes n bytes if they are free.
 func (m *memory) try(n int64) bool {
 	if !m.of.rest.room.TryAcquire(n) {
 		return false
@@ -352,12 +352,13 @@ func (m *memory) took(n int64) {
 	m.held += n
 }
 
-// patience bounds a wait for memory, for each body by a time of its own.
+// patience returns a context that bounds a wait for memory, by a different time for each
+// body.
 func (m *memory) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
 }
 
-// refused is why no memory came.
+// refused returns the reason why there is no memory.
 func (m *memory) refused() error {
 	if err := m.ctx.Err(); err != nil {
 		return err
@@ -365,8 +366,8 @@ func (m *memory) refused() error {
 	return state.Errorf(state.CodeLimited, "too much content arrives at this node at once")
 }
 
-// hand hands on up to n bytes of what is there, and returns how many: they are to be
-// released.
+// hand passes on up to n bytes of the held memory and returns how many. The receiver must
+// release them.
 func (m *memory) hand(n int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -412,7 +413,7 @@ func (m *memory) blake3() []byte {
 	return nil
 }
 
-// leave says that nothing is read any more.
+// leave records that nothing more is read.
 func (m *memory) leave() {
 	m.of.mu.Lock()
 	delete(m.of.read, m)
@@ -422,8 +423,8 @@ func (m *memory) leave() {
 	m.left = true
 }
 
-// pace tells how long the client has been waited for, for less than slowBytes, and
-// whether the body is chosen to be ended.
+// pace returns how long the client has been waited for while it sent less than slowBytes,
+// and whether the body was chosen to be ended.
 func (m *memory) pace(now time.Time) (waited time.Duration, ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -486,7 +487,7 @@ func (m *memory) first() (data []byte, more bool, err error) {
 	}
 }
 
-// reuse gives the memory of the first chunk back, which nobody uses any more.
+// reuse returns the memory of the first chunk, which is no longer used.
 func (m *memory) reuse() {
 	if m.buf != nil {
 		m.of.buffers.Put(m.buf)
@@ -510,17 +511,17 @@ func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// ended tells the end of a body from a failure of it, which may have an io.EOF in it.
+// ended returns whether err is the end of a body and not a failure that wraps io.EOF.
 func ended(err error) bool { return err == io.EOF } //nolint:errorlint // see above
 
-// rest reads a body whose beginning has been read, and takes memory for each chunk. Where
-// there is none, it has what was read before handed on first: a body that waits for memory
-// has none then, and nobody waits for it. It waits before it gives the first byte of a
-// chunk, for who cuts the body has memory for the chunk from then on, and when it has that
-// byte, for at the end of a body there is nothing to wait for.
+// rest reads a body whose beginning was read and takes memory for each chunk. If there is
+// none, it first passes on what was read before, because a body that waits for memory must
+// not hold any. It waits before it returns the first byte of a chunk, because the splitter
+// takes a buffer for the chunk from then on. It waits only after it has read that byte,
+// because at the end of a body there is nothing to wait for.
 type rest struct {
 	m     *memory
-	first []byte // a chunk and one byte, or one byte, which begins a chunk that is not paid
+	first []byte // one byte or a chunk and one byte; the last byte begins a chunk without memory
 	paid  int    // bytes that may be read before more memory is taken
 	flush func() error
 }
@@ -535,7 +536,7 @@ func (r *rest) Read(b []byte) (int, error) {
 	}
 	if len(r.first) > 1 { // its memory is taken
 		n := copy(b, r.first[:len(r.first)-1])
-		if r.first = r.first[n:]; len(r.first) < firstPiece { // and let go, what is there is a copy
+		if r.first = r.first[n:]; len(r.first) < firstPiece { // release the buffer; the rest is a copy
 			r.first = append([]byte(nil), r.first...)
 			r.m.reuse()
 		}

@@ -14,8 +14,8 @@ import (
 	block "github.com/ipfs/go-block-format"
 )
 
-// Content that is durable on enough nodes waits a little for the others: one that is
-// late has to report its copy by a command of its own.
+// After enough nodes have the content durably, a put waits a little for the others: a node
+// that is late must report its copy by a command of its own.
 const (
 	minLinger = 20 * time.Millisecond
 	maxLinger = time.Second
@@ -31,8 +31,8 @@ type dest interface {
 	end(ctx context.Context, e end, last []block.Block) (kept, error)
 	// renew asks for the epoch again.
 	renew(ctx context.Context) (kept, error)
-	// done, quit and lost end a put: with an outcome after end has said that the
-	// content is kept, before that, and without a word.
+	// done, quit and lost end a put: done with an outcome after the content was kept, quit
+	// before that, and lost without a message.
 	done(outcome byte)
 	quit()
 	lost()
@@ -56,16 +56,16 @@ type put struct {
 	ctx     context.Context // of the pushing: until it is given up, or everything ends
 	cancel  context.CancelFunc
 	results chan *holder // has room for all that are ever tried
-	silence chan *holder // those that do not answer; what finds no room comes again
+	silence chan *holder // holders that do not answer; one that finds the channel full tries again
 	decided chan struct{}
 	once    sync.Once
 	outcome byte         // once decided is closed; 0: unknown
 	left    atomic.Int32 // holders at work, and one more until it is decided
-	body    *memory      // what is put is in; nil: nothing that is used again
+	body    *memory      // memory of the body; nil: none that is reused
 	late    int64        // bytes of Ingest.late that it has
 	cut     atomic.Bool  // a holder has failed, and what it had begun may still use it
 
-	// Of whoever calls Store, and of the Stored after it.
+	// Used by the caller of Store, and by the Stored after it.
 	running int
 	silent  int // of those that run
 	kept    []*holder
@@ -86,9 +86,9 @@ type holder struct {
 	kept   kept  // of the result
 	err    error // of the result
 
-	// Of whoever calls Store.
+	// Used by the caller of Store.
 	silent bool // is counted as such
-	ended  bool // its result has come
+	ended  bool // its result has arrived
 }
 
 // renewal asks a holder for its epoch.
@@ -113,7 +113,7 @@ func (b *batch) done() {
 	}
 }
 
-// begin begins a put; ctx's end ends it, until release is called.
+// begin starts a put. The end of ctx ends it until release is called.
 func (i *Ingest) begin(ctx context.Context, place Placement) (p *put, release func() bool) {
 	p = &put{
 		i: i, id: newID(), copies: place.Copies, spare: place.Spare, began: time.Now(),
@@ -125,7 +125,7 @@ func (i *Ingest) begin(ctx context.Context, place Placement) (p *put, release fu
 	return p, context.AfterFunc(ctx, p.cancel)
 }
 
-// try begins to put content on a node: a body that is coming, or what there is.
+// try starts to put content on a node: a body that is arriving, or complete content.
 func (p *put) try(node state.NodeID, w *whole) (*holder, error) {
 	h := &holder{node: node, renews: make(chan renewal)}
 	if node == p.i.opts.Self {
@@ -196,8 +196,8 @@ func (p *put) hold(h *holder, w *whole) {
 	}
 }
 
-// follow gives a holder what comes, and the end. It does not wait for a body of
-// which nothing comes any more.
+// follow passes the batches and the end to a holder. It does not wait if nothing more of
+// the body arrives.
 func (p *put) follow(h *holder) {
 	for {
 		select {
@@ -243,7 +243,7 @@ func (h *holder) skip() {
 	}
 }
 
-// leave lets go of the context, and of the memory, with whoever needs them last.
+// leave releases the context and the memory with their last user.
 func (p *put) leave() {
 	if p.left.Add(-1) > 0 {
 		return
@@ -269,7 +269,7 @@ func (p *put) linger() {
 	}
 }
 
-// decide tells the holders the outcome.
+// decide reports the outcome to the holders.
 func (p *put) decide(outcome byte) {
 	p.once.Do(func() {
 		p.outcome = outcome
@@ -281,7 +281,7 @@ func (p *put) decide(outcome byte) {
 	})
 }
 
-// giveUp ends a put that comes to nothing.
+// giveUp ends a put that failed.
 func (p *put) giveUp(ctx context.Context, err error) error {
 	ending := p.i.life.Err() != nil
 	p.decide(outcomeGivenUp)
@@ -317,7 +317,7 @@ func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory)
 	return s, err
 }
 
-// stream puts a body on nodes while it comes.
+// stream puts a body on nodes while it arrives.
 func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stored, error) {
 	p, release := i.begin(ctx, place)
 	defer release()
@@ -329,7 +329,7 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 			close(h.feed)
 		}
 	}
-	defer func() { // what nobody took, of a put that was given up
+	defer func() { // batches that no holder took, if the put was given up
 		for _, h := range feeds {
 			if p.ctx.Err() == nil {
 				return
@@ -419,7 +419,7 @@ func (p *put) give(feeds []*holder, b *batch) error {
 	return nil
 }
 
-// collect takes in the results that are there.
+// collect processes the results that have arrived.
 func (p *put) collect() {
 	for {
 		select {
@@ -448,8 +448,8 @@ func (p *put) result(h *holder) {
 	}
 }
 
-// gather waits until enough nodes keep the content; those that fail are replaced by
-// spare ones, and beside those that say nothing spare ones are asked.
+// gather waits until enough nodes keep the content. It replaces nodes that fail by spare
+// ones, and also asks spare nodes while others are silent.
 func (p *put) gather(ctx context.Context, release func() bool, place Placement, w *whole) (*Stored, error) {
 	var late <-chan time.Time
 	for p.running > p.silent || len(p.kept) < p.copies {
@@ -458,7 +458,8 @@ func (p *put) gather(ctx context.Context, release func() bool, place Placement, 
 			defer timer.Stop()
 			late = timer.C
 		}
-		// Of a body that has gone by a spare node gets nothing before somebody kept it.
+		// If the body is no longer in memory, a spare node can get the content only from a
+		// node that keeps it.
 		for len(p.kept)+p.running-p.silent < p.copies && len(p.spare) > 0 && (!w.past || len(p.kept) > 0) {
 			node := p.spare[0]
 			p.spare = p.spare[1:]

@@ -24,8 +24,8 @@ const (
 	serveIdle = 3 * time.Minute
 	// batchBlocks bounds the blocks that are stored together, beside Options.Batch.
 	batchBlocks = 256
-	// storeAfter is how long blocks wait here for the next one of their batch: a client may
-	// be slow for hours, and what waits is memory that other puts need.
+	// storeAfter is how long blocks wait for the next one of their batch. A client may be
+	// slow for hours, and waiting blocks use memory that other puts need.
 	storeAfter = time.Second
 )
 
@@ -89,7 +89,7 @@ func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		// A client may be slow; the connection itself tells when the node is gone.
+		// A client may be slow; the connection itself detects that the node is gone.
 		if err := conn.SetReadDeadline(time.Time{}); err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ type served struct {
 	share *semaphore.Weighted // of i.arriving, of the member
 }
 
-// takeRoom takes room for n bytes that arrive, first of the member's own share: what comes
-// slowly from one leaves the others theirs.
+// takeRoom takes memory for n bytes that arrive, first from the share of the member, so
+// that slow content of one member leaves the others theirs.
 func (s *served) takeRoom(ctx context.Context, n int64) error {
 	if err := s.share.Acquire(ctx, n); err != nil {
 		return err
@@ -217,8 +217,8 @@ func (s *served) take(ctx context.Context, a *arriving) (outcome byte, err error
 	}
 }
 
-// expect waits for the next frame for as long as blocks may wait with it, and stores them
-// when none comes.
+// expect waits for the next frame as long as blocks may wait, and stores the blocks if none
+// arrives.
 func (a *arriving) expect(ctx context.Context) error {
 	if len(a.batch) == 0 || a.s.in.Buffered() >= headBytes {
 		return nil
@@ -229,7 +229,7 @@ func (a *arriving) expect(ctx context.Context) error {
 	}
 	late, ok := errors.AsType[net.Error](err)
 	if ctx.Err() != nil || !ok || !late.Timeout() {
-		err = nil // who reads the frame meets it again
+		err = nil // the next read returns the error again
 	} else {
 		err = a.store(ctx)
 	}
@@ -266,7 +266,7 @@ func (a *arriving) block(ctx context.Context, n int) error {
 	return nil
 }
 
-// store begins to store the batch, once the one before is stored.
+// store starts to store the batch when the previous one is stored.
 func (a *arriving) store(ctx context.Context) error {
 	if err := a.settle(); err != nil || len(a.batch) == 0 {
 		return err
@@ -286,7 +286,7 @@ func (a *arriving) store(ctx context.Context) error {
 	return nil
 }
 
-// reuse gives memory back that nobody uses any more.
+// reuse returns memory that is no longer used.
 func (a *arriving) reuse(bufs []*[]byte) {
 	for _, buf := range bufs {
 		a.s.i.opts.Buffers.Put(buf)
@@ -303,7 +303,7 @@ func (a *arriving) settle() error {
 	return err
 }
 
-// forget lets go of the batch.
+// forget drops the batch.
 func (a *arriving) forget() {
 	a.s.giveRoom(a.bytes)
 	a.batch, a.bufs, a.bytes = nil, nil, 0
@@ -389,7 +389,7 @@ func (s *served) end(ctx context.Context, a *arriving, e end) (outcome byte, err
 	}
 }
 
-// lastWord is the outcome that was told while this side could not answer any more.
+// lastWord returns the outcome that arrived after this side could no longer answer.
 func lastWord(frames <-chan read, err error) (outcome byte, _ error) {
 	timer := time.NewTimer(doneTimeout)
 	defer timer.Stop()
@@ -411,7 +411,7 @@ func (s *served) write(frame []byte) error {
 	return err
 }
 
-// refuse tells why a put ends here, and returns it.
+// refuse sends the error that ends a put, and returns it.
 func (s *served) refuse(err error) error {
 	code, text := state.CodeUnavailable, err.Error()
 	var known *state.Error

@@ -24,19 +24,18 @@ const (
 	reachedWithin = time.Second
 	// moveTimeout bounds the time in which one block has to go out.
 	moveTimeout = 30 * time.Second
-	// answerTimeout bounds the silence of a node that was told the end; one that
-	// works on it says so every workingEvery. After silentAfter a spare node is given the
-	// content too, for the client waits.
+	// answerTimeout bounds the silence of a node after the end of a body; a node that is
+	// still working sends a message every workingEvery. After silentAfter a spare node gets
+	// the content too, because the client waits.
 	answerTimeout = 30 * time.Second
 	silentAfter   = 2 * workingEvery
 	workingEvery  = 5 * time.Second
 	// doneTimeout bounds the time in which an outcome has to go out.
 	doneTimeout = 5 * time.Second
-	// tellWithin is how long the news that content has its name may wait for the next put
-	// on the stream, to go with it: nobody waits for them.
+	// tellWithin is how long the report of an outcome may wait to go with the next put on
+	// the stream. Nothing depends on its arrival.
 	tellWithin = 200 * time.Millisecond
-	// cutTimeout is how long a block that is on its way out may take when nobody
-	// wants it any more.
+	// cutTimeout is how long sending a block may take after its put has ended.
 	cutTimeout = time.Second
 	// reasonWait is how long a stream that broke is listened to for the reason.
 	reasonWait = 100 * time.Millisecond
@@ -63,18 +62,19 @@ type stream struct {
 	head   []byte // of a frame, kept for its capacity
 	reused bool
 	idle   time.Time // since when
-	late   bool      // out has an outcome that goes with what comes next, or soon
+	late   bool      // out has an outcome that is sent with the next frame, or soon
 
 	answers chan answer
-	broken  chan struct{} // closed when nothing more can come
+	broken  chan struct{} // closed when nothing more can arrive
 }
 
-// read hands on what comes, until the stream ends or the other side refuses: it reads
-// nothing more then, so what is being written would wait for moveTimeout.
+// read passes on the answers until the stream ends or the other side refuses. In the latter
+// case the other side reads nothing more, so read also ends a running write, which would
+// otherwise wait for moveTimeout.
 func (s *stream) read() {
 	defer func() {
 		close(s.broken)
-		_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // after broken, which a write looks at after its own deadline
+		_ = s.conn.SetWriteDeadline(time.Unix(1, 0)) // after broken is closed, which a write checks after it set its own deadline
 	}()
 	r := bufio.NewReaderSize(s.conn, 512)
 	for {
@@ -138,8 +138,8 @@ func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() err
 	return err
 }
 
-// await returns the next answer but "working". silent is called after each silentAfter
-// in which none of either has come.
+// await returns the next answer except "working". It calls silent after each silentAfter
+// without either.
 func (s *stream) await(ctx context.Context, silent func()) (kept, error) {
 	tick := time.NewTicker(silentAfter)
 	defer tick.Stop()
@@ -181,7 +181,7 @@ type pool struct {
 	// mu guards what follows. It is never held while calling out.
 	mu     sync.Mutex
 	idle   map[state.NodeID][]*stream
-	teller *time.Timer // of tell; nil: there is nothing to tell
+	teller *time.Timer // runs notify; nil: no outcome waits
 	closed bool
 }
 
@@ -227,7 +227,7 @@ func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool, silent fu
 	return s, nil
 }
 
-// put gives a stream back that has told its outcome, or is to tell it.
+// put returns a stream whose outcome was sent or waits to be sent.
 func (o *pool) put(node state.NodeID, s *stream) {
 	o.mu.Lock()
 	keep := !o.closed && !s.ended() && len(o.idle[node]) < maxIdle
@@ -244,13 +244,13 @@ func (o *pool) put(node state.NodeID, s *stream) {
 	}
 }
 
-// tell has the outcomes told that no put has taken along.
+// notify sends the outcomes that no put has taken along.
 func (o *pool) tell() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.teller = nil
 	if o.closed {
-		return // who closes the streams tells them
+		return // the code that closes the streams sends them
 	}
 	for node, list := range o.idle {
 		rest := make([]*stream, 0, len(list))
@@ -271,7 +271,7 @@ func (o *pool) tell() {
 	}
 }
 
-// flush tells the outcome that waits.
+// flush sends the waiting outcome.
 func (s *stream) flush() error {
 	s.late = false
 	return s.write(context.Background(), doneTimeout, func() error { return nil })
@@ -305,8 +305,8 @@ func (o *pool) sweep(before time.Time) {
 	}
 }
 
-// run closes idle streams until ctx ends, and then all; it returns when no stream
-// is read any more.
+// run closes idle streams until ctx ends, and then all. It returns when no stream is read
+// any more.
 func (o *pool) run(ctx context.Context) {
 	for backoff.Wait(ctx, sweepEvery) {
 		o.sweep(time.Now().Add(-idleAfter))
@@ -322,7 +322,7 @@ type remote struct {
 	pool   *pool
 	node   state.NodeID
 	id     putID
-	silent func() // told, again and again, while no answer comes; never waits
+	silent func() // called repeatedly while no answer arrives; must not block
 
 	s *stream
 }
@@ -335,7 +335,7 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 		if first {
 			silent := d.silent
 			if e == nil {
-				silent = func() {} // the body is still coming: what is slow now may not be at its end
+				silent = func() {} // the body is still arriving: a node that is slow now may be fast at the end
 			}
 			s, err := d.pool.get(ctx, d.node, fresh, silent)
 			if err != nil {
@@ -365,7 +365,7 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 	}
 }
 
-// reason is what the other side said before the stream broke, nil when that is nothing.
+// reason returns what the other side sent before the stream broke, or nil.
 func (d *remote) reason() error {
 	timer := time.NewTimer(reasonWait)
 	defer timer.Stop()
@@ -446,8 +446,7 @@ func (d *remote) renew(ctx context.Context) (kept, error) {
 	return d.s.await(ctx, d.silent)
 }
 
-// done implements dest. When it cannot be said, the other node takes the end for one
-// that nobody knows.
+// done implements dest. If the outcome cannot be sent, the other node treats it as unknown.
 func (d *remote) done(outcome byte) {
 	s := d.s
 	if s == nil {
@@ -465,8 +464,8 @@ func (d *remote) done(outcome byte) {
 	d.pool.put(d.node, s)
 }
 
-// quit tells that nothing comes of a put that has not been answered: an answer may
-// still be on its way, so the stream ends.
+// quit ends a put that has no answer yet. An answer may still arrive, so quit closes the
+// stream.
 func (d *remote) quit() {
 	s := d.s
 	if s == nil {

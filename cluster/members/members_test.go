@@ -182,7 +182,7 @@ func TestRemoving(t *testing.T) {
 		want  error
 	}{
 		{"one that is alive", "b", false, nil, nil},
-		{"a stranger", "x", false, nil, state.ErrNotFound},
+		{"a node that is not a member", "x", false, nil, state.ErrNotFound},
 		{"a dead one", "b", false, func(w *world) { w.loads["b"] = Load{State: "down"} }, state.ErrConflict},
 		{"one never heard of", "b", false, func(w *world) { delete(w.loads, "b") }, state.ErrConflict},
 		{"one that was not heard of lately", "b", false, func(w *world) { w.loads["b"] = Load{State: "suspect"} }, state.ErrConflict},

@@ -25,8 +25,8 @@ func CheckAuth(ctx context.Context) error {
 	return nil
 }
 
-// propose commits a command if the check of its context allows that. Apply checks the caller
-// again (state.ByAsker), because the commit may come much later.
+// propose commits a command if the check in its context allows that. Apply checks the
+// caller again (state.ByAsker), because the commit may come much later.
 func (o *Objects) propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	if err := CheckAuth(ctx); err != nil {
 		return state.Result{}, err

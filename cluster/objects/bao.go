@@ -18,8 +18,8 @@ import (
 // than the others, and its offset is unknown if it arrives before them.
 const maxReread = 64 << 20
 
-// partAt tells how many bytes of its object are before a part, if all the others are
-// as long as the first that is there, or as this one. size is -1 when it is not known.
+// partAt returns the offset of a part in its object, under the assumption that all other
+// parts are as long as the first known one, or as this one. size is -1 if it is unknown.
 func (o *Objects) partAt(b *state.Bucket, u *state.Upload, number int, size int64) uint64 {
 	if number == 1 {
 		return 0
@@ -37,8 +37,8 @@ func (o *Objects) partAt(b *state.Bucket, u *state.Upload, number int, size int6
 	return uint64(number-1) * each
 }
 
-// blake3 is the BLAKE3 hash of what parts make, from the trees that were made of them
-// as they came; nil when they do not tell.
+// blake3 returns the BLAKE3 hash of the concatenated parts, from the trees that were
+// computed when they arrived; nil if that is not possible.
 func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.Part) []byte {
 	var full []*state.Part
 	for i := range parts {
@@ -131,10 +131,10 @@ func (e *Encoding) Close() error { return e.content.Close() }
 // before it is made until it is closed, beside what reading an object takes.
 func BaoMemory(obj *state.Object, s *Slice) int64 { return bao.Memory(obj.Size, s != nil) }
 
-// Bao returns the Bao encoding of a slice of an object, or the outboard encoding if s is nil,
-// which is the tree without the content. It reads the beginning of the object for the tree,
-// unless that is cached. Errors: those of Open, and one for content that differs from the
-// object's record.
+// Bao returns the Bao encoding of a slice of an object, or the outboard encoding, which is
+// the tree without the content, if s is nil. It reads the object from the start for the
+// tree, unless that is cached. Errors: those of Open, and one for content that differs from
+// the object's record.
 func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object, s *Slice) (*Encoding, error) {
 	x, err := o.trees.get(ctx, obj.Root, func() (*bao.Index, error) { return o.index(ctx, a, obj) })
 	if err != nil {
@@ -169,7 +169,7 @@ const maxTrees = 8 << 20
 type trees struct {
 	mu sync.Mutex
 	by *cache.Cache[state.RootKey, *bao.Index] // weighed in bytes
-	// coming are those that somebody is making; the channel is closed when it ends.
+	// coming has the indexes that are being made; the channel is closed when that ends.
 	coming map[state.RootKey]chan struct{}
 }
 
@@ -200,7 +200,7 @@ func (t *trees) get(ctx context.Context, root state.RootKey, read func() (*bao.I
 	return t.keep(root, read)
 }
 
-// keep makes an index and tells those who wait for it.
+// keep makes an index and notifies those who wait for it.
 func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *bao.Index, err error) {
 	defer func() { // also after a panic
 		t.mu.Lock()
@@ -217,8 +217,8 @@ func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *ba
 	return x, nil
 }
 
-// look returns an index that is there, or what to wait for while somebody makes it. If
-// it returns neither the caller makes it.
+// look returns an existing index, or a channel to wait on while another goroutine makes it.
+// If it returns neither, the caller must make it.
 func (t *trees) look(root state.RootKey) (*bao.Index, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,8 +1,8 @@
 package objects
 
 import (
-	"crypto/md5"  //nolint:gosec // one of the checksums of S3
-	"crypto/sha1" //nolint:gosec // one of the checksums of S3
+	"crypto/md5"  //nolint:gosec // a checksum of S3
+	"crypto/sha1" //nolint:gosec // a checksum of S3
 	"crypto/sha256"
 	"crypto/sha512"
 	"fmt"
@@ -38,7 +38,8 @@ const (
 	XXHASH128 = "XXHASH128"
 )
 
-// DefaultAlgorithm is that of objects, and of parts of uploads, for which nobody asked for one
+// DefaultAlgorithm is the checksum algorithm of objects and parts for which the client
+// named none
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
 const DefaultAlgorithm = CRC64NVME
 
@@ -87,7 +88,7 @@ const (
 // piece is bytes of a body that several hash at the same time.
 type piece struct {
 	bytes []byte
-	left  atomic.Int32 // who has not hashed them yet
+	left  atomic.Int32 // number of goroutines that have not hashed them yet
 }
 
 // hashing is what bodies share that are hashed.
@@ -103,7 +104,7 @@ type digester struct {
 	with *hashing
 	r    io.Reader
 	md5  *multimd5.Hash
-	by   map[string]hash.Hash // nil of MD5, which is md5's
+	by   map[string]hash.Hash // nil for MD5, which is in md5
 	at   uint64               // bytes before the body in its object, as far as tree goes
 	tree *bao.Hasher          // nil: none is made
 	read uint64
@@ -117,7 +118,8 @@ type digester struct {
 // chunk of the tree.
 const unplaced = math.MaxUint64
 
-// newDigester hashes what r has, which comes behind at bytes of its object, or unplaced.
+// newDigester returns a reader that hashes r, whose bytes are at offset at of their object,
+// or unplaced.
 func newDigester(with *hashing, r io.Reader, algorithms []string, at uint64) (*digester, error) {
 	d := &digester{with: with, r: r, md5: with.md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
 	for _, a := range algorithms {
@@ -184,7 +186,7 @@ func (d *digester) take(p []byte) {
 	}
 }
 
-// beside has a goroutine hash what is taken from now on.
+// beside starts a goroutine that hashes everything read from now on.
 func (d *digester) beside(hash func([]byte)) {
 	work := make(chan *piece, hashBuffers)
 	d.work = append(d.work, work)
@@ -239,8 +241,8 @@ func (d *digester) sums() Sums {
 	return s
 }
 
-// Blake3 is the BLAKE3 hash of a body that begins its object; else nil. It implements
-// ingest.Hashed.
+// Blake3 returns the BLAKE3 hash of a body that starts at offset 0 of its object; else nil.
+// It implements ingest.Hashed.
 func (d *digester) Blake3() []byte {
 	d.end()
 	if d.tree == nil || d.at != 0 {
@@ -268,7 +270,7 @@ type combined struct {
 	length    uint64
 }
 
-// linear tells whether the checksum of a whole follows from those of its parts.
+// linear returns whether the checksum of an object can be computed from those of its parts.
 func linear(algorithm string) bool {
 	return algorithm == CRC32 || algorithm == CRC32C || algorithm == CRC64NVME
 }

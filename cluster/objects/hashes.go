@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of computing what an upload could not tell of its hash.
+// Bounds of computing hashes that an upload left unknown.
 const (
 	// DefaultHashRate is how many bytes a second a node reads for it.
 	DefaultHashRate = 32 << 20
-	hashEvery       = 5 * time.Second // between two looks for versions without a hash
-	hashPage        = 64              // versions of one look
+	hashEvery       = 5 * time.Second // interval between two scans for versions without a hash
+	hashPage        = 64              // versions of one scan
 	hashStep        = 1 << 20         // bytes that are read at once
-	hashCheck       = 64 << 20        // bytes after which is asked whether the hash is still wanted
+	hashCheck       = 64 << 20        // bytes after which the node checks whether the hash is still wanted
 )
 
 // Hashing is what a node does for the hashes of versions that do not know theirs.
@@ -37,12 +37,12 @@ func (h *Hashing) Reads() int64 { return h.reads.Load() }
 // Bytes is how many bytes have been read since the start.
 func (h *Hashing) Bytes() uint64 { return h.bytes.Load() }
 
-// Hashing tells how this node does.
+// Hashing returns the counters of this node's hashing.
 func (o *Objects) Hashing() *Hashing { return &o.hashed }
 
-// RunHashes computes, until ctx ends, the missing BLAKE3 hashes of versions that are assigned
-// to this node, one after the other at HashRate. The next node in charge begins an interrupted
-// hash from the start.
+// RunHashes computes, until ctx ends, the missing BLAKE3 hashes of versions that are
+// assigned to this node, one after the other at HashRate. If the assignment changes, the
+// next node starts from the beginning.
 func (o *Objects) RunHashes(ctx context.Context) error {
 	timer := time.NewTimer(hashEvery)
 	defer timer.Stop()
@@ -108,9 +108,9 @@ func (o *Objects) unhashed(after []byte) (mine []state.Unhashed, next []byte, er
 	return mine, next, nil
 }
 
-// hasher is the node that computes the hash of a version: one of those that hold its
-// content and are alive, another one for each version. Nodes that see others alive may
-// come to two of them, which costs only the work.
+// hasher returns the node that computes the hash of a version: a live holder, chosen by the
+// version. Nodes that see different members alive may choose two nodes, which costs only
+// work.
 func hasher(root *state.Root, id state.VersionID, alive map[state.NodeID]bool) state.NodeID {
 	var holders []state.NodeID
 	for _, c := range root.Copies {
@@ -126,7 +126,7 @@ func hasher(root *state.Root, id state.VersionID, alive map[state.NodeID]bool) s
 	return holders[sum.Sum32()%uint32(len(holders))]
 }
 
-// hashObject reads a version once and says its hashes.
+// hashObject reads a version once and proposes its hashes.
 func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 	if wanted, err := o.wantsHash(u); err != nil || !wanted {
 		return err
@@ -152,11 +152,11 @@ func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 	return wrap("set hash of object", err)
 }
 
-// errUnwanted ends the reading of a version whose hashes nobody wants any more.
+// errUnwanted ends the reading of a version whose hashes are no longer wanted.
 var errUnwanted = errors.New("the hash is not wanted any more")
 
-// sumOf is the BLAKE3 hash of a version and the checksum that it wants, read at HashRate;
-// nil when they are not wanted any more.
+// sumOf returns the BLAKE3 hash of a version and its wanted checksum, read at HashRate; nil
+// if they are no longer wanted.
 func (o *Objects) sumOf(ctx context.Context, u *state.Unhashed) (blake3, sum []byte, err error) {
 	limit := rate.NewLimiter(rate.Limit(o.opts.HashRate), hashStep)
 	unchecked := uint64(0)

@@ -22,12 +22,11 @@ type State interface {
 	View(ctx context.Context) (view state.View, release func(), err error)
 	// LocalView returns what this node has applied; release it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command. When it tells the outcome this node has applied
-	// it too.
+	// Propose commits a command. When it returns a result, this node has applied it too.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Nodes tells what is known of the members, for placement.
+// Nodes returns what is known about the members, for placement.
 type Nodes interface {
 	Candidates() []placement.Node
 }
@@ -40,7 +39,7 @@ type Content interface {
 	Join(ctx context.Context, parts []ingest.File, place ingest.Placement) (Kept, error)
 }
 
-// Kept is content that is durable on nodes, which wait to be told what became of it.
+// Kept is content that is durable on nodes that wait for the outcome of its command.
 type Kept interface {
 	// Content is what a command that names it carries. Renew may change it.
 	Content() state.Content
@@ -234,8 +233,8 @@ func (o *Objects) SetBucketTags(ctx context.Context, a state.AccountID, bucket s
 	}))
 }
 
-// known returns a bucket for a change of what is in it: by what this node has
-// applied, if that knows it. Apply judges the bucket again.
+// known returns a bucket for a change of its content, from the local state if that has it.
+// Apply checks the bucket again.
 func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {
 	view, release := o.opts.State.LocalView()
 	b, err := view.Bucket(a, name)
@@ -319,11 +318,10 @@ func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string
 	return sums, err
 }
 
-// Open reads the content of an object. The caller closes it. An object that is
-// deleted meanwhile is read to its end where this node has it; else that may be an
-// error, never other bytes. Errors:
-// state.ErrUnavailable while nobody who can be reached has the content,
-// state.ErrNotFound when the cluster wants it no more.
+// Open reads the content of an object. The caller closes it. If the object is deleted
+// meanwhile, it can be read to the end if this node has the content; otherwise a read may
+// fail, but never returns other bytes. Errors: state.ErrUnavailable if no reachable node
+// has the content, state.ErrNotFound if the cluster no longer wants it.
 func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object) (io.ReadSeekCloser, error) {
 	view, release := o.opts.State.LocalView()
 	record, err := view.Root(obj.Root)
@@ -345,8 +343,7 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 	return f, nil
 }
 
-// wants tells whether the state names a root, as far as this node knows; it may while that
-// cannot be read.
+// wants returns whether the local state names a root; true if the state cannot be read.
 func (o *Objects) wants(root state.RootKey) bool {
 	view, release := o.opts.State.LocalView()
 	defer release()
@@ -362,7 +359,7 @@ func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key st
 	}))
 }
 
-// wrap says what failed.
+// wrap adds the failed operation to an error.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -8,10 +8,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// place chooses where new content is kept. Its root is not known before it has
-// come, so the choice goes by what names it: the id of a version or an upload.
-// This node, where the content arrives, is one of them if it has room. keep are
-// nodes that are preferred.
+// place chooses the nodes for new content. Its root is unknown before the content arrives,
+// so the choice depends on the id of the version or upload. This node, where the content
+// arrives, is one of them if it has capacity. Nodes in keep are preferred.
 func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error) {
 	view, release := o.opts.State.LocalView()
 	cluster, err := view.Cluster()
@@ -36,13 +35,13 @@ func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error
 	return ingest.Placement{
 		Nodes: chosen,
 		Spare: slices.DeleteFunc(all, func(n state.NodeID) bool { return slices.Contains(chosen, n) }),
-		// Apply judges by the members that there are.
+		// Apply checks against the members at that time.
 		Copies: need,
 	}, nil
 }
 
-// tooFew is why content cannot be placed. Want of room counts when without it there would
-// be enough members; who is down comes back sooner.
+// tooFew returns why content cannot be placed: no capacity, if with capacity there would be
+// enough live members; otherwise too few live members, which usually ends sooner.
 func tooFew(nodes []placement.Node, able, need int) error {
 	full := 0
 	for _, n := range nodes {

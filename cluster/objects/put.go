@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Put stores an object: when it returns without an error the content is durable on
-// write_copies nodes, and every node shows it. Errors: state.ErrNoBucket,
-// state.ErrPrecondition, state.ErrNoKey for a condition on a key that is not
-// there, state.ErrQuota, state.ErrInvalid, state.ErrNoSpace, state.ErrUnavailable,
-// those of the body and of its Check. On any of them nothing has changed, but for
-// ErrUnavailable, which may have come too late to tell.
+// Put stores an object. When it returns without an error, the content is durable on
+// write_copies nodes, and every node shows the object. Errors: state.ErrNoBucket,
+// state.ErrPrecondition, state.ErrNoKey (a condition on a missing key), state.ErrQuota,
+// state.ErrInvalid, state.ErrNoSpace, state.ErrUnavailable, and those of the body and of
+// its Check. After an error nothing has changed; only after ErrUnavailable the change may
+// have been committed.
 func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r PutRequest) (state.Object, error) {
 	b, err := o.known(ctx, a, bucket)
 	if err != nil {
@@ -56,9 +56,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-// precheckQuota refuses a put that Apply would refuse, before the body is read: one whose
-// condition does not hold, and one of a known size beyond the account's quota. The result holds
-// for the moment only.
+// precheckQuota rejects a put that Apply would reject, before the body is read: one whose
+// condition does not hold, and one whose known size exceeds the account's quota. The result
+// holds for that moment only.
 func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -118,12 +118,12 @@ const nodeBytes = 128
 type kept struct {
 	stored    Kept
 	sums      Sums
-	digests   *digester // of which sums are a part; it has ended
+	digests   *digester // computed sums; it has ended
 	checksums []state.Checksum
 }
 
-// store keeps a body, which comes behind at bytes of its object or unplaced, and
-// checks it.
+// store stores a body, whose bytes are at offset at of their object or unplaced, and checks
+// it.
 func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, body *Body, at uint64) (*kept, error) {
 	place, err := o.place(id, nodes)
 	if err != nil {
@@ -148,9 +148,9 @@ func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, bo
 	return k, nil
 }
 
-// name has propose make a command of content, and tells those that keep it what
-// became of it. Content that does not count any more, because a node that keeps it
-// cannot vouch for it, is asked for once more.
+// name calls propose with the content and reports the outcome to its holders. If Apply
+// rejects the content because the epoch of a holder is too old, it renews the epochs and
+// tries once more.
 func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Content) error) error {
 	for attempt := 1; ; attempt++ {
 		err := propose(stored.Content())
@@ -183,9 +183,9 @@ func unsettled(conflict error) error {
 	return state.Errorf(state.CodeUnavailable, "what this is made of has changed each time: %v", conflict)
 }
 
-// Copy makes an object of another one of the same account, without moving bytes.
-// Errors: those of Put, state.ErrNoBucket and state.ErrNoKey of the source as well,
-// and those of SourceIf.
+// Copy makes an object from another one of the same account without moving bytes. Errors:
+// those of Put, state.ErrNoBucket and state.ErrNoKey also for the source, and those of
+// SourceIf.
 func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r CopyRequest) (state.Object, error) {
 	id := state.VersionID(o.opts.NewID())
 	for attempt := 1; ; attempt++ {
@@ -298,8 +298,7 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 	return cmd, err
 }
 
-// source reads the version that is copied, and has it judged. That it is not there is a
-// SourceError.
+// source returns the version to copy after its check. A missing source is a SourceError.
 func (o *Objects) source(v state.View, a state.AccountID, bucket, key string, id state.VersionID, judge func(*state.Object) error) (state.Bucket, state.Object, error) {
 	b, err := v.Bucket(a, bucket)
 	if err != nil {

@@ -18,8 +18,8 @@ type Attributes struct {
 	Headers map[string]string // canonical names, see state.Object
 	Meta    map[string]string // names in lower case, without x-amz-meta-
 	Tags    []state.Tag
-	// StorageClass is a name that comes back; "" is the usual class. Nothing is stored
-	// another way for it.
+	// StorageClass is a name that is returned with the object; "" is the standard class. It
+	// does not change how the content is stored.
 	StorageClass string
 }
 
@@ -78,7 +78,7 @@ func (e *SourceError) Error() string { return "source of copy: " + e.Err.Error()
 // Unwrap gives the error itself.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// UploadRequest begins a multipart upload.
+// UploadRequest starts a multipart upload.
 type UploadRequest struct {
 	Key        string
 	Attributes Attributes

@@ -5,15 +5,15 @@ import "context"
 // seenKey is the key of a context's value that Seen puts there.
 type seenKey struct{}
 
-// Seen returns a context for the reads of a request that has already learned,
-// since it began, that everything up to index was committed. Then a node that
-// has applied as much need not ask the cluster once more: what it holds misses
-// nothing that was acknowledged before the request. Index 0 says nothing.
+// Seen returns a context for the reads of a request that has learned, since it began, that
+// everything up to index was committed. A node that has applied index then need not ask the
+// cluster again: its state includes everything acknowledged before the request. Index 0 has
+// no effect.
 func Seen(ctx context.Context, index uint64) context.Context {
 	return context.WithValue(ctx, seenKey{}, index)
 }
 
-// SeenIndex returns what Seen was told, or 0.
+// SeenIndex returns the index of Seen, or 0.
 func SeenIndex(ctx context.Context) uint64 {
 	index, _ := ctx.Value(seenKey{}).(uint64)
 	return index

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// CreateUpload begins a multipart upload. Errors: state.ErrNoBucket,
-// state.ErrInvalid, state.ErrTooLarge when the bucket has its most open uploads.
+// CreateUpload starts a multipart upload. Errors: state.ErrNoBucket, state.ErrInvalid, and
+// state.ErrTooLarge if the bucket has its maximum of open uploads.
 func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r UploadRequest) (state.UploadID, error) {
 	if err := checkKey(r.Key); err != nil {
 		return "", err
@@ -44,9 +44,9 @@ func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket st
 	return u.ID, nil
 }
 
-// newUploadID is a new id, a UUID of version 7: the uploads of a key are listed in the
-// order of their ids, which is that of the times at which they began, as those who began
-// them tell it. 74 of its bits are random.
+// newUploadID returns a new id, a UUID of version 7. The uploads of a key are listed in the
+// order of their ids, which is the order of their creation times by the clocks of the
+// nodes. 74 of its bits are random.
 func newUploadID(t state.Millis) state.UploadID {
 	id := uuid.New()
 	var ms [8]byte
@@ -237,11 +237,11 @@ func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string
 	return part, err
 }
 
-// partOf is an object as a part of an upload, but for its number, id and time; nil when
-// its bytes have to be read for that: the ETag of a part is the MD5 of its bytes, and it
-// has the checksum that its upload asks for; where it asks for none, the default one if the
-// source has that, so that a copy of a whole object moves no bytes for it. What such a part is in the BLAKE3 tree of
-// an object of several is not known.
+// partOf returns an object as a part of an upload, without number, id and time. It returns
+// nil if the bytes must be read: the ETag of a part is the MD5 of its bytes, and it needs
+// the checksum that its upload wants. If the upload wants none, the part gets the default
+// one if the source has it. The position of such a part in the BLAKE3 tree of the new
+// object is unknown.
 func partOf(u *state.Upload, source *state.Object) *state.Part {
 	if sum, err := hex.DecodeString(source.ETag); err != nil || len(sum) != md5.Size || len(source.Parts) > 0 {
 		return nil
@@ -288,12 +288,12 @@ func (o *Objects) Abort(ctx context.Context, a state.AccountID, bucket, key stri
 	}))
 }
 
-// Complete makes an object of the parts of an upload that are listed, in order, and
-// discards the others. Asked again with the same list, later or at the same time through
-// another node, it answers with the object that the upload became, as long as that is
-// there: its Check is asked again, and its condition is not, which was of what there was
-// before. Errors: state.ErrNoBucket, state.ErrNoUpload, state.ErrInvalidPart also for
-// another list than the upload was completed with, state.ErrTooSmall, and those of Put.
+// Complete makes an object from the listed parts of an upload, in order, and discards the
+// others. A repeat with the same list, also through another node, returns the object that
+// the upload became, as long as it exists: its Check is called again, but its condition is
+// not, because that was about the object before. Errors: state.ErrNoBucket,
+// state.ErrNoUpload, state.ErrInvalidPart (also for a list other than the completed one),
+// state.ErrTooSmall, and those of Put.
 func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string, r CompleteRequest) (state.Object, error) {
 	for attempt := 1; ; attempt++ {
 		obj, err := o.complete(ctx, a, bucket, &r)
@@ -303,7 +303,7 @@ func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string
 	}
 }
 
-// raced is an error of what was there when it was looked for: a part, or the upload.
+// raced is an error about something that existed at the lookup: a part, or the upload.
 type raced struct{ error }
 
 // Unwrap gives the error itself.
@@ -399,8 +399,8 @@ func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, 
 	return b, u, parts, done, err
 }
 
-// became is the object that an upload became, if it is of the parts that a client lists.
-// It need not be the current version any more.
+// became returns the object that an upload became, if it has the listed parts. It may not
+// be the current version any more.
 func became(v state.View, b *state.Bucket, r *CompleteRequest) (*state.Object, error) {
 	made, err := v.Version(b, r.Key, state.VersionOf(r.Upload))
 	switch {
@@ -515,8 +515,8 @@ func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.P
 	return obj, err
 }
 
-// wholeChecksum is what the checksums of the parts say of the whole, of the default algorithm
-// where the upload asks for none; nil when a part has none.
+// wholeChecksum returns the checksum of an object from those of its parts, of the default
+// algorithm if the upload wants none; nil if a part has none.
 func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, error) {
 	if want.Algorithm == "" {
 		want.Algorithm = DefaultAlgorithm
@@ -545,7 +545,7 @@ func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, er
 	return &want, nil
 }
 
-// Bounds of sweeping uploads that nobody goes on with.
+// Bounds of removing abandoned uploads.
 const (
 	// DefaultUploadAge is how long an upload may stay open.
 	DefaultUploadAge = 7 * 24 * time.Hour
@@ -553,8 +553,8 @@ const (
 	stalePage        = 256
 )
 
-// Run discards uploads that have been open for longer than UploadAge, until ctx
-// ends. All nodes look; the second to discard one finds it gone.
+// Run discards uploads that have been open for longer than UploadAge, until ctx ends. All
+// nodes do it; a second attempt finds the upload gone.
 func (o *Objects) Run(ctx context.Context) error {
 	tick := time.NewTicker(staleEvery)
 	defer tick.Stop()
@@ -570,9 +570,9 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// begun is when an upload begins that begins now, by this node's clock if that is not
-// behind what most say, and since when it is open at the latest: not before it began, if
-// this clock or most are right. 0: that is not known.
+// begun returns the creation time of a new upload: by this node's clock, if that is not
+// behind most others. since is a time at which the upload is certainly open, if this clock
+// or most others are right; 0: unknown.
 func (o *Objects) begun() (created, since state.Millis) {
 	early, late, known := o.opts.Agreed()
 	created = max(o.now(), early)

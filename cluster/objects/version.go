@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// shown is a version as clients see it: what is the null version of a bucket that
-// has, or has had, versioning goes by that name.
+// shown returns a version as clients see it: the null version of a bucket that has or had
+// versioning gets that name.
 func shown(b *state.Bucket, obj state.Object) state.Object {
 	if b.Versioning != state.Unversioned && !obj.Versioned {
 		obj.ID = state.NullVersion
@@ -61,8 +61,7 @@ type Doomed struct {
 	ID  state.VersionID // "" is none
 }
 
-// Deleted is what became of it. In a bucket without versioning it says nothing but
-// Missed.
+// Deleted is the result of a deletion. In a bucket without versioning only Missed is set.
 type Deleted struct {
 	Versioned bool            // the bucket has, or has had, versioning
 	ID        state.VersionID // of the version that was to go, or of the delete marker that was made
@@ -86,8 +85,8 @@ func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key str
 	return all[0], nil
 }
 
-// DeleteMany removes objects and versions, state.MaxDeleteKeys of them at the most, in
-// one change, and says what became of each.
+// DeleteMany deletes up to state.MaxDeleteKeys objects and versions in one change and
+// returns the result of each.
 func (o *Objects) DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []Doomed) ([]Deleted, error) {
 	return o.delete(ctx, a, bucket, all, state.Condition{})
 }
@@ -135,7 +134,7 @@ func (o *Objects) level() (state.FeatureLevel, error) {
 	return view.FeatureLevel()
 }
 
-// deleted says what a deed means, done to the version with an id or by a marker.
+// deleted converts the result of Apply, for the version with an id or for a marker.
 func deleted(deed state.Deed, id, marker state.VersionID) Deleted {
 	switch deed {
 	case state.MadeMarker:

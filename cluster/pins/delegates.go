@@ -13,7 +13,7 @@ import (
 type reach int
 
 const (
-	fromAnywhere reach = iota // also by a name, a relay, or a peer id that is to be looked up
+	fromAnywhere reach = iota // also by a name, a relay, or a peer id that must be looked up
 	fromNearby                // private networks
 	fromHere                  // loopback, one link, or none at all: of no use to a client elsewhere
 )
@@ -21,7 +21,7 @@ const (
 // shared is what providers lend to their customers, RFC 6598: private like RFC 1918.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// reachOf tells of a multiaddr by the address that it begins with.
+// reachOf classifies a multiaddr by its first component.
 func reachOf(addr string) reach {
 	protocol, rest, _ := strings.Cut(strings.TrimPrefix(addr, "/"), "/")
 	value, _, _ := strings.Cut(rest, "/")

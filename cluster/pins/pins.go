@@ -31,13 +31,12 @@ type State interface {
 	View(ctx context.Context) (view state.View, release func(), err error)
 	// LocalView returns what this node has applied; release it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command. When it tells the outcome this node has applied
-	// it too, so a local view that follows sees it; unless ctx ended first, and
-	// then the local view is older.
+	// Propose commits a command. When it returns a result, this node has applied it too, so
+	// a later local view includes it, unless ctx ended first.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Nodes tells what is known of the members, for placement.
+// Nodes returns what is known about the members, for placement.
 type Nodes interface {
 	Candidates() []placement.Node
 }
@@ -46,11 +45,11 @@ type Nodes interface {
 type Options struct {
 	State State
 	Nodes Nodes
-	Live  Live // nil: what is in the state is all that is told
-	// Refused tells why no node dials an origin; "" is that it does, as far as is known
-	// before. nil: all are dialled.
+	Live  Live // nil: only the state is reported
+	// Refused returns why no node dials an origin, or "" if it is dialled or not known yet.
+	// Nil: all are dialled.
 	Refused func(origin string) string
-	Watch   *state.Watch     // tells Run of changes; nil: who waits looks now and then
+	Watch   *state.Watch     // notifies Run of changes; nil: waiters poll
 	Now     func() time.Time // nil: time.Now
 	// Agreed returns a time that the clocks of most members have reached and one that they have
 	// not passed. Idempotency keys are forgotten by the first and remembered since the second.
@@ -58,8 +57,8 @@ type Options struct {
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil: random UUIDs
 	Logger *slog.Logger           // nil: none
-	// Processors of this machine, half of which long lists may have; 0: as many as Go code
-	// runs on.
+	// Processors is the number of processors, of which long lists may use 50 %; 0:
+	// runtime.GOMAXPROCS.
 	Processors int
 }
 
@@ -113,13 +112,12 @@ type Request struct {
 	Meta    map[string]string
 }
 
-// Create adds a pin to an account and returns it as accepted: queued, whatever
-// is here already.
+// Create adds a pin to an account and returns it as accepted: queued, even if the content
+// is already on this node.
 //
-// Errors: state.ErrInvalid with what is wrong in the request,
-// state.ErrUnauthorized when the account is gone, state.ErrUnavailable without a
-// majority, state.ErrNoSpace when too few members have room for content that is
-// not here yet.
+// Errors: state.ErrInvalid with the mistake in the request, state.ErrUnauthorized if the
+// account is gone, state.ErrUnavailable without a majority, state.ErrNoSpace if too few
+// members have capacity for new content.
 func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (Record, error) {
 	c, err := r.Validate()
 	if err != nil {
@@ -177,7 +175,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 	}
 }
 
-// given adds the optional fields that are there to those that were submitted.
+// given adds the present optional fields to the submitted ones.
 func (r *Request) given() state.Given {
 	g := r.Given
 	if r.Name != "" {
@@ -260,7 +258,7 @@ func writeCopies(c *state.Cluster, nodes []placement.Node) int {
 	return min(int(c.WriteCopies), int(c.Replication), max(able, 1))
 }
 
-// allocation returns the nodes that keep a root; nil when nobody does.
+// allocation returns the nodes that keep a root; nil if none does.
 func allocation(view state.View, root state.RootKey) ([]state.NodeID, error) {
 	r, err := view.Root(root)
 	if errors.Is(err, state.ErrNotFound) {
@@ -288,9 +286,8 @@ func allocationOf(view state.View, account state.AccountID, id state.RequestID) 
 	return allocation(view, state.RootOf(c))
 }
 
-// candidates returns the members with what is known of them. A member that
-// nothing is known of, because it joined a moment ago or this node did, counts
-// as down: it is chosen when there is no other.
+// candidates returns the members with their load. A member without a sample, because it or
+// this node has just started, counts as down: it is chosen only if there is no other.
 func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 	members, err := view.Nodes()
 	if err != nil {
@@ -308,12 +305,11 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 	return nodes, nil
 }
 
-// accepted describes a pin that was just committed. Should this node lag behind
-// its own commit, it names other members as delegates.
+// accepted describes a pin that was just committed. If this node has not applied the commit
+// yet, it names other members as delegates.
 //
-// Content that objects alone named until now, of this account or of others, is
-// described as the new content that it may be for who asks: a bucket is private, and
-// so is what is in it.
+// Content that only objects refer to, of this account or of others, is described as new
+// content, because its existence in a private bucket must not be revealed.
 func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
@@ -344,21 +340,21 @@ func Once(ctx context.Context, name state.Hash) context.Context {
 	return context.WithValue(ctx, onceKey{}, name)
 }
 
-// asked is cmd as whoever asks for it may have it made.
+// asked returns cmd with the credentials and the idempotency key of the caller.
 func (p *Pins) asked(ctx context.Context, cmd state.Command) state.Command {
 	_, creates := cmd.(*state.CreatePin)
 	cmd = state.ByAsker(ctx, cmd)
 	if name, ok := ctx.Value(onceKey{}).(state.Hash); ok && creates {
-		by, at, _ := p.agreed() // 0 while nobody knows
+		by, at, _ := p.agreed() // 0 if too few members report their time
 		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at}
 	}
 	return cmd
 }
 
-// Seen returns a context for the reads of a request that has already learned,
-// since it began, that everything up to index was committed. Then a node that
-// has applied as much need not ask the cluster once more: what it holds misses
-// nothing that was acknowledged before the request. Index 0 says nothing.
+// Seen returns a context for the reads of a request that has learned, since it began, that
+// everything up to index was committed. A node that has applied index then need not ask the
+// cluster again: its state includes everything acknowledged before the request. Index 0 has
+// no effect.
 func Seen(ctx context.Context, index uint64) context.Context {
 	return context.WithValue(ctx, seenKey{}, index)
 }
@@ -376,11 +372,11 @@ func (p *Pins) view(ctx context.Context) (state.View, func(), error) {
 	return p.state.View(ctx)
 }
 
-// Get returns a pin of an account, as it is now anywhere in the cluster. While
-// its content is on its way, its info tells how far the nodes are.
+// Get returns the current state of a pin of an account in the cluster. While its content is
+// being fetched, its info has the progress of the nodes.
 //
-// Errors: state.ErrNotFound, also for another account's pin;
-// state.ErrUnavailable without a majority.
+// Errors: state.ErrNotFound, also for another account's pin; state.ErrUnavailable without a
+// majority.
 func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.RequestID) (Record, error) {
 	view, release, err := p.view(ctx)
 	if err != nil {
@@ -395,13 +391,12 @@ func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.Reques
 	return r, nil
 }
 
-// List returns the newest pins of an account that match q, newest first, and
-// how many match in all; state.MaxListBytes of them at the most. Records of one list
-// may share their delegates and info: they are to be read only. A list that looks at
-// much waits for its turn.
+// List returns the newest pins of an account that match q, newest first, of at most
+// state.MaxListBytes, and the number of all matches. Records of one list may share
+// delegates and info; do not change them. A list that reads much waits for its turn.
 //
-// Errors: state.ErrInvalid for a query out of bounds, state.ErrUnavailable
-// without a majority, state.ErrLimited when the turn does not come.
+// Errors: state.ErrInvalid for a query out of bounds, state.ErrUnavailable without a
+// majority, state.ErrLimited if its turn does not come.
 func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	if err := validateQuery(&q); err != nil {
 		return 0, nil, err
@@ -459,8 +454,8 @@ func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.Req
 	return nil
 }
 
-// notFound is the one answer for a pin that is unknown, deleted, or somebody
-// else's. It does not repeat the id: it may be any text.
+// notFound returns the same error for a pin that is unknown, deleted, or of another
+// account. It does not repeat the id, which may be any text.
 func notFound() error {
 	return state.Errorf(state.CodeNotFound, "there is no such pin request")
 }

@@ -210,7 +210,7 @@ func TestAnAccountThatIsGone(t *testing.T) {
 
 func TestPlacementPrefersLiveMembers(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
-	w.load.set("n2", "n4", "n5", "stranger") // n1 and n3 were not heard of
+	w.load.set("n2", "n4", "n5", "unknown") // n1 and n3 were not heard of
 	w.create(t, alice, v0)
 	if got := w.root(t, v0).Nodes(); !slices.Equal(got, []state.NodeID{"n2", "n4", "n5"}) {
 		t.Errorf("kept on %v", got)

@@ -13,8 +13,8 @@ import (
 // Keys of Record.Info beyond those of the Pinning Service API, while content is
 // on its way. Each is a number as text, of the node that is the farthest.
 const (
-	InfoBytes    = "bytes_fetched"  // bytes of blocks that have come
-	InfoBlocks   = "blocks_fetched" // blocks that have come
+	InfoBytes    = "bytes_fetched"  // bytes of blocks that have arrived
+	InfoBlocks   = "blocks_fetched" // blocks that have arrived
 	InfoPosition = "queue_position" // place in the account's line of the node where it is first
 	InfoAttempts = "attempts"       // failed ones of the node with the most
 )
@@ -30,11 +30,11 @@ type Progress struct {
 // Live asks the nodes that work on a root how far they are. Their answers are
 // not part of the state: they are gone when they are read.
 type Live interface {
-	// Progress returns what those of nodes say that answer within a moment.
+	// Progress returns the reports of those nodes that answer within a short time.
 	Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []Progress
 }
 
-// enliven adds to a record what the nodes say that work on its content.
+// enliven adds the progress of the nodes to a record.
 func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) {
 	if p.live == nil || root == nil || r.Status != state.Queued && r.Status != state.Pinning {
 		return
@@ -90,7 +90,7 @@ func blocks(n uint64) string {
 	return strconv.FormatUint(n, 10) + " blocks"
 }
 
-// read describes a pin at one view; root is nil when nobody keeps its content.
+// read describes a pin in a view; root is nil if no node keeps its content.
 func (p *Pins) read(view state.View, account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
 	if !validID(id) {
 		return Record{}, nil, notFound()

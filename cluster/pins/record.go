@@ -24,18 +24,17 @@ const (
 // Record is a pin with what the cluster knows of its content.
 type Record struct {
 	state.Pin
-	// Delegates are multiaddrs of the nodes that were told to keep the content, of those
-	// that are not down if there are any, each ending in /p2p/ and a peer id: at least
-	// one, at most MaxDelegates, none twice, those first that can be dialled from
-	// farthest away.
+	// Delegates are multiaddrs of the nodes that are to keep the content, of live ones if
+	// there are any, each ending in /p2p/ and a peer id. There are 1 to MaxDelegates,
+	// without repetitions; the addresses that most clients can dial are first.
 	Delegates []string
-	// Info tells a client more, by the Info keys; nil when there is nothing.
+	// Info has further facts for clients, by the Info keys; nil: none.
 	Info map[string]string
 }
 
-// content is what is known of one root within a describer.
+// content has the facts about one root within a describer.
 type content struct {
-	root      *state.Root // nil: nobody keeps it
+	root      *state.Root // nil: no node keeps it
 	delegates []string
 	info      map[state.Status]map[string]string // of pins without origins
 }
@@ -46,12 +45,12 @@ type describer struct {
 	view      state.View
 	nodes     Nodes
 	refused   func(origin string) string
-	down      map[state.NodeID]bool // members that are down; nil: nobody has asked yet
+	down      map[state.NodeID]bool // members that are down; nil: not determined yet
 	byText    map[string]*content
 	byRoot    map[state.RootKey]*content
 	byNodes   map[string][]string // allocation, joined -> delegates
 	addresses map[state.NodeID][]string
-	anyone    []string // delegates where nobody is allocated
+	anyone    []string // delegates of content without an allocation
 }
 
 func newDescriber(view state.View, nodes Nodes, refused func(origin string) string) *describer {
@@ -91,8 +90,8 @@ func (d *describer) record(pin state.Pin) (Record, error) {
 	return r, nil
 }
 
-// refusals says which of a pin's origins no node dials, and why, but for what is said of
-// them already.
+// refusals returns which of a pin's origins no node dials, and why, except what said
+// already contains.
 func (d *describer) refusals(origins []string, said string) string {
 	var b strings.Builder
 	for i, o := range origins {
@@ -106,7 +105,7 @@ func (d *describer) refusals(origins []string, said string) string {
 	return b.String()
 }
 
-// content returns what is known of the root that a CID names.
+// content returns the facts about the root of a CID.
 func (d *describer) content(text string) (*content, error) {
 	if c, ok := d.byText[text]; ok {
 		return c, nil
@@ -154,8 +153,8 @@ func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
 	return err
 }
 
-// delegates returns the public addresses of the nodes that a root is allocated
-// to, one of each node before a second of any.
+// delegates returns the public addresses of the nodes that are to keep a root, first one of
+// each node.
 func (d *describer) delegates(root *state.Root) ([]string, error) {
 	joined := make([]byte, 0, 64*len(root.Copies))
 	for _, c := range root.Copies {
@@ -168,7 +167,7 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 { // every node of the allocation has left, and repair is to come
+	if len(all) == 0 { // all allocated nodes have left, and repair will follow
 		if all, err = d.memberAddrs(); err != nil {
 			return nil, err
 		}
@@ -177,8 +176,8 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 	return all, nil
 }
 
-// memberAddrs returns addresses of any members, for content that nobody is told
-// to keep: the API asks for at least one delegate.
+// memberAddrs returns addresses of any members, for content without an allocation, because
+// the API requires at least one delegate.
 func (d *describer) memberAddrs() ([]string, error) {
 	if d.anyone != nil {
 		return d.anyone, nil
@@ -262,8 +261,8 @@ func infoOf(pin *state.Pin, root *state.Root) map[string]string {
 	return info
 }
 
-// progress says in words how far the copies of a root are; empty when there is
-// nothing left to wait for.
+// progress describes the progress of the copies of a root as text; empty if nothing is
+// missing.
 func progress(pin *state.Pin, root *state.Root) string {
 	s, copies, held, fetching := pin.Status, len(root.Copies), root.In(state.Held), root.In(state.Fetching)
 	var text string
@@ -284,9 +283,9 @@ func progress(pin *state.Pin, root *state.Root) string {
 	return text + lastReason(root, pin.Origins)
 }
 
-// lastReason is the reason of a copy that is not held, and whose it is, as a pin with
-// these origins is told it. The copies are in the order of their nodes; which one failed
-// last is not on record.
+// lastReason returns the reason of a copy that is not held, with its node, in the form for
+// a pin with these origins. The copies are ordered by node, because the record does not say
+// which one failed last.
 func lastReason(root *state.Root, origins []string) string {
 	for _, c := range root.Copies {
 		if c.Phase != state.Held && c.Reason != "" {

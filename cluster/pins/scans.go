@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// MaxScansWaiting is how many long lists of one account may wait for their turn on a
-// node. One of an account runs at a time, and as many of all accounts as half of the
-// processors, at least one: whoever asks for little does not wait for them.
+// MaxScansWaiting is how many long lists of one account may wait for their turn on a node.
+// One of an account runs at a time, and of all accounts as many as 50 % of the processors,
+// at least one. Short lists do not wait for them.
 const MaxScansWaiting = 32
 
-// scans gives long lists their turns, in the order in which they come.
+// scans runs long lists in the order of their arrival.
 type scans struct {
 	all *semaphore.Weighted
 
@@ -45,10 +45,10 @@ func maxScans(processors int) int {
 	return max(processors/2, 1)
 }
 
-// enter waits for a turn; leave ends it.
+// enter waits for a turn; the caller ends it with leave.
 //
-// Errors: state.ErrLimited when too many wait, or when the time of ctx ends before the
-// turn comes; else that of ctx.
+// Errors: state.ErrLimited if too many wait or the deadline of ctx passes first; else the
+// error of ctx.
 func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(), err error) {
 	s.mu.Lock()
 	a := s.accounts[account]
@@ -69,7 +69,7 @@ func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(
 			delete(s.accounts, account)
 		}
 	}
-	// Its own turn first: who waits for that keeps no place from others.
+	// The turn of the account first, so that a waiting list does not hold a place.
 	if err := a.turn.Acquire(ctx, 1); err != nil {
 		left()
 		return nil, noTurn(err)
@@ -86,7 +86,7 @@ func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(
 	}, nil
 }
 
-// noTurn is the error of who waited in vain: the cluster was not even asked.
+// noTurn returns the error of a list whose turn did not come. The cluster was not asked.
 func noTurn(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return tooManyScans()

@@ -43,9 +43,8 @@ func ParseCID(text string) (cid.Cid, error) {
 	return c, nil
 }
 
-// Validate tells what is wrong with a request, as an error of state.CodeInvalid
-// whose detail a client can be shown, and returns its CID. It is the one place
-// that judges the fields of a pin.
+// Validate checks a request and returns its CID. The error has state.CodeInvalid and a
+// detail for the client. All checks of a pin's fields are here.
 func (r *Request) Validate() (cid.Cid, error) {
 	c, err := ParseCID(r.CID)
 	if err != nil {
@@ -100,7 +99,7 @@ func checkMeta(meta map[string]string) error {
 	return nil
 }
 
-// validateQuery tells what is wrong with a list's filters.
+// validateQuery returns an error for invalid filters of a list.
 func validateQuery(q *state.PinQuery) error {
 	if q.Limit < 0 || q.Limit > MaxList {
 		return state.Errorf(state.CodeInvalid, "limit %d is not between 0 and %d", q.Limit, MaxList)
@@ -124,7 +123,7 @@ func validateQuery(q *state.PinQuery) error {
 	return nil
 }
 
-// validID tells whether id can be the id of a pin at all.
+// validID returns whether id can be the id of a pin.
 func validID(id state.RequestID) bool { return id != "" && len(id) <= state.MaxIDLen }
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }

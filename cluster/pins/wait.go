@@ -17,9 +17,9 @@ const (
 	// MaxAccountWaiters how many of them of one account.
 	MaxWaiters        = 1024
 	MaxAccountWaiters = 128
-	// waitLook is how often a waiter looks although it was told of nothing:
-	// when popular content changes, its pins are moved bit by bit, and only the
-	// content's own change is told.
+	// waitLook is the interval at which a waiter checks its pin without a notification:
+	// when content with many pins changes, its pins are moved step by step, and only the
+	// change of the content is notified.
 	waitLook = time.Second
 )
 
@@ -69,7 +69,7 @@ func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.Reque
 	}
 }
 
-// settled tells whether a status does not change by itself any more.
+// settled returns whether a status no longer changes by itself.
 func settled(s state.Status) bool { return s == state.Pinned || s == state.Failed }
 
 // local reads a pin as this node knows it.
@@ -94,7 +94,7 @@ func (p *Pins) Run(ctx context.Context) error {
 	}
 }
 
-// follow tells of changes until nobody waits any more.
+// follow notifies the waiters of changes until there are none.
 func (p *Pins) follow(ctx context.Context) {
 	sub := p.watch.Subscribe("")
 	defer sub.Close()
@@ -119,7 +119,7 @@ type waiter struct {
 
 // waiters are the calls of Wait under way.
 type waiters struct {
-	came chan struct{} // a token when somebody has come; room for one
+	came chan struct{} // a token when a waiter has been added; capacity 1
 
 	// mu guards what follows. It is never held while calling out.
 	mu       sync.Mutex

@@ -17,11 +17,11 @@ const pageRoots = 512
 // auditRetry is the pause after an audit that could not be finished.
 const auditRetry = 10 * time.Second
 
-// maxBehind bounds the accounts whose roots are picked up where they were left.
-// For more, everything is looked at again.
+// maxBehind bounds the accounts whose scan continues where it stopped. With more accounts,
+// the next audit scans all their roots again.
 const maxBehind = 1 << 10
 
-// offer is a root that needs a look, whatever the state says of it.
+// offer is a root that the dispatcher must check, whatever the state says.
 type offer struct {
 	root   state.RootKey
 	must   bool           // it is taken, whatever else its account has waiting
@@ -34,7 +34,7 @@ type verdict struct {
 	account state.AccountID
 }
 
-// refills are the accounts of which the dispatcher has room for more.
+// refills has the accounts for which the dispatcher can take more roots.
 type refills struct {
 	some chan struct{} // has a token while there may be some
 
@@ -62,7 +62,7 @@ func (r *refills) take() map[state.AccountID]bool {
 	return taken
 }
 
-// auditor walks through what is wanted and what is here. It belongs to one
+// auditor compares the wanted roots with the blocks on this node. It is used by one
 // goroutine.
 type auditor struct {
 	t       *Tracker
@@ -92,7 +92,7 @@ func (t *Tracker) audit(ctx context.Context) error {
 			return nil
 		case <-t.refills.some:
 			if err = a.refill(ctx, t.refills.take()); err == nil {
-				continue // the next audit comes when it would have come
+				continue // the next audit keeps its time
 			}
 		case <-t.audits:
 			err = a.everything(ctx)
@@ -110,7 +110,7 @@ func (t *Tracker) audit(ctx context.Context) error {
 	}
 }
 
-// everything is one look at everything.
+// everything does one complete audit.
 func (a *auditor) everything(ctx context.Context) error {
 	t, begin := a.t, time.Now()
 	clear(a.behind)
@@ -129,8 +129,8 @@ func (a *auditor) everything(ctx context.Context) error {
 	return nil
 }
 
-// wanted offers the roots that are wanted and not held, and those that are said
-// to be held and are not. It sees that unknown peers see of the others what they may.
+// wanted offers the roots that are wanted and not held, and those that the state calls held
+// but are not on this node. It also corrects what is hidden from unknown peers.
 func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	t := a.t
 	var from state.RootKey
@@ -157,7 +157,7 @@ func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 				continue
 			}
 			found++
-			if err := t.offer(ctx, w.root); err != nil { // the state says too much
+			if err := t.offer(ctx, w.root); err != nil { // the state says held, but the root is not complete here
 				return found, err
 			}
 		}
@@ -324,7 +324,7 @@ func (t *Tracker) strays(page []state.RootKey) ([]state.RootKey, error) {
 	return stray, nil
 }
 
-// offer hands over a root that has to be looked at.
+// offer passes a root to the dispatcher.
 func (t *Tracker) offer(ctx context.Context, k state.RootKey) error {
 	select {
 	case t.offers <- offer{root: k, must: true}:

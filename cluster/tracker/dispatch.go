@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// slotCheck is how often a full set of slots is looked at.
+	// slotCheck is the interval at which a full set of slots is checked.
 	slotCheck = time.Second
 	// lostReason is reported of content that was held and is not there.
 	lostReason = "the node lost its copy and fetches it again"
-	// hurtReason is reported of content of which blocks are damaged or gone.
+	// hurtReason is the reported reason for content with damaged or missing blocks.
 	hurtReason = "blocks on the node's disk were damaged, it fetches them again"
 )
 
@@ -50,19 +50,19 @@ type entry struct {
 	run     *run      // while fetching
 
 	ticket  uint64 // of a report that has not been answered; 0: none
-	verify  bool   // look into the block store even when the state says Held
-	missed  bool   // it was to be looked at while the drop was under way
+	verify  bool   // check the block store even if the state says Held
+	missed  bool   // a check was requested during the drop
 	repair  bool   // it was held here before
 	resumed bool   // the stored attempts have been read
 
 	// Of the attempts so far, for one incarnation of the root.
 	born     uint64
 	attempts int           // failed in a row
-	seen     uint64        // the state that the last one began with, or the pin that repinned told of, by its index
-	again    int           // times in a row that a new pin had one begin again, and no block came
+	seen     uint64        // log index of the state at the start of the last attempt, or of the newest pin that repinned returned
+	again    int           // consecutive restarts for new pins without a block
 	waited   time.Duration // without a block, in turns that were cut short
-	reached  uint64        // blocks that a turn came to: fewer are no progress
-	holder   bool          // somebody held it, and answered, when the last attempt failed
+	reached  uint64        // blocks that a turn reached; a turn that reaches fewer made no progress
+	holder   bool          // a holder answered when the last attempt failed
 	giveUp   string        // reason, while the parts are dropped
 }
 
@@ -74,9 +74,9 @@ type dispatcher struct {
 	queue         *queue
 	later         dueHeap
 	running       map[*run]struct{}
-	pinned        map[*run]time.Time // those of them to whose root a pin, or a holder, came then, and no block since
+	pinned        map[*run]time.Time // runs whose root got a pin or a holder at that time, and no block since
 	singleReplica map[*run]struct{}  // those of them of whose holders none answers
-	sought        time.Time          // when it was last looked whether one does
+	sought        time.Time          // last check for it
 	missed        bool               // something was left to an audit, which waits until there is room
 }
 
@@ -151,15 +151,15 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// hasCapacity tells whether there is room for what an audit finds; the rest is for
-// changes.
+// hasCapacity returns whether roots of an audit can be taken; the rest of the capacity is
+// for changes.
 func (d *dispatcher) hasCapacity() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
 
 // shareOf is how many roots of one account may wait in a line. The state has
 // the rest.
 func (d *dispatcher) shareOf() int { return max(1, d.t.limits.Known/4) }
 
-// fills tells whether an account has as much in a line as it may.
+// fills returns whether an account has its maximum number of roots in a line.
 func (d *dispatcher) fills(account state.AccountID, l line) bool {
 	s := d.queue.shares[account]
 	return s != nil && s.lines[l].Len() >= d.shareOf()
@@ -183,7 +183,7 @@ func (d *dispatcher) refill(s *share) {
 	}
 }
 
-// changed looks at the roots that the state machine has touched.
+// changed processes the roots that the state machine has changed.
 func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	if ch.All {
 		token(d.t.audits)
@@ -228,7 +228,7 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	}
 }
 
-// record is what a view says of a root.
+// record is what a view has about a root.
 type record struct {
 	root state.Root
 	own  *state.Copy // this node's; nil: the root is not wanted here
@@ -240,11 +240,11 @@ func (d *dispatcher) read(view state.View, k state.RootKey) record {
 	return record{root, own, err}
 }
 
-// held tells whether the root is wanted here, and said to be held.
+// held returns whether this node is to keep the root and the state says that it holds it.
 func (r *record) held() bool { return r.own != nil && r.own.Phase == state.Held }
 
-// makeRoom forgets the newest root of the account with the most that wait, for
-// one of an account with fewer. The auditor brings it back.
+// makeRoom forgets the newest waiting root of the account with the most, in favour of an
+// account with fewer. The auditor brings it back.
 func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
 	longest := d.queue.heaps[byLength].top()
 	if longest == nil {
@@ -269,8 +269,8 @@ func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
 	return d.queue.lightest(accounts)
 }
 
-// offered looks at what the auditor found, and tells it when an account has as
-// much in memory as it may.
+// offered processes a root of the auditor, and informs the auditor when the account has its
+// maximum in memory.
 func (d *dispatcher) offered(ctx context.Context, o offer) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
@@ -293,7 +293,7 @@ func (d *dispatcher) offered(ctx context.Context, o offer) {
 	}
 }
 
-// answered looks at the roots whose reports are part of the state now.
+// answered processes the roots whose reports are in the state now.
 func (d *dispatcher) answered(ctx context.Context, acks []ack) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
@@ -336,18 +336,18 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 	if s.leased {
 		if _, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own == nil {
-			if missed { // by an audit or the look after a lease too
+			if missed { // by an audit or by the check after a lease
 				d.check(ctx, view, e)
 				return
 			}
-			d.forget(e) // there is a look when the lease ends
+			d.forget(e) // the end of the lease causes a check
 		} else {
 			d.delay(e, d.t.limits.Backoff) // a put may just complete what could not be fetched
 		}
 		return
 	}
 	if reason != "" {
-		e.attempts = 0 // told to fetch it again, it begins afresh
+		e.attempts = 0 // told to fetch it again, so count from the start
 		if root, own, err := wanted(view, e.root, d.t.opts.Self); err == nil && own != nil && root.Born == born && !e.repinned(&root) {
 			d.report(e, &root, state.CopyReport{Phase: state.GaveUp, Reason: reason})
 			return
@@ -357,7 +357,7 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	case s.err != nil:
 		d.delay(e, d.t.limits.MaxBackoff)
 	case err == nil && own == nil && !s.dropped && !missed:
-		d.forget(e) // wanted by entries that are not applied here yet; they will tell
+		d.forget(e) // wanted by entries that this node has not applied yet; they will cause a check
 	default:
 		d.check(ctx, view, e)
 	}
@@ -383,10 +383,10 @@ func (d *dispatcher) check(ctx context.Context, view state.View, e *entry) {
 	d.checkAt(ctx, view, e, d.read(view, e.root))
 }
 
-// checkAt is check with what the view says of the root.
+// checkAt is check with the record of the root.
 func (d *dispatcher) checkAt(ctx context.Context, view state.View, e *entry, now record) {
 	switch e.stage {
-	case dropping: // looked at when it has ended
+	case dropping: // checked when the drop has ended
 		e.missed = true
 		return
 	case resting: // a report may be on its way, and it may be that nothing more is tried
@@ -414,15 +414,15 @@ func (d *dispatcher) checkAt(ctx context.Context, view state.View, e *entry, now
 		d.settle(ctx, view, e)
 	case e.stage == queued:
 		d.pass(view, e)
-	case e.stage == fetching && d.found(e.run, &root): // which it learns when it begins again, as for a pin
+	case e.stage == fetching && d.found(e.run, &root): // it learns of the holders when it restarts, as for a pin
 		d.pinned[e.run] = time.Now()
 	case e.repinned(&root):
 		d.again(ctx, view, e)
 	}
 }
 
-// repinned tells, once, whether a pin came since the last attempt began. It is the record
-// that says so: of too many changes at once there is no news of each.
+// repinned returns whether a pin was added since the last attempt began, once for each pin.
+// It reads the record, because a burst of changes does not report each one.
 func (e *entry) repinned(root *state.Root) bool {
 	at := root.PinnedAt()
 	since := at > e.seen
@@ -430,10 +430,10 @@ func (e *entry) repinned(root *state.Root) bool {
 	return since
 }
 
-// When a fetch to whose root a pin came is stuck: no block has come for stuckAfter,
-// doubled for each time in a row that beginning again brought none, at most maxAgain
-// times. Finding somebody who has it takes longer than a second, and content that many
-// pin must get as far as that.
+// When a fetch whose root got a new pin counts as stuck: no block has arrived for
+// stuckAfter, doubled for each consecutive restart without a block, up to maxAgain times.
+// Finding a provider takes longer than a second, and content with many pins needs that
+// time.
 const (
 	stuckAfter = time.Second
 	maxAgain   = 6
@@ -453,13 +453,13 @@ func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 	}
 }
 
-// cutStuck has the fetches begin again that are stuck and to whose roots pins, or holders,
-// came. One that moves goes on.
+// cutStuck restarts the stuck fetches whose roots got pins or holders. A fetch that makes
+// progress continues.
 func (d *dispatcher) cutStuck() {
 	now := time.Now()
 	for r, at := range d.pinned {
 		switch idle := r.idle(now); {
-		case r.yielding: // it begins again as soon as it has ended
+		case r.yielding: // it restarts as soon as it has ended
 		case idle > backoff.After(stuckAfter, stuckAfter<<maxAgain, 1+r.entry.again):
 			r.entry.again++
 			r.cut()
@@ -487,7 +487,7 @@ func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 	d.settleAs(ctx, view, e, d.read(view, e.root))
 }
 
-// settleAs is settle with what the view says of the root.
+// settleAs is settle with the record of the root.
 func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, now record) {
 	root, own := now.root, now.own
 	if now.err != nil {
@@ -515,7 +515,7 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 	case own == nil, sealed && own.Phase == state.Held:
 		d.forget(e)
 	case sealed:
-		d.forgetAttempts(e) // of attempts before the one that sealed it, of which no news came
+		d.forgetAttempts(e) // attempts before the one that sealed it and whose result was not reported
 		d.report(e, &root, state.CopyReport{Phase: state.Held, Size: bytes, Blocks: blocks})
 	case own.Phase == state.GaveUp && here:
 		e.stage = dropping
@@ -569,7 +569,7 @@ func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 	e.ticket = d.t.reports.put(r)
 }
 
-// renew begins the count of attempts anew, for an incarnation of the root.
+// renew resets the count of attempts for a new incarnation of the root.
 func (e *entry) renew(born uint64) {
 	e.born, e.attempts, e.again, e.waited, e.reached, e.holder = born, 0, 0, 0, 0, false
 }
@@ -602,7 +602,7 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	return true
 }
 
-// forget lets go of an entry, unless an answer is awaited for it.
+// forget removes an entry, unless a report of it waits for its answer.
 func (d *dispatcher) forget(e *entry) {
 	e.stage = resting
 	if e.ticket == 0 {

@@ -24,16 +24,16 @@ type run struct {
 	entry *entry
 	share *share // the dispatcher's
 	begin time.Time
-	floor uint64 // blocks that an earlier turn came to
+	floor uint64 // blocks that an earlier turn reached
 	meter meter
 	stop  context.CancelCauseFunc
 	// private: members alone are asked
 	private bool
-	held    []state.NodeID // who was said to hold it, and answered; the dispatcher's
+	held    []state.NodeID // holders that answered; used by the dispatcher
 
 	bytes  atomic.Uint64
 	blocks atomic.Uint64
-	moved  atomic.Int64 // nanoseconds from begin to the last new block; 0: none has come
+	moved  atomic.Int64 // ns from the start to the last new block; 0: none arrived
 	walked atomic.Int64 // the same of any block, also of those that are here
 
 	yielding bool // errYield was sent; the dispatcher's
@@ -51,20 +51,20 @@ func (r *run) cut() {
 	r.stop(errYield)
 }
 
-// idle is how long it has come to no block. Going through what is here, before it can come
-// to what is not, may take longer than anybody waits for a block.
+// idle returns for how long the fetch has reached no block. Reading the blocks that are
+// already on this node can take longer than the wait for one block.
 func (r *run) idle(now time.Time) time.Duration {
 	return now.Sub(r.begin) - time.Duration(r.walked.Load())
 }
 
-// unmoved is how long no new block has come.
+// unmoved returns for how long no new block has arrived.
 func (r *run) unmoved(now time.Time) time.Duration {
 	return now.Sub(r.begin) - time.Duration(r.moved.Load())
 }
 
-// slots sorts the running fetches into those that move and those that wait for
-// a block. A fetch begins among the waiting, joins the moving with its first
-// block, and falls back when none has come for a Turn.
+// slots counts the running fetches that move and those that wait for a block. A fetch
+// starts as waiting, counts as moving from its first block on, and as waiting again after a
+// Turn without a new one.
 func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	for r := range d.running {
 		if r.moved.Load() > 0 && r.unmoved(now) < d.t.limits.RotateAfter {
@@ -95,9 +95,9 @@ func (d *dispatcher) room(moving, waiting int) room {
 	}
 }
 
-// yield stops fetches that have had their turn, as many as others wait for a
-// slot. So content that nobody has cannot keep out content that is there, and
-// the large DAGs of one account not those of another.
+// yield stops as many fetches that had their turn as others wait for a slot. So content
+// without a provider cannot block available content, and the large DAGs of one account
+// cannot block those of another.
 func (d *dispatcher) yield(now time.Time, r room) {
 	others := d.queue.length
 	for run := range d.running {
@@ -161,7 +161,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		if s := d.queue.shares[e.account]; s != nil {
 			d.refill(s)
 		}
-		if nodes == nil { // one look serves all that begin now
+		if nodes == nil { // read once for all fetches that start now
 			var release func()
 			view, release = d.t.opts.State.LocalView()
 			defer release()
@@ -207,7 +207,7 @@ func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry,
 	d.t.mu.Lock()
 	d.t.runs[e.root] = r
 	d.t.mu.Unlock()
-	d.t.leases.sealChanging(e.root) // it seals by what the state says now
+	d.t.leases.sealChanging(e.root) // the seal follows the current state
 	work.Go(func() {
 		defer stop(nil)
 		d.t.attempt(scope, r, job)
@@ -246,9 +246,9 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 	}
 }
 
-// job says where to fetch a root from: members that hold it, other members that
-// were told to, the rest of them, then its origins. Where the rest are more than one
-// attempt asks, the next one asks others.
+// job returns the sources of a root: members that hold it, other members that are to hold
+// it, the other members, then its origins. If there are more other members than one attempt
+// asks, the next attempt asks different ones.
 func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, attempts int) (job Job, err error) {
 	job = Job{Root: root.Key.Cid(), Reference: Reference(root.Key), Held: d.heldElsewhere(root), Private: root.Private(), Linked: root.Links > 0}
 	if !job.Private {
@@ -264,7 +264,8 @@ func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, 
 	for _, n := range root.Holders() {
 		add(n)
 	}
-	// The next node among the copies begins with the blocks that this node needs next, so it is asked first.
+	// The next node among the copies starts with the blocks that this node needs next, so
+	// it is asked first.
 	job.Index = slices.IndexFunc(root.Copies, func(c state.Copy) bool { return c.Node == d.t.opts.Self })
 	job.Of = len(root.Copies)
 	for i := range root.Copies {
@@ -297,7 +298,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	}
 	switch {
 	case r.err == nil:
-		d.t.hides.add(e.root) // it was sealed by what the state said before
+		d.t.hides.add(e.root) // it was sealed according to an older state
 		d.count(outcomeHeld)
 		d.t.metrics.bytes.Add(float64(r.gotBytes))
 		if e.repair {
@@ -321,7 +322,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 		d.count(outcomeYielded)
 		e.waited += r.idle(now)
 		if e.waited >= d.t.limits.Patience {
-			if d.t.opts.Fetcher.Vain(r.err) { // whose reason says more
+			if d.t.opts.Fetcher.Vain(r.err) { // the reason of that error is more precise
 				d.failed(ctx, view, e, d.t.opts.Fetcher.Reason(r.err), r.err, pinned)
 				return
 			}
@@ -336,10 +337,11 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	}
 }
 
-// failed decides what follows a failed attempt, with the error of the fetch if it says
-// why: another one after a pause, or the end. There is no end while somebody holds the
-// content, or others are to keep it for what is wrong here, and none that another attempt
-// may cure for a root that was pinned since this one began: no attempt was for that pin.
+// failed decides what follows a failed attempt: another attempt after a pause, or giving
+// up. cause is the error of the fetch if it says why. The node does not give up while a
+// node holds the content, or while repair moves the root to other nodes because of a
+// problem of this node. It also does not give up if the root was pinned since the attempt
+// began and another attempt could succeed.
 func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reason string, cause error, pinned bool) {
 	e.waited = 0
 	e.attempts++
@@ -357,7 +359,8 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	last := root.Links > 0 || d.t.damaged(e.root)
 	incurable := cause != nil && d.t.opts.Fetcher.Final(cause)
 	blameless := cause != nil && d.t.opts.Fetcher.Blameless(cause)
-	// Another pin of it may count on whoever comes by, though the origins of this one are refused.
+	// Another pin of the root may have no refused origins, so its content can still be
+	// found.
 	vain := root.Refs <= 1 && cause != nil && d.t.opts.Fetcher.Vain(cause)
 	used := (e.attempts >= d.t.limits.Attempts || vain) && !pinned && !blameless && (cause == nil || !d.t.opts.Moves(&root, cause))
 	if (incurable || used) && !d.heldElsewhere(&root) && !last {
@@ -395,7 +398,8 @@ func (d *dispatcher) holders(root *state.Root) []state.NodeID {
 	return slices.DeleteFunc(root.Holders(), func(n state.NodeID) bool { return n == d.t.opts.Self || d.t.opts.Down(n) })
 }
 
-// found tells, once, whether there are holders that answer while a fetch knows of none.
+// found returns whether there are holders that answer and the fetch does not know any;
+// once.
 func (d *dispatcher) found(r *run, root *state.Root) bool {
 	if slices.ContainsFunc(r.held, func(n state.NodeID) bool { return !d.t.opts.Down(n) }) {
 		return false
@@ -404,13 +408,13 @@ func (d *dispatcher) found(r *run, root *state.Root) bool {
 	return len(r.held) > 0
 }
 
-// seekEvery is how often it is looked whether a holder answers again, of whom a fetch does
-// not know.
+// seekEvery is the interval at which fetches without a holder check whether one answers
+// again.
 const seekEvery = 5 * time.Second
 
-// seek has fetches begin again, as soon as they are stuck, that began while none of the
-// holders answered, and now one does. No change of the state tells of that, and whoever
-// else is asked may have nothing for as long as a fetch may be idle.
+// seek restarts stuck fetches that began while no holder answered, if one answers now. No
+// change of the state reports that, and the other sources may have nothing until the fetch
+// times out.
 func (d *dispatcher) seek() {
 	now := time.Now()
 	if len(d.singleReplica) == 0 || now.Sub(d.sought) < seekEvery {

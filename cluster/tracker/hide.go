@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of what is hidden and shown.
+// Bounds of hiding and showing content.
 const (
 	hidesAtOnce = 8 // changes of references that run at the same time
 	hidesInTurn = 2 // so many are not worth goroutines
@@ -18,8 +18,7 @@ const (
 	maxHides = 64 << 10
 )
 
-// hides holds the roots of which unknown peers may be to see more, or less, than
-// they do.
+// hides has the roots whose visibility to unknown peers may have to change.
 type hides struct {
 	some chan struct{} // has a token while there may be some
 	turn chan struct{} // has a token while no goroutine changes references
@@ -67,8 +66,8 @@ func (h *hides) take() (page []state.RootKey, more bool) {
 	return page, more
 }
 
-// hide keeps from unknown peers what the state says is private, and shows them the
-// rest, until ctx ends.
+// hide makes private content hidden and other content visible for unknown peers, according
+// to the state, until ctx ends.
 func (t *Tracker) hide(ctx context.Context) error {
 	for {
 		select {
@@ -131,7 +130,7 @@ func (t *Tracker) hideOne(ctx context.Context, k keptRoot) error {
 	return wrap("hide blocks", t.opts.Blocks.Hide(ctx, Reference(k.root), k.private))
 }
 
-// keptRoot is a root that is wanted here, or stays for those who read it.
+// keptRoot is a root that is wanted on this node or stays for its readers.
 type keptRoot struct {
 	root    state.RootKey
 	private bool

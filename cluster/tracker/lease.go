@@ -110,7 +110,7 @@ func (g *Leases) Sealed(root state.RootKey, hidden bool) {
 	defer g.mu.Unlock()
 	e := g.roots[root]
 	e.owing--
-	e.doubt = e.doubt || e.sealed && e.hidden != hidden // which of the two came last is unknown
+	e.doubt = e.doubt || e.sealed && e.hidden != hidden // it is unknown which of the two was last
 	e.sealed, e.hidden = true, hidden
 }
 
@@ -144,8 +144,9 @@ func (g *Leases) list(root state.RootKey, e *lease) {
 	token(g.some)
 }
 
-// agrees returns true if the root was sealed under a lease and is as hidden as the state
-// says. The caller takes private from a view that wants the root and has it held here.
+// agrees returns whether the root was sealed under a lease and is hidden or visible as the
+// state says. private must be from a view in which the root is wanted and held on this
+// node.
 func (g *Leases) agrees(root state.RootKey, private bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +181,7 @@ func (g *Leases) sealChanged(roots ...state.RootKey) {
 	}
 }
 
-// Fenced records that no lease of an earlier process counts any more.
+// Fenced records that leases of earlier processes do not count any more.
 func (g *Leases) Fenced() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -223,9 +224,9 @@ func (g *Leases) tidy(root state.RootKey, e *lease) {
 	}
 }
 
-// drop begins the drop of a root after requestDrop; dropped ends it. It returns false if the
-// root has had a lease since, or stays for its readers. bytes is the size of the root. It is
-// 0 for incomplete content, which does not stay for readers.
+// drop begins the drop of a root after requestDrop; dropped ends it. It returns false if
+// the root has had a lease since, or stays for its readers. bytes is the size of the root.
+// It is 0 for incomplete content, which does not stay for readers.
 func (g *Leases) drop(root state.RootKey, bytes uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -250,7 +251,7 @@ func (g *Leases) dropped(root state.RootKey) {
 	defer g.mu.Unlock()
 	e := g.roots[root]
 	close(e.dropping)
-	e.dropping, e.doomed, e.doubt = nil, false, true // the root is not sealed any more
+	e.dropping, e.doomed, e.doubt = nil, false, true // the root is no longer sealed
 	g.tidy(root, e)
 }
 

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// meterStep is how much of a root arrives between two reports of it, in bytes:
-	// with what is on its way meanwhile, less than the 64 MiB by which what a pin
-	// stores may be ahead of what its account is charged.
+	// meterStep is how many bytes of a root arrive between two reports. Together with the
+	// bytes in flight it is less than 64 MiB, the maximum by which the stored bytes of a
+	// pin may exceed the charge of its account.
 	meterStep = 32 << 20
 	// meterPause is between two attempts to report it.
 	meterPause = 500 * time.Millisecond
@@ -25,8 +25,8 @@ type meter struct {
 	said uint64 // bytes
 }
 
-// meterOf returns the meter of a fetch: of one that repairs content which is
-// charged already, and in a cluster that has no quotas, the zero one.
+// meterOf returns the meter of a fetch. It is the zero meter for a repair, whose content is
+// charged already, and in a cluster without quotas.
 func meterOf(view state.View, root *state.Root) meter {
 	level, err := view.FeatureLevel()
 	if err != nil || level < 2 || root.Status == state.Pinned {

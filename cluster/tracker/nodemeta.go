@@ -27,8 +27,8 @@ type attempts struct {
 	attempts int           // failed in a row
 	due      time.Time     // of the next one
 	waited   time.Duration // without a block, in turns that were cut short
-	reached  uint64        // blocks that a turn came to
-	holder   bool          // somebody held it when the last one failed
+	reached  uint64        // blocks that a turn reached
+	holder   bool          // a holder answered when the last one failed
 	seen     uint64        // the state that the last one began with, by its index
 }
 
@@ -95,7 +95,8 @@ func (d *dispatcher) forgetAttempts(e *entry) {
 	d.t.opts.NodeMeta.Delete(string(e.root))
 }
 
-// auditNodeMeta deletes the attempts of roots that this node holds or does not want any more.
+// auditNodeMeta deletes the attempts of roots that this node holds or that are no longer
+// wanted on it.
 func (t *Tracker) auditNodeMeta() error {
 	view, release := t.opts.State.LocalView()
 	defer release()

@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// MaxPosition is the last place in a line that Look counts to: whoever is behind
-// it has this position too.
+// MaxPosition is the largest position in a line that Look returns. Roots behind it have
+// this position too.
 const MaxPosition = 1000
 
 // Seen is what this node is doing for a root that it does not hold yet.
 type Seen struct {
 	Fetching bool
-	Bytes    uint64 // that have come in this attempt, and what earlier ones left
+	Bytes    uint64 // arrived in this attempt, and left by earlier ones
 	Blocks   uint64
 	// Position is the place in the line of the account whose turns the root
 	// takes, from 1 to MaxPosition; 0 when it does not wait for a slot.
@@ -27,8 +27,8 @@ type question struct {
 	answer chan Seen // has room for it
 }
 
-// Look tells what this node is doing for a root; ok is false when it knows of
-// nothing to do, or when ctx ends first. It changes nothing.
+// Look returns the work of this node for a root; ok is false if there is none or ctx ends
+// first. It changes nothing.
 func (t *Tracker) Look(ctx context.Context, root state.RootKey) (seen Seen, ok bool) {
 	q := question{root, make(chan Seen, 1)}
 	select {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// line is one of the two lines in which roots of an account wait for a slot.
+// line is one of the two lines in which the roots of an account wait for a slot.
 type line uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	lines
 )
 
-// freshTurns is how many new pins are picked before one of the backlog is.
+// freshTurns is how many new pins are picked for each one of the backlog.
 const freshTurns = 3
 
 // share is what one account has waiting and under way.
@@ -33,10 +33,10 @@ type share struct {
 
 func (s *share) waiting() int { return s.lines[fresh].Len() + s.lines[backlog].Len() }
 
-// load is what somebody who pins now has to wait for.
+// load returns the number of roots ahead of a new pin.
 func (s *share) load() int { return s.active + s.waiting() }
 
-// order is one of the orders in which shares are kept.
+// order is one of the orders in which shares are sorted.
 type order uint8
 
 const (
@@ -46,10 +46,10 @@ const (
 	orders
 )
 
-// queue is the roots that wait for a slot: by account, so that the many pins of
-// one do not delay the few of another. Its turn has who has the fewest fetches
-// under way, and of those who was served the longest ago. Every step costs the
-// logarithm of the number of accounts, however many roots wait.
+// queue has the roots that wait for a slot, by account, so that many pins of one account do
+// not delay the few of another. The next slot goes to the account with the fewest running
+// fetches, and among equals to the one served longest ago. The cost of a step is
+// logarithmic in the number of accounts and does not depend on the number of roots.
 type queue struct {
 	shares map[state.AccountID]*share
 	heaps  [orders]shareHeap
@@ -79,7 +79,7 @@ func (q *queue) of(account state.AccountID) *share {
 	return s
 }
 
-// lightest returns the one of the accounts whose pins wait for the least.
+// lightest returns the account whose pins wait behind the fewest roots.
 func (q *queue) lightest(accounts []state.AccountID) state.AccountID {
 	var best state.AccountID
 	least := -1
@@ -114,9 +114,9 @@ func (q *queue) remove(e *entry) {
 	q.release(s)
 }
 
-// room says who may begin.
+// room says which fetches may start.
 type room struct {
-	line  [lines]bool // anybody
+	line  [lines]bool // of any account
 	first bool        // an account that has nothing under way
 	caps  [lines]int  // fetches of one account
 }
@@ -184,7 +184,7 @@ func (q *queue) ended(s *share) {
 	q.release(s)
 }
 
-// release forgets a share that says nothing.
+// release deletes a share without information.
 func (q *queue) release(s *share) {
 	if s.active == 0 && s.waiting() == 0 && !s.behind && !s.again {
 		delete(q.shares, s.account)
@@ -207,7 +207,7 @@ func (q *queue) fix(s *share) {
 	}
 }
 
-// before tells whose turn it is.
+// before returns whether a comes before b.
 func before(a, b *share) bool {
 	if a.active != b.active {
 		return a.active < b.active

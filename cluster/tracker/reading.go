@@ -38,7 +38,7 @@ func (g *Leases) unread(root state.RootKey, e *lease) {
 	}
 }
 
-// keeps tells whether a root of so many bytes stays for those who read it.
+// keeps returns whether a root of this size stays for its readers.
 func (g *Leases) keeps(e *lease, bytes uint64) bool {
 	if e.readers == 0 || bytes == 0 {
 		return false
@@ -54,7 +54,7 @@ func (g *Leases) keeps(e *lease, bytes uint64) bool {
 	return true
 }
 
-// read tells whether a root is here for nobody but those who read it, if nobody wants it.
+// read returns whether a root that is not wanted stays on this node only for its readers.
 func (g *Leases) read(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

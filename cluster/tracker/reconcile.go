@@ -11,7 +11,7 @@ import (
 
 // Times of the Reconciler.
 const (
-	reconcileEvery = 5 * time.Second // between two looks when nothing is said to have changed
+	reconcileEvery = 5 * time.Second // interval without a reported change
 	reconcileRetry = 200 * time.Millisecond
 )
 

@@ -635,7 +635,7 @@ func TestAllocation(t *testing.T) {
 		{"full and replaced, being fetched", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}, {Node: "d", Phase: A}}, "abcd", "c", "abd", "", false},
 		{"full and replaced, whole", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}, {Node: "c", Phase: A}, {Node: "d", Phase: H}}, "abcd", "c", "abd", "abd", true},
 		{"full and held by nobody", []state.Copy{{Node: "a", Phase: A}, {Node: "b", Phase: A}, {Node: "c", Phase: A}}, "abcd", "c", "abd", "abcd", false},
-		{"placed on a stranger and on one that is gone", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}}, "abcde", "d", "xde", "abe", true},
+		{"placed on a node that is not a member and on one that is gone", []state.Copy{{Node: "a", Phase: H}, {Node: "b", Phase: H}}, "abcde", "d", "xde", "abe", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ids := func(s string) (nodes []state.NodeID) {

@@ -15,20 +15,21 @@ import (
 const (
 	DefaultRepairAfter = 10 * time.Minute
 	DefaultRepairEvery = time.Minute
-	DefaultRepairRate  = 1000 // roots placed anew, per second
+	DefaultRepairRate  = 1000 // roots placed on other nodes, per second
 
 	// placeBatch is how many roots one command places.
 	placeBatch = 128
-	// scanEvery is between two looks at all roots while pins wait: one of them may have
-	// fewer copies than make it pinned, by a node that knew of fewer members.
+	// scanEvery is the interval between two scans of all roots while pins wait. A root may
+	// have too few copies, because the node that placed it knew fewer members.
 	scanEvery = 10 * time.Minute
-	// fewShort is how many roots that are short are looked at in each pass; more are every
-	// scanEvery, for they may be short as long as a member is down.
+	// fewShort is how many roots with too few copies each pass processes. If there are
+	// more, they are processed every scanEvery, because they may lack copies as long as a
+	// member is down.
 	fewShort = 10_000
 	// placedLevel is the level from which all members read by which state was chosen.
 	placedLevel state.FeatureLevel = 4
-	// returnEvery is between two looks for members that were down and are back: what was put
-	// meanwhile lacks a copy that they can have.
+	// returnEvery is the interval between two checks for members that are back: content put
+	// meanwhile lacks a copy that they can hold.
 	returnEvery = 5 * time.Second
 	// repairRetry is the pause after a pass that could not be finished.
 	repairRetry = 2 * time.Second
@@ -47,15 +48,15 @@ type Repairer struct {
 	Self  state.NodeID
 	State State
 	Watch *state.Watch
-	// DownSince tells whether a member is down, and since when that was seen.
+	// DownSince returns whether a member is down and since when this node knows it.
 	DownSince func(state.NodeID) (since time.Time, down bool)
-	// Full tells whether a member takes no content that it has not.
+	// Full returns whether a member accepts no new content.
 	Full func(state.NodeID) bool
 	// Place chooses the nodes for a root as if it were new, but for keeping it
 	// where it is if it can stay there.
 	Place  func(root state.Root) []state.NodeID
 	After  time.Duration // down for longer, a member counts as gone
-	Every  time.Duration // between two looks at who is down
+	Every  time.Duration // interval between two checks which members are down
 	Rate   int           // roots a second
 	Logger *slog.Logger
 
@@ -64,13 +65,13 @@ type Repairer struct {
 	short uint64    // roots short of holders then
 	whole time.Time // when it was
 
-	lacked time.Time // when those that are short were looked at; Run's
+	lacked time.Time // last pass over the roots with too few copies; used by Run
 
-	absent map[state.NodeID]bool // whether each member was down when last looked at; Run's
+	absent map[state.NodeID]bool // whether each member was down at the last check; used by Run
 
-	// A surplus of copies is from a put while it was not known who else holds the content
-	// still. It is left alone until a member that was down then is known to be: by
-	// entries up to aged, which the state had Every ago.
+	// A surplus of copies comes from a put during which it was unknown which nodes still
+	// hold the content. It stays until the members that were down then are known, that is,
+	// for entries up to aged, the index of the state one Every ago.
 	aged   uint64
 	looked time.Time // at index
 	index  uint64
@@ -89,7 +90,7 @@ type topology struct {
 // copies is the number of copies that a root should have.
 func (t *topology) copies() int { return min(t.replication, len(t.members)) }
 
-// stuck tells whether a copy will not come to be for want of room.
+// stuck returns whether a copy cannot be completed because the member has no capacity.
 func (t *topology) stuck(c state.Copy) bool {
 	return c.Phase != state.Held && slices.Contains(t.full, c.Node)
 }
@@ -149,7 +150,7 @@ func (r *Repairer) Run(ctx context.Context) error {
 	}
 }
 
-// returned tells whether a member is back that was down when last looked at.
+// returned returns whether a member is back that was down at the last check.
 func (r *Repairer) returned() (some bool) {
 	for id, was := range r.absent {
 		_, down := r.DownSince(id)
@@ -159,12 +160,12 @@ func (r *Repairer) returned() (some bool) {
 	return some
 }
 
-// pass looks at all roots when there is a reason to: the nodes, or the number
-// of roots short of holders, have changed since the last one that left nothing
-// to do, or pins wait for long. Else it looks at those that are short, or have too many.
+// pass scans all roots if there is a reason: the nodes or the number of roots with too few
+// holders have changed since the last complete pass, or pins have waited for long.
+// Otherwise it processes only the roots with too few or too many copies.
 func (r *Repairer) pass(ctx context.Context) error {
 	if !r.State.IsLeader() {
-		r.last = topology{} // whoever leads next begins with a whole pass
+		r.last = topology{} // the next leader starts with a complete pass
 		return nil
 	}
 	now, short, err := r.topology()
@@ -247,8 +248,8 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 // roots reads roots from one on.
 type roots func(view state.View, from state.RootKey, fn func(state.Root) (more bool, err error)) error
 
-// place pages through roots and places those anew that need it. pending counts
-// those that a later pass has to look at again.
+// place pages through roots and places those that need it. pending is the number of roots
+// that a later pass must process again.
 func (r *Repairer) place(ctx context.Context, now *topology, looks ...roots) (placed, pending int, err error) {
 	for _, all := range looks {
 		some, wait, err := r.placeOf(ctx, now, all)
@@ -334,7 +335,7 @@ func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch sta
 			if err != nil {
 				return false, err
 			}
-			if stale || since > 0 && len(root.Copies) <= now.copies() { // to be placed where it is has it judged
+			if stale || since > 0 && len(root.Copies) <= now.copies() { // placing it on the same nodes makes Apply derive its status again
 				nodes = root.Nodes()
 			}
 		}
@@ -346,7 +347,7 @@ func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch sta
 	return batch, pending, next, wrap("read roots", err)
 }
 
-// stale tells whether a root on members alone would be judged otherwise now.
+// stale returns whether a root on current members only would get another status now.
 func stale(view state.View, root *state.Root, now *topology, need int) (bool, error) {
 	if slices.ContainsFunc(root.Copies, func(c state.Copy) bool { return !now.has(c.Node) }) {
 		return false, nil
@@ -362,14 +363,14 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 	return marked != (held < now.copies()), err
 }
 
-// allocation returns where a root is to be kept, nil when it may stay as it is.
-// whole is false when a later pass has to look again.
+// allocation returns the nodes that are to keep a root, or nil if it may stay as it is.
+// whole is false if a later pass must process it again.
 //
-// A copy on a member that is gone stays on record until others hold as many as
-// there should be with every member there. Should that member come back before,
-// its content counts: it does not drop what may be the last copy, and a cluster
-// that has no other node to use does not fetch everything again. So does one on a member
-// without room: part of the content may be there, and nowhere else.
+// A copy on a lost member stays in the record until as many other nodes hold the root as
+// there should be. If the member comes back before, its content counts: it does not drop
+// what may be the last copy, and a cluster without another node does not fetch everything
+// again. The same holds for a copy on a member without capacity, which may have parts of
+// the content that exist nowhere else.
 func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
 	var live, held, outsiders, stuck int
 	without := now.without(root)
@@ -413,10 +414,9 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 	return nodes, whole
 }
 
-// choose lists the nodes that can keep a root, best first: those that hold it,
-// those that were told to, those that are new to it, and those without room for it. So
-// a member that is down for a moment, where nothing would be placed now, loses
-// nothing.
+// choose returns the nodes that can keep a root, best first: holders, nodes that are to
+// hold it, new nodes, and nodes without capacity for it. So a member that is down for a
+// moment, while nothing can be placed, loses nothing.
 func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 	placed := r.Place(*root)
 	rank := func(c state.Copy) int {

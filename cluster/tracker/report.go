@@ -27,7 +27,7 @@ const (
 type outbox struct {
 	some   chan struct{} // has a token while there may be reports
 	full   chan struct{} // has a token while there may be as many as one command takes
-	begun  chan struct{} // has a token when the first patient report has come
+	begun  chan struct{} // has a token when the first delayed report has arrived
 	linger time.Duration // that a patient report waits
 
 	// mu guards the rest. It is never held while calling out.
@@ -44,7 +44,7 @@ type ticketed struct {
 	due    time.Time // of a patient report
 }
 
-// ack tells that a report has been answered.
+// ack says that a report was committed or rejected.
 type ack struct {
 	root   state.RootKey
 	ticket uint64
@@ -62,15 +62,15 @@ func newOutbox(linger time.Duration) *outbox {
 	}
 }
 
-// put adds a report in the place of an earlier one of the same root, and
-// returns the ticket by which it will be acknowledged.
+// put adds a report, replaces an earlier one of the same root, and returns the ticket of
+// its acknowledgement.
 func (o *outbox) put(r state.CopyReport) (ticket uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last++
 	t := ticketed{ticket: o.last, report: r}
 	_, waits := o.items[r.Root]
-	if r.Phase == state.Fetching && !waits { // else it stands for news that cannot wait
+	if r.Phase == state.Fetching && !waits { // otherwise it replaces a report that cannot wait
 		t.due = time.Now().Add(o.linger)
 		o.patient[r.Root] = t
 		if len(o.patient) == 1 {
@@ -153,7 +153,7 @@ func (o *outbox) giveBack(batch []ticketed) {
 		if _, newer := o.items[k]; newer {
 			continue
 		}
-		if newer, waits := o.patient[k]; waits { // it stands for both
+		if newer, waits := o.patient[k]; waits { // it replaces both
 			delete(o.patient, k)
 			t = newer
 		}
@@ -164,11 +164,11 @@ func (o *outbox) giveBack(batch []ticketed) {
 	o.notify()
 }
 
-// report commits what is in the outbox, one command at a time so that an older
-// phase cannot overtake a newer one, until ctx ends.
+// report commits the reports in the outbox until ctx ends. It commits one command at a
+// time, so that an older phase cannot follow a newer one.
 func (t *Tracker) report(ctx context.Context) error {
 	again, pause := backoff.New(minReportPause, maxReportPause), time.Duration(0)
-	quiet := false // that reports cannot be committed was said
+	quiet := false // the log already says that reports cannot be committed
 	ripe := time.NewTimer(t.limits.Linger)
 	defer ripe.Stop()
 	for {
@@ -252,8 +252,8 @@ func (t *Tracker) propose(ctx context.Context, batch []ticketed) error {
 	return nil
 }
 
-// final tells whether an error is the state's answer to the command, which
-// proposing it again would not change.
+// final returns whether an error is the answer of the state, which a repeated proposal
+// would not change.
 func final(err error) bool {
 	var outcome *state.Error
 	if !errors.As(err, &outcome) {

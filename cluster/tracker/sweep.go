@@ -24,11 +24,11 @@ const (
 type sweep struct {
 	root    state.RootKey
 	partial bool   // not complete as the wish arose; a put may have completed it since
-	bytes   uint64 // of what is complete
+	bytes   uint64 // of complete content
 
 	dropped bool  // of the answer
 	leased  bool  // of the answer: not dropped, for there is or was a lease, or it is being read
-	whole   bool  // of the answer: not dropped, for it is no part any more, or that is not known
+	whole   bool  // result: not dropped, because it is no longer incomplete, or that is unknown
 	err     error // of the answer
 }
 
@@ -63,7 +63,7 @@ func (s *sweeps) take() []sweep {
 	return batch
 }
 
-// sweep drops what is not wanted, until ctx ends and all drops have ended.
+// sweep drops unwanted content until ctx ends and all drops have ended.
 func (t *Tracker) sweep(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -92,7 +92,7 @@ func (t *Tracker) sweep(ctx context.Context) error {
 			work.Go(func() {
 				defer func() { <-slots }()
 				if s.leased = !t.leases.drop(s.root, s.bytes); s.leased {
-					t.hides.add(s.root) // unknown peers see nothing of what stays for who reads it
+					t.hides.add(s.root) // content that stays only for its readers is hidden from unknown peers
 				} else {
 					t.drop(ctx, &s)
 					t.leases.dropped(s.root)
@@ -103,8 +103,8 @@ func (t *Tracker) sweep(ctx context.Context) error {
 	}
 }
 
-// drop drops what nobody can lease meanwhile, so that nobody but a fetch, of which
-// there is none, can complete it either.
+// drop drops a root that can get no lease meanwhile. So only a fetch could complete it, and
+// there is none.
 func (t *Tracker) drop(ctx context.Context, s *sweep) {
 	if s.partial {
 		var err error
@@ -126,8 +126,8 @@ func (t *Tracker) answer(ctx context.Context, s sweep) {
 	}
 }
 
-// doomed keeps of a batch what has no lease now. A lease that comes later saves
-// its root from this sweep.
+// doomed returns the roots of a batch that have no lease now. A lease taken later saves its
+// root from this sweep.
 func (t *Tracker) doomed(ctx context.Context, batch []sweep) []sweep {
 	keep := batch[:0]
 	for _, s := range batch {
@@ -158,7 +158,7 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	if len(ask) == 0 {
 		return keep, nil
 	}
-	fenced := t.leases.isFenced() // before the view: it has what came before the fence then
+	fenced := t.leases.isFenced() // before the view, so that the view has everything before the fence
 	view, release, err := t.linearizable(ctx)
 	if err != nil {
 		return nil, err

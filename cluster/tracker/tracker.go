@@ -31,7 +31,7 @@ type State interface {
 	LocalView() (view state.View, release func())
 	// Propose commits a command; a local view that follows holds its effects.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
-	// IsLeader tells whether this node leads.
+	// IsLeader returns whether this node leads.
 	IsLeader() bool
 }
 
@@ -58,33 +58,32 @@ type Job struct {
 	Root      cid.Cid
 	Reference string          // includes the blocks
 	Account   state.AccountID // whose turns it takes
-	Members   []state.NodeID  // who may have it: holders, other allocated nodes, others
+	Members   []state.NodeID  // in the order to ask: holders, other allocated nodes, others
 	Origins   []string        // multiaddrs that users gave
 	Held      bool            // some of Members are known to hold it
-	Private   bool            // nobody but members may be asked for it
+	Private   bool            // only members may be asked for it
 	Linked    bool            // an object or a part names it
-	// Index tells this node from the Of nodes that were told to keep it and may
-	// all be fetching it now; of Members the first Sharing are among them.
+	// Index is the position of this node among the Of nodes that are to keep the root and
+	// may all be fetching it now. The first Sharing of Members are among them.
 	Index, Of, Sharing int
 }
 
 // Fetcher makes DAGs durable in the block store. It does not fetch blocks again that an earlier
 // attempt stored under the reference.
 type Fetcher interface {
-	// Fetch returns when the whole DAG is durable, with the bytes and the
-	// number of its blocks. It calls progress, from one goroutine at a time,
-	// after blocks have come.
+	// Fetch returns when the complete DAG is durable, with its size and number of blocks.
+	// It calls progress from one goroutine at a time, after blocks have arrived.
 	Fetch(ctx context.Context, job Job, progress func(bytes, blocks uint64)) (bytes, blocks uint64, err error)
-	// Reason says to people why a fetch failed.
+	// Reason returns why a fetch failed, as text for people.
 	Reason(err error) string
-	// Final tells failures that another attempt cannot cure, such as a format that
-	// nothing here can read.
+	// Final returns whether another attempt cannot succeed, for example because the format
+	// is unknown.
 	Final(err error) bool
-	// Vain tells that another attempt would ask the same who had nothing: all origins are
-	// refused, and no block came.
+	// Vain returns whether another attempt would ask the same sources without result: all
+	// origins are refused, and no block arrived.
 	Vain(err error) bool
-	// Blameless tells failures that say nothing of the content, nor of who was asked for
-	// it: no number of them is the end.
+	// Blameless returns whether a failure says nothing about the content or its sources.
+	// Such failures are not counted.
 	Blameless(err error) bool
 }
 
@@ -94,8 +93,8 @@ const rootPrefix = "root/"
 const (
 	// maxSources bounds the members that are asked for one root.
 	maxSources = 16
-	// maxAccounts bounds the accounts that are looked at to find the one whose
-	// turns a root takes.
+	// maxAccounts bounds the accounts that are compared to find the one whose turn a root
+	// uses.
 	maxAccounts = 4
 )
 
@@ -117,13 +116,13 @@ type Limits struct {
 	Moving      int           // fetches that have moved data lately
 	Waiting     int           // fetches that wait for their first, or next, block
 	Account     int           // fetches of one account at the same time
-	Known       int           // roots in memory: to look at, to fetch, to drop or to report
-	Attempts    int           // fetches of a root that nobody holds, before this node gives up
+	Known       int           // roots in memory: to check, to fetch, to drop or to report
+	Attempts    int           // fetches of a root without a holder before this node gives up
 	Backoff     time.Duration // pause after the first failed attempt; it doubles each time
 	MaxBackoff  time.Duration // longest pause
 	RotateAfter time.Duration // without data, after which a fetch yields to those that wait for a slot
 	Patience    time.Duration // without data in all turns together, after which an attempt has failed
-	Audit       time.Duration // between two looks at everything
+	Audit       time.Duration // interval between two audits
 	Flush       time.Duration // that a report waits for company
 	Linger      time.Duration // that the report of a fetch's begin waits for its end
 }
@@ -166,8 +165,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Options are what a Tracker is made of. Fields that say so may be zero, the
-// others are required.
+// Options are the dependencies of a Tracker. Fields that say so may be zero; the others are
+// required.
 type Options struct {
 	Self     state.NodeID
 	State    State
@@ -179,14 +178,13 @@ type Options struct {
 	// LeasePrefix is the prefix of the references of imports, which the node drops when it
 	// starts. Empty: there are none.
 	LeasePrefix string
-	// Down tells whether a member is known not to answer, so that it is not
-	// asked for blocks. nil: none is.
+	// Down returns whether a member is known not to answer, so that it is not asked for
+	// blocks. Nil: none is.
 	Down func(state.NodeID) bool
-	// Moves tells whether the Repairer has others keep a root that could not be fetched
-	// here for err, so that this node does not give it up meanwhile. nil: it never does.
+	// Moves returns whether the Repairer moves a root to other nodes after this node failed
+	// to fetch it with err. Then this node does not give up meanwhile. Nil: it never does.
 	Moves func(root *state.Root, err error) bool
-	// Leases are the roots that must not be dropped. nil: the
-	// Tracker has some of its own, which nobody uses.
+	// Leases has the roots that must not be dropped. Nil: there are no leases.
 	Leases *Leases
 	// Now is the clock by which it is noted, for the next process, when what failed is due.
 	Now        func() time.Time
@@ -204,9 +202,9 @@ type Tracker struct {
 	hides   *hides
 	leases  *Leases
 
-	offers   chan offer    // roots that the auditor found to need a look
+	offers   chan offer    // roots that the dispatcher must check
 	audits   chan struct{} // asks for an audit; one waits at the most
-	refills  *refills      // accounts of which more has room
+	refills  *refills      // accounts for which more roots can be taken
 	outcomes chan *run     // fetches that have ended
 	acks     chan []ack    // reports that have been answered
 	swept    chan sweep    // drops that have ended
@@ -260,8 +258,8 @@ func New(opts Options) (*Tracker, error) {
 // Queue is the number of roots that this node knows it has yet to fetch.
 func (t *Tracker) Queue() int { return int(t.queue.Load()) }
 
-// Progress returns how far the running fetch of a root has come; ok is false
-// when none runs.
+// Progress returns the progress of the running fetch of a root; ok is false if there is
+// none.
 func (t *Tracker) Progress(root state.RootKey) (bytes, blocks uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,9 +270,9 @@ func (t *Tracker) Progress(root state.RootKey) (bytes, blocks uint64, ok bool) {
 	return r.bytes.Load(), r.blocks.Load(), true
 }
 
-// DropLeases drops the blocks of imports that an earlier process left: no
-// command can refer to them any more. It must have returned before this process
-// imports anything. Run calls it when nobody did.
+// DropLeases drops the blocks of imports of an earlier process, because no command can
+// refer to them any more. It must return before this process imports anything. Run calls it
+// if the caller did not.
 func (t *Tracker) DropLeases(ctx context.Context) error {
 	t.mu.Lock()
 	done := t.cleared

@@ -66,7 +66,7 @@ func TestTheMajorityOfMembersDecidesWhoIsWrong(t *testing.T) {
 		{"two of five", 5, reports{"n1a", "n2b", "n3c", "n4a", "n5a"}, []NodeID{"n2", "n3"}, true},
 		{"two of five agree, and two are silent", 5, reports{"n1a", "n2a", "n3b"}, nil, true},
 		{"a second word does not count", 3, reports{"n1a", "n2b", "n2a", "n3a"}, []NodeID{"n2"}, true},
-		{"a stranger does not count", 3, reports{"n1a", "x1b", "n2b", "n3a"}, []NodeID{"n2"}, true},
+		{"a node that is not a member does not count", 3, reports{"n1a", "x1b", "n2b", "n3a"}, []NodeID{"n2"}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := found(t)

@@ -23,7 +23,7 @@ func TestOnlyTheWordOfMembersThatHaveNotFencedCounts(t *testing.T) {
 		{"nobody", nil, ErrConflict, []NodeID{"n2", "n3"}},
 		{"before the fence", []Holding{{"n1", 3}, {"n3", 0}}, ErrConflict, []NodeID{"n2", "n3"}},
 		{"before and after the fence", []Holding{{"n1", 3}, {"n1", 4}, {"n3", 0}}, nil, []NodeID{"n1", "n3"}},
-		{"a stranger", []Holding{{"n1", 4}, {"n9", 9}}, ErrConflict, []NodeID{"n2", "n3"}},
+		{"a node that is not a member", []Holding{{"n1", 4}, {"n9", 9}}, ErrConflict, []NodeID{"n2", "n3"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := shelved(t, Unlimited)

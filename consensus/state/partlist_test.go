@@ -44,12 +44,12 @@ func TestAListOfPartsSaysWhatTheirNamesSay(t *testing.T) {
 		for _, p := range parts {
 			there[name(p)] = true
 		}
-		switch stranger := slices.ContainsFunc(read, func(p Part) bool { return !there[name(p)] }); {
+		switch extra := slices.ContainsFunc(read, func(p Part) bool { return !there[name(p)] }); {
 		case len(read) == 0:
 			if !errors.Is(err, ErrInvalid) {
 				t.Fatalf("no parts: %v", err)
 			}
-		case stranger:
+		case extra:
 			if !errors.Is(err, ErrInvalidPart) {
 				t.Fatalf("%v of %v: %v", read, parts, err)
 			}

@@ -46,6 +46,6 @@ func TestAVoteIsLostWithItsStore(t *testing.T) {
 	}
 	m := found(t)
 	if _, err := m.apply(&GrantVote{Node: "x", Store: "s"}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a vote for a stranger: %v", err)
+		t.Errorf("a vote for a node that is not a member: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ type Client struct {
 
 // remote is one member that was called.
 type remote struct {
-	dialing chan struct{} // holds a token while nobody dials
+	dialing chan struct{} // holds a token while no goroutine dials
 	link    *link         // guarded by Client.mu
 }
 
@@ -108,7 +108,7 @@ func (c *Client) link(ctx context.Context, node string) (*link, error) {
 	}
 	defer func() { p.dialing <- struct{}{} }()
 	if l, err := c.working(p); l != nil || err != nil {
-		return l, err // somebody else opened it meanwhile
+		return l, err // another goroutine opened it meanwhile
 	}
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ type link struct {
 	mu      sync.Mutex
 	err     error // why it broke
 	next    uint64
-	heard   time.Time // when the last answer came
+	heard   time.Time // when the last answer arrived
 	pending map[uint64]chan Frame
 }
 
@@ -178,7 +178,7 @@ func (l *link) fail(err error) {
 	}
 	l.mu.Unlock()
 	if first {
-		// Whatever Close says, the link is given up already.
+		// The link is given up whatever Close returns.
 		_ = l.conn.Close()
 	}
 }
@@ -231,8 +231,8 @@ func (l *link) call(ctx context.Context, f Frame) (Frame, error) {
 	}
 }
 
-// suspect breaks a link on which nothing came while a call waited until its
-// time was up: the other side may be gone without a word.
+// suspect closes a link on which nothing arrived while a call waited until its time was up,
+// because the other side may have disappeared silently.
 func (l *link) suspect(ctx context.Context, since time.Time) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -258,7 +258,7 @@ func (l *link) read() {
 		answer := l.pending[f.ID]
 		delete(l.pending, f.ID)
 		l.mu.Unlock()
-		if answer != nil { // else nobody waits for it any more
+		if answer != nil { // otherwise no caller waits for it any more
 			answer <- f
 		}
 	}
@@ -270,7 +270,7 @@ func (l *link) write() {
 	}
 }
 
-// patient is a connection of which each write has its own time.
+// patient is a connection whose writes have a time limit each.
 type patient struct{ net.Conn }
 
 // Write implements io.Writer.
@@ -281,8 +281,7 @@ func (p patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// writeFrames writes what comes until done; frames that wait together go out
-// together.
+// writeFrames writes frames until done. Frames that wait together are sent together.
 func writeFrames(conn net.Conn, out <-chan []byte, done <-chan struct{}) error {
 	w := bufio.NewWriterSize(patient{conn}, bufferBytes)
 	for {
@@ -292,7 +291,7 @@ func writeFrames(conn net.Conn, out <-chan []byte, done <-chan struct{}) error {
 		case <-done:
 			return nil
 		}
-		runtime.Gosched() // who was answered together asks together: their frames come first
+		runtime.Gosched() // callers that got their answers together send their next frames together, so let them run first
 		for more := true; more; {
 			if _, err := w.Write(frame); err != nil {
 				return err

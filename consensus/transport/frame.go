@@ -29,7 +29,7 @@ var ErrFrame = errors.New("transport: malformed frame")
 type Frame struct {
 	// ID ties an answer to its request; it is unique on a stream.
 	ID uint64
-	// Kind is what is asked for, or how it went.
+	// Kind is the kind of a request, or the result in an answer.
 	Kind uint8
 	// Budget is how long the asker waits, in whole milliseconds. Answers
 	// have none.
@@ -55,8 +55,8 @@ func AppendFrame(buf []byte, f Frame) ([]byte, error) {
 	return append(buf, f.Body...), nil
 }
 
-// ReadFrame reads one frame. It returns io.EOF bare at the end of a stream
-// between frames, and allocates no more than what has come allows.
+// ReadFrame reads one frame. At the end of a stream between two frames it returns io.EOF
+// unwrapped. It allocates memory as bytes arrive.
 func ReadFrame(r *bufio.Reader) (Frame, error) {
 	var length [lengthBytes]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -86,7 +86,7 @@ func ReadFrame(r *bufio.Reader) (Frame, error) {
 	return f, nil
 }
 
-// firstBytes is what is allocated before any byte of a body is here.
+// firstBytes is the memory that is allocated before the first byte of a body arrives.
 const firstBytes = 64 << 10
 
 func readBody(r io.Reader, n int) ([]byte, error) {

@@ -7,28 +7,27 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How often a follower is told what it knows, or what has been committed since
-// the newest entry that it was sent.
+// Intervals at which a follower gets a commit index: one that it may know, and one that is
+// newer than the newest entry it was sent.
 const (
-	// quietFor is how long a message that says nothing new is left out. It
-	// bounds how late a stream that broke while idle is noticed, unless a
-	// heartbeat fails before: a follower that was restarted learns over the
-	// next one what is committed.
+	// quietFor is how long messages without news are left out. It bounds the time until the
+	// end of an idle stream is noticed, unless a heartbeat fails earlier: a restarted
+	// follower learns the commit index from the next message.
 	quietFor = 500 * time.Millisecond
-	// notifyAfter is how long Tell waits for an entry that says the same.
+	// notifyAfter is how long NotifyCommit waits for an entry that carries the same index.
 	notifyAfter = time.Millisecond
 )
 
-// Who is told of a commit: a follower that waits for it, or all of them.
+// The followers that get a commit index: one that waits for it, or all.
 const (
 	asked = iota
 	unasked
 	askings
 )
 
-// pipeline is the stream of entries to one follower, known to its transport
-// until it is closed. Raft sends on it now and then without entries, so that
-// followers learn what is committed. What of that says nothing new is not sent.
+// pipeline is the stream of entries to one follower. The transport knows it until it is
+// closed. Raft sometimes sends messages without entries, so that followers learn the commit
+// index. The pipeline leaves out those without news.
 type pipeline struct {
 	raft.AppendPipeline
 	transport *Raft
@@ -36,16 +35,16 @@ type pipeline struct {
 	ended     chan struct{} // closed by end
 	telling   sync.WaitGroup
 
-	// sending holds a token while nobody writes a message: Raft's goroutine and
-	// those of Tell take turns. Who has it owns last and sent.
+	// sending holds a token while no message is written: Raft's goroutine and NotifyCommit
+	// take turns. The holder of the token owns last and sent.
 	sending chan struct{}
-	last    raft.AppendEntriesRequest // the newest message, as if its entries had come before
+	last    raft.AppendEntriesRequest // the newest message, as if its entries had been sent before
 	sent    time.Time
 
 	// mu guards what follows. It is never held during input or output.
 	mu      sync.Mutex
 	closed  bool
-	pending [askings]uint64 // the follower is about to be told of this index; 0: of nothing
+	pending [askings]uint64 // commit index about to be sent; 0: none
 	doubt   bool            // the stream may be broken: the next message is not left out
 }
 
@@ -57,9 +56,9 @@ func newPipeline(inner raft.AppendPipeline, t *Raft, node string) *pipeline {
 	return p
 }
 
-// AppendEntries implements raft.AppendPipeline. A message that is left out has
-// no future, which Raft does not look at: answers come over Consumer, and one
-// that never comes vouches for nobody.
+// AppendEntries implements raft.AppendPipeline. For a message that is left out it returns
+// no future. Raft does not use it: it reads the answers from Consumer, and a missing answer
+// confirms nothing.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	select {
 	case <-p.sending:
@@ -75,10 +74,10 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return p.send(args, resp)
 }
 
-// send needs sending. When a stream breaks while its follower is being removed,
-// the library hands the message to a reader that is gone, waits for ever, and
-// goes on with heartbeats to who is no member. It may wait for one message to be
-// written and one to be answered.
+// send writes a message. The caller holds the token of sending. If the stream breaks while
+// its follower is removed, the library passes the message to a reader that has ended and
+// waits for ever, while it continues to send heartbeats to a node that is not a member. So
+// send limits the time to write one message and to answer one.
 func (p *pipeline) send(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.last, p.sent = *args, time.Now()
 	p.last.Entries = nil
@@ -98,7 +97,7 @@ func (p *pipeline) Close() error {
 	return p.end()
 }
 
-// end breaks the stream and waits for those who would send on it.
+// end closes the stream and waits for its writers.
 func (p *pipeline) end() error {
 	p.mu.Lock()
 	if !p.closed {
@@ -111,7 +110,7 @@ func (p *pipeline) end() error {
 	return err
 }
 
-// doubted tells whether the stream may be broken, and was not tried since.
+// doubted returns whether the stream may be broken and was not used since.
 func (p *pipeline) doubted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,17 +186,16 @@ func (p *pipeline) notifyOnce(who int, after time.Duration) {
 	index := p.pending[who]
 	p.pending[who] = 0
 	p.mu.Unlock()
-	// What lies behind the newest entry that was sent may be another leader's
-	// on the follower, so nothing is said of it.
+	// After the newest entry that was sent, the follower may have entries of another
+	// leader, so the message does not cover them.
 	index = min(index, p.last.PrevLogEntry)
 	if index <= p.last.LeaderCommitIndex {
-		return // it was told meanwhile, or was sent nothing yet
+		return // an entry carried it meanwhile, or nothing was sent yet
 	}
-	// This message too is Raft's word, of the term in which the stream's entries were
-	// sent. Who has lost that lead has learned of commits from another leader, whose
-	// entries they are: those that were sent here under the same indexes may be others,
-	// which nobody ever commits. Who leads still after it has learned of a commit has
-	// sent what was committed.
+	// This message counts as Raft's own, of the term of the stream's entries. A node that
+	// lost leadership may learn of commits from another leader. Those are other entries
+	// than the ones it sent under the same indexes, which are never committed. A node that
+	// still leads after it learned of a commit has sent the committed entries.
 	args := p.last
 	args.LeaderCommitIndex = index
 	if !p.transport.hooks.Leads(args.Term) {

@@ -23,7 +23,7 @@ const (
 	// maxAppendBytes is the most bytes of entries in one message, or one entry. A message
 	// has raftTimeout to arrive, and Raft sends one that has not arrived again as it was.
 	maxAppendBytes = 1 << 20
-	// maxBeats bounds the members of whom the last heartbeat is known.
+	// maxBeats bounds the members whose last heartbeat is remembered.
 	maxBeats = 1 << 10
 )
 
@@ -43,15 +43,15 @@ type Raft struct {
 	every     time.Duration                     // between two of them at the least
 }
 
-// Hooks are what a Raft asks and tells its node. They must not wait.
+// Hooks are the callbacks of a Raft transport. They must not block.
 type Hooks struct {
-	// Leads tells whether this node leads in a term, as it is now.
+	// Leads returns whether this node leads in a term now.
 	Leads func(term uint64) bool
-	// Answered is told how long a heartbeat to a member took. Nil: nobody is.
+	// Answered is called with the duration of a heartbeat to a member. Nil: not called.
 	Answered func(member string, took time.Duration)
 }
 
-// beat is when a heartbeat went out, and of which term.
+// beat has the time and the term of a heartbeat.
 type beat struct {
 	term uint64
 	at   time.Time
@@ -82,10 +82,10 @@ func NewRaft(network Network, self string, every time.Duration, hooks Hooks, con
 	}, nil
 }
 
-// AppendEntries implements raft.Transport. A heartbeat that comes too soon after
-// the one before waits for its time: Raft makes one every tenth of the time-out,
-// or a fifth of it by chance, and they are most of what an idle cluster does.
-// None is left out, as each answer vouches for the follower.
+// AppendEntries implements raft.Transport. It delays a heartbeat that comes too soon after
+// the previous one: Raft sends one every 10 % to 20 % of the time-out, and heartbeats are
+// most of the work of an idle cluster. It leaves none out, because each answer confirms the
+// follower.
 func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	if heartbeat && !t.await(id, args.Term) {
@@ -109,8 +109,9 @@ func (t *Raft) Heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp
 	return t.NetworkTransport.AppendEntries(id, raft.ServerAddress(id), args, resp)
 }
 
-// shorten leaves entries that make a message too long to the next one: Raft counts as
-// sent what is in args when the message was sent. Nothing is told of commits behind them.
+// shorten moves entries that make a message too long to the next message: Raft counts as
+// sent the entries that args has after the message was sent. The message has no commit
+// index beyond them.
 func shorten(args *raft.AppendEntriesRequest) {
 	size := 0
 	for i, e := range args.Entries {
@@ -127,8 +128,8 @@ func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
-// await returns when the next heartbeat of a term may go to a member; false says
-// that the transport was closed meanwhile.
+// await returns when the next heartbeat of a term may be sent to a member, or false if the
+// transport was closed meanwhile.
 func (t *Raft) await(id raft.ServerID, term uint64) bool {
 	now := time.Now()
 	t.mu.Lock()
@@ -172,7 +173,7 @@ func (t *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 	return p, nil
 }
 
-// Close ends every stream and pipeline, and accepts and opens none any more.
+// Close closes all streams and pipelines and opens and accepts no more.
 func (t *Raft) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -220,7 +221,7 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	return l.track(conn, true)
 }
 
-// Addr implements net.Listener: it is the address that Raft tells others.
+// Addr implements net.Listener. Raft sends this address to others.
 func (l *streamLayer) Addr() net.Addr { return l.self }
 
 // Close implements net.Listener.
@@ -277,7 +278,7 @@ func (l *streamLayer) closeStreams() {
 	}
 	l.mu.Unlock()
 	for _, s := range open {
-		_ = s.Close() // what is on its way is lost either way
+		_ = s.Close() // data in flight is lost anyway
 	}
 }
 

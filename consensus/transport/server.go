@@ -26,9 +26,9 @@ const (
 // Handler answers one request of a node. ctx ends when the asker stops waiting.
 type Handler func(ctx context.Context, from string, kind uint8, body []byte) (answer uint8, result []byte)
 
-// Serve answers the requests on l until ctx ends, closes l, and returns when
-// all handlers have. The error is that of a listener that broke. ended is told of
-// whom a stream has ended; it must not wait.
+// Serve answers the requests on l until ctx ends, closes l, and returns when all handlers
+// have returned. The error is that of the listener. ended is called with the peer whose
+// stream has ended; it must not block.
 func Serve(ctx context.Context, l net.Listener, handle Handler, ended func(from string), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var streams sync.WaitGroup
@@ -62,13 +62,13 @@ func Serve(ctx context.Context, l net.Listener, handle Handler, ended func(from 
 	}
 }
 
-// serveStream answers the requests of one stream, several at a time, and closes it: a
-// stream of which only the other side has let go stays as long as the connection below.
+// serveStream answers the requests of one stream, several at a time, and closes it. If only
+// the other side closed the stream, it would stay open as long as the connection.
 func serveStream(ctx context.Context, conn net.Conn, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer cancel() // what the asker cannot hear any more need not be finished
+	defer cancel() // a request whose caller has gone need not be finished
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer func() {
 		if stop() { // else that closes it

@@ -25,5 +25,5 @@ type Network interface {
 	Listen(protocol string) (net.Listener, error)
 }
 
-// errClosed ends the calls of what is closed.
+// errClosed is the error of calls on a closed transport.
 var errClosed = errors.New("transport: closed")

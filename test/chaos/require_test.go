@@ -105,20 +105,20 @@ type requirement struct {
 	terms  uint64        // of Raft, in each minute; 0: as many as there are
 }
 
-// The storm of A13: each node loses its power every two seconds for a minute.
+// The restarts of A13: each node loses its power every two seconds for a minute.
 const (
-	stormKills = 90
-	stormDown  = 200 * time.Millisecond
-	stormGap   = 2*time.Second/usual - stormDown
-	// stormOutage is how long nothing may be written: the storm, for there is
+	restartKills = 90
+	restartDown  = 200 * time.Millisecond
+	restartGap   = 2*time.Second/usual - restartDown
+	// restartOutage is how long nothing may be written: the restarts, for there is
 	// hardly ever a majority, and ten seconds.
-	stormOutage = 70 * time.Second
+	restartOutage = 70 * time.Second
 )
 
 func requirements() []requirement {
-	storm := again(stormKills, step{fault: powerLoss, gap: stormGap, last: stormDown})
-	for i := range storm {
-		storm[i].node = i % usual
+	restarts := again(restartKills, step{fault: powerLoss, gap: restartGap, last: restartDown})
+	for i := range restarts {
+		restarts[i].node = i % usual
 	}
 	clocks := []step{
 		{fault: skew, leader: true, by: time.Hour, last: 10 * time.Second, with: &step{fault: skew, node: 1, by: -time.Hour, last: 8 * time.Second}},
@@ -136,7 +136,7 @@ func requirements() []requirement {
 			fault: powerLoss, node: 2, gap: time.Second, last: 4 * time.Second,
 			with: &step{fault: powerLoss, leader: true, gap: 4*time.Second + 20*time.Millisecond, last: time.Second},
 		}), oneWay, 0},
-		{"A13: every node is restarted every two seconds", storm, stormOutage, 0},
+		{"A13: every node is restarted every two seconds", restarts, restartOutage, 0},
 		{"A16: clocks are wrong by an hour", clocks, oneWay, 0},
 		{"the leader is restarted", again(2, step{fault: restart, leader: true, gap: time.Second, last: time.Second}), failOver, 0},
 		{"the leader's disk hangs", again(3, step{fault: hungDisk, leader: true, gap: time.Second, last: 4 * time.Second}), hungLeader, 0},

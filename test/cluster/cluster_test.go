@@ -302,7 +302,7 @@ func TestANodeWithAWrongSecretDoesNotJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := config.Default()
-	c.Data = filepath.Join(base, "stranger")
+	c.Data = filepath.Join(base, "outsider")
 	c.Peer.Listen, c.Peer.ClusterListen = nil, []string{"/ip4/127.0.0.1/tcp/0"}
 	c.Peer.Routing = config.RoutingOff
 	c.Cluster.Join = s.Node.ClusterAddrs[:1]

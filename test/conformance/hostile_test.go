@@ -185,7 +185,7 @@ func TestHostileContent(t *testing.T) {
 		return true, nil
 	})
 	t.Logf("the node grew by %d MiB to %d MiB", (most-before)>>20, most>>20)
-	if most-before > gustGrowth {
+	if most-before > overloadGrowth {
 		t.Errorf("the node grew by %d MiB", (most-before)>>20)
 	}
 	for i, tc := range cases {

@@ -262,7 +262,7 @@ func TestNothingAcknowledgedIsLostUnderFire(t *testing.T) {
 	})
 	t.Run("264: who joins late sees what the others see", func(t *testing.T) { testLateJoiner(t, c) })
 	t.Run("A5: a leader that was paused", func(t *testing.T) { testPausedLeader(t, c.As(t)) })
-	t.Run("A13: every node is killed every two seconds", func(t *testing.T) { testRestartStorm(t, f) })
+	t.Run("A13: every node is killed every two seconds", func(t *testing.T) { testRepeatedKills(t, f) })
 }
 
 func testKilledLeaders(t *testing.T, f *fire) {
@@ -456,20 +456,20 @@ func testPausedLeader(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// The storm of restarts.
+// Repeated kills.
 const (
-	stormEvery                = 2 * time.Second // each node
-	stormFor, stormLong       = 6 * time.Second, time.Minute
-	stormConverges            = 10 * time.Second
-	stormGrowth         int64 = 2
+	killEvery                 = 2 * time.Second // each node
+	killsFor, killsLong       = 6 * time.Second, time.Minute
+	killsConverge             = 10 * time.Second
+	killsGrowth         int64 = 2
 )
 
-// testRestartStorm kills every node every two seconds while clients write.
-func testRestartStorm(t *testing.T, f *fire) {
+// testRepeatedKills kills every node every two seconds while clients write.
+func testRepeatedKills(t *testing.T, f *fire) {
 	c := f.c.As(t)
-	last := stormFor
+	last := killsFor
 	if *longFlag {
-		last = stormLong
+		last = killsLong
 	}
 	before := diskUse(t, c)
 	acked := f.acknowledged()
@@ -492,7 +492,7 @@ func testRestartStorm(t *testing.T, f *fire) {
 		n.Kill()
 		n.Restart()
 		kills++
-		harness.Pause(ctx, stormEvery/time.Duration(len(c.Nodes)))
+		harness.Pause(ctx, killEvery/time.Duration(len(c.Nodes)))
 	}
 	<-done
 	ended := time.Now()
@@ -504,13 +504,13 @@ func testRestartStorm(t *testing.T, f *fire) {
 	f.pinned(t)
 	f.check(t)
 	grown, more := diskUse(t, c)-before-normal, f.acknowledged()-acked-written
-	t.Logf("%d kills in %s; %d writes and %d KiB before, %d writes and %d KiB in the storm; one state again after %s",
+	t.Logf("%d kills in %s; %d writes and %d KiB before, %d writes and %d KiB during the kills; one state again after %s",
 		kills, last, written, normal>>10, more, grown>>10, converged.Round(time.Millisecond))
-	if *longFlag && converged > stormConverges {
+	if *longFlag && converged > killsConverge {
 		t.Errorf("A13: one state again after %s", converged)
 	}
-	if *longFlag && grown > stormGrowth*max(normal, 1) {
-		t.Errorf("A13: the folders grew by %d bytes in the storm, and by %d as much time before", grown, normal)
+	if *longFlag && grown > killsGrowth*max(normal, 1) {
+		t.Errorf("A13: the folders grew by %d bytes during the kills, and by %d as much time before", grown, normal)
 	}
 }
 

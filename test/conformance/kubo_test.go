@@ -106,7 +106,7 @@ func TestKubo(t *testing.T) {
 }
 
 // TestAKuboThatIsNotDialled pins what is at a Kubo whose addresses are all private, as behind
-// a NAT: it dials the node, and is no stranger there. As one it would take 90 s.
+// a NAT: it dials the node and is not an unknown peer there. As one it would take 90 s.
 func TestAKuboThatIsNotDialled(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -21,7 +21,7 @@ import (
 
 // What two accounts do on one node.
 const (
-	greedyRate    = 50 // requests a second that the node allows an account, and at once
+	accountRate   = 50 // requests a second that the node allows an account, and at once
 	noisyTimes    = 10 // as many as that are sent
 	noisyClients  = 16
 	noisyFor      = 5 * time.Second
@@ -103,22 +103,22 @@ func (s *sent) note(r harness.Response, err error, took time.Duration) {
 func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{Env: []string{
-		fmt.Sprintf("HOLDFAST_API_ACCOUNT_RATE=%d", greedyRate), fmt.Sprintf("HOLDFAST_API_ACCOUNT_BURST=%d", greedyRate),
+		fmt.Sprintf("HOLDFAST_API_ACCOUNT_RATE=%d", accountRate), fmt.Sprintf("HOLDFAST_API_ACCOUNT_BURST=%d", accountRate),
 	}})
 	n := c.Nodes[0]
-	greedy, modest := n.UserKey("greedy@example.org").Token, n.UserKey("modest@example.org").Token
+	noisy, modest := n.UserKey("noisy@example.org").Token, n.UserKey("modest@example.org").Token
 	alone, _ := send(t, n, modest, modestClients, modestRate)
 	var beside *sent
 	var both sync.WaitGroup
 	both.Go(func() { beside, _ = send(t, n, modest, modestClients, modestRate) })
-	much, took := send(t, n, greedy, noisyClients, noisyTimes*greedyRate)
+	much, took := send(t, n, noisy, noisyClients, noisyTimes*accountRate)
 	both.Wait()
 
 	if err := errors.Join(much.errs...); err != nil {
-		t.Errorf("the greedy account: %v", err)
+		t.Errorf("the noisy account: %v", err)
 	}
-	if most := greedyRate + int(took.Seconds()*greedyRate) + 1; much.accepted == 0 || much.accepted > most {
-		t.Errorf("%d of the greedy account's requests are taken in %s, at most %d are allowed", much.accepted, took, most)
+	if most := accountRate + int(took.Seconds()*accountRate) + 1; much.accepted == 0 || much.accepted > most {
+		t.Errorf("%d of the noisy account's requests are taken in %s, at most %d are allowed", much.accepted, took, most)
 	}
 	if len(much.limited) == 0 {
 		t.Error("nobody was told to wait")
@@ -132,7 +132,7 @@ func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
 		}
 	}
 	busy, _ := os.ReadFile("/proc/loadavg") // for people
-	t.Logf("in %s the greedy account sent %d, %d were taken; the modest one waited p50 %s, p99 %s alone and p50 %s, p99 %s beside it; load average %s",
+	t.Logf("in %s the noisy account sent %d, %d were taken; the modest one waited p50 %s, p99 %s alone and p50 %s, p99 %s beside it; load average %s",
 		took.Round(time.Second), much.accepted+len(much.limited), much.accepted, alone.at(0.5), alone.at(0.99), beside.at(0.5), beside.at(0.99), strings.TrimSpace(string(busy)))
 }
 
@@ -149,7 +149,7 @@ func TestAnEndedKeyOfANoisyAccountIsNotServed(t *testing.T) {
 	key := n.UserKey("ends@example.org")
 	another, modest := n.Key("ends@example.org").Token, n.UserKey("stays@example.org").Token
 	gateway := &objects{t: t, cluster: c}
-	if r := gateway.with(another).callOn(n, http.MethodPut, "/greedy", nil); r.Status != http.StatusOK {
+	if r := gateway.with(another).callOn(n, http.MethodPut, "/noisy", nil); r.Status != http.StatusOK {
 		t.Fatalf("a bucket: %d %s", r.Status, r.Body)
 	}
 	// Clients of the account send as much as they can, by both keys and both APIs.
@@ -214,7 +214,7 @@ func ask(n *harness.Node, gateway *objects, token string, kind int) (int, error)
 	case 1:
 		method, path, body = http.MethodPost, "/pins", `{"cid":"`+nowhere().String()+`"}`
 	case 2, 3:
-		method, path = []string{http.MethodGet, http.MethodPut}[kind%2], []string{"/greedy", "/greedy/key"}[kind%2]
+		method, path = []string{http.MethodGet, http.MethodPut}[kind%2], []string{"/noisy", "/noisy/key"}[kind%2]
 		r, err := gateway.with(token).tryOn(n, method, path, nil)
 		if err == nil && r.Status == http.StatusServiceUnavailable && strings.Contains(string(r.Body), "<Code>SlowDown<") {
 			if r.Header.Get("Retry-After") == "" {

@@ -16,23 +16,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Bounds of a storm and what it may do to a cluster.
+// Bounds of a overload and what it may do to a cluster.
 const (
-	gustCalm  = 3 * time.Second
-	gustFor   = 3 * time.Second // 5 s with -long
-	gustTries = 2
-	// gustProcessor is what a storm may cost the node it hits, as a share of one
-	// processor, on top of what members' requests cost without a storm.
-	gustProcessor = 0.5
+	overloadCalm  = 3 * time.Second
+	overloadFor   = 3 * time.Second // 5 s with -long
+	overloadTries = 2
+	// overloadProcessor is what a overload may cost the node it hits, as a share of one
+	// processor, on top of what members' requests cost without a overload.
+	overloadProcessor = 0.5
 	// An election says more about the machine, which unknown peers and nodes share
-	// with others here, than about the storm when a timer of this process was so
+	// with others here, than about the overload when a timer of this process was so
 	// late, or when some node waited so many times longer for a processor than it
 	// had one.
-	machineBusy   = 60 * time.Millisecond
-	machineShared = 1.0
-	gustPeers     = 1000
-	gustGrowth    = 256 << 20 // resident bytes of one node
-	gustClients   = 8
+	machineBusy     = 60 * time.Millisecond
+	machineShared   = 1.0
+	overloadPeers   = 1000
+	overloadGrowth  = 256 << 20 // resident bytes of one node
+	overloadClients = 8
 )
 
 // load is what members do meanwhile: clients that write pins through every node
@@ -52,7 +52,7 @@ func work(s *service, done <-chan struct{}) load {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var sum load
-	for range gustClients {
+	for range overloadClients {
 		all.Go(func() {
 			var l load
 			for open := true; open; {
@@ -179,21 +179,21 @@ func lateness(fn func()) time.Duration {
 	}
 }
 
-// gust is one storm over a cluster.
-type gust struct {
+// overloadRun is one overload of a node by unknown peers.
+type overloadRun struct {
 	cluster *harness.Cluster
 	service *service
 	boxo    *harness.Boxo
 	victim  *harness.Node
 	refused string // the metric
 	lasts   time.Duration
-	calm    time.Duration // commit p99 without a storm
+	calm    time.Duration // commit p99 without a overload
 }
 
-// blow lets unknown peers come while members work, and judges what it did to them.
-// idle is what the members' work costs the victim in that time without a storm.
+// run starts unknown peers while members work, and checks the effect on the members.
+// idle is what the members' work costs the victim in that time without a overload.
 // It runs on a goroutine of its own, so it must not end the test.
-func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness.Storm, error) {
+func (g overloadRun) run(t *testing.T, addr, kind string, idle time.Duration) (harness.Overload, error) {
 	t.Helper()
 	before, most := make(map[string]int64), make(map[string]int64)
 	for _, n := range g.cluster.Nodes {
@@ -201,13 +201,13 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 	}
 	refused := g.victim.Metrics()[g.refused]
 	used := g.victim.ProcessorTime()
-	var storm harness.Storm
+	var overload harness.Overload
 	var err error
 	rough := during(g.service, func() {
 		end := make(chan struct{})
 		go func() {
 			defer close(end)
-			storm, err = g.boxo.Storm(addr, kind, gustPeers, g.lasts)
+			overload, err = g.boxo.Overload(addr, kind, overloadPeers, g.lasts)
 		}()
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
@@ -223,35 +223,35 @@ func (g gust) blow(t *testing.T, addr, kind string, idle time.Duration) (harness
 		}
 	})
 	if err != nil {
-		return storm, err
+		return overload, err
 	}
 	refused = g.victim.Metrics()[g.refused] - refused
 	used = g.victim.ProcessorTime() - used
 	t.Logf("%+v; %.0f refused; %s of processor time in %s, %s without; commits p99 %s (%d), %.1f times that without",
-		storm, refused, used, g.lasts, idle, rough.p99(), len(rough.writes), rough.p99().Seconds()/g.calm.Seconds())
+		overload, refused, used, g.lasts, idle, rough.p99(), len(rough.writes), rough.p99().Seconds()/g.calm.Seconds())
 	if err := errors.Join(rough.errs...); err != nil {
 		t.Errorf("members' requests fail: %v", err)
 	}
 	for _, n := range g.cluster.Nodes {
 		grown := most[n.Name] - before[n.Name]
 		t.Logf("%s grew by %d MiB to %d MiB", n.Name, grown>>20, most[n.Name]>>20)
-		if grown > gustGrowth {
+		if grown > overloadGrowth {
 			t.Errorf("%s grew by %d MiB", n.Name, grown>>20)
 		}
 	}
 	// Who begins connections over QUIC and does not answer is not even refused.
-	unheard := kind == "silent" && storm.Cut == 0 && storm.Secured == 0
-	if storm.Dialled < gustPeers/10 || refused == 0 && !unheard {
-		t.Errorf("no storm: %+v, %.0f refused", storm, refused)
+	unheard := kind == "silent" && overload.Cut == 0 && overload.Secured == 0
+	if overload.Dialled < overloadPeers/10 || refused == 0 && !unheard {
+		t.Errorf("no overload: %+v, %.0f refused", overload, refused)
 	}
-	if limit := idle + time.Duration(gustProcessor*float64(g.lasts)); used > limit {
-		t.Errorf("the storm cost %s of processor time in %s, want at most %s", used, g.lasts, limit)
+	if limit := idle + time.Duration(overloadProcessor*float64(g.lasts)); used > limit {
+		t.Errorf("the overload cost %s of processor time in %s, want at most %s", used, g.lasts, limit)
 	}
-	return storm, nil
+	return overload, nil
 }
 
-// storms are the ways to behave badly, and where.
-var storms = []struct {
+// overloads are the ways to behave badly, and where.
+var overloads = []struct {
 	port, kind string
 	always     bool // without -long as well
 }{
@@ -273,7 +273,7 @@ var storms = []struct {
 	{"quic", "bomb", false},
 }
 
-// checkLeft compares what all storms left on the node that they hit with what
+// checkLeft compares what all overloads left on the node that they hit with what
 // members' work left on the others since first.
 func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map[string]int64) {
 	t.Helper()
@@ -284,9 +284,9 @@ func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map
 		}
 	}
 	left := victim.ResidentBytes() - first[victim.Name]
-	t.Logf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
-	if left-others > gustGrowth {
-		t.Errorf("all storms together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
+	t.Logf("all overloads together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
+	if left-others > overloadGrowth {
+		t.Errorf("all overloads together left %d MiB on %s, %d MiB on others", left>>20, victim.Name, others>>20)
 	}
 }
 
@@ -296,7 +296,7 @@ func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map
 // if they were not there.
 func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
-	s := newService(t, c, "storm@example.org")
+	s := newService(t, c, "overload@example.org")
 	boxo := harness.StartBoxo(t)
 	victim := c.Leader()
 	status := victim.Status()
@@ -309,7 +309,7 @@ func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 			addrs["quic"] = a
 		}
 	}
-	lasts := gustFor
+	lasts := overloadFor
 	if *longFlag {
 		lasts = 5 * time.Second
 	}
@@ -317,19 +317,19 @@ func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, boxo.Pid(), 19); err != nil {
 		t.Fatal(err)
 	}
-	calm, used := s.calm(victim, gustCalm)
-	idle := time.Duration(used.Seconds() / gustCalm.Seconds() * float64(lasts))
-	t.Logf("without a storm: %s of processor time in %s; commits p99 %s (%d)", used, gustCalm, calm.p99(), len(calm.writes))
+	calm, used := s.calm(victim, overloadCalm)
+	idle := time.Duration(used.Seconds() / overloadCalm.Seconds() * float64(lasts))
+	t.Logf("without a overload: %s of processor time in %s; commits p99 %s (%d)", used, overloadCalm, calm.p99(), len(calm.writes))
 	first := make(map[string]int64)
 	for _, n := range c.Nodes {
 		first[n.Name] = n.ResidentBytes()
 	}
-	for _, tc := range storms {
+	for _, tc := range overloads {
 		if !tc.always && !*longFlag {
 			continue
 		}
 		t.Run(tc.port+" "+tc.kind, func(t *testing.T) {
-			g := gust{cluster: c.As(t), service: s.as(t), boxo: boxo.As(t), victim: victim.As(t), lasts: lasts, calm: calm.p99()}
+			g := overloadRun{cluster: c.As(t), service: s.as(t), boxo: boxo.As(t), victim: victim.As(t), lasts: lasts, calm: calm.p99()}
 			host := tc.port
 			if host == "quic" {
 				host = "public"
@@ -337,25 +337,25 @@ func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 			g.refused = `holdfast_peer_strangers_refused_total{host="` + host + `"}`
 			for try := 1; ; try++ {
 				votes := c.LogLines(`msg="leader changed"`)
-				var storm harness.Storm
+				var overload harness.Overload
 				var err error
-				under := strained(t, c, func() { storm, err = g.blow(t, addrs[tc.port], tc.kind, idle) })
+				under := strained(t, c, func() { overload, err = g.run(t, addrs[tc.port], tc.kind, idle) })
 				if err != nil {
 					t.Fatal(err)
 				}
-				if tc.port == "cluster" && (storm.Streams > 0 || storm.Protocols > 0) {
-					t.Errorf("unknown peers got streams on the cluster port: %+v", storm)
+				if tc.port == "cluster" && (overload.Streams > 0 || overload.Protocols > 0) {
+					t.Errorf("unknown peers got streams on the cluster port: %+v", overload)
 				}
 				n := c.LogLines(`msg="leader changed"`) - votes
 				t.Logf("%d elections; timers late by %s, a node waited %.1f times as long as it ran", n, under.late, under.waited)
 				if n > 0 && !under.busy() {
-					t.Errorf("%d elections in the storm, and the machine was not busy: %+v", n, under)
+					t.Errorf("%d elections in the overload, and the machine was not busy: %+v", n, under)
 				}
 				if n == 0 || t.Failed() {
 					break
 				}
 				t.Log("the machine is too busy to tell")
-				if try == gustTries {
+				if try == overloadTries {
 					break
 				}
 			}

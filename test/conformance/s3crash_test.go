@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Sizes of the storm of puts.
+// Sizes of the puts.
 const (
 	crashWriters     = 8
 	crashPuts        = 1000 // acknowledged, multipart uploads included
@@ -45,7 +45,7 @@ func TestNodesDieUnderPuts(t *testing.T) {
 	}})
 	o := newObjects(t, c, "crash@example.org")
 	c.Leader().CLI("user", "quota", "crash@example.org", "unlimited")
-	s := &storm{objects: o, bucket: "/crash" + randomName(), sent: map[string][sha256.Size]byte{}, acked: map[string]bool{}}
+	s := &putLoad{objects: o, bucket: "/crash" + randomName(), sent: map[string][sha256.Size]byte{}, acked: map[string]bool{}}
 	o.ok(http.StatusOK, http.MethodPut, s.bucket, nil)
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -98,8 +98,8 @@ func TestNodesDieUnderPuts(t *testing.T) {
 	})
 }
 
-// storm is puts through all nodes.
-type storm struct {
+// putLoad is a load of puts through all nodes.
+type putLoad struct {
 	*objects
 	bucket string
 	next   atomic.Int64
@@ -110,7 +110,7 @@ type storm struct {
 	acked map[string]bool
 }
 
-func (s *storm) awaitAcked(t *testing.T, want int) {
+func (s *putLoad) awaitAcked(t *testing.T, want int) {
 	t.Helper()
 	harness.Eventually(t, fireWithin, fmt.Sprintf("%d puts are acknowledged", want), func() (bool, error) {
 		s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *storm) awaitAcked(t *testing.T, want int) {
 }
 
 // write puts objects until ctx ends. It returns what no client should see.
-func (s *storm) write(ctx context.Context, seed int) error {
+func (s *putLoad) write(ctx context.Context, seed int) error {
 	r := rand.New(rand.NewPCG(uint64(seed), 7))
 	for ctx.Err() == nil {
 		i := s.next.Add(1)
@@ -162,7 +162,7 @@ func (s *storm) write(ctx context.Context, seed int) error {
 type wrongAnswer struct{ error }
 
 // expect sends one request, whose answer may be none, or 503.
-func (s *storm) expect(n *harness.Node, method, path string, body []byte, into any) error {
+func (s *putLoad) expect(n *harness.Node, method, path string, body []byte, into any) error {
 	r, err := s.tryOn(n, method, path, body)
 	switch {
 	case err != nil:
@@ -181,7 +181,7 @@ func (s *storm) expect(n *harness.Node, method, path string, body []byte, into a
 }
 
 // upload sends data in two parts, each step through another node.
-func (s *storm) upload(key string, data []byte, r *rand.Rand) error {
+func (s *putLoad) upload(key string, data []byte, r *rand.Rand) error {
 	node := func() *harness.Node { return s.cluster.Nodes[r.IntN(len(s.cluster.Nodes))] }
 	path := s.bucket + "/" + key
 	var up initiated
@@ -199,7 +199,7 @@ func (s *storm) upload(key string, data []byte, r *rand.Rand) error {
 }
 
 // keys lists the bucket through one node.
-func (s *storm) keys(t *testing.T, n *harness.Node) (all []string) {
+func (s *putLoad) keys(t *testing.T, n *harness.Node) (all []string) {
 	t.Helper()
 	for token := ""; ; {
 		path := s.bucket + "?list-type=2&max-keys=300"
@@ -216,7 +216,7 @@ func (s *storm) keys(t *testing.T, n *harness.Node) (all []string) {
 }
 
 // wholeOn reads everything that one node lists.
-func (s *storm) wholeOn(t *testing.T, n *harness.Node) {
+func (s *putLoad) wholeOn(t *testing.T, n *harness.Node) {
 	t.Helper()
 	listed := map[string]bool{}
 	for _, key := range s.keys(t, n) {
@@ -239,7 +239,7 @@ func (s *storm) wholeOn(t *testing.T, n *harness.Node) {
 }
 
 // deleteAll empties the bucket, of uploads too, and removes it.
-func (s *storm) deleteAll(t *testing.T) {
+func (s *putLoad) deleteAll(t *testing.T) {
 	t.Helper()
 	n := s.cluster.Leader()
 	keys := s.keys(t, n)

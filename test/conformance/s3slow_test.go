@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Shape of the storm of slow clients of objects (A37).
+// Shape of the overload by slow clients of objects (A37).
 const (
 	slowPuts     = 500
 	slowPutEvery = 10 * time.Second // between two bytes

@@ -626,7 +626,7 @@ func TestVersionsOutliveNodesThatDie(t *testing.T) {
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
 	o := newObjects(t, c, "fire@example.org")
 	c.Leader().CLI("user", "quota", "fire@example.org", "unlimited")
-	v := &versionStorm{objects: o, bucket: o.versioned("fire", "Enabled"), acked: map[string]int{}}
+	v := &versionLoad{objects: o, bucket: o.versioned("fire", "Enabled"), acked: map[string]int{}}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var writers errgroup.Group
@@ -680,8 +680,8 @@ func TestVersionsOutliveNodesThatDie(t *testing.T) {
 	t.Logf("%d writes acknowledged, %d without an answer", len(v.acked), v.unknown)
 }
 
-// versionStorm is writes to few keys through all nodes.
-type versionStorm struct {
+// versionLoad is writes to few keys through all nodes.
+type versionLoad struct {
 	*objects
 	bucket string
 
@@ -691,7 +691,7 @@ type versionStorm struct {
 	unknown int            // writes whose end nobody knows
 }
 
-func (v *versionStorm) await(t *testing.T, n int) {
+func (v *versionLoad) await(t *testing.T, n int) {
 	t.Helper()
 	harness.Eventually(t, crashSettledSoon, fmt.Sprintf("%d writes are acknowledged", n), func() (bool, error) {
 		v.mu.Lock()
@@ -701,7 +701,7 @@ func (v *versionStorm) await(t *testing.T, n int) {
 }
 
 // write puts, and each third time deletes, until its context ends.
-func (v *versionStorm) write(ctx context.Context, client int) error {
+func (v *versionLoad) write(ctx context.Context, client int) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		key, method, body := fmt.Sprint("k", n%versionKeys), http.MethodPut, fmt.Appendf(nil, "%d.%d", client, n)
 		if n%3 == 2 {

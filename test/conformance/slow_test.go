@@ -65,7 +65,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 	if err := errors.Join(sum.errs...); err != nil {
 		t.Errorf("others' requests fail: %v", err)
 	}
-	if most-before > gustGrowth {
+	if most-before > overloadGrowth {
 		t.Errorf("the node grew by %d MiB", (most-before)>>20)
 	}
 	if n := c.LogLines(`msg="leader changed"`) - votes; n > 0 && !under.busy() {

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Lengths of the faults of a storm.
+// Lengths of the faults of an overload.
 const (
-	fullFor   = 4 * time.Second
-	frozenFor = 7 * time.Second // longer than a node waits for its disk
-	stormPace = 100 * time.Millisecond
+	fullFor      = 4 * time.Second
+	frozenFor    = 7 * time.Second // longer than a node waits for its disk
+	overloadPace = 100 * time.Millisecond
 )
 
 // TestPinsWhileDisksFillHangAndFail posts pins through all nodes while the disk
@@ -26,7 +26,7 @@ func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
 	c, disks := onDisks(t, "HOLDFAST_STORAGE_RESERVE=64MiB")
 	source := harness.StartBoxo(t)
 	l := newLoad(t, c, source, 100)
-	l.pace = stormPace
+	l.pace = overloadPace
 	total, turns := pins(2000, 150), pins(36, 6)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -38,7 +38,7 @@ type file struct {
 //	POST /folder with a body              a folder with that body as its file "file" -> file
 //	POST /dag?codec=C&width=W&depth=D     a random DAG -> file with blocks
 //	POST /fetch {"cid", "from": [addrs]}  the DAG from these peers -> file
-//	POST /storm {see storm}               unknown peers that behave badly -> stormed
+//	POST /overload {see overloadRequest}               unknown peers that behave badly -> overloadResult
 //	GET  /file?cid=C                      the file's bytes from the local store
 func newControl(p *foreignPeer) http.Handler {
 	mux := http.NewServeMux()
@@ -61,7 +61,7 @@ func newControl(p *foreignPeer) http.Handler {
 	handle("POST /folder", p.serveFolder)
 	handle("POST /dag", p.serveDAG)
 	handle("POST /fetch", p.serveFetch)
-	handle("POST /storm", p.serveStorm)
+	handle("POST /overload", p.serveOverload)
 	handle("GET /file", func(r *http.Request) (any, error) {
 		c, err := cid.Decode(r.FormValue("cid"))
 		if err != nil {

@@ -198,28 +198,28 @@ func (b *Boxo) Fetch(cid string, from []string) (Offered, error) {
 	return f, err
 }
 
-// Storm is what unknown peers tried on a node, see Boxo.Storm.
-type Storm struct {
+// Overload has the counts of what unknown peers tried on a node, see Boxo.Overload.
+type Overload struct {
 	Dialled, Secured, Streams, Protocols, Bytes, Cut, Most int64
 }
 
-// Storm sends count unknown peers, each with an identity and a loopback address of
+// Overload sends count unknown peers, each with an identity and a loopback address of
 // its own, to an address over TCP or QUIC with /p2p/, where they behave badly
 // until the time is over: idle, silent, churn, streams, wants, giant or bomb.
-func (b *Boxo) Storm(addr, kind string, count int, lasts time.Duration) (Storm, error) {
+func (b *Boxo) Overload(addr, kind string, count int, lasts time.Duration) (Overload, error) {
 	body, err := json.Marshal(map[string]any{
-		"addr": addr, "kind": kind, "count": count, "millis": lasts.Milliseconds(), "networks": stormNetworks,
+		"addr": addr, "kind": kind, "count": count, "millis": lasts.Milliseconds(), "networks": overloadNetworks,
 	})
 	if err != nil {
-		return Storm{}, err
+		return Overload{}, err
 	}
-	var s Storm
-	err = b.post("/storm", body, &s)
+	var s Overload
+	err = b.post("/overload", body, &s)
 	return s, err
 }
 
-// stormNetworks are the /16 networks that unknown peers come from.
-const stormNetworks = 8
+// overloadNetworks are the /16 networks that unknown peers come from.
+const overloadNetworks = 8
 
 func (b *Boxo) order(path string, body []byte, out any) {
 	b.tb.Helper()

@@ -31,23 +31,23 @@ import (
 	"github.com/multiformats/go-multistream"
 )
 
-// Bounds of a storm.
+// Bounds of an overload.
 const (
-	maxUnknownPeers = 10_000
-	maxStorm        = 2 * time.Minute
-	stormDial       = 5 * time.Second
-	stormHandshake  = 20 * time.Second
-	stormPause      = 2 * time.Second // between two tries of one unknown peer
-	stormStreams    = 2_000           // that one unknown peer tries to open
-	stormWants      = 1_000           // in one message
-	stormMessages   = 100             // of wants, then the unknown peer comes again
-	giantMessage    = 4 << 20         // the largest that bitswap reads
+	maxUnknownPeers   = 10_000
+	maxOverload       = 2 * time.Minute
+	overloadDial      = 5 * time.Second
+	overloadHandshake = 20 * time.Second
+	overloadPause     = 2 * time.Second // between two tries of one unknown peer
+	overloadStreams   = 2_000           // that one unknown peer tries to open
+	overloadWants     = 1_000           // in one message
+	overloadMessages  = 100             // of wants, then the unknown peer comes again
+	giantMessage      = 4 << 20         // the largest that bitswap reads
 )
 
-// storm is what /storm is asked for: unknown peers, each with an identity and a
+// overloadRequest is the body of /overload: unknown peers, each with an identity and a
 // loopback address of its own, that come to one address over TCP or QUIC and
-// behave badly for as long as the request lasts.
-type storm struct {
+// send too much until the request ends.
+type overloadRequest struct {
 	Addr     string `json:"addr"` // multiaddr over TCP or QUIC with /p2p/
 	Kind     string `json:"kind"` // see behaviours
 	Count    int    `json:"count"`
@@ -55,8 +55,8 @@ type storm struct {
 	Networks int    `json:"networks"` // spread over so many 127.x.0.0/16; 0 is 1
 }
 
-// stormed is what came of it.
-type stormed struct {
+// overloadResult is the result of an overload.
+type overloadResult struct {
 	Dialled   int64 `json:"dialled"`   // TCP connections made, or tried over QUIC
 	Secured   int64 `json:"secured"`   // handshakes completed
 	Streams   int64 `json:"streams"`   // opened on this side
@@ -66,29 +66,29 @@ type stormed struct {
 	Most      int64 `json:"most"`      // connections that stood at the same time
 }
 
-// gale is one storm that blows.
-type gale struct {
+// overload is one run of unknown peers against a node.
+type overload struct {
 	target peer.ID
 	addr   string
 	quic   bool
-	behave func(ctx context.Context, g *gale, c network.MuxedConn)
+	behave func(ctx context.Context, g *overload, c network.MuxedConn)
 	silent bool // not even a handshake
 
 	dialled, secured, streams, protocols, bytes, cut, now, most atomic.Int64
 }
 
 // behaviours are what unknown peers do once the handshake is over.
-var behaviours = map[string]func(ctx context.Context, g *gale, c network.MuxedConn){
-	"idle":    func(context.Context, *gale, network.MuxedConn) {},
-	"churn":   func(_ context.Context, _ *gale, c network.MuxedConn) { c.Close() },
+var behaviours = map[string]func(ctx context.Context, g *overload, c network.MuxedConn){
+	"idle":    func(context.Context, *overload, network.MuxedConn) {},
+	"churn":   func(_ context.Context, _ *overload, c network.MuxedConn) { c.Close() },
 	"streams": manyStreams,
 	"wants":   manyWants,
 	"giant":   giantMessages,
 	"bomb":    emptyEntries,
 }
 
-func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
-	var ask storm
+func (p *foreignPeer) serveOverload(r *http.Request) (any, error) {
+	var ask overloadRequest
 	if err := decodeBody(r, &ask); err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("kind %q is not known", ask.Kind)
 	}
 	length := time.Duration(ask.Millis) * time.Millisecond
-	if ask.Count < 1 || ask.Count > maxUnknownPeers || length <= 0 || length > maxStorm {
-		return nil, fmt.Errorf("want 1 to %d unknown peers for at most %s", maxUnknownPeers, maxStorm)
+	if ask.Count < 1 || ask.Count > maxUnknownPeers || length <= 0 || length > maxOverload {
+		return nil, fmt.Errorf("want 1 to %d unknown peers for at most %s", maxUnknownPeers, maxOverload)
 	}
-	g := &gale{target: info.ID, addr: dial.String(), quic: overQUIC, behave: behave, silent: ask.Kind == "silent"}
+	g := &overload{target: info.ID, addr: dial.String(), quic: overQUIC, behave: behave, silent: ask.Kind == "silent"}
 	ctx, cancel := context.WithTimeout(r.Context(), length)
 	defer cancel()
 	var all sync.WaitGroup
@@ -124,20 +124,20 @@ func (p *foreignPeer) serveStorm(r *http.Request) (any, error) {
 		all.Go(func() { g.unknownPeer(ctx, from) })
 	}
 	all.Wait()
-	return stormed{
+	return overloadResult{
 		Dialled: g.dialled.Load(), Secured: g.secured.Load(), Streams: g.streams.Load(),
 		Protocols: g.protocols.Load(), Bytes: g.bytes.Load(), Cut: g.cut.Load(), Most: g.most.Load(),
 	}, nil
 }
 
 // unknownPeer comes again and again.
-func (g *gale) unknownPeer(ctx context.Context, from net.IP) {
+func (g *overload) unknownPeer(ctx context.Context, from net.IP) {
 	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
 	if err != nil {
 		return
 	}
 	// Not all at the same moment, which would measure this process.
-	pause := time.Duration(mrand.Int64N(int64(stormPause)))
+	pause := time.Duration(mrand.Int64N(int64(overloadPause)))
 	for {
 		t := time.NewTimer(pause)
 		select {
@@ -147,17 +147,17 @@ func (g *gale) unknownPeer(ctx context.Context, from net.IP) {
 		case <-t.C:
 		}
 		g.visit(ctx, from, key)
-		pause = stormPause
+		pause = overloadPause
 	}
 }
 
 // visit is one connection from its beginning to its end.
-func (g *gale) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
+func (g *overload) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	if g.quic {
 		g.visitQUIC(ctx, from, key)
 		return
 	}
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: stormDial}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: overloadDial}
 	raw, err := dialer.DialContext(ctx, "tcp", g.addr)
 	if err != nil {
 		return
@@ -180,7 +180,7 @@ func (g *gale) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
 }
 
 // arrive counts a connection; what it returns counts its end.
-func (g *gale) arrive() (leave func()) {
+func (g *overload) arrive() (leave func()) {
 	g.dialled.Add(1)
 	for n := g.now.Add(1); ; {
 		if m := g.most.Load(); n <= m || g.most.CompareAndSwap(m, n) {
@@ -191,7 +191,7 @@ func (g *gale) arrive() (leave func()) {
 }
 
 // stay behaves badly on a connection until it ends.
-func (g *gale) stay(ctx context.Context, c network.MuxedConn) {
+func (g *overload) stay(ctx context.Context, c network.MuxedConn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	g.secured.Add(1)
@@ -209,7 +209,7 @@ func (g *gale) stay(ctx context.Context, c network.MuxedConn) {
 }
 
 // untilCut waits for the other side to end a connection.
-func (g *gale) untilCut(ctx context.Context, raw net.Conn) {
+func (g *overload) untilCut(ctx context.Context, raw net.Conn) {
 	_, _ = io.Copy(io.Discard, raw)
 	if ctx.Err() == nil {
 		g.cut.Add(1)
@@ -217,8 +217,8 @@ func (g *gale) untilCut(ctx context.Context, raw net.Conn) {
 }
 
 // secure does the handshake of TLS and yamux that libp2p does.
-func (g *gale) secure(ctx context.Context, raw net.Conn, key crypto.PrivKey) (network.MuxedConn, error) {
-	if err := raw.SetDeadline(time.Now().Add(stormHandshake)); err != nil {
+func (g *overload) secure(ctx context.Context, raw net.Conn, key crypto.PrivKey) (network.MuxedConn, error) {
+	if err := raw.SetDeadline(time.Now().Add(overloadHandshake)); err != nil {
 		return nil, err
 	}
 	if _, err := multistream.SelectOneOf([]protocol.ID{libp2ptls.ID}, raw); err != nil {
@@ -245,13 +245,13 @@ func (g *gale) secure(ctx context.Context, raw net.Conn, key crypto.PrivKey) (ne
 }
 
 // open opens a stream and agrees on bitswap.
-func (g *gale) open(ctx context.Context, c network.MuxedConn) (network.MuxedStream, error) {
+func (g *overload) open(ctx context.Context, c network.MuxedConn) (network.MuxedStream, error) {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	g.streams.Add(1)
-	if err := s.SetDeadline(time.Now().Add(stormHandshake)); err != nil {
+	if err := s.SetDeadline(time.Now().Add(overloadHandshake)); err != nil {
 		return nil, err
 	}
 	if _, err := multistream.SelectOneOf(bitswapProtocols, s); err != nil {
@@ -262,8 +262,8 @@ func (g *gale) open(ctx context.Context, c network.MuxedConn) (network.MuxedStre
 }
 
 // manyStreams opens streams until no more are given, and keeps them.
-func manyStreams(ctx context.Context, g *gale, c network.MuxedConn) {
-	for range stormStreams {
+func manyStreams(ctx context.Context, g *overload, c network.MuxedConn) {
+	for range overloadStreams {
 		if _, err := g.open(ctx, c); err != nil && (c.IsClosed() || ctx.Err() != nil) {
 			return
 		}
@@ -271,14 +271,14 @@ func manyStreams(ctx context.Context, g *gale, c network.MuxedConn) {
 }
 
 // manyWants asks for blocks that nobody has, without end.
-func manyWants(ctx context.Context, g *gale, c network.MuxedConn) {
+func manyWants(ctx context.Context, g *overload, c network.MuxedConn) {
 	s, err := g.open(ctx, c)
 	if err != nil {
 		return
 	}
-	for range stormMessages {
+	for range overloadMessages {
 		m := message.New(false)
-		for i := range stormWants {
+		for i := range overloadWants {
 			hash, err := multihash.Sum(randomBytes(32), multihash.SHA2_256, -1)
 			if err != nil {
 				return
@@ -293,9 +293,9 @@ func manyWants(ctx context.Context, g *gale, c network.MuxedConn) {
 
 // giantMessages begins a message of the largest size on every stream and leaves
 // its last byte out.
-func giantMessages(ctx context.Context, g *gale, c network.MuxedConn) {
+func giantMessages(ctx context.Context, g *overload, c network.MuxedConn) {
 	part := append(binary.AppendUvarint(nil, giantMessage), make([]byte, giantMessage-1)...)
-	for range stormStreams {
+	for range overloadStreams {
 		s, err := g.open(ctx, c)
 		if err != nil {
 			if c.IsClosed() || ctx.Err() != nil {
@@ -310,7 +310,7 @@ func giantMessages(ctx context.Context, g *gale, c network.MuxedConn) {
 
 // emptyEntries sends messages that are small to send and large to decode: two
 // bytes for each entry.
-func emptyEntries(ctx context.Context, g *gale, c network.MuxedConn) {
+func emptyEntries(ctx context.Context, g *overload, c network.MuxedConn) {
 	entries := make([]byte, giantMessage-16)
 	for i := 0; i < len(entries); i += 2 {
 		entries[i] = 0x0a // field 1 of the wantlist, of no length
@@ -318,7 +318,7 @@ func emptyEntries(ctx context.Context, g *gale, c network.MuxedConn) {
 	body := binary.AppendUvarint([]byte{0x0a}, uint64(len(entries)))
 	body = append(body, entries...)
 	frame := append(binary.AppendUvarint(nil, uint64(len(body))), body...)
-	for range stormMessages {
+	for range overloadMessages {
 		s, err := g.open(ctx, c)
 		if err != nil {
 			return

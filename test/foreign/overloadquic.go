@@ -14,9 +14,9 @@ import (
 // quicStreams is how many streams the node may open to an unknown peer.
 const quicStreams = 256
 
-// visitQUIC is one connection over QUIC. A silent stranger begins connections
+// visitQUIC is one connection over QUIC. A silent unknown peer opens connections
 // and never answers what it gets.
-func (g *gale) visitQUIC(ctx context.Context, from net.IP, key crypto.PrivKey) {
+func (g *overload) visitQUIC(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	to, err := net.ResolveUDPAddr("udp", g.addr)
 	if err != nil {
 		return
@@ -39,10 +39,10 @@ func (g *gale) visitQUIC(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	conf.NextProtos = []string{"libp2p"}
 	transport := &quic.Transport{Conn: packets}
 	defer transport.Close()
-	handshake, cancel := context.WithTimeout(ctx, stormHandshake)
+	handshake, cancel := context.WithTimeout(ctx, overloadHandshake)
 	defer cancel()
 	c, err := transport.Dial(handshake, to, conf, &quic.Config{
-		MaxIncomingStreams: quicStreams, HandshakeIdleTimeout: stormDial, KeepAlivePeriod: stormDial,
+		MaxIncomingStreams: quicStreams, HandshakeIdleTimeout: overloadDial, KeepAlivePeriod: overloadDial,
 	})
 	if err != nil {
 		if ctx.Err() == nil {

@@ -16,19 +16,19 @@ import (
 // What two accounts send to one node: the rates are the defaults of the program
 // but for the burst, so that the noisy one is above it at once.
 const (
-	greedyRate    = 100 // requests a second that the node allows an account, and at once
+	accountRate   = 100 // requests a second that the node allows an account, and at once
 	noisyTimes    = 10  // as many as that are sent
 	noisyClients  = 16
 	modestRate    = 50 // requests a second of the other account
 	modestClients = 4
 )
 
-// measureGreedy is what an account waits for while another one on its node sends
+// measureRateLimit is what an account waits for while another one on its node sends
 // ten times its rate: requirement A55.
-func measureGreedy(b *bench) {
-	each := strconv.Itoa(greedyRate)
+func measureRateLimit(b *bench) {
+	each := strconv.Itoa(accountRate)
 	c := harness.Start(b, harness.Options{Env: append(rates(), "HOLDFAST_API_ACCOUNT_RATE="+each, "HOLDFAST_API_ACCOUNT_BURST="+each)})
-	greedy, modest := newUser(b, c, "greedy"), newUser(b, c, "modest")
+	noisy, modest := newUser(b, c, "noisy"), newUser(b, c, "modest")
 	source := harness.StartBoxo(b)
 	file := source.AddRandom(1, heldBytes)[0]
 	pins := c.Leader().Pins(modest.token)
@@ -37,7 +37,7 @@ func measureGreedy(b *bench) {
 	_, err = harness.WaitPinned(b.ctx, pins, made.RequestID, allPinned)
 	b.must(err)
 
-	body := pinBody(file.CID, "greedy", nil)
+	body := pinBody(file.CID, "noisy", nil)
 	turn := func(n int) request {
 		if n%2 == 0 {
 			return request{http.MethodPost, "/pins", body, http.StatusAccepted}
@@ -52,7 +52,7 @@ func measureGreedy(b *bench) {
 	m = newMeter(c.Nodes, nil)
 	var both sync.WaitGroup
 	both.Go(func() { beside.run(b, modest.leader, modestClients, modestRate) })
-	much.run(b, greedy.leader, noisyClients, noisyTimes*greedyRate)
+	much.run(b, noisy.leader, noisyClients, noisyTimes*accountRate)
 	both.Wait()
 	beside.row(fmt.Sprintf("the same, beside one that sends %s/s to the same node, of which %s/s are taken", much.perSecond(much.all()), much.perSecond(len(much.lat))),
 		"2 times the p99 alone", m).print()
@@ -60,7 +60,7 @@ func measureGreedy(b *bench) {
 		b.must(p.err)
 	}
 	if alone.limited+beside.limited > 0 || much.limited == 0 {
-		b.Fatalf("%d requests of the modest account and %d of the greedy one were told to wait", alone.limited+beside.limited, much.limited)
+		b.Fatalf("%d requests of the modest account and %d of the noisy one were told to wait", alone.limited+beside.limited, much.limited)
 	}
 }
 
