@@ -294,6 +294,58 @@ func TestTheAccountPageLinksAProvider(t *testing.T) {
 	}
 }
 
+// The page of a user tells how the person signs in.
+func TestTheWaysToSignInToAnAccount(t *testing.T) {
+	p := oidctest.Start(t)
+	node := newWorld(t).another(at(p))
+	if err := node.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.users.CreateAccount(t.Context(), "keys@example.org", ""); err != nil {
+		t.Fatal(err)
+	}
+	c := node.browser()
+	c.open(c.through(p, "/sign-in/one", carol))
+	bob := node.browser()
+	bob.signIn("bob")
+	bob.open(bob.through(p, "/sign-in/one", oidctest.Person{Subject: "b", Email: "bob@example.org"}))
+	admin := node.browser()
+	admin.signIn("alice")
+	for name, want := range map[string]string{"alice": "password</dd>", "bob": "password, One</dd>", "carol": "One</dd>", "keys": "make a one-time link"} {
+		if _, body := admin.get("/users/" + string(node.account(name))); !strings.Contains(body, want) {
+			t.Errorf("the page of %s has no %q: %s", name, want, body)
+		}
+	}
+}
+
+// A form that needs no session takes one of its own browser only.
+func TestFormsOfOtherSitesWithoutASession(t *testing.T) {
+	w := newWorld(t)
+	checked := 0
+	for _, row := range (&surface{}).table() {
+		if row.access != visitor || row.method != http.MethodPost {
+			continue
+		}
+		checked++
+		b := w.browser()
+		b.get("/sign-in")
+		form := url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}, "again": {"password of alice"}}
+		if answer := b.do(formRequest(row.path, form)); answer.Code != http.StatusForbidden || b.cookies[sessionCookie] != "" {
+			t.Errorf("%s without a token is answered with %d", row.path, answer.Code)
+		}
+		_, page := b.get("/sign-in")
+		form.Set(tokenField, tokenOf.FindStringSubmatch(page)[1])
+		r := formRequest(row.path, form)
+		r.Header.Set("Origin", "https://evil.example")
+		if answer := b.do(r); answer.Code != http.StatusForbidden || b.cookies[sessionCookie] != "" {
+			t.Errorf("%s from another origin is answered with %d", row.path, answer.Code)
+		}
+	}
+	if checked < 3 {
+		t.Errorf("only %d forms were tried", checked)
+	}
+}
+
 // An account without a password shows a key within ten minutes of a sign-in.
 func TestAKeyIsShownAfterAFreshSignIn(t *testing.T) {
 	p := oidctest.Start(t)

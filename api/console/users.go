@@ -24,7 +24,8 @@ type usersData struct {
 // userData is what the page of a user shows.
 type userData struct {
 	accounts.Holdings
-	Self  bool // it is the account of this session
+	Self  bool     // it is the account of this session
+	Ways  []string // to sign in to it
 	Error string
 	Done  string // what was changed
 }
@@ -71,7 +72,18 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, status, "user", has.Email, "users", userData{has, has.ID == c.who.Account, problem, done})
+	ways, err := s.Accounts.Ways(c.ctx, has.ID)
+	if err != nil {
+		return err
+	}
+	d := userData{Holdings: has, Self: has.ID == c.who.Account, Error: problem, Done: done}
+	if ways.Password {
+		d.Ways = []string{"password"}
+	}
+	for _, i := range ways.Identities {
+		d.Ways = append(d.Ways, s.providerName(i.Issuer))
+	}
+	return s.show(c, status, "user", has.Email, "users", d)
 }
 
 // changeUser returns the handler of a change of one account: change does it, and done tells what
