@@ -153,7 +153,7 @@ conformance-long: build $(KUBO) ## the same in full length, and with Kubo, which
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 3h -parallel 6 $(ONLY_FLAG) ./test/conformance -long
 
 .PHONY: console
-console: build ## the web console in a real browser (needs Chromium)
+console: build ## the web console in a real browser (needs Chromium and npm)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/console $(if $(PICTURES),-pictures $(PICTURES))
 
 .PHONY: console-long

@@ -225,8 +225,8 @@ var looks = []struct {
 	{"narrow-dark", 390, 844, "dark"},
 }
 
-// picture looks at the page in each of looks: nothing may be wider than the window. With
-// -pictures DIR it saves what is seen.
+// picture looks at the page in each of looks: nothing may be wider than the window, and axe-core
+// finds no violation. With -pictures DIR it saves what is seen.
 func (p *tab) picture(name string) {
 	p.t.Helper()
 	for _, l := range looks {
@@ -235,6 +235,9 @@ func (p *tab) picture(name string) {
 			.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)).slice(0, 3).join(' and ') || 'the page' : ''`))
 		if over != "" {
 			p.t.Errorf("%s at %d px is wider than the window: %s", name, l.width, over)
+		}
+		for _, what := range p.violations() {
+			p.t.Errorf("%s, %s: %s", name, l.name, what)
 		}
 		if *pictures == "" {
 			continue

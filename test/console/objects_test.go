@@ -192,6 +192,16 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	if text := p.text("#listing"); strings.Contains(text, "sunset.png") {
 		t.Errorf("after it is deleted the list is %q", text)
 	}
+	p.visit("/buckets/photos?prefix=" + strings.Repeat("a", 1000) + "%2F") // with which no key has room for the name of the file
+	p.shows("Upload")
+	p.choose(`[name=file]`, write(t, dir, "a-name-that-makes-the-key-longer.txt", []byte("x")))
+	p.expect("400")
+	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error { // as without scripts
+		_, err := chromedp.Evaluate[any](`document.querySelector('#upload form').submit()`)(ctx, t)
+		return err
+	}))
+	p.shows("Not all files were stored")
+	p.picture("files-failed")
 	p.follow("Buckets")
 	p.shows("New bucket")
 	p.picture("buckets")

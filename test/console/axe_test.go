@@ -1,0 +1,38 @@
+//go:build conformance
+
+package console
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/chromedp/chromedp"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// axe is the text of axe-core, which testdata/axe pins. It is read once.
+var axe struct {
+	once sync.Once
+	text string
+	err  error
+}
+
+// violations are what axe-core finds wrong with the page, with every rule that it has on by default
+// and the elements that break it.
+func (p *tab) violations() []string {
+	p.t.Helper()
+	axe.once.Do(func() {
+		var text []byte
+		text, axe.err = os.ReadFile(filepath.Join(harness.NPM(p.t, "testdata/axe"), "node_modules", "axe-core", "axe.min.js"))
+		axe.text = string(text)
+	})
+	if axe.err != nil {
+		p.t.Fatal(axe.err)
+	}
+	return ask(p, chromedp.Evaluate[[]string](`(async () => {
+		if (!window.axe) { `+axe.text+` }
+		const { violations } = await window.axe.run(document)
+		return violations.map(v => v.id + ' (' + v.help + '): ' + v.nodes.map(n => n.html.slice(0, 120)).slice(0, 3).join(' and '))
+	})()`, chromedp.EvalAwaitPromise))
+}

@@ -1,0 +1,115 @@
+//go:build conformance
+
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// keys types texts as a keyboard does: a script that takes the press of a key also takes its letter. "\t" is the tabulator, "\r"
+// is Enter.
+func (p *tab) keys(texts ...string) {
+	p.t.Helper()
+	for _, r := range strings.Join(texts, "") {
+		p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			events := kb.Encode(r)
+			down, up := *events[0], *events[len(events)-1]
+			if len(events) > 2 {
+				down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+			}
+			for _, event := range []input.DispatchKeyEventParams{down, up} {
+				if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, event); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+// focused describes the element that has the focus: its tag, name and text.
+func (p *tab) focused() string {
+	p.t.Helper()
+	return ask(p, chromedp.Evaluate[string](`(e => [e.tagName, e.name || '', e.innerText || ''].join(' ').trim())(document.activeElement)`))
+}
+
+// tabTo presses the tabulator until the focus is on something that is described so, and fails if it comes round.
+func (p *tab) tabTo(what string) {
+	p.t.Helper()
+	var seen []string
+	for range 60 {
+		p.keys("\t")
+		at := p.focused()
+		if strings.Contains(at, what) {
+			if outline := ask(p, chromedp.Evaluate[string](`getComputedStyle(document.activeElement).outlineStyle`)); outline == "none" {
+				p.t.Errorf("the focus on %q is not visible", at)
+			}
+			return
+		}
+		seen = append(seen, at)
+	}
+	p.t.Fatalf("the tabulator does not lead to %q, but to %q", what, seen)
+}
+
+// TestTheKeyboardAlone: a person without a pointer sets the cluster up, goes to each section by its keys, searches, makes a key and
+// revokes it. The focus is visible wherever it goes, and letters that are typed into a field go nowhere else.
+func TestTheKeyboardAlone(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{})
+	_, link, found := strings.Cut(c.Nodes[0].Log(), "/setup?t=")
+	if !found {
+		t.Fatal("the first node prints no setup link")
+	}
+	link, _, _ = strings.Cut(link, "\n")
+	p := b.open(t, c.Followers()[0].ConsoleURL())
+	p.visit("/setup?t=" + strings.TrimSpace(link))
+	p.shows("Set up this cluster")
+	p.keys(email, "\t", password, "\t", password, "\r")
+	p.shows("Recent pins")
+	p.tabTo("Skip to content")
+	p.keys("\r", "\t")
+	if at := p.focused(); !strings.Contains(ask(p, chromedp.Evaluate[string](`document.activeElement.closest('main') ? 'main' : 'elsewhere'`)), "main") {
+		t.Errorf("behind the link to the content the focus is on %q", at)
+	}
+	for _, to := range []struct{ key, path, shows string }{
+		{"p", "/pins", "Pin a CID"}, {"b", "/buckets", "New bucket"}, {"k", "/keys", "New key"}, {"c", "/cluster", "Members"}, {"u", "/users", "Add a person"}, {"o", "/", "Recent pins"},
+	} {
+		p.keys("g", to.key)
+		p.shows(to.shows)
+		if at := p.at(); at != to.path {
+			t.Errorf("g %s leads to %s", to.key, at)
+		}
+	}
+	p.keys("g", "p")
+	p.shows("Pin a CID")
+	p.keys("/")
+	if at := p.focused(); at != "INPUT name" {
+		t.Errorf("after / the focus is on %q", at)
+	}
+	p.keys("gkgb/", "\r")
+	p.shows("No pin matches")
+	if at := p.at(); !strings.Contains(at, "name=gkgb%2F") {
+		t.Errorf("the search leads to %s", at)
+	}
+	p.keys("g", "k")
+	p.shows("New key")
+	p.tabTo("INPUT name")
+	p.keys("laptop", "\r")
+	p.shows("The new key")
+	token := p.fact("Token (Bearer)")
+	answered(t, c, token, http.StatusOK)
+	p.tabTo("Revoke this key")
+	p.keys("\r")
+	p.shows("is refused on every node")
+	answered(t, c, token, http.StatusUnauthorized)
+}
