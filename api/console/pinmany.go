@@ -140,7 +140,7 @@ func (s *surface) exportPins(c *call) error {
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
 	for begun := false; ; begun = true {
-		rows, err := s.exportPage(c, q)
+		total, rows, err := s.exportPage(c, q)
 		if err != nil {
 			if begun {
 				panic(http.ErrAbortHandler)
@@ -163,16 +163,15 @@ func (s *surface) exportPins(c *call) error {
 				return fmt.Errorf("write pins: %w", err)
 			}
 		}
-		if len(rows) < exportRows {
+		if n := len(rows); n == 0 || total == uint64(n) { // long rows make a page short
 			return nil
 		}
 		q.Before = rows[len(rows)-1].Created
 	}
 }
 
-func (s *surface) exportPage(c *call, q state.PinQuery) ([]pins.Record, error) {
+func (s *surface) exportPage(c *call, q state.PinQuery) (total uint64, rows []pins.Record, err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), caseTimeout)
 	defer cancel()
-	_, rows, err := s.Pins.List(ctx, c.who.Account, q)
-	return rows, err
+	return s.Pins.List(ctx, c.who.Account, q)
 }

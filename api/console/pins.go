@@ -74,9 +74,9 @@ func (s *surface) showPins(c *call, status int, form pinForm, problem string) er
 	if d.Total, d.Rows, err = s.Pins.List(c.ctx, c.who.Account, q); err != nil {
 		return err
 	}
-	if len(d.Rows) == pinRows {
+	if n := len(d.Rows); n > 0 && d.Total > uint64(n) { // long rows make a page short
 		next := f
-		next.Before = d.Rows[pinRows-1].Created.Time().Format(time.RFC3339Nano)
+		next.Before = d.Rows[n-1].Created.Time().Format(time.RFC3339Nano)
 		d.Next = "/pins?" + next.values().Encode()
 	}
 	d.Statuses = []choice{{"", "any status", f.Status == ""}}

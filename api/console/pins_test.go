@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -212,5 +213,36 @@ func TestPinsAreExported(t *testing.T) {
 	}
 	if answer := b.do(httptest.NewRequest(http.MethodGet, "/pins/export?status=lost", nil)); answer.Code != http.StatusBadRequest {
 		t.Errorf("a bad filter: %d", answer.Code)
+	}
+}
+
+// A page that ends early because its rows are long is not taken for the last one.
+func TestLongRowsAreExportedAndPagedToTheEnd(t *testing.T) {
+	w := newWorld(t)
+	const many = 70 // of 64 KiB each: more than state.MaxListBytes
+	long := map[string]string{"text": strings.Repeat("x", state.MaxMetaBytes-4)}
+	for i := range many {
+		w.pin("alice", fmt.Sprintf("long %d", i), long)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	answer := b.do(httptest.NewRequest(http.MethodGet, "/pins/export", nil))
+	if lines := strings.Count(answer.Body.String(), "\n"); answer.Code != http.StatusOK || lines != many {
+		t.Errorf("the export is answered with %d and has %d of %d pins", answer.Code, lines, many)
+	}
+	seen := map[string]bool{}
+	for page, next := 0, "/pins"; next != ""; page++ {
+		_, body := b.get(next)
+		for i := range many {
+			if name := fmt.Sprintf("long %d", i); strings.Contains(body, ">"+name+"<") {
+				seen[name] = true
+			}
+		}
+		if next = ""; strings.Contains(body, `rel="next"`) && page < many {
+			next = html.UnescapeString(textBetween(body, `<a href="`, `" rel="next"`))
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("the pages have %d of %d pins", len(seen), many)
 	}
 }

@@ -81,6 +81,20 @@ func TestPagesHaveEveryRowOnce(t *testing.T) {
 	}
 }
 
+// A page of pins that ends early because its rows are long leads on to the rest.
+func TestLongPinsAreOnFurtherPages(t *testing.T) {
+	w := newWorld(t)
+	alice := w.signIn("alice")
+	const many = 70 // of 64 KiB each: more than state.MaxListBytes
+	long := strings.Repeat("x", state.MaxMetaBytes-4)
+	for range many {
+		w.into(alice.do("POST", "/pins", `{"cid":"`+apitest.CatCID+`","name":"long","meta":{"text":"`+long+`"}}`), http.StatusCreated, nil)
+	}
+	if names, pages := alice.pages("/pins?limit=1000&name=long"); len(names) != many || pages < 2 {
+		t.Errorf("%d pins are on %d pages", len(names), pages)
+	}
+}
+
 // The list of pins has the filters of the page of pins.
 func TestPinsAreFiltered(t *testing.T) {
 	w := newWorld(t)
