@@ -251,7 +251,7 @@ var errNoPlace = errors.New("it is empty; if it comes from $(holdfast token --da
 // openError is what is said about the value of a secret setting and does not show it.
 type openError struct{ error }
 
-// hasID tells whether a multiaddr ends with the id of a node.
+// hasID returns whether a multiaddr ends with the id of a node.
 func hasID(a multiaddr.Multiaddr) bool {
 	return len(a) > 0 && a[len(a)-1].Protocol().Code == multiaddr.P_P2P
 }

@@ -11,9 +11,9 @@ import (
 
 // Times of a detector, in steps of its clock.
 const (
-	// detectorStep is how exactly silence is measured.
+	// detectorStep is the resolution of the measured silence.
 	detectorStep = 100 * time.Millisecond
-	// leaderlessWait is how long a voter that knows no leader waits for the word of one.
+	// leaderlessWait is how long a voter that knows no leader waits for a message of one.
 	leaderlessWait = 300 * time.Millisecond
 	// firstCandidacyPause is how long a voter waits after a candidacy that found no majority;
 	// it doubles up to lastCandidacyPause.

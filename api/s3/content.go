@@ -56,7 +56,7 @@ func algorithmNamed(name string) *algorithm {
 	return algorithmWhose(func(a algorithm) string { return a.name }, name)
 }
 
-// algorithmWhose returns the algorithm for which has returns text in any case, or nil.
+// algorithmWhose returns the algorithm a for which has(a) equals text, ignoring case, or nil.
 func algorithmWhose(has func(algorithm) string, text string) *algorithm {
 	for _, a := range algorithms {
 		if strings.EqualFold(has(a), text) {

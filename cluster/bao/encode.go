@@ -190,7 +190,7 @@ func (e *Encoding) below(at, count uint64) int64 {
 	return 2*HashSize + e.below(at, left) + e.below(at+left, count-left)
 }
 
-// wants tells whether the encoding has anything of the count bytes behind at.
+// wants returns whether the encoding has anything of the count bytes behind at.
 func (e *Encoding) wants(at, count uint64) bool { return at < e.to && e.from < at+count }
 
 // WriteTo implements io.WriterTo. It reads what of the content it needs once more,

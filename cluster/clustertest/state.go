@@ -141,7 +141,7 @@ func (s *State) SetLeader(leads bool) {
 	s.leader = leads
 }
 
-// IsLeader tells whether this node leads.
+// IsLeader returns whether this node leads.
 func (s *State) IsLeader() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

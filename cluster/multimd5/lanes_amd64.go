@@ -10,5 +10,5 @@ import "golang.org/x/sys/cpu"
 //go:noescape
 func lanes(state *[4][width]uint32, from *[width]*byte, blocks int)
 
-// haveLanes tells whether this processor has the instructions.
+// haveLanes returns whether this processor has the instructions.
 func haveLanes() bool { return cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL }

@@ -15,21 +15,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A member is looked for at each address of --join while it is not connected: for the
-// first time after hintFirst, which what is known of its addresses has to find it in, then
-// after pauses that double, up to hintMost.
+// While a member is not connected, this node tries each address of --join: first after
+// hintFirst, in which the known addresses should have worked, then after pauses that double
+// up to hintMost.
 const (
 	addrHintFirst = time.Second
 	addrHintMost  = 15 * time.Second
-	addrHintDial  = 10 * time.Second // of one look
+	addrHintDial  = 10 * time.Second // time limit of one attempt
 	maxAddrHints  = 64
 )
 
-// errOtherCluster says that an address of --join is one of another cluster.
+// errOtherCluster means that an address of --join belongs to another cluster.
 var errOtherCluster = errors.New("a member of another cluster is there")
 
-// addrHints are the addresses that the settings name to join at, also those of tickets, but
-// for this node's own. To a member they say where others may be, when all have moved.
+// addrHints returns the addresses of the settings to join at, also those in tickets,
+// without this node's own. They tell a member where to find the others after all have
+// moved.
 func (n *Node) addrHints() []string {
 	var addrs []string
 	for _, where := range n.opts.Config.Cluster.Join {
@@ -53,9 +54,9 @@ func hintedID(addr string) state.NodeID {
 	return state.NodeID(id)
 }
 
-// find looks for members at the addresses of --join until ctx ends, then returns nil.
-// Nothing is joined there, and nobody is believed who does not prove to be the member
-// that the address names, or to know this cluster's secret.
+// find looks for members at the addresses of --join until ctx ends, then returns nil. It
+// joins no cluster. It believes only a peer that proves to be the member that the address
+// names, or that knows this cluster's secret.
 func (n *Node) find(ctx context.Context) error {
 	var g errgroup.Group
 	for _, addr := range n.addrHints() {
@@ -102,21 +103,22 @@ func (n *Node) findAt(ctx context.Context, addr string) {
 	}
 }
 
-// allConnected tells whether nobody is missing whom a hint could help to find.
+// allConnected returns whether all other members are connected.
 func (n *Node) allConnected() bool {
 	return !slices.ContainsFunc(n.members.Nodes(), func(m state.Node) bool {
 		return m.ID != n.self.ID && !n.peer.Connected(string(m.ID))
 	})
 }
 
-// askAddr asks at an address whether the member that it names is there, by its cluster host,
-// and has the peer find it there from now on. Of one that is not known here yet, which
-// joined while this node was down, it takes where the known ones are.
+// askAddr dials the cluster host at an address. If the member that the address names is
+// there, it makes the peer use the address from now on. If this node does not know the
+// member yet, because it joined while this node was down, askAddr accepts its list of
+// members.
 func (n *Node) askAddr(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, addrHintDial)
 	defer cancel()
-	// The identity of whom it reaches is the one in addr, and that it opens the stream of
-	// joiners for this secret says that it knows it too.
+	// The handshake proves the identity in addr. The peer accepts the join stream for this
+	// secret, so it knows the secret too.
 	conn, hangUp, err := n.dialJoin(ctx, n.secret, addr)
 	if err != nil {
 		return err
@@ -149,15 +151,15 @@ func (n *Node) askAddr(ctx context.Context, addr string) error {
 	return nil
 }
 
-// saidAddrs are the addresses that a member last said it has; none if it was not heard of.
+// saidAddrs returns the addresses in the newest sample of a member; none without a sample.
 func (n *Node) saidAddrs(id state.NodeID) []string {
 	s, _, _ := n.gossip.Table().Get(id)
 	return s.ClusterAddrs
 }
 
-// places are where a member may be: where it says itself that it is, and where its record
-// says so. It may have moved and reach no leader that could write that down, while
-// somebody else passes on what it says.
+// places returns the addresses of a member from its samples and from its record. A member
+// may have moved without reaching a leader that could update its record, while its samples
+// arrive through others.
 func places(m state.Node, said []string) []string {
 	said = slices.DeleteFunc(slices.Clone(said), func(a string) bool {
 		return hintedID(a) != m.ID || slices.Contains(m.ClusterAddrs, a)

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// liveness tells who is down, for what costs something to be wrong about. A
-// member whose gossip is silent is not down while a connection to it stands:
-// connections end by themselves within seconds of their other side.
+// liveness decides which members are down, for decisions with a cost. A member without
+// recent samples is not down while a connection to it is open, because connections end
+// within seconds after the other side has stopped.
 type liveness struct {
 	heard     func(state.NodeID) (since time.Time, down bool) // of gossip
 	connected func(id string) bool
@@ -20,7 +20,7 @@ type liveness struct {
 	last map[state.NodeID]time.Time // when a silent member was connected
 }
 
-// downSince tells whether a member is down, and since when that was seen.
+// downSince returns whether a member is down and since when this node knows it.
 func (l *liveness) downSince(id state.NodeID) (since time.Time, down bool) {
 	since, down = l.heard(id)
 	if down && l.connected(string(id)) {
@@ -41,8 +41,8 @@ func (l *liveness) downSince(id state.NodeID) (since time.Time, down bool) {
 	return since, down
 }
 
-// agreed is what is certain of the time while most clocks are right: ok is false while too
-// few members are heard, and before this node gossips. See gossip.Table.Agreed.
+// agreed returns bounds of the current time while most clocks are right; ok is false if too
+// few members have sent samples or gossip has not started. See gossip.Table.Agreed.
 func (n *Node) agreed() (early, late state.Millis, ok bool) {
 	table := n.heard.Load()
 	if table == nil {

@@ -53,8 +53,8 @@ func (n *Node) hidden(reference string) bool {
 	return err != nil || root.Private()
 }
 
-// maxAhead is how many blocks of 1 MiB this node reads ahead in all files together:
-// who takes what is read slowly holds them.
+// maxAhead is how many blocks of 1 MiB this node reads ahead in all files together, because
+// a slow client holds its blocks for long.
 const maxAhead = 64
 
 // files imports and reads files, for the content use case.
@@ -62,10 +62,10 @@ type files struct {
 	peer    *peer.Peer
 	blocks  *blocks.Store
 	members func() []state.Node
-	down    func(state.NodeID) bool // known not to answer
+	down    func(state.NodeID) bool // members known not to answer
 	now     func() time.Time
 	buffers *dag.Buffers                      // of files that are read
-	reading func(state.RootKey) (done func()) // keeps here what is read, until done
+	reading func(state.RootKey) (done func()) // keeps the content on this node until done is called
 }
 
 // Import implements content.Store.
@@ -173,37 +173,38 @@ func (f *files) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 const (
 	// avoidFor is how long it asks others first than a member that failed.
 	avoidFor = 30 * time.Second
-	// askNextAfter is how long it waits for a member's answer to begin while others have not
-	// been asked: the connection of one that hangs, or lost its power, stands for 15 s more.
+	// askNextAfter is how long the reader waits for the first byte of a member before it
+	// asks the next one: the connection to a member that hangs or lost its power stays open
+	// for 15 s more.
 	askNextAfter = 3 * time.Second
-	// searchFor is how long all of them together may take to begin an answer while nobody
-	// has given a block of the file yet: the client has no answer by then, and no request
-	// waits for more than 15 s. Several that died at once would take 10 s each and more.
+	// searchFor bounds the time until any member begins to answer for the first block of a
+	// file. Clients wait at most 15 s for an answer, and several members that died at the
+	// same time would take 10 s each and more.
 	searchFor = 14 * time.Second
 )
 
-// errSilent says that a member's answer has not begun in time.
+// errSilent means that a member's answer has not begun in time.
 var errSilent = errors.New("no answer yet")
 
 // reader gets the blocks of one file from here or from members. It stores nothing.
 type reader struct {
 	here dag.Lender
-	// ask asks a member for a block, which is checked; ipld.ErrNotFound says that it
-	// has not got it.
+	// ask requests a block from a member and verifies it. It returns ipld.ErrNotFound if
+	// the member does not have it.
 	ask  func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error)
 	down func(state.NodeID) bool
 	now  func() time.Time
 
 	// mu guards what follows. It is never held while calling out.
 	mu     sync.Mutex
-	order  []state.NodeID // who gave a block last is first
+	order  []state.NodeID // the last one that sent a block is first
 	failed map[state.NodeID]time.Time
-	giver  state.NodeID       // who gave a block last; empty: nobody yet
-	tell   func(state.NodeID) // who gives is told that the file is read; nil: nobody is
+	giver  state.NodeID       // last member that sent a block; empty: none yet
+	tell   func(state.NodeID) // called for each member that sends blocks; nil: not called
 }
 
-// tellsFrom has who has given a block, and everybody who does from now on, told that the
-// file is being read.
+// tellsFrom calls tell for the member that sent a block and for all that do from now on:
+// the file is being read.
 func (r *reader) tellsFrom(tell func(state.NodeID)) {
 	r.mu.Lock()
 	giver := r.giver
@@ -238,9 +239,10 @@ func (r *reader) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]
 
 // elsewhere gets a block from members; here is why it is not had here.
 func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte, here error) ([]byte, error) {
-	// Absent, or damaged here: a member may do better. One that does not answer
-	// is passed over like one that has not got it, and asked last for a while. Who only
-	// was slow is asked once more, with all its time, when nobody else has the block.
+	// The block is missing or damaged here, but a member may have it. A member that does
+	// not answer is treated like one without the block and asked last for a while. A member
+	// that was only slow is asked once more, without the short limit, if no other has the
+	// block.
 	order, search := r.ranked()
 	if search {
 		var end context.CancelFunc
@@ -359,13 +361,13 @@ type held struct {
 	hidden   func(reference string) bool // as it is sealed
 }
 
-// announcer tells the IPFS network of roots that are here, for the peer.
+// announcer announces roots of this node to the IPFS network.
 type announcer interface {
 	Announce(root cid.Cid) bool // what finds no room is announced with all roots
 	Withdraw(root cid.Cid)
 }
 
-// Damaged tells the tracker what is damaged from what was never complete.
+// Damaged distinguishes a damaged reference from one that was never complete.
 func (h held) Damaged(reference string) bool { return h.scrubber.Damaged(reference) }
 
 // Reference implements tracker.Blocks.
@@ -385,8 +387,8 @@ func (h held) Seal(ctx context.Context, reference string, bytes, count uint64) e
 	return err
 }
 
-// seal announces what unknown peers are to see, before they can: whoever hides it withdraws it
-// after that, and what is sealed as hidden was never announced.
+// seal announces content before unknown peers can see it. Hiding withdraws it after that,
+// and content that is sealed as hidden was never announced.
 func (h held) seal(ctx context.Context, reference string, bytes, count uint64) (hidden bool, err error) {
 	err = h.scrubber.Seal(ctx, reference, func() error {
 		hidden = h.hidden(reference)

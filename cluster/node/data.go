@@ -32,10 +32,10 @@ const (
 	nodeMetaFile = "notes"
 	// datastoreDir has what the IPFS peer can learn again.
 	datastoreDir = "datastore"
-	// formatFile tells the format of the folder as a whole, and so of each file in it that
-	// has no mark of its own. A release that changes one of those raises folderFormat.
+	// formatFile has the format of the whole folder and of each file in it without a
+	// version of its own. A release that changes one of those raises folderFormat.
 	formatFile = "format"
-	// newFile is there from before a folder has its identity until it belongs to a cluster.
+	// newFile exists from before a folder gets its identity until it belongs to a cluster.
 	newFile = "new"
 )
 
@@ -55,7 +55,7 @@ func (f folder) file(name ...string) string {
 // folderFormat is the newest format of a data folder that is known here.
 const folderFormat = 1
 
-// formatForm is what is in formatFile.
+// formatForm is the content of formatFile.
 const formatForm = "holdfast folder %d\n"
 
 // checkFormat refuses the folder of a newer release with an error that wraps
@@ -66,7 +66,7 @@ func (f folder) checkFormat() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err := durable.WriteFile(path, fmt.Appendf(nil, formatForm, folderFormat), 0o600)
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-			return nil // a full disk is no reason not to start: without a mark it is format 1
+			return nil // a full disk must not prevent the start; without the file the format is 1
 		}
 		return err
 	}
@@ -151,9 +151,9 @@ func (f folder) identity() ([]byte, error) {
 	return key, nil
 }
 
-// mayFound returns an error when the folder has an identity that was not made for it, and
-// nothing else: a member's, put back on a new disk. As a cluster of one it would be ready,
-// and refuse what is asked of the cluster that it was in.
+// mayFound returns an error if the folder has only an identity that was not created for it:
+// probably that of a member, copied to a new disk. As a cluster of one it would be ready
+// and answer requests for the other cluster.
 func (f folder) mayFound() error {
 	_, err := os.Stat(f.file(newFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -215,7 +215,7 @@ func (s *seed) nodes() []state.Node {
 	return nodes
 }
 
-// equal tells whether two seeds say the same.
+// equal returns whether two seeds are equal.
 func (s *seed) equal(o *seed) bool {
 	return s.ClusterID == o.ClusterID && s.Founder == o.Founder &&
 		slices.EqualFunc(s.Members, o.Members, func(a, b seedMember) bool {
@@ -231,12 +231,12 @@ func newSeed(clusterID string, nodes []state.Node) *seed {
 	return s
 }
 
-// errSeedUnread says that the file of the members tells nothing. It was there, so this
-// node belongs to some cluster.
+// errSeedUnread means that the file of the members cannot be used. It exists, so this node
+// belongs to a cluster.
 var errSeedUnread = errors.New("the file cannot be read")
 
-// seed reads what joining left here; nil means that this node never joined. The error
-// wraps errSeedUnread when the file is there and says nothing.
+// seed reads what joining stored; nil means that this node never joined. The error wraps
+// errSeedUnread if the file exists but is unusable.
 func (f folder) seed() (*seed, error) {
 	b, err := os.ReadFile(f.file(membersFile))
 	if errors.Is(err, fs.ErrNotExist) {

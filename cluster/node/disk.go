@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// openVolumes begins to watch the disks below the data folder. Each of the
-// folders may be a mount of its own.
+// openVolumes starts to watch the disks of the data folder. Each folder in it may be a
+// mount.
 func (n *Node) openVolumes() error {
 	var folders []volume.Folder
 	for _, name := range []string{raftDir, stateDir, blocksDir} {
@@ -35,8 +35,8 @@ func (n *Node) openVolumes() error {
 	return err
 }
 
-// withRoom calls open until it does not fail for want of room any more, or until
-// the volumes are closed.
+// withRoom calls open until it no longer fails because the disk is full, or until the
+// volumes are closed.
 func (n *Node) withRoom(folder string, open func() error) error {
 	for {
 		err := open()
@@ -46,27 +46,27 @@ func (n *Node) withRoom(folder string, open func() error) error {
 	}
 }
 
-// roomForBlocks is how many bytes new blocks may take, and how many the copies
-// of a compaction: half of what is there, however full the disk is, for a copy
-// gives back more than it takes.
+// roomForBlocks returns how many bytes new blocks may take, and how many the copies of a
+// compaction: 50 % of the free space, however full the disk is, because a compaction frees
+// more than it takes.
 func (n *Node) roomForBlocks() (content, copies int64) {
 	content, free := n.volumes.Spare(blocksDir, volume.Low)
 	if n.tight() {
-		content = 0 // what is fetched could not be reported
+		content = 0 // fetched content could not be reported
 	}
 	return content, free / 2
 }
 
-// full tells whether this node takes no new content.
+// full returns whether this node accepts no new content.
 func (n *Node) full() bool { return n.volumes.Level(blocksDir) >= volume.Low || n.tight() }
 
-// tight tells whether this node should not lead for want of room.
+// tight returns whether this node should not lead because a disk is almost full.
 func (n *Node) tight() bool {
 	return n.volumes.Level(raftDir) == volume.Tight || n.volumes.Level(stateDir) == volume.Tight
 }
 
-// refuses tells whether the disk of the Raft log is so full that this node's vote does not
-// count for a write.
+// refuses returns whether the disk of the Raft log is so full that this node cannot
+// acknowledge writes.
 func (n *Node) refuses() bool {
 	lately, since := n.consensus.Refuses()
 	return lately || since && n.volumes.Level(raftDir) == volume.Tight
@@ -92,8 +92,8 @@ func (n *Node) eligibility() (unfit string, heirs []state.NodeID) {
 	return "a disk of its Raft log or state is nearly full", heirs
 }
 
-// tightElsewhere tells consensus that another member should not lead for want of room, as its
-// last sample says.
+// tightElsewhere returns whether another member should not lead because a disk is almost
+// full, according to its newest sample.
 func (n *Node) tightElsewhere(id state.NodeID) bool {
 	table := n.heard.Load()
 	if table == nil {
@@ -103,7 +103,8 @@ func (n *Node) tightElsewhere(id state.NodeID) bool {
 	return heard && (sample.Tight || sample.Refuses)
 }
 
-// refusedByFullDisk tells consensus a write that has left no trace.
+// refusedByFullDisk returns whether a write failed because of a full disk and left no
+// trace.
 func refusedByFullDisk(err error) bool { return errors.Is(err, raftlog.ErrNoSpace) }
 
 // volumeCollectors are the metrics of the disks. Folders on one disk show the

@@ -51,7 +51,7 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 		return nil, nil, err
 	}
 	if secret != nil && known != nil {
-		return secret, known, nil // a member already: --join only says where others are, see find
+		return secret, known, nil // already a member: --join only helps to find the others, see find
 	}
 	given, err := n.opts.Config.GivenSecret()
 	if err != nil {
@@ -72,8 +72,8 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 	} else if secret, known, err = n.join(ctx, secret, given); err != nil {
 		return nil, nil, n.sayRemoved(err)
 	}
-	// The seed comes last: a folder with both files belongs to a cluster, whatever it
-	// says of a removal.
+	// The seed is written last: a folder with both files belongs to a cluster, also if it
+	// says that the node was removed.
 	if err := n.folder.writeSecret(secret); err != nil {
 		return nil, nil, err
 	}
@@ -156,12 +156,11 @@ func (n *Node) isRunAt(ctx context.Context, secret []byte, addrs []string) (at s
 	return at
 }
 
-// checkFolder refuses the folder of a member that lacks the file of its identity
-// or of the cluster secret: with new ones it would be another node, or one that
-// opens no API key. What the folder knows of its cluster is written anew from the
-// state, also where the file is there and cannot be read: without a state that one is
-// refused, for the node would found another cluster. A folder that never came to belong
-// to a cluster has none of that.
+// checkFolder refuses the folder of a member without the file of its identity or of the
+// cluster secret: with new ones it would be another node, or one that cannot verify API
+// keys. It writes the list of members again from the state if that file is missing or
+// unreadable. Without a state an unreadable list is refused, because the node would found
+// another cluster. A folder that never belonged to a cluster has none of these files.
 func (n *Node) checkFolder() error {
 	known, unread := n.folder.seed()
 	if unread != nil && !errors.Is(unread, errSeedUnread) {
@@ -227,15 +226,15 @@ func (n *Node) secretFits() error {
 	return err
 }
 
-// join asks the members that the settings name, one after the other and again,
-// until one admits this node. A refusal that says why ends it, and so do
-// joinRefusals rounds in which whoever was reached cut it, and no address of a
+// join asks the members in the settings, one after the other and repeatedly, until one
+// admits this node. It ends with a refusal that has a reason, or after joinRefusals rounds
+// in which every reached member closed the connection, or if no address is that of a
 // cluster host.
 //
-// given is the secret of the settings for joining by an address, or nil, and own the
-// one that lies in the folder, or nil. A node that has one may
-// have been admitted already, by a ticket that is spent: it went down before it wrote
-// that down. So whoever accepts that secret is asked first, and no admission follows.
+// given is the secret in the settings for joining by an address, or nil, and own the one in
+// the folder, or nil. A node with own may have been admitted already by a ticket that is
+// spent, and went down before it recorded that. So join first asks a member that accepts
+// own whether this node is a member; then no admission is needed.
 func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, error) {
 	targets, err := n.joinTargets(own, given)
 	if err != nil {
@@ -298,10 +297,10 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 	}
 }
 
-// cannotAdmit is what a joiner is told whose secret is good.
+// cannotAdmit is the error for a joining node with a valid secret.
 const cannotAdmit = "a member answers, and its cluster can admit nobody now: does a majority of its members run?"
 
-// round is what came of asking at every address once.
+// round has the results of asking at each address once.
 type round struct {
 	failed []error
 	cut    int // addresses where a member cut the joiner
@@ -339,8 +338,8 @@ func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byt
 	return r, nil, nil
 }
 
-// tellExpired says of tickets that have expired by this clock that they have. They are
-// tried all the same: it is the clocks of the members that count.
+// tellExpired logs which tickets have expired by this clock. The node tries them anyway,
+// because the clocks of the members decide.
 func (n *Node) tellExpired(ctx context.Context, targets []target) {
 	for i, t := range targets {
 		if i > 0 && t.expires == targets[i-1].expires {
@@ -352,7 +351,8 @@ func (n *Node) tellExpired(ctx context.Context, targets []target) {
 	}
 }
 
-// whyCut says what to look at when members cut the joiner. They do not say why.
+// whyCut returns advice for the log after members closed the connection. They send no
+// reason.
 func (n *Node) whyCut(targets []target) string {
 	var tickets, secrets bool
 	var ended state.Millis
@@ -380,14 +380,14 @@ func (n *Node) whyCut(targets []target) string {
 // target is one address to join at and the secret to show there.
 type target struct {
 	addr    string
-	secret  []byte       // nil: who is there is asked whether this node is a member, no more
+	secret  []byte       // nil: only ask whether this node is a member
 	ticket  bool         // the secret is that of a ticket
-	expires state.Millis // of the ticket; 0: it does not tell
+	expires state.Millis // expiry of the ticket; 0: unknown
 }
 
-// joinTargets are the places of the settings. At an address the secret counts that is
-// given, else the one in the folder, as of a member whose disk is new. A removed node does
-// not come back by one, also where a ticket is named beside it.
+// joinTargets returns the targets in the settings. For an address the given secret is used,
+// or else the one in the folder, as for a member with a new disk. A removed node cannot
+// return by an address, also if a ticket is given too.
 func (n *Node) joinTargets(own, given []byte) ([]target, error) {
 	secret := given
 	if secret == nil {
@@ -441,8 +441,8 @@ func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined
 	return members.Join(conn, deadline, n.self)
 }
 
-// dialJoin is peer.DialJoin with the options of this node. The caller hangs up, whose error
-// tells nothing: what the connection was for is done by then, or has failed.
+// dialJoin is peer.DialJoin with the options of this node. The caller calls hangUp, whose
+// error does not matter.
 func (n *Node) dialJoin(ctx context.Context, secret []byte, addr string) (conn net.Conn, hangUp func(), err error) {
 	conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
 	if err != nil {

@@ -22,7 +22,7 @@ func (f *fences) Epoch(ctx context.Context) (uint64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	level, _ := f.state.FeatureLevel() // which is known now
+	level, _ := f.state.FeatureLevel() // it is known now
 	if level < tracker.LeaseFeatureLevel {
 		return 0, state.Errorf(state.CodeUnavailable, "the cluster is at level %d, and epochs are of level %d", level, tracker.LeaseFeatureLevel)
 	}

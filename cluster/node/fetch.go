@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// fetchBuffer bounds the bytes of blocks that have come and are not stored yet.
+	// fetchBuffer bounds the bytes of received blocks that are not stored yet.
 	fetchBuffer = 256 << 20
-	// originsAlone is how long the origins of new content are asked for its root
-	// before members are asked as well. It is long beside a round trip, and short
-	// for who pins what was imported on another member.
+	// originsAlone is how long only the origins of new content are asked for its root
+	// before members are asked too. It is longer than a round trip, and short for a user
+	// who pins content imported on another member.
 	originsAlone = 300 * time.Millisecond
 )
 
@@ -31,17 +31,16 @@ const (
 type member struct {
 	peer    *peer.Peer
 	id      string
-	sharing bool // told to keep the same content
+	sharing bool // the member is to keep the same content
 }
 
 // Name implements dag.Source.
 func (m member) Name() string { return "cluster node " + m.id }
 
-// Shares tells dag.Fetch who begins elsewhere in the same DAG.
+// Shares returns whether the member fetches the same DAG and starts at another child.
 func (m member) Shares() bool { return m.sharing }
 
-// ChecksHashes tells dag.Fetch that the peer has compared the blocks with their
-// hashes.
+// ChecksHashes returns true: the peer has verified the hashes of the blocks.
 func (m member) ChecksHashes() bool { return true }
 
 // Blocks implements dag.Source.
@@ -49,17 +48,16 @@ func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 	return m.peer.GetBlocks(ctx, m.id, cids, fn)
 }
 
-// hear is Blocks, and calls heard when a block begins to come, several at once perhaps.
+// hear is Blocks, and calls heard when a block begins to arrive, possibly concurrently.
 func (m member) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) ([]cid.Cid, error) {
 	return m.peer.GetBlocksHearing(ctx, m.id, cids, heard, fn)
 }
 
-// originsFirst is where the root of new content comes from: its origins, and
-// when they have not given it within a while, members beside them. Nobody in
-// the cluster is known to hold it, so to ask everybody first would be in vain
-// for nearly every pin; it may have been imported on a member all the same, or
-// be a part of what is held under another root. Below the root, members come
-// first again: another node may be ahead.
+// originsFirst is the source for the root of new content: its origins, and after
+// originsAlone also the members. The state knows no holder, so asking all members first
+// would fail for almost every pin. A member may have it nevertheless, because it was
+// imported there or is a part of other content. For the blocks below the root, members are
+// asked first again, because another node may be ahead.
 type originsFirst struct {
 	root    cid.Cid
 	origins dag.Source
@@ -91,7 +89,7 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 		}
 		refused = fn(b)
 		given = refused == nil
-		cancel() // whoever else is asked need not go on
+		cancel() // the other sources can stop
 		return refused
 	}
 	var others sync.WaitGroup
@@ -134,7 +132,7 @@ type sealing struct {
 	hidden   func(reference string) bool // as it is sealed
 }
 
-// Complete tells dag.Fetch that it may hand over a small DAG in one call.
+// Complete makes dag.Fetch store a small DAG in one call.
 func (s sealing) Complete(ctx context.Context, reference string, blks []block.Block, bytes, count uint64) error {
 	if s.scrubber.Damaged(reference) {
 		return s.Put(ctx, reference, blks)
@@ -147,7 +145,7 @@ func (s sealing) as(reference string, bytes, count uint64) blocks.Sealed {
 	return blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(reference)}
 }
 
-// TakeOver tells dag.Fetch that it may take over what is here in large steps.
+// TakeOver makes dag.Fetch take over existing blocks in large steps.
 func (s sealing) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
 	return s.Store.TakeOver(ctx, reference, cids, s.hidden(reference))
 }
@@ -168,8 +166,9 @@ func fetchLimits(c config.Tracker) dag.Limits {
 	}
 }
 
-// objectLimits are the limits of what objects name: the gateway has bounds of its own for
-// their bytes, and what was acknowledged is copied whatever the bound of a pin is by now.
+// objectLimits returns the limits for the content of objects: the gateway has its own limit
+// for the size, and acknowledged content must be copied even if the limit for pins is
+// smaller now.
 func objectLimits(l dag.Limits) dag.Limits {
 	l.MaxBytes = 0
 	return l
@@ -199,15 +198,16 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 	return got.Bytes, got.Blocks, err
 }
 
-// refusedError is that of a fetch to which no block came and all of whose origins are refused.
+// refusedError is the error of a fetch without any block, all of whose origins are refused.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-// Vain implements tracker.Fetcher: nobody had it, and those that were named are never asked.
+// Vain implements tracker.Fetcher: no source had a block, and the named origins are never
+// asked.
 func (f *fetcher) Vain(err error) bool { return errors.As(err, new(*refusedError)) }
 
-// sources are who is asked for a root; without a session, members alone.
+// sources returns the sources of a root; without a session only members.
 func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	members := make([]dag.Source, 0, len(job.Members)+2)
 	for i, id := range job.Members {

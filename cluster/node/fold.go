@@ -12,15 +12,17 @@ import (
 const (
 	// foldBurst is how many lines with one message are written in foldWindow.
 	foldBurst = 5
-	// foldWindow is that time. At its end one more line tells how many were left out.
+	// foldWindow is the length of a window. At its end one more line has the number of
+	// lines that were left out.
 	foldWindow = 30 * time.Second
-	// foldKinds is how many messages are told apart; those beyond are all written.
+	// foldKinds is how many kinds of lines are tracked. Lines of other kinds are all
+	// written.
 	foldKinds = 256
 )
 
-// foldLines returns a logger that writes only the first lines with the same level and message,
-// of the same member, in a while, and then the newest of the others with "repeated", which is how many there were.
-// One that writes debug lines writes all.
+// foldLines returns a logger that writes only the first lines of each level, message and
+// member in a window, and at its end the newest of the others with their number as
+// "repeated". A logger that writes debug lines writes all.
 func foldLines(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -36,7 +38,7 @@ type folding struct {
 
 // lines are those that were written lately.
 type lines struct {
-	// mu guards seen and what is in it. It is never held while calling out.
+	// mu guards seen and its values. It is never held while calling out.
 	mu   sync.Mutex
 	seen map[line]*repeats
 }
@@ -44,7 +46,7 @@ type lines struct {
 type line struct {
 	level   slog.Level
 	message string
-	node    string // whom it is about, where it is about a member; members are told apart
+	node    string // the member that the line is about; members have separate counts
 }
 
 // lineOf is the kind of a record.
@@ -84,7 +86,7 @@ func (f *folding) WithGroup(name string) slog.Handler {
 	return &folding{f.Handler.WithGroup(name), f.lines}
 }
 
-// leaveOut counts a line and tells whether it is not to be written.
+// leaveOut counts a line and returns whether to leave it out.
 func (l *lines) leaveOut(to slog.Handler, r *slog.Record) bool {
 	kind := lineOf(r)
 	l.mu.Lock()
@@ -106,8 +108,8 @@ func (l *lines) leaveOut(to slog.Handler, r *slog.Record) bool {
 	return true
 }
 
-// close ends the window of a line and tells what was left out. While lines are left out
-// another window follows, in which only its own summary is written.
+// close ends the window of a kind of line and logs how many were left out. If there were
+// any, another window follows, in which only the summary is written.
 func (l *lines) close(kind line) {
 	l.mu.Lock()
 	seen := l.seen[kind]

@@ -6,7 +6,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 )
 
-// HashInPlace has go-multihash, which hashes every block that is stored, sent, received or
-// read, take the BLAKE3 of cluster/bao instead of its own. It belongs at the beginning of
-// a process: nothing may be hashed at the same time.
+// HashInPlace makes go-multihash, which hashes every block, use the BLAKE3 implementation
+// of cluster/bao. Call it at the start of the process, before anything is hashed.
 func HashInPlace() { registry.RegisterVariableSize(registry.BLAKE3, bao.NewHash) }

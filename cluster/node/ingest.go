@@ -105,7 +105,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, reference string, fi
 	return got.Bytes, got.Blocks, hasCapacity(err)
 }
 
-// speaker is a member as a source that tells when a block begins to come.
+// speaker is a member as a source that reports when a block begins to arrive.
 type speaker interface {
 	dag.Source
 	hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) (missing []cid.Cid, err error)
@@ -131,7 +131,7 @@ type prompt struct {
 	spoke, silent atomic.Bool
 }
 
-// ChecksHashes tells dag.Fetch what members do.
+// ChecksHashes returns true, as for members.
 func (*prompt) ChecksHashes() bool { return true }
 
 // Blocks implements dag.Source.
@@ -155,13 +155,13 @@ func (p *prompt) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block
 	return missing, err
 }
 
-// patient are the members of whom those that were silent are asked with all their time.
+// patient has members that were silent; it asks them without the short limit.
 type patient []*prompt
 
 // Name implements dag.Source.
 func (patient) Name() string { return "cluster nodes that said nothing" }
 
-// ChecksHashes tells dag.Fetch what members do.
+// ChecksHashes returns true, as for members.
 func (patient) ChecksHashes() bool { return true }
 
 // Blocks implements dag.Source.

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// registerMetrics adds what this node knows of its disk and of the cluster's pins to
-// the metrics. The values are read when somebody asks.
+// registerMetrics registers the metrics of this node's disk and of the cluster's pins. The
+// values are computed when they are read.
 func (n *Node) registerMetrics() error {
 	if n.opts.Registerer == nil {
 		return nil
@@ -49,7 +49,7 @@ func (n *Node) registerMetrics() error {
 	return nil
 }
 
-// hashCollectors tell of the BLAKE3 hashes that objects do not know.
+// hashCollectors returns the metrics of missing BLAKE3 hashes of objects.
 func (n *Node) hashCollectors() []prometheus.Collector {
 	const namespace, subsystem = "holdfast", "objects"
 	hashing := n.objects.Hashing()
@@ -85,7 +85,7 @@ func (n *Node) total(s state.Status) float64 {
 	return float64(pins[s])
 }
 
-// underReplicated is what status says; 0 when it cannot be read.
+// underReplicated returns the value in the status; 0 if it cannot be read.
 func (n *Node) underReplicated() float64 {
 	view, release := n.consensus.LocalView()
 	defer release()

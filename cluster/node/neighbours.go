@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Neighbours exchange the load of accounts with the other nodes, for admission control: a node
-// alone cannot tell that a client of another node waits for the leader that both share.
+// Neighbours exchanges the load of accounts with the other nodes for admission control: a
+// node alone cannot know that clients of another node wait for the same leader.
 type Neighbours struct {
 	self   state.NodeID
 	heard  func() []gossip.Peer // of gossip
@@ -29,11 +29,12 @@ func (e *Neighbours) SetReport(report func() (requests map[state.AccountID]int, 
 	e.report.Store(&report)
 }
 
-// Hurry tells the other nodes early, at most every half second. It does not block.
+// Hurry sends the next sample early, at most every half second. It does not block.
 func (e *Neighbours) Hurry() { e.hurry() }
 
-// Elsewhere returns the concurrent requests of accounts on all other live nodes, and whether
-// the leader is one of those and busy. It is about as old as a sample, 2 s at most times.
+// Elsewhere returns the concurrent requests of accounts on all other live nodes, and
+// whether the leader is one of them and busy. The values are as old as a sample, usually at
+// most 2 s.
 func (e *Neighbours) Elsewhere() (requests map[state.AccountID]int, busy bool) {
 	leader, _ := e.leader()
 	requests = map[state.AccountID]int{}
@@ -49,7 +50,7 @@ func (e *Neighbours) Elsewhere() (requests map[state.AccountID]int, busy bool) {
 	return requests, busy
 }
 
-// reported is what a sample says of accounts.
+// reported returns the accounts and the load for a sample.
 func (e *Neighbours) reported() (accounts []gossip.Account, busy bool) {
 	report := e.report.Load()
 	if report == nil {

@@ -47,7 +47,7 @@ import (
 // snapshotsKept is how many snapshots of the state stay on disk.
 const snapshotsKept = 2
 
-// Options say what a Node is made of.
+// Options are the settings and dependencies of a Node.
 type Options struct {
 	Config     config.Config // Data is its folder
 	Version    string        // of this release
@@ -58,9 +58,9 @@ type Options struct {
 	// HostOptions go to every libp2p host and ClusterOptions to those that
 	// members speak with, for tests: a simulated network.
 	HostOptions, ClusterOptions []peer.HostOption
-	// Fatal is called when a disk cannot be trusted any more, before Run begins to
-	// end with the same error. It may end the process: nothing that an orderly
-	// end would do makes anything safer. Nil: nothing.
+	// Fatal is called when a disk cannot be trusted, before Run ends with the same error.
+	// It may end the process, because an orderly end would not make anything safer. Nil:
+	// not called.
 	Fatal func(error)
 	// Timings of Raft; zero values take its defaults.
 	Timings consensus.Timings
@@ -73,18 +73,18 @@ type Options struct {
 	// StateStore wraps the store of the replicated state, for the same reason. Nil:
 	// nothing.
 	StateStore func(consensus.Store) consensus.Store
-	// SpaceOf measures the disk of a folder; tests say that it is full. Nil:
+	// SpaceOf measures the disk of a folder; tests simulate a full one. Nil:
 	// durable.SpaceOf.
 	SpaceOf func(path string) (durable.Space, error)
-	// RaftNetwork and GossipTopic wrap what Raft and what gossip speak over.
-	// Tests cut one of them. Nil: nothing.
+	// RaftNetwork and GossipTopic wrap the networks of Raft and gossip; tests cut one of
+	// them. Nil: no wrapper.
 	RaftNetwork func(consensus.Network) consensus.Network
 	GossipTopic func(gossip.Topic) gossip.Topic
 	// Now is the clock of this node, which tests set wrong; nil: time.Now. Durations are
 	// measured without it.
 	Now func() time.Time
-	// CollectEvery is how often this node looks for garbage, in its block store and by
-	// the state. Tests do it far too often. Zero: as often as each likes to.
+	// CollectEvery is the interval of garbage collection in the block store and by the
+	// state, for tests. Zero: the defaults.
 	CollectEvery time.Duration
 }
 
@@ -113,10 +113,10 @@ type Node struct {
 
 	founder *state.InitCluster // what to propose while the cluster has no state
 	gossip  *gossip.Gossip
-	// neighbours are told by gossip.
+	// neighbours exchanges load by gossip.
 	neighbours *Neighbours
 	alive      *liveness
-	heard      atomic.Pointer[gossip.Table] // of gossip, for what is there before it is
+	heard      atomic.Pointer[gossip.Table] // table of gossip, for parts that start earlier
 	tracker    *tracker.Tracker
 	scrubber   *integrity.Scrubber
 	reconciler *tracker.Reconciler
@@ -145,10 +145,10 @@ func (n *Node) Providers() *openid.Providers { return n.providers }
 // Members returns the use cases of membership.
 func (n *Node) Members() *members.Members { return n.members }
 
-// TwoVotes is what a person is told of a cluster of two.
+// TwoVotes returns the warning for a cluster with two voters.
 func (n *Node) TwoVotes() string { return members.TwoVotes }
 
-// Content returns the use cases of files.
+// Content returns the use cases of importing and reading files.
 func (n *Node) Content() *content.Content { return n.content }
 
 // Objects returns the use cases of the object gateway.
@@ -157,18 +157,17 @@ func (n *Node) Objects() *objects.Objects { return n.objects }
 // Ingest returns what stores content on several nodes.
 func (n *Node) Ingest() *ingest.Ingest { return n.ingest }
 
-// Integrity returns the use cases of verifying what is stored.
+// Integrity returns the use cases of verifying stored blocks.
 func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
 
 // Replica returns this node's copy of the replicated state.
 func (n *Node) Replica() *consensus.Node { return n.consensus }
 
-// Open opens the node in opts.Config.Data, found or joined to a cluster first
-// if the folder is new. It waits for the cluster that it joins, as long as ctx
-// and JoinTimeout allow, but for nothing else. Close the node after Run.
-// ErrRebuild says that the copy of the state turned out bad on the way: the next
-// Open makes it anew. ErrRemoved says that the node was removed from its cluster and
-// has no ticket to join again.
+// Open opens the node in opts.Config.Data. If the folder is new, it first creates a cluster
+// or joins one. It waits for the cluster that it joins, as long as ctx and JoinTimeout
+// allow, and for nothing else. The caller must call Close after Run. ErrRebuild means that
+// the copy of the state is damaged: the next Open rebuilds it. ErrRemoved means that the
+// node was removed from its cluster and has no ticket to join again.
 func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -393,7 +392,8 @@ func (n *Node) openConsensus(known *seed) error {
 	return nil
 }
 
-// timings are those of the options, and of the settings where they say nothing.
+// timings returns the timings of the options, with those of the settings where they are
+// zero.
 func (n *Node) timings() consensus.Timings {
 	t := n.opts.Timings
 	t.Check = cmp.Or(t.Check, n.opts.Config.Storage.StateCheck)
@@ -439,7 +439,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Refused: n.peer.WhyRefused, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger, Processors: n.opts.Processors})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
-		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // who changed what is never left out
+		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // lines about who changed something are never left out
 		Watch: n.watch, Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 		SignUp: accounts.SignUp(n.opts.Config.Console.SignUp),
 	})
@@ -514,7 +514,7 @@ func (n *Node) openTracker(leases *tracker.Leases) error {
 	return n.openIngest(leases, buffer)
 }
 
-// joinID returns the peer id by which somebody proves secret.
+// joinID returns the peer id that secret derives.
 func joinID(secret []byte) (string, error) {
 	_, id, err := peer.JoinKey(secret)
 	return id, err

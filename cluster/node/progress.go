@@ -14,23 +14,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// progressProtocol asks a member how far it is with a root. The question is the
-// root's CID and a line feed, the answer one JSON object, then the end; no object
-// says that it knows of nothing to do. Members that do not know the protocol
-// refuse it: then nothing is told of them.
+// progressProtocol asks a member for its progress with a root. The request is the root's
+// CID and a line feed. The answer is one JSON object, or nothing if the member does no work
+// for the root. Members that do not know the protocol refuse it, and their progress is
+// unknown.
 const progressProtocol = "/holdfast/progress/1"
 
 // Bounds of asking for progress.
 const (
 	// progressTimeout is how long an answer of a pin waits for the members.
 	progressTimeout = 250 * time.Millisecond
-	// progressFresh is how long an answer of theirs is told again.
+	// progressFresh is how long an answer is reused.
 	progressFresh = 200 * time.Millisecond
 	// maxProgressKept bounds the answers that are kept for that.
 	maxProgressKept = 1024
-	// maxAsking bounds the roots that are asked for at the same time, of others
-	// nothing is told; maxAnswering the questions that are answered at the same
-	// time.
+	// maxAsking bounds the roots for which members are asked at the same time; for others
+	// the progress is unknown. maxAnswering bounds the requests that are answered at the
+	// same time.
 	maxAsking    = 32
 	maxAnswering = 64
 	// maxProgress bounds a question and an answer, in bytes.
@@ -60,7 +60,7 @@ type progress struct {
 	kept   *cache.Cache[state.RootKey, said]
 }
 
-// said is what the members answered about a root.
+// said has the answers of the members about a root.
 type said struct {
 	at  time.Time
 	all []pins.Progress
@@ -116,7 +116,7 @@ func (p *progress) ask(ctx context.Context, root state.RootKey, nodes []state.No
 	return all
 }
 
-// question asks one member. One that does not answer well says nothing.
+// question asks one member. An invalid answer counts as none.
 func (p *progress) question(ctx context.Context, id string, root state.RootKey) (tracker.Seen, bool) {
 	conn, err := p.dial(ctx, id, progressProtocol)
 	if err != nil {

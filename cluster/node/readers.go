@@ -25,10 +25,10 @@ const readProtocol = "/holdfast/read/1"
 const (
 	// tellFrom is above how many bytes a file is not had with its root: with one leaf.
 	tellFrom = 1 << 20
-	// tellTimeout is how long it takes to tell a member, at the most.
+	// tellTimeout bounds the time to inform a member.
 	tellTimeout = 5 * time.Second
-	// tellAgain is after what time a member is told again that has not heard it, or has
-	// ended meanwhile.
+	// tellAgain is the interval after which a member is informed again if it could not be
+	// reached or has ended the stream.
 	tellAgain = avoidFor
 	// maxReaders is how many files members are reading from here that stay for them. Each
 	// has a stream, for which libp2p sets 256 KiB aside, of 1 GiB of all members' streams.
@@ -91,7 +91,7 @@ func readRoot(conn io.Reader) (cid.Cid, error) {
 	return cid.Decode(strings.TrimSuffix(line, "\n"))
 }
 
-// teller tells members that a file is read from them, until it is closed.
+// teller informs members that a file is read from them, until it is closed.
 type teller struct {
 	root cid.Cid
 	dial func(ctx context.Context, id, proto string) (net.Conn, error)
@@ -106,7 +106,7 @@ type teller struct {
 	told map[state.NodeID]told
 }
 
-// told is when a member was told, and whether it still knows.
+// told has the time at which a member was informed, and whether it still knows.
 type told struct {
 	at    time.Time
 	knows bool
@@ -118,7 +118,7 @@ func newTeller(root cid.Cid, dial func(ctx context.Context, id, proto string) (n
 	return t
 }
 
-// tell sees to it that a member knows, without waiting for it.
+// tell informs a member in the background if it does not know.
 func (t *teller) tell(id state.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,7 @@ func (t *teller) tell(id state.NodeID) {
 	})
 }
 
-// stay tells a member and returns when it, or the file, is at its end.
+// stay informs a member and returns when the stream or the file has ended.
 func (t *teller) stay(id state.NodeID) {
 	ctx, cancel := context.WithTimeout(t.ctx, tellTimeout)
 	defer cancel()

@@ -19,14 +19,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
 )
 
-// ErrRebuild is what Run, or Open, ends in when this node's copy of the state cannot be
-// trusted. The next Open sets the copy aside, and the node gets the state anew:
-// from its own log where that is whole, else from the other members.
+// ErrRebuild is the error of Run or Open if this node's copy of the state cannot be
+// trusted. The next Open moves the copy aside and rebuilds the state: from its own log if
+// that is complete, else from the other members.
 var ErrRebuild = errors.New("this node's copy of the state has to be made anew")
 
 // Names below the data folder.
 const (
-	// rebuildFile says what the next Open has to set aside.
+	// rebuildFile has the folders that the next Open must move aside.
 	rebuildFile = "rebuild.json"
 	// asideDir holds what was set aside until the node is whole again.
 	asideDir = "aside"
@@ -38,7 +38,7 @@ type rebuild struct {
 	Reason  string   `json:"reason"`  // for people
 }
 
-// rebuildFor tells which folders an error condemns; none for other errors.
+// rebuildFor returns the folders to rebuild after an error; none for other errors.
 func rebuildFor(err error) rebuild {
 	r := rebuild{}
 	switch {
@@ -80,7 +80,7 @@ func (n *Node) condemn(err error) error {
 	return fmt.Errorf("%w: %w", ErrRebuild, err)
 }
 
-// isDamaged tells whether the open store of the state has met damage.
+// isDamaged returns whether the open store of the state has found damage.
 func (n *Node) isDamaged() bool {
 	if n.store == nil {
 		return false // it was set aside when it could not be opened
@@ -116,9 +116,9 @@ func (n *Node) setAsideCondemned() error {
 	return nil
 }
 
-// setAside moves folders out of the way, where an operator finds them until the
-// node is whole again. Without other members nobody has what is in the log, so
-// then it moves nothing and says which folders are concerned.
+// setAside moves folders aside, where they stay until the node is complete again. In a
+// cluster without other members nobody else has the content of the log, so it moves nothing
+// and returns an error with the folders.
 func (n *Node) setAside(r rebuild) error {
 	for _, name := range r.Folders {
 		if name != stateDir && name != raftDir {
@@ -132,8 +132,8 @@ func (n *Node) setAside(r rebuild) error {
 	return n.moveAside(r, slog.LevelError)
 }
 
-// moveAside is setAside for who has seen to it that others have what goes. Each folder is
-// told of at this level.
+// moveAside is setAside for a caller that knows that others have the content. It logs each
+// folder at this level.
 func (n *Node) moveAside(r rebuild, level slog.Level) error {
 	if err := durable.MkdirAll(n.folder.file(asideDir), 0o700); err != nil {
 		return fmt.Errorf("set the state aside: %w", err)
@@ -144,7 +144,7 @@ func (n *Node) moveAside(r rebuild, level slog.Level) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if errors.Is(err, syscall.EBUSY) { // a mount of its own, which cannot move
+		if errors.Is(err, syscall.EBUSY) { // a mount cannot be moved
 			to, err = "removed", n.folder.empty(name)
 		}
 		if err != nil {
@@ -155,8 +155,7 @@ func (n *Node) moveAside(r rebuild, level slog.Level) error {
 	return nil
 }
 
-// empty removes what is in a folder, but for what the file system itself keeps
-// there.
+// empty removes the content of a folder, except the files of the file system itself.
 func (f folder) empty(name string) error {
 	entries, err := os.ReadDir(f.file(name))
 	if err != nil {
@@ -241,7 +240,7 @@ func (n *Node) openLog() error {
 	return nil
 }
 
-// watchDamage ends the node when its store met damage, whoever read it.
+// watchDamage stops the node when any reader found its store damaged.
 func (n *Node) watchDamage(ctx context.Context) error {
 	select {
 	case <-n.store.Damaged():
@@ -251,8 +250,8 @@ func (n *Node) watchDamage(ctx context.Context) error {
 	}
 }
 
-// runTracker waits until the state is here: before that it says of content that
-// is kept that nobody wants it.
+// runTracker waits until the state is loaded. Before that, the state would say that no
+// content is wanted.
 func (n *Node) runTracker(ctx context.Context) error {
 	select {
 	case <-n.consensus.CaughtUp():
@@ -262,8 +261,8 @@ func (n *Node) runTracker(ctx context.Context) error {
 	}
 }
 
-// noteMembers writes the membership down if it has changed. A full disk leaves what was
-// written before, and is no reason to end (ADR 10): the next look tries again.
+// noteMembers saves the list of members if it has changed. If the disk is full, the old
+// list stays and the next call tries again (ADR 10).
 func (n *Node) noteMembers(now *seed) error {
 	if n.known != nil && n.known.equal(now) {
 		return nil

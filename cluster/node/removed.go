@@ -24,15 +24,15 @@ import (
 // identity and blocks.
 var ErrRemoved = consensus.ErrRemoved
 
-// removedFile says that this node was removed from its cluster. It is empty until
-// the node has given up what it had of it, and hasLeft from then on.
+// removedFile says that this node was removed from its cluster. It is empty until the node
+// has deleted its data of the cluster, and contains hasLeft from then on.
 const (
 	removedFile = "removed"
 	hasLeft     = "left\n"
 )
 
-// When a node without a leader asks whether it is still a member: it was removed
-// while it was down, or cut off, if nobody tells it otherwise.
+// When a node without a leader asks whether it is still a member. It may have been removed
+// while it was down or disconnected.
 const (
 	removalAsked = 5 * time.Second // without a leader, and between two questions
 	removalDial  = 5 * time.Second // of one question to one member
@@ -40,13 +40,14 @@ const (
 	removalAskers = 16
 )
 
-// errTicketNeeded says how a removed node comes back.
+// errTicketNeeded says how a removed node can return.
 var errTicketNeeded = fmt.Errorf("%w: to join again, start it with --join and a new ticket of `holdfast token` (its blocks stay), or on an empty data folder", ErrRemoved)
 
 // errNoTicket is an address in the place of a new ticket.
 var errNoTicket = errors.New("a node that was removed joins by a new ticket, not by an address")
 
-// wasRemoved tells whether this folder is of a node that was removed and is no member again.
+// wasRemoved returns whether the node of this folder was removed and has not become a
+// member again.
 func (n *Node) wasRemoved() bool {
 	_, gone := os.Stat(n.folder.file(removedFile))
 	return gone == nil
@@ -62,22 +63,21 @@ func (n *Node) sayRemoved(err error) error {
 	return fmt.Errorf("%v: %w", errTicketNeeded, err) //nolint:errorlint // see above
 }
 
-// noteRemoved has the next Open know that this node is no member any more.
+// noteRemoved records for the next Open that this node is no longer a member.
 func (n *Node) noteRemoved() error {
 	return durable.WriteFile(n.folder.file(removedFile), nil, 0o600)
 }
 
-// leaveBehind gives up what a removed node has of its cluster, when there is a
-// ticket to join again with; else it returns ErrRemoved. An address and the secret
-// are not enough: they stand in many a command line, and removing would not last.
+// leaveBehind deletes the cluster data of a removed node if there is a ticket to join
+// again; otherwise it returns ErrRemoved. An address and the secret are not enough: they
+// are in many command lines, and a removal would not last.
 //
-// The Raft log goes with the state, so that the store that comes in their place has
-// no vote until the leader has seen it catch up, as any new member's (ADR 7). The
-// state fences what was put here before (ADR 23). Blocks stay, and those that nobody
-// wants on this node go as they always do.
+// The Raft log is deleted with the state, so that the new store has no vote until the
+// leader has seen it catch up, like that of any new member (ADR 7). The state fences what
+// was put here before (ADR 23). Blocks stay; those that are not wanted are collected later.
 //
-// A crash before it has left begins again: nobody can have admitted it yet. Later there
-// is nothing to give up: it joins, see join.
+// After a crash before its end it starts again, because no member can have admitted the
+// node. After its end there is nothing to delete, and the node joins, see join.
 func (n *Node) leaveBehind(ctx context.Context) error {
 	said, err := os.ReadFile(n.folder.file(removedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,8 +148,8 @@ func (n *Node) forgetRemoval() error {
 	return nil
 }
 
-// watchRemoval ends the node with ErrRemoved when a member says that it is none.
-// Raft tells that only to a node that runs and is reached.
+// watchRemoval stops the node with ErrRemoved when a member says that it is not a member.
+// Raft reports that only to a node that runs and is reachable.
 func (n *Node) watchRemoval(ctx context.Context) error {
 	tick := time.NewTicker(removalAsked)
 	defer tick.Stop()
@@ -170,8 +170,9 @@ func (n *Node) watchRemoval(ctx context.Context) error {
 	}
 }
 
-// isRemoved asks the members whether this node is none of them. If it is one, it was cut
-// off while others joined, perhaps, of whom one leads: a member's word lets them in.
+// isRemoved asks the members whether this node is not a member any more. If it is a member,
+// it may have been disconnected while others joined, one of which may lead now: the answer
+// lets them connect.
 func (n *Node) isRemoved(ctx context.Context) bool {
 	m, by, answered := n.askMembers(ctx, newSeed(n.clusterID, n.members.Nodes()), n.secret, n.self.ID)
 	if answered && m.Member && n.members.Is(string(by)) {
@@ -180,8 +181,8 @@ func (n *Node) isRemoved(ctx context.Context) bool {
 	return answered && !m.Member
 }
 
-// askMembers asks the members that this node knows, and then at the addresses of --join,
-// whether it is one of them. One who can answer for the whole cluster is enough.
+// askMembers asks the known members, and then the addresses of --join, whether this node is
+// a member. One answer for the whole cluster is enough.
 func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id state.NodeID) (m members.Membership, by state.NodeID, answered bool) {
 	var addrs []string
 	for _, m := range known.Members {
@@ -207,8 +208,8 @@ func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id st
 	return m, hintedID(at), at != ""
 }
 
-// firstAnswer asks at several addresses at a time, since those of who is down take as long
-// as one may, and returns the first answer and where it came from; none: "".
+// firstAnswer asks several addresses at a time, because one whose node is down takes the
+// full time limit. It returns the first answer and its address; "": none.
 func firstAnswer[T any](ctx context.Context, addrs []string, ask func(ctx context.Context, addr string) (T, bool)) (at string, answer T) {
 	ctx, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex // of at and answer

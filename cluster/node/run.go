@@ -21,15 +21,15 @@ import (
 // gossipTopic is the subject of the samples of load and liveness.
 const gossipTopic = "/holdfast/samples/1"
 
-// How often a node looks whether its own record in the state says what is true
-// of it: until it does, and from then on.
+// Intervals at which a node compares its own record in the state with the facts: until they
+// agree, and after that.
 const (
 	registerRetry = 200 * time.Millisecond
 	registerEvery = 5 * time.Second
 )
 
-// gate answers the peer's admission questions. It admits nobody until the use
-// cases of membership are there.
+// gate answers the peer's admission questions. It admits no peer until the use cases of
+// membership exist.
 type gate struct {
 	members atomic.Pointer[members.Members]
 }
@@ -46,7 +46,7 @@ func (g *gate) joiner(id string) bool {
 	return m != nil && m.MayJoin(id)
 }
 
-// whyNot says nothing until the gate is open: then everybody is refused.
+// whyNot returns "" until the gate is open, because until then every peer is refused.
 func (g *gate) whyNot(id string) string {
 	m := g.members.Load()
 	if m == nil {
@@ -67,9 +67,9 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	}, ok
 }
 
-// seems is how alive a member seems to be. One that was not heard yet, as after a join, is
-// what its connection says, until silence has lasted for too long: then a connection alone
-// is suspect, for somebody else may have its identity.
+// seems returns how alive a member seems. Without a sample, as after a join, its connection
+// decides. After a long silence a member with only a connection is suspect, because another
+// process may have its identity.
 func seems(s gossip.State, heard, connected bool) string {
 	switch {
 	case heard:
@@ -91,8 +91,8 @@ func (n *Node) memberIDs() []state.NodeID {
 	return ids
 }
 
-// own is this node as it is now. It may have started before the network was there, and
-// addresses come and go while it runs: who went by those of the start would not find it.
+// own returns the current record of this node. The node may have started before the network
+// was up, and its addresses change while it runs.
 func (n *Node) own() state.Node {
 	own := n.self
 	own.Addrs, own.ClusterAddrs = newest(own.Addrs, n.peer.Addrs()), newest(own.ClusterAddrs, n.peer.ClusterAddrs())
@@ -114,7 +114,7 @@ func sameAddrs(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// measure is what this node says of itself.
+// measure returns the sample of this node.
 func (n *Node) measure() gossip.Sample {
 	usage := n.blocks.Usage()
 	view, release := n.consensus.LocalView()
@@ -150,7 +150,7 @@ func (n *Node) Candidates() []placement.Node {
 	return candidates
 }
 
-// takesNothing tells whether a member has no room for new content.
+// takesNothing returns whether a member has no capacity for new content.
 func (n *Node) takesNothing(id state.NodeID) bool {
 	if id == n.self.ID {
 		return n.full()
@@ -175,21 +175,22 @@ func (n *Node) place(root state.Root) []state.NodeID {
 	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), keep)
 }
 
-// moves tells whether a root for which this node has no room is going to be kept by another
-// one that has some.
+// moves returns whether a root for which this node has no capacity will be placed on
+// another node.
 func (n *Node) moves(root *state.Root, err error) bool {
 	return errors.Is(err, blocks.ErrNoSpace) && slices.ContainsFunc(n.Candidates(), func(c placement.Node) bool {
 		return c.Alive && !c.Draining && !c.Full && root.Copy(c.ID) == nil
 	})
 }
 
-// down tells whether a member is known not to answer.
+// down returns whether a member is known not to answer.
 func (n *Node) down(id state.NodeID) bool {
 	_, down := n.alive.downSince(id)
 	return down
 }
 
-// gone tells whether a member has been down for so long that its content is placed anew.
+// gone returns whether a member has been down for so long that its content is placed on
+// other nodes.
 func (n *Node) gone(id state.NodeID) bool {
 	since, down := n.alive.downSince(id)
 	return down && time.Since(since) > n.opts.Config.Repair.After
@@ -272,8 +273,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.condemn(err)
 }
 
-// watchDisk ends the node when a write of the Raft log or of blocks failed:
-// nobody knows what of it is on the disk, and only a new start can tell.
+// watchDisk stops the node when a write of the Raft log or of blocks failed, because it is
+// unknown which bytes are on the disk until the next start.
 func (n *Node) watchDisk(ctx context.Context) error {
 	select {
 	case <-ctx.Done(): // what failed may have been the reason
@@ -328,11 +329,11 @@ func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 	}
 }
 
-// takeMembers hands the membership of the local state to the gates and to the
-// peer. known is who was told to the peer before.
+// takeMembers passes the members of the local state to the gates and to the peer. known has
+// the members that the peer knew before.
 func (n *Node) takeMembers(known map[state.NodeID]bool) error {
 	for _, id := range n.members.Vouched() {
-		known[id] = true // it may turn out to be none any more
+		known[id] = true // it may be removed later
 	}
 	if err := n.members.Refresh(); err != nil {
 		return err
@@ -354,8 +355,8 @@ func (n *Node) takeMembers(known map[state.NodeID]bool) error {
 	return nil
 }
 
-// register writes what is true of this node into the state: the whole cluster
-// when this node founds it, else its own record when it differs.
+// register writes the facts about this node into the state: the cluster record when this
+// node creates the cluster, else its own record if it differs.
 func (n *Node) register(ctx context.Context) error {
 	if _, ok := n.consensus.Leader(); !ok {
 		return state.ErrUnavailable

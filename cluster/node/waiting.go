@@ -14,8 +14,8 @@ import (
 // ended: their multihashes, one behind the other.
 const waitingFile = "waiting"
 
-// waiting is what is in waitingFile. A node can do without it: what it cannot read of it has
-// its turn when all roots have.
+// waiting returns the roots in waitingFile. If the file cannot be read, these roots are
+// announced in the next cycle.
 func (f folder) waiting() (hashes []mh.Multihash, err error) {
 	b, err := os.ReadFile(f.file(waitingFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,7 @@ func (f folder) waiting() (hashes []mh.Multihash, err error) {
 	return hashes, err
 }
 
-// keepWaiting makes these what is in waitingFile.
+// keepWaiting replaces the roots in waitingFile.
 func (f folder) keepWaiting(hashes []mh.Multihash) error {
 	var b []byte
 	for _, hash := range hashes {

@@ -117,7 +117,7 @@ type APIKey struct {
 	Expires Millis // zero: never
 }
 
-// Expired tells whether the key is over at a time.
+// Expired returns whether the key has expired at a time.
 func (v *APIKey) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
 
 // Code implements the record's form.
@@ -221,7 +221,7 @@ func roomForKey(tx Tx, account AccountID, by Millis) error {
 	return nil
 }
 
-// removeKey removes a key and what is kept of it.
+// removeKey removes a key and its records.
 func removeKey(tx Tx, k *APIKey) error {
 	if err := signedNoMore(tx, k.ID); err != nil {
 		return err
@@ -258,8 +258,8 @@ func (v *RevokeKey) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, removeKey(tx, k)
 }
 
-// Key returns a live API key, or ErrNotFound. Whether it has expired is the
-// caller's to judge: the state has no clock.
+// Key returns a live API key, or ErrNotFound. The caller must check its expiry, because the
+// state has no clock.
 func (v View) Key(id KeyID) (APIKey, error) {
 	if len(id) <= MaxIDLen {
 		k, err := get[APIKey](v.r, apiKeyKey(id))

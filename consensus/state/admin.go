@@ -55,8 +55,8 @@ func (v *SetAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account), nil)
 }
 
-// Admin tells whether an account is an administrator, who sees the cluster and all accounts in
-// the web console. The account of local commands always is.
+// Admin returns whether an account is an administrator, who sees the cluster and all
+// accounts in the web console. The account of local commands always is one.
 func (v View) Admin(id AccountID) (bool, error) {
 	cl, err := cluster(v.r)
 	if err != nil {
@@ -68,7 +68,8 @@ func (v View) Admin(id AccountID) (bool, error) {
 	return has(v.r, adminKey(id))
 }
 
-// AnyAdmin tells whether the cluster has an administrator beside the account of local commands.
+// AnyAdmin returns whether the cluster has an administrator besides the account of local
+// commands.
 func (v View) AnyAdmin() (bool, error) { return anyAdmin(v.r) }
 
 func anyAdmin(r Reader) (there bool, err error) {

@@ -24,19 +24,19 @@ type entry struct {
 	fx     *Effects
 }
 
-// Result is what a command tells its proposer.
+// Result is the result of a command for its proposer.
 type Result struct {
 	Pin *Pin // CreatePin and ReplacePin: the pin as accepted
-	// Deeds are what became of each key in a bucket that keeps, or has kept, versions:
-	// one of PutObject, CopyObject and CompleteUpload, and of DeleteObjects one for
-	// each of its keys. None were to tell of in other buckets.
+	// Deeds has the result for each key in a bucket with versions: one for PutObject,
+	// CopyObject and CompleteUpload, and one for each key of DeleteObjects. In other
+	// buckets it is empty.
 	Deeds []Deed
 	// Created is the time of what PutObject, CopyObject, CompleteUpload, PutPart and
 	// CopyPart made, or had made: Apply may have moved it, see PutObject. 0: of nothing.
 	Created Millis
 }
 
-// Effects gathers what commands changed, for those who wait for it.
+// Effects collects what commands changed, for the parts of the node that wait for it.
 type Effects struct {
 	Members      bool // nodes, tickets or quarantine
 	Check        bool // the state after this entry is to be hashed
@@ -47,7 +47,7 @@ type Effects struct {
 	Roots        []RootChange
 }
 
-// RootChange tells that a root's record changed, and the nodes it concerns.
+// RootChange names a root whose record changed, and the nodes that it concerns.
 type RootChange struct {
 	Root  RootKey
 	Nodes []NodeID
@@ -62,12 +62,12 @@ func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, erro
 	return new(Applier).Apply(tx, index, op, cmd, fx)
 }
 
-// Apply runs one command of the log. It is a function of the store and its
-// arguments alone. A command whose op was applied before changes nothing and
-// returns the first result, or an error of the first one's code.
+// Apply runs one command of the log. Its result depends only on the store and its
+// arguments. A command whose op was applied before changes nothing and returns the first
+// result, or an error with the first one's code.
 //
-// The error is an *Error for an outcome, which is part of the state's history,
-// and anything else when the store cannot be trusted any more.
+// An *Error is an outcome, which is part of the state's history. Any other error means that
+// the store cannot be trusted.
 func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
 	if op != (OpID{}) {
 		if b, done, err := tx.Get(opKey(op)); err != nil {

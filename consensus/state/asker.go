@@ -5,8 +5,8 @@ import "context"
 // askerKey is the key of a context's value that As and AsSession put there.
 type askerKey struct{}
 
-// As tells, for the changes under ctx, which API key asks for them: they are made only if it
-// lives at that moment, else they end in ErrUnauthorized. "" is none.
+// As sets the API key of the caller for changes under ctx. They are made only if the key is
+// valid at that moment; otherwise the error is ErrUnauthorized. An empty key sets none.
 func As(ctx context.Context, key KeyID) context.Context {
 	return context.WithValue(ctx, askerKey{}, key)
 }
@@ -16,7 +16,7 @@ func AsSession(ctx context.Context, session SessionID) context.Context {
 	return context.WithValue(ctx, askerKey{}, session)
 }
 
-// ByAsker is a change as whoever asks for it under ctx may have it made.
+// ByAsker returns the change with the credentials in ctx, so that Apply checks them.
 func ByAsker(ctx context.Context, change Command) Command {
 	if !Asked(change) {
 		return change

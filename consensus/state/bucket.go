@@ -35,7 +35,7 @@ func emptyingKey(a AccountID, born Incarnation) key {
 	return part(table(tableEmptying), a).u64(uint64(born))
 }
 
-// liveAccount refuses what is asked for an account that is gone.
+// liveAccount returns an error if the account does not exist any more.
 func liveAccount(r Reader, a AccountID) error {
 	known, err := has(r, accountKey(a))
 	if err == nil && !known {
@@ -73,7 +73,7 @@ func findObject(r Reader, b *Bucket, k string) (*Object, error) {
 	return get[Object](r, b.objectKey(k))
 }
 
-// CreateBucket makes a bucket of an account. Apply says when it was born.
+// CreateBucket creates a bucket of an account. Apply sets Born.
 type CreateBucket struct{ Bucket Bucket }
 
 // Code implements Command.
@@ -162,7 +162,7 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, gathered(tx, func(tx Tx) error { return emptyBucket(tx, BucketRef{b.Account, b.Born}, e) })
 }
 
-// BucketRef names a bucket that has no name any more.
+// BucketRef identifies a bucket whose name was freed.
 type BucketRef struct {
 	Account AccountID
 	Born    Incarnation
@@ -238,8 +238,8 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 	})
 }
 
-// rowsIn reads up to limit records behind a prefix, with the bucket of each: the
-// prefix begins with the account.
+// rowsIn reads up to limit records with a prefix, which begins with the account, and the
+// bucket of each.
 func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit int) (buckets []*Bucket, all []*T, err error) {
 	born := len(part(table(t), a))
 	err = r.Scan(prefix, prefix.end(), false, func(k, value []byte) (bool, error) {
@@ -314,8 +314,8 @@ func (v *Bucket) naming(o *Object, s *succession, content *Content) linking {
 	}
 }
 
-// putObject writes an object as the current version, and makes the change of links
-// that was judged.
+// putObject writes an object as the current version and makes the change of links that was
+// checked before.
 func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry) error {
 	if err := s.write(tx, v, o); err != nil {
 		return err
@@ -335,9 +335,9 @@ func (v *Bucket) room(r Reader, bytes uint64) error {
 	return err
 }
 
-// PutObject gives content a name: it is the current version under its key from this
-// entry on, if the condition holds. The time of a version is above that of the one
-// that it replaces. Put again with the id of a version that is there nothing changes.
+// PutObject makes content the current version under its key if the condition holds. The
+// time of the version is later than that of the one it replaces. If a version with the same
+// id exists, nothing changes.
 type PutObject struct {
 	Account AccountID
 	Bucket  string
@@ -402,9 +402,8 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	return v.made(&o), nil
 }
 
-// CopyObject gives the content of an object another name, or the same name with
-// other attributes. The source has to be a version that is there still, else it is
-// ErrConflict.
+// CopyObject gives the content of an object another name, or the same name with other
+// attributes. If the source version does not exist any more, the error is ErrConflict.
 type CopyObject struct {
 	Account      AccountID
 	Bucket       string
@@ -541,7 +540,7 @@ func (v *DeleteObjects) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// checkMarkers judges what delete markers would be made of.
+// checkMarkers checks the ids and times of the delete markers.
 func (v *DeleteObjects) checkMarkers() error {
 	if v.Marker == "" || v.Marker == NullVersion || len(v.Marker) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
 		return Errorf(CodeInvalid, "a delete marker needs an id and a time")
@@ -554,7 +553,7 @@ func (v *DeleteObjects) checkMarkers() error {
 	return nil
 }
 
-// one removes what is asked for under one key.
+// one deletes what the command names under one key.
 func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	k := v.Keys[i]
 	current, err := findObject(tx, b, k)
@@ -592,7 +591,8 @@ func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	return DidNothing, nil
 }
 
-// judged is the version that the condition is of, where o is the one that goes; nil is none.
+// judged returns the version to which the condition applies, where o is the one to delete;
+// nil: none.
 func (v *DeleteObjects) judged(r Reader, b *Bucket, o *Object, k string, named bool) (*Object, error) {
 	switch {
 	case o != nil && (!o.Marker || v.If.AbsentOK):

@@ -6,10 +6,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// ByKey is a change of what an account has that an API key asks for. That the key
-// lives is judged where the change is made: so a revoked key changes nothing
-// from the entry on that revoked it, and a request need not ask the cluster for
-// its key before it asks for the change.
+// ByKey is a change that an API key requests. Apply checks that the key is valid, so a
+// revoked key changes nothing after the entry that revoked it, and a request need not read
+// the key from the cluster before it proposes the change.
 type ByKey struct {
 	Key    KeyID
 	Change Command // one that Asked knows
@@ -44,7 +43,7 @@ func (v *ByKey) Code(c *codec.Coder) {
 	codeChange(c, &v.Change)
 }
 
-// codeChange codes a change that somebody asks for.
+// codeChange encodes or decodes a change that a caller requests.
 func codeChange(c *codec.Coder, change *Command) {
 	form, _ := asked(*change)
 	codec.Uint(c, &form)
@@ -174,8 +173,8 @@ func (v *ByKey) judge(r Reader) error {
 	return nil
 }
 
-// Judge is what Apply would say of the key or the session that asks for a change, nil or
-// ErrUnauthorized, and the change alone. Other commands nobody asks for.
+// Judge returns the result of the check that Apply would make for the caller of a change,
+// nil or ErrUnauthorized, and the change alone. Other commands have no caller.
 func (v View) Judge(cmd Command) (change Command, err error) {
 	switch by := cmd.(type) {
 	case *ByKey:

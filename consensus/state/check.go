@@ -47,15 +47,15 @@ func (v *Check) Majority() (Hash, bool) {
 	return Hash{}, false
 }
 
-// Differs tells whether members reported different hashes.
+// Differs returns whether members reported different hashes.
 func (v *Check) Differs() bool {
 	return slices.ContainsFunc(v.Reports, func(r HashReport) bool { return r.Hash != v.Reports[0].Hash })
 }
 
-// Complete tells whether every member has reported.
+// Complete returns whether every member has reported.
 func (v *Check) Complete() bool { return len(v.Reports) == len(v.Members) }
 
-// Quarantine says that a node's state differs from that of the majority: it
+// Quarantine is the record of a node whose state differs from that of the majority. It
 // neither votes nor serves until a later check finds it equal.
 type Quarantine struct {
 	Node     NodeID
@@ -113,8 +113,8 @@ func (v *CheckState) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, checkKey(e.index), &check)
 }
 
-// ReportHash is what a node's state hashes to at the entry of a check. The
-// first report of a node counts; what is out of date is passed over.
+// ReportHash reports the hash of a node's state at the entry of a check. Only the first
+// report of a node counts; reports of older checks are ignored.
 type ReportHash struct {
 	Node  NodeID
 	Check uint64
@@ -141,7 +141,7 @@ func (v *ReportHash) apply(tx Tx, e *entry) (Result, error) {
 	e.fx.Checked = true
 	majority, decided := check.Majority()
 	if !decided {
-		return Result{}, nil // nobody is put out by less than a majority
+		return Result{}, nil // without a majority no node goes into quarantine
 	}
 	for _, r := range check.Reports {
 		if err := judge(tx, check.Index, r, majority, e); err != nil {
@@ -151,12 +151,12 @@ func (v *ReportHash) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// judge puts a node into quarantine, or lifts the quarantine, by its report. The report of an
-// earlier check does not lift the quarantine of a later one.
+// judge puts a node into quarantine, or ends its quarantine, by its report. The report of
+// an earlier check does not end the quarantine of a later one.
 func judge(tx Tx, check uint64, r HashReport, majority Hash, e *entry) error {
 	node, err := get[Node](tx, nodeKey(r.Node))
 	if err != nil || node == nil {
-		return err // no member any more
+		return err // the node is no longer a member
 	}
 	in, err := get[Quarantine](tx, quarantineKey(r.Node))
 	if err != nil || in != nil && in.Check >= check {
@@ -170,7 +170,7 @@ func judge(tx Tx, check uint64, r HashReport, majority Hash, e *entry) error {
 		return tx.Delete(quarantineKey(r.Node))
 	}
 	if node.Store == "" {
-		return nil // it has only come, or come again; the next check shows
+		return nil // the node joined after the check began; the next check includes it
 	}
 	q := Quarantine{Node: r.Node, Check: check, Hash: r.Hash, Majority: majority, Store: node.Store}
 	if in != nil {

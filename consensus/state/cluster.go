@@ -14,8 +14,8 @@ type Cluster struct {
 	Replication uint8
 	// WriteCopies is how many of them are durable before a pin is pinned.
 	WriteCopies uint8
-	// SealedSigningKey is the Ed25519 seed that signs API keys, sealed under
-	// the cluster secret, which is not part of the state.
+	// SealedSigningKey is the Ed25519 seed that signs API keys, encrypted with the cluster
+	// secret, which is not part of the state.
 	SealedSigningKey []byte
 	// Operator is the account that local commands act as.
 	Operator AccountID
@@ -60,8 +60,8 @@ func cluster(r Reader) (*Cluster, error) {
 	return v, err
 }
 
-// InitCluster is the first command of every cluster: its settings, its first
-// member and the operator's account come to be in one entry.
+// InitCluster is the first command of every cluster. One entry creates its settings, its
+// first member and the operator's account.
 type InitCluster struct {
 	Cluster  Cluster
 	Node     Node

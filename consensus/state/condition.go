@@ -11,17 +11,18 @@ import (
 type Condition struct {
 	Absent bool     // there is none
 	Match  []string // its ETag is one of these; "*" is any
-	// The fields below came with feature level 5.
+	// The fields below need feature level 5.
 	NoneMatch []string // there is none, or its ETag is none of these
 	Size      uint64   // it has as many bytes, if Sized
 	Sized     bool
 	Modified  int64 // second of its time, of Unix; 0: any
-	// AbsentOK has Match, Size and Modified hold where there is no version to judge. A delete
-	// marker is one then: it has a time, and neither ETag nor size.
+	// AbsentOK makes Match, Size and Modified hold if there is no version. A delete marker
+	// counts as a version: it has a time, but neither ETag nor size.
 	AbsentOK bool
 }
 
-// conditionForm says in one byte which fields a condition has. Up to level 4 it was Absent alone.
+// conditionForm encodes in one byte which fields a condition has. Up to feature level 4
+// this byte was Absent.
 type conditionForm uint8
 
 const (
@@ -75,14 +76,14 @@ func (v *Condition) FeatureLevel() FeatureLevel {
 	return 0
 }
 
-// asks tells whether the condition wants something of a version that is there.
+// asks returns whether the condition requires something of an existing version.
 func (v *Condition) asks() bool { return len(v.Match) > 0 || v.Sized || v.Modified != 0 }
 
-// None tells whether the condition always holds.
+// None returns whether the condition always holds.
 func (v *Condition) None() bool { return !v.Absent && len(v.NoneMatch) == 0 && !v.asks() }
 
-// Judge tells whether the condition holds for a version, which is nil when there is none.
-// Errors: ErrPrecondition, and ErrNoKey where there has to be a version.
+// Judge returns nil if the condition holds for a version; nil: there is none. Otherwise the
+// error is ErrPrecondition, or ErrNoKey if there must be a version.
 func (v *Condition) Judge(o *Object) error {
 	if o == nil {
 		if v.asks() && !v.AbsentOK {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of what a bucket says of requests from pages of other origins.
+// Bounds of the CORS rules of a bucket.
 const (
 	MaxCorsRules = 100      // rules of a bucket
 	MaxCorsBytes = 64 << 10 // bytes of all texts of them
@@ -21,10 +21,10 @@ type CorsRule struct {
 	Methods []string
 	Headers []string // that a request may have
 	Expose  []string // headers of an answer that a script may read
-	MaxAge  int64    // seconds that a browser may keep what it was told; negative: not said
+	MaxAge  int64    // seconds that a browser may cache the answer; negative: not set
 }
 
-// Cors are the rules of a bucket, in the order in which they are looked at.
+// Cors has the CORS rules of a bucket, in the order in which they are tried.
 type Cors struct{ Rules []CorsRule }
 
 // Code implements the record's form.

@@ -7,10 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// ended is the mark of an upload that was completed or aborted and whose parts one
-// entry had no room for. Nobody sees them any more. They hold their content until
-// ClearUploads frees them, which is after the object that was made of them holds it, and
-// until then their account is charged for it.
+// ended marks a completed or aborted upload whose parts did not fit into its entry. Clients
+// do not see these parts. They hold their content until ClearUploads frees them, which is
+// after the new object holds it, and until then the account is charged for it.
 type ended struct {
 	After uint16 // parts up to this number are freed
 }
@@ -50,15 +49,15 @@ func (v *Bucket) leaveParts(tx Tx, id UploadID, e *entry) error {
 	return put(tx, v.endedKey(id), &ended{})
 }
 
-// freeing tells whether an account has parts of uploads that have ended: once they are
-// freed it may use less than it is charged for.
+// freeing returns whether an account has parts of ended uploads. When they are freed, its
+// charge may fall.
 func freeing(r Reader, a AccountID) (bool, error) {
 	left, err := endedIn(r, part(table(tableEnded), a), 1)
 	return len(left) > 0, err
 }
 
-// noRoom is what an account is told that has no room, what says for what: to try again
-// while parts are freed, for then it may have.
+// noRoom returns the error for an account without enough quota for what; while parts are
+// being freed, the error asks the client to try again.
 func noRoom(r Reader, a AccountID, q *Quota, what string) error {
 	soon, err := freeing(r, a)
 	if err != nil {

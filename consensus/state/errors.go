@@ -15,7 +15,7 @@ const (
 	CodeOK           Code = 0
 	CodeInvalid      Code = 1  // the request breaks a rule of the state
 	CodeNotFound     Code = 2  // no such record, or another account's
-	CodeExists       Code = 3  // a record with that name or id is there
+	CodeExists       Code = 3  // a record with that name or id exists
 	CodeConflict     Code = 4  // the state moved on: read again and retry
 	CodeUnauthorized Code = 5  // token missing, invalid, revoked or expired
 	CodeForbidden    Code = 6  // the token lacks the permission
@@ -25,7 +25,7 @@ const (
 	CodeLimited      Code = 10 // too many requests
 	CodeNoSpace      Code = 11 // the disks that would have to keep it are full
 
-	// Level 3: what the object gateway tells apart.
+	// Level 3: the errors of the object gateway.
 	CodeNoBucket     Code = 12 // no such bucket, or another account's
 	CodeNoKey        Code = 13 // no object under that key
 	CodeNoUpload     Code = 14 // no such multipart upload
@@ -84,7 +84,7 @@ var (
 	ErrNoVersion    = &Error{CodeNoVersion, "the version does not exist"}
 )
 
-// worded returns an error that has a text, that of its code if it came without.
+// worded returns e with the text of its code if it has no text.
 func (e *Error) worded() *Error {
 	if e.Detail != "" {
 		return e
@@ -106,7 +106,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// isOutcome tells an outcome from a broken store.
+// isOutcome returns whether an error is an outcome of a command, not a broken store.
 func isOutcome(err error) bool {
 	var outcome *Error
 	return errors.As(err, &outcome)

@@ -8,9 +8,9 @@ import (
 
 func fenceKey(n NodeID) key { return part(table(tableFence), n) }
 
-// Fence ends the epochs of a node below one: of what it said in them that it holds
-// nothing counts in any later entry. So once the node has applied it, content that
-// nothing in the state refers to is content that nothing will.
+// Fence ends the epochs of a node below one: holdings that the node reported in them no
+// longer count in later entries. After the node has applied the fence, content to which
+// nothing in the state refers cannot be referred to later.
 type Fence struct {
 	Node  NodeID
 	Epoch uint64
@@ -40,9 +40,9 @@ func fence(tx Tx, n NodeID, epoch uint64) error {
 	return tx.Set(fenceKey(n), binary.BigEndian.AppendUint64(nil, epoch))
 }
 
-// fenceJoined raises the fence of a node that comes, or comes again, above every
-// epoch that it can have had: each epoch but the first cost a log entry. Below
-// level 3 nothing counts epochs.
+// fenceJoined raises the fence of a node that joins, also again, above every epoch that it
+// can have had: each epoch except the first cost a log entry. Below feature level 3 epochs
+// are not used.
 func fenceJoined(tx Tx, n NodeID, e *entry) error {
 	level, err := levelOf(tx)
 	if err != nil || level < 3 {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// filter tells whether a stored pin has the name and meta that are asked for. It
-// looks at the bytes of the row and copies none.
+// filter decides whether a stored pin has the requested name and meta. It reads the encoded
+// row without copying it.
 type filter struct {
 	name func(name []byte) bool // nil: any
 	meta map[string]string      // pairs that it must have
@@ -17,7 +17,7 @@ type filter struct {
 
 func (q *PinQuery) filter() filter { return filter{name: nameMatcher(q.Name, q.Match), meta: q.Meta} }
 
-// every tells whether all pins match.
+// every returns whether all pins match.
 func (f *filter) every() bool { return f.name == nil && len(f.meta) == 0 }
 
 func (f *filter) match(row []byte) (bool, error) {

@@ -34,7 +34,7 @@ func gathered(tx Tx, fn func(Tx) error) error {
 	return nil
 }
 
-// gathers tells the keys that are kept. Nothing scans their tables inside.
+// gathers returns whether a key is cached. No scan reads a part of the tables of such keys.
 func gathers(k []byte) bool {
 	return len(k) > 0 && (k[0] == tableMeta || k[0] == tableQuota || k[0] == tableStored)
 }

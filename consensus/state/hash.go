@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Hash is the SHA-256 of a whole state. Two nodes that applied the same entry
-// have the same one, or one of them is wrong.
+// Hash is the SHA-256 of a whole state. Nodes that applied the same entries have the same
+// hash, or the state of one of them is wrong.
 type Hash [sha256.Size]byte
 
 var _ encoding.TextMarshaler = Hash{}
@@ -31,16 +31,16 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// hashDomain begins what is hashed; the number is the version of its form.
+// hashDomain is hashed first; the number is the version of the format.
 const hashDomain = "holdfast state 1\n"
 
 // hashBuffer is how many bytes are gathered before they are hashed.
 const hashBuffer = 64 << 10
 
-// HashOf reads everything in r and hashes it: for each key in order its length
-// (4 bytes, big endian), the key, the value's length and the value. The table
-// 0x00, a node's own bookkeeping, is left out. After every hashBuffer bytes or
-// so pace is told how many were read; its error ends the reading.
+// HashOf reads and hashes everything in r: for each key in order its length (4 bytes, big
+// endian), the key, the length of the value and the value. The table 0x00, which is local
+// to a node, is left out. After every hashBuffer bytes or so it calls pace with the number
+// of bytes read; an error of pace ends it.
 func HashOf(r Reader, pace func(bytes int) error) (Hash, error) {
 	sum := sha256.New()
 	buf := append(make([]byte, 0, 2*hashBuffer), hashDomain...)

@@ -18,7 +18,7 @@ const (
 // IdentityID names an identity: a hash of its issuer and its subject.
 type IdentityID string
 
-// Identity is a person at an OpenID provider, who signs in to an account.
+// Identity is a person at an OpenID provider who may sign in to an account.
 type Identity struct {
 	Issuer, Subject string // as the provider's ID tokens have them; the pair is unique
 	Account         AccountID

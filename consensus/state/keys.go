@@ -154,14 +154,14 @@ func Sparse(k []byte) bool {
 	return false
 }
 
-// SparseAfter tells where behind a key that is not Sparse the next such one may
-// be; nil when it may be the key that follows.
+// SparseAfter returns where the next Sparse key may be after a key that is not; nil if it
+// may be the next key.
 func SparseAfter(k []byte) []byte {
 	switch {
 	case len(k) == 0 || k[0] < tableOp:
 		return []byte{tableOp}
 	case k[0] > tableObject:
-		return []byte{0xff} // no table begins with it
+		return []byte{0xff} // no table begins with this byte
 	case k[0] > tableRoot:
 		return []byte{tableObject}
 	case k[0] > tablePins:

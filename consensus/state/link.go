@@ -21,8 +21,8 @@ type link struct {
 type linking struct {
 	account AccountID
 	link
-	content *Content // nil: the root is there, and another link of the account names it
-	size    uint64   // bytes of content: of the object or part; not looked at without content
+	content *Content // nil: the root exists, and another link of the account names it
+	size    uint64   // size of the object or part; unused without content
 	joined  bool     // of parts that are here
 	public  bool     // it counts as public
 	drops   []link
@@ -36,7 +36,7 @@ type linking struct {
 	full    int      // copies that it should have
 }
 
-// judge finds everything that can be wrong with the change, before a write.
+// judge makes all checks of the change before anything is written.
 func (l *linking) judge(tx Tx) error {
 	var err error
 	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
@@ -61,8 +61,7 @@ func (l *linking) judge(tx Tx) error {
 	if l.need, l.full, err = copiesIn(tx); err != nil {
 		return err
 	}
-	// Also of what is pinned already: who holds it by its record may be down for good,
-	// or has just lost it.
+	// Also for content that is pinned already: its recorded holders may be lost.
 	if len(l.holders) < l.need {
 		return Errorf(CodeConflict, "the content is not kept by enough nodes any more")
 	}
@@ -111,7 +110,7 @@ func (l *linking) afford(r Reader, dag uint64) error {
 	}
 	others := q.Used() - min(q.Used(), l.goes) + l.comes
 	var now *charge
-	if l.was != nil { // of what is new nothing is charged
+	if l.was != nil { // new content has no charge yet
 		if now, err = get[charge](r, chargeKey(l.account, l.root)); err != nil {
 			return err
 		}
@@ -146,9 +145,8 @@ func (l *linking) afford(r Reader, dag uint64) error {
 	return nil
 }
 
-// stays tells whether it is sure that the account has the content without the change,
-// and not only by parts of an upload that has ended: those are no source, and nothing
-// else drops them.
+// stays returns whether the account certainly keeps the content without the change, and not
+// only by parts of an ended upload: those cannot be a source, and nothing else drops them.
 func (l *linking) stays() bool {
 	return l.content == nil || slices.ContainsFunc(l.drops, func(d link) bool { return d.root == l.root })
 }
@@ -191,8 +189,8 @@ func (l *linking) freed(r Reader) (uint64, error) {
 	return sum, nil
 }
 
-// write makes the change that was judged. The new link is there before the old ones
-// go: shared blocks stay referenced.
+// write makes the checked change. It adds the new link before it removes the old ones, so
+// that shared blocks keep a reference.
 func (l *linking) write(tx Tx, e *entry) error {
 	if err := tx.Set(linkKey(l.root, l.account, l.id), linkRow(l.public)); err != nil {
 		return err
@@ -234,8 +232,8 @@ func (l *linking) charge(tx Tx, size uint64) error {
 	return put(tx, chargeKey(l.account, l.root), &to)
 }
 
-// found makes the record of content that is new here: born held. It looks nothing up
-// that cannot be there: what is new costs the most look-ups.
+// found creates the record of new content, which is held from the start. It avoids look-ups
+// that cannot succeed, because new content needs the most look-ups.
 func (l *linking) found(tx Tx, e *entry) error {
 	root := &Root{Key: l.root, Born: e.index, Status: Pinned, Size: l.content.Bytes, Blocks: l.content.Blocks}
 	root.link(l.public)
@@ -285,8 +283,8 @@ func (l *linking) finish(tx Tx, e *entry) error {
 	return rejudge(tx, root, e)
 }
 
-// hold allocates a root to its holders and to nodes, MaxCopies of them: what is
-// held before what is not. Repair takes copies back that are more than there should be.
+// hold allocates a root to its holders and to nodes, at most MaxCopies, holders first.
+// Repair removes surplus copies.
 func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	keep := slices.Clone(l.holders)
 	for _, held := range []bool{true, false} {
@@ -309,7 +307,8 @@ func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	return tx.Set(surplusKey(root.Key), binary.BigEndian.AppendUint64(nil, e.index))
 }
 
-// held notes who has the content, and that those who gave up have a source now.
+// held records the holders of the content, and gives nodes that gave up a new attempt,
+// because they have a source now.
 func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 	for i := range root.Copies {
 		c := &root.Copies[i]
@@ -361,7 +360,7 @@ func (l *linking) join(tx Tx, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// known counts the holders that are told to keep the content already.
+// known returns how many of the holders are to keep the content already.
 func (l *linking) known() (n int) {
 	for _, h := range l.holders {
 		if l.was.Copy(h) != nil {

@@ -33,11 +33,11 @@ type PinQuery struct {
 	Meta          map[string]string
 	Limit         int // rows returned, at least 0
 
-	// Brief gives up with ErrLong what is much to look at or to return.
+	// Brief makes a list that reads or returns much fail with ErrLong.
 	Brief bool
 }
 
-// ErrLong says that a list would not be brief.
+// ErrLong means that a brief list would be long.
 var ErrLong = errors.New("state: the list is long")
 
 // Bounds of a list.
@@ -48,8 +48,8 @@ const (
 	// origin and each pair of meta does beside its bytes.
 	rowBytes  = 256
 	textBytes = 64
-	// A list that is brief looks at briefRows rows that it does not return, and
-	// reads and returns briefBytes, at the most.
+	// A brief list reads at most briefRows rows that it does not return, and at most
+	// briefBytes.
 	briefRows  = 1024
 	briefBytes = 2 << 20
 	// edgeBytes of each row at an edge of a count are free: the widths of counters
@@ -57,7 +57,7 @@ const (
 	edgeBytes = 1 << 10
 	// maxNamed pins are read one by one when a filter finds their names.
 	maxNamed = 1024
-	// lookEvery is the number of rows between two looks at the context.
+	// lookEvery is the number of rows between two checks of the context.
 	lookEvery = 256
 )
 
@@ -125,7 +125,7 @@ func (l *lister) list() error {
 		}
 		return nil
 	case q.Name != "" && q.Match == Exact:
-		l.filter.name = nil // as the index says
+		l.filter.name = nil // the index has checked it
 		return l.indexed(nameIndex(l.account, q.Name))
 	case q.Name != "":
 		if done, err := l.named(); done || err != nil {
@@ -148,15 +148,16 @@ func (l *lister) list() error {
 	return nil
 }
 
-// look is how much a list has looked at.
+// look counts what a list has read.
 type look struct {
-	over        func() error // why not to go on
+	over        func() error // the reason to stop
 	brief       bool
 	rows, bytes int
 	calls       int
 }
 
-// at counts rows that are not returned, and bytes; the error says to stop.
+// at counts rows that are not returned, and bytes. It returns an error if the list must
+// stop.
 func (l *look) at(rows, bytes int) error {
 	l.rows += rows
 	l.bytes += bytes
@@ -186,8 +187,8 @@ func (q *PinQuery) window(prefix key) (lower, upper key) {
 	return slices.Clone(prefix).descending(q.Before - 1), slices.Clone(prefix).descending(max(q.After, 0))
 }
 
-// rows reads the pins of a status, newest first: to the end of the page when every
-// one of them is counted already.
+// rows reads the pins of a status, newest first. If the counters have counted all of them,
+// it stops at the end of the page.
 func (l *lister) rows(s Status, every bool) error {
 	if every && !l.page.wants() {
 		return nil
@@ -200,8 +201,8 @@ func (l *lister) rows(s Status, every bool) error {
 	})
 }
 
-// offer takes a row, which is listed if it matches, and counted unless every one is
-// counted already.
+// offer adds a row to the list if it matches. It counts the row unless the counters have
+// counted all.
 func (l *lister) offer(row []byte, every bool) error {
 	matches, err := l.filter.match(row)
 	if err != nil {
@@ -216,15 +217,15 @@ func (l *lister) offer(row []byte, every bool) error {
 	return l.keep(row)
 }
 
-// indexed reads the pins that an index names, newest first. It reads the rows only
-// of those that are wanted, or that only the row can tell about.
+// indexed reads the pins that an index names, newest first. It reads a row only if the row
+// is returned or the index is not enough to decide.
 func (l *lister) indexed(prefix key) error {
 	defer l.page.next()
 	lower, upper := l.q.window(prefix)
 	return l.r.Scan(lower, upper, false, func(_, id []byte) (bool, error) { return l.pin(RequestID(id)) })
 }
 
-// pin looks at one pin, which an index names; more is always true.
+// pin processes one pin that an index names; more is always true.
 func (l *lister) pin(id RequestID) (more bool, err error) {
 	at, err := locate(l.r, l.account, id)
 	if err != nil {
@@ -288,13 +289,13 @@ func distinct(cids []cid.Cid) (each []cid.Cid) {
 	return each
 }
 
-// page gathers the newest rows of several runs, each of which comes newest first.
-// It holds little more than it returns.
+// page merges the newest rows of several runs, each ordered newest first. It holds little
+// more than it returns.
 type page struct {
 	limit int
 	pins  []Pin
 	bytes int // of pins
-	run   int // where the run in pins begins that is gathered
+	run   int // start in pins of the run that is being added
 	taken int // bytes of that run
 }
 
@@ -325,8 +326,7 @@ func (p *page) done() []Pin {
 	return p.pins
 }
 
-// cut orders the rows and lets go of those that are too many, but for as many more
-// that are too much.
+// cut sorts the rows and removes those beyond the page, except a margin of more.
 func (p *page) cut(more int) {
 	slices.SortFunc(p.pins, func(a, b Pin) int {
 		if a.Created != b.Created {

@@ -76,8 +76,8 @@ func (v *Node) understands(r Reader) error {
 	return err
 }
 
-// Short is the end of the id, enough to tell the members of a cluster apart in a
-// text: all ids begin alike.
+// Short returns the end of the id, which is enough to distinguish the members of a cluster.
+// All ids have the same beginning.
 func (id NodeID) Short() string {
 	const end = 8
 	if len(id) <= end+len("...") {
@@ -104,7 +104,8 @@ func putNode(tx Tx, v *Node, e *entry) error {
 	return put(tx, nodeKey(v.ID), v)
 }
 
-// UpdateNode replaces what a member says of itself: addresses, name, version.
+// UpdateNode replaces the facts that a member reports about itself: addresses, name,
+// version.
 type UpdateNode struct{ Node Node }
 
 // Code implements Command.
@@ -219,10 +220,10 @@ func dropTicket(tx Tx, id NodeID) error {
 	return tx.Delete(ticketKey(id))
 }
 
-// JoinNode makes a node a member, and spends the ticket that let it in. With an
-// empty Ticket the joiner proved the cluster secret. Joining again is no change
-// but for the addresses. At is by the clock of the member that lets the node in, as when it
-// judged the ticket: one that has expired by it lets nobody in there, and stays.
+// JoinNode makes a node a member and spends its ticket. With an empty Ticket the node has
+// proved the cluster secret. If the node is a member already, only its addresses change. At
+// is the clock of the admitting member: a ticket that has expired by it admits no node and
+// is not spent.
 type JoinNode struct {
 	Node   Node
 	Ticket NodeID

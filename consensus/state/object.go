@@ -27,13 +27,13 @@ const (
 	MaxMatches        = 64       // ETags of one condition
 	MaxContentBytes   = 1 << 50  // bytes of one object, and of the blocks of its DAG
 	Blake3Bytes       = 32       // bytes of a BLAKE3 hash, and of a chaining value
-	MaxTrees          = 2 * 40   // chaining values of a part: of MaxContentBytes, cluster/bao says why
+	MaxTrees          = 2 * 40   // chaining values of a part of MaxContentBytes, see cluster/bao
 	MaxSumBytes       = 64       // bytes of a checksum: those of SHA512
 	MaxClassBytes     = 32       // bytes of the name of a storage class
 )
 
-// Incarnation tells a bucket from one of the same name that was deleted: the index
-// of the log entry that made it.
+// Incarnation distinguishes a bucket from a deleted one of the same name: the index of the
+// log entry that created it.
 type Incarnation uint64
 
 // Bucket is a namespace of objects that belongs to one account.
@@ -75,16 +75,16 @@ type Object struct {
 	Meta      map[string]string // x-amz-meta-*, names in lower case without the prefix
 	Tags      []Tag             // in the order in which they were given
 	Checksums []Checksum
-	Parts     []PartRun // of an upload, in order; empty for one that came in one piece
+	Parts     []PartRun // of an upload, in order; empty for an object without parts
 	Upload    UploadID  // that made it, or ""
 	Listed    Hash      // of an upload: HashList of the parts that it was made of
 	Blake3    []byte    // of the content; nil: not known
-	// Versioned says that it came while the bucket kept versions: it is known by ID.
-	// Else it is the null version.
+	// Versioned is true if the bucket kept versions when this one was created: ID
+	// identifies it. Otherwise it is the null version.
 	Versioned bool
-	Marker    bool // it only says that there is no object: of the rest it has ID, Key and Created
-	// StorageClass is the name that its client gave, "" for the usual one. It says nothing of
-	// where the content is. It is of level 5, as Wanted.
+	Marker    bool // a delete marker, which has only ID, Key and Created
+	// StorageClass is the name that the client gave, "" for the standard one. It does not
+	// change the storage. It needs feature level 5, like Wanted.
 	StorageClass string
 	// Wanted is the algorithm of the checksum of all bytes that is yet to be computed, see
 	// SetObjectSums; "" is none.
@@ -181,8 +181,8 @@ func (v *Object) check() error {
 	return nil
 }
 
-// checkClass judges the name of a storage class. Which names there are is the gateway's to
-// say.
+// checkClass checks the form of the name of a storage class. The gateway decides which
+// names exist.
 func checkClass(name string) error {
 	if len(name) > MaxClassBytes {
 		return Errorf(CodeInvalid, "a storage class with a name of %d bytes, the most is %d", len(name), MaxClassBytes)
@@ -197,7 +197,7 @@ func checkBlake3(sum []byte) error {
 	return nil
 }
 
-// addBounded adds, and stays at the largest number instead of beginning anew.
+// addBounded returns a + b, or the largest number if that overflows.
 func addBounded(a, b uint64) uint64 {
 	if a > math.MaxUint64-b {
 		return math.MaxUint64
@@ -205,7 +205,7 @@ func addBounded(a, b uint64) uint64 {
 	return a + b
 }
 
-// checkObjectKey judges the key of an object.
+// checkObjectKey checks the key of an object.
 func checkObjectKey(k string) error {
 	if k == "" || len(k) > MaxKeyBytes {
 		return Errorf(CodeInvalid, "a key has between 1 and %d bytes, and not %d", MaxKeyBytes, len(k))
@@ -213,7 +213,7 @@ func checkObjectKey(k string) error {
 	return nil
 }
 
-// checkAttributes judges what an object carries beside its content.
+// checkAttributes checks the headers, metadata and tags of an object.
 func checkAttributes(headers, meta map[string]string, tags []Tag) error {
 	size := 0
 	for _, m := range []map[string]string{headers, meta} {
@@ -230,7 +230,7 @@ func checkAttributes(headers, meta map[string]string, tags []Tag) error {
 	return checkTags(tags, MaxTags)
 }
 
-// checkTags judges tags, of which there may be most.
+// checkTags checks tags; more than most are an error.
 func checkTags(tags []Tag, most int) error {
 	if len(tags) > most {
 		return Errorf(CodeInvalid, "more than %d tags", most)
@@ -279,7 +279,7 @@ func newChecksumBytes(algorithm string) int {
 	return 0
 }
 
-// NewSums tells whether one of some checksums is of an algorithm that level 5 brought.
+// NewSums returns whether one of the checksums needs feature level 5.
 func NewSums(sums ...Checksum) bool {
 	return slices.ContainsFunc(sums, func(s Checksum) bool { return newChecksumBytes(s.Algorithm) > 0 })
 }
@@ -411,7 +411,7 @@ type Part struct {
 	ETag      string // hex MD5
 	Checksums []Checksum
 	// The known part of the BLAKE3 tree of the object to which the part belongs.
-	Blake3 []byte // of the part's content, as of an object of its own; nil: not known
+	Blake3 []byte // of the part's content as a separate object; nil: unknown
 	At     uint64 // bytes of the object before the part, as far as Trees goes
 	Trees  []byte // chaining values of the subtrees that the part is; nil: not known
 }
@@ -451,9 +451,8 @@ func (v *Part) check() error {
 	return checkChecksums(v.Checksums)
 }
 
-// Holding says that a node holds the whole content of a root, durable, since it
-// said so in one of its epochs. Fence ends an epoch: what a node said earlier does
-// not count any more.
+// Holding says that a node reported, in one of its epochs, that it holds the complete
+// content of a root durably. After a Fence, holdings of earlier epochs do not count.
 type Holding struct {
 	Node  NodeID
 	Epoch uint64
@@ -481,7 +480,7 @@ func (v *Content) Code(c *codec.Coder) {
 	})
 }
 
-// check judges the content of an object or part that names root.
+// check checks the content of an object or part that names root.
 func (v *Content) check(root RootKey) error {
 	if v.Root != root {
 		return Errorf(CodeInvalid, "the content is not that of the object")
@@ -521,9 +520,9 @@ type ObjectsPage struct {
 type VersionsQuery struct {
 	Prefix, Delimiter string
 	AfterKey          string
-	// AfterID is of AfterKey: the page begins behind that version. One that is not
-	// there any more begins with AfterKey's newest: what is left of it may come again,
-	// and nothing is left out. "" begins behind all versions of AfterKey.
+	// AfterID belongs to AfterKey: the page begins after that version. If it does not exist
+	// any more, the page begins with the newest version of AfterKey, so versions may be
+	// repeated but none is left out. "" begins after all versions of AfterKey.
 	AfterID VersionID
 	Limit   int // versions and prefixes, at most MaxListLimit
 }
@@ -558,8 +557,8 @@ type UploadsPage struct {
 // maxBucketName is the most bytes of a bucket's name.
 const maxBucketName = 63
 
-// ValidBucketName tells whether a bucket may have the name: 3 to 63 of a to z, 0 to
-// 9, "." and "-", with a letter or digit at both ends (acceptance row 136).
+// ValidBucketName returns whether a bucket may have the name: 3 to 63 of a to z, 0 to 9,
+// "." and "-", with a letter or digit at both ends (acceptance row 136).
 func ValidBucketName(name string) bool {
 	if len(name) < 3 || len(name) > maxBucketName || strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'

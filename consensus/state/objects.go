@@ -2,8 +2,8 @@ package state
 
 import "bytes"
 
-// rolling walks rows in the order of the keys that they are of, and rolls up those
-// that share what is up to a delimiter.
+// rolling reads rows in the order of their keys and combines those with the same prefix up
+// to a delimiter.
 type rolling struct {
 	r         Reader
 	base      key // what all rows of the table begin with
@@ -92,8 +92,8 @@ type walker interface {
 	Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error
 }
 
-// walk calls fn for the rows of [from, end) in order, where fn may say from which later
-// one on: nil is the next.
+// walk calls fn for the rows of [from, end) in order. fn may return a later row to continue
+// with; nil: the next one.
 func walk(r Reader, from, end key, fn func(row, value []byte) (on key, more bool, err error)) error {
 	if w, ok := r.(walker); ok {
 		return w.Walk(from, end, func(row, value []byte) ([]byte, bool, error) { return fn(row, value) })

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of what is remembered of requests that may be repeated.
+// Bounds of the remembered requests with an idempotency key.
 const (
 	// MaxOnce is how many of them an account has, the newest ones.
 	MaxOnce = 10_000
@@ -24,9 +24,10 @@ const (
 type CreateOnce struct {
 	Key    Hash    // of what the client calls the request
 	Change Command // *CreatePin, or a *ByKey or *BySession with one
-	// By is a time that most clocks have reached, by which what is too old is forgotten, and
-	// At one that most have not passed, since when the request is remembered: one node's
-	// clock has nothing forgotten. 0: they are not known, so nothing is too old.
+	// By is a time that most clocks have passed: requests remembered since before By -
+	// OnceFor are forgotten. At is a time that most have not passed: the request counts as
+	// remembered since then. So a single wrong clock makes no node forget a request. 0:
+	// unknown, so no request is too old.
 	By, At Millis
 }
 
@@ -89,7 +90,7 @@ func (v *CreateOnce) create() (*CreatePin, error) {
 	return nil, fmt.Errorf("state: %T is not created once", change)
 }
 
-// once is what is remembered of a request.
+// once is the record of a remembered request.
 type once struct {
 	Pin     RequestID // as it was created
 	Created Millis    // of the pin
@@ -97,7 +98,7 @@ type once struct {
 	At      Millis    // since when it is remembered
 }
 
-// over tells whether a request is too old to be remembered by a time.
+// over returns whether a request is too old to be remembered at a time.
 func (v *once) over(by Millis) bool { return by-OnceFor >= v.At }
 
 // Code implements the record's form.

@@ -5,8 +5,8 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // MaxOneTimeLinks is how many one-time links a cluster has at once.
 const MaxOneTimeLinks = 1000
 
-// LinkID names a one-time link. It is a hash of the link's token, so that who has the state, such
-// as a backup, cannot use the link.
+// LinkID identifies a one-time link. It is a hash of the link's token, so that a copy of
+// the state, such as a backup, cannot be used as the link.
 type LinkID string
 
 // LinkPurpose is what a one-time link is for. The numbers are stored: never renumber.
@@ -16,7 +16,7 @@ type LinkPurpose uint8
 const (
 	ForSignUp   LinkPurpose = 1 // opens an account of an e-mail address
 	ForPassword LinkPurpose = 2 // sets a new password of an account
-	ForSession  LinkPurpose = 3 // begins a session of an account
+	ForSession  LinkPurpose = 3 // starts a session of an account
 )
 
 // OneTimeLink is a link that an administrator made and that works once. Its proposer checks

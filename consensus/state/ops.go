@@ -86,9 +86,9 @@ func (a *Applier) remember(tx Tx, op OpID, r Result, e *Error) error {
 	return o.write(tx)
 }
 
-// brief is what is remembered of a result: of a pin, which can have 84 KiB, what its command
-// does not say. Else who has large pins made would have others' operations forgotten before
-// they are tried again. Below level 4 members remember all of it.
+// brief returns the part of a result that is stored: of a pin, which can have 84 KiB, only
+// what its command does not have. Otherwise an account with large pins would push out the
+// operations of others before they are retried. Below feature level 4 everything is stored.
 func brief(r Reader, result Result, cmd Command) (Result, error) {
 	pin, asked := result.Pin, pinIn(cmd)
 	if pin == nil || asked == nil || pin.Account != asked.Account || pin.CID != asked.CID || pin.Given != asked.Given ||
@@ -102,7 +102,7 @@ func brief(r Reader, result Result, cmd Command) (Result, error) {
 	return Result{Pin: &Pin{ID: pin.ID, Created: pin.Created}}, nil
 }
 
-// recalled is the result of which brief kept what is remembered, of the same command.
+// recalled returns the full result from a brief one and the same command.
 func recalled(result Result, cmd Command) Result {
 	asked := pinIn(cmd)
 	if result.Pin == nil || result.Pin.CID != "" || asked == nil {
@@ -175,7 +175,7 @@ func (o *operations) oldest(tx Tx) (op recentOp, err error) {
 	return op, nil
 }
 
-// boundOps begins to count, and to bound, the bytes of remembered results.
+// boundOps starts to count and limit the bytes of remembered results.
 func boundOps(tx Tx) error {
 	o, err := readOperations(tx)
 	if err != nil || o.bounded {

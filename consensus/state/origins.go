@@ -36,9 +36,9 @@ func (v *Pin) release(tx Tx, k RootKey) error {
 // maxOriginPins is how many pins of an account are read for the origins of a root.
 const maxOriginPins = 16
 
-// Origins returns up to MaxOrigins origins that the pins attached to a root name, each once.
-// The accounts that name some, the first MaxOrigins of them, take turns, and each begins
-// with its newest pin: whatever others name, an account has its share.
+// Origins returns up to MaxOrigins origins of the pins of a root, each once. The first
+// MaxOrigins accounts with origins take turns, and each begins with its newest pin, so that
+// one account cannot displace the origins of another.
 func (v View) Origins(k RootKey) ([]string, error) {
 	accounts, err := v.accountsIn(originsOf(k), MaxOrigins)
 	if err != nil || len(accounts) == 0 {

@@ -9,15 +9,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// PartList says of which parts of an upload an object is made, as its proposer read
-// them. It is for comparing only: Apply reads the parts. Of 10,000 it is 1.3 kB, where
-// their numbers and ids are 390.
+// PartList identifies the parts of which an object is made, as the proposer read them.
+// Apply only compares it with the parts that it reads. For 10,000 parts it has 1.3 kB,
+// while their numbers and ids have 390 kB.
 type PartList struct {
 	Numbers []byte // a bit for each part: that of part 1 is the lowest of the first byte
 	Hash    Hash   // of their numbers and ids
 }
 
-// These begin what is hashed; the number is the version of its form.
+// These are hashed first; the number is the version of the format.
 const (
 	partsDomain = "holdfast parts 1\n"
 	listDomain  = "holdfast list 1\n"
@@ -71,7 +71,7 @@ func (l *PartList) Code(c *codec.Coder) {
 	codec.Fixed(c, l.Hash[:])
 }
 
-// names tells whether a part with a number is listed.
+// names returns whether the part with a number is listed.
 func (l *PartList) names(number uint16) bool {
 	at := int(number-1) / 8
 	return at < len(l.Numbers) && l.Numbers[at]>>((number-1)%8)&1 == 1

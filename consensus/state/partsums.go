@@ -2,9 +2,9 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// PartSums are the checksums of the parts of which an upload made an object. They are
-// a row of their own: of 10,000 parts they are up to 640 KB, which lists and reads of the
-// object do not need.
+// PartSums has the checksums of the parts of an object. They are a row of their own,
+// because 10,000 of them have up to 640 KB, and lists and reads of the object do not need
+// them.
 type PartSums struct {
 	Algorithm string // that of the object's checksum
 	Values    []byte // one behind the other, in the order of the parts
@@ -38,7 +38,7 @@ func (v *Bucket) partSumsKey(o *Object) key {
 	return v.ofVersion(tablePartSums, o.Key, VersionOf(o.Upload))
 }
 
-// forget removes what is kept of a version beside its record, and what it weighs.
+// forget removes the other rows of a version, and their weight.
 func (v *Bucket) forget(tx Tx, o *Object) error {
 	if err := reweigh(tx, v.Account, o.weight(), 0); err != nil {
 		return err

@@ -37,8 +37,8 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// Given tells which optional fields a client submitted, so that the echo
-// neither drops an empty one nor invents an absent one.
+// Given says which optional fields a client submitted, so that the answer has exactly
+// these.
 type Given uint8
 
 // The optional fields of a pin.
@@ -77,9 +77,9 @@ func (v *Pin) Code(c *codec.Coder) {
 	codec.String(c, &v.Detail, MaxReasonLen)
 }
 
-// peekPin reads of a stored pin its name, and where its meta begins, without making
-// the pin: most rows that a filter looks at are not wanted, and a row can have
-// 64 KiB. The name is part of row.
+// peekPin returns the name of a stored pin and the position of its meta without decoding
+// the pin, because a filter rejects most rows, and a row can have 64 KiB. The name is a
+// part of row.
 func peekPin(row []byte) (name []byte, meta codec.Coder, err error) {
 	c := *codec.Decoder(row)
 	c.Version(1)
@@ -258,8 +258,7 @@ func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	return decode[Pin](row)
 }
 
-// locate returns a pin of an account with what tells its row; nil means that there
-// is none.
+// locate returns a pin of an account; nil: none.
 func locate(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	if len(id) > MaxIDLen {
 		return nil, nil
@@ -283,8 +282,8 @@ func rowAt(r Reader, at *Pin) ([]byte, error) {
 	return row, err
 }
 
-// nextCreated returns the creation time for a pin proposed at t: later than every
-// earlier one of the account, whatever the proposers' clocks say.
+// nextCreated returns the creation time for a pin proposed at t: later than every earlier
+// one of the account, whatever the clocks of the proposers say.
 func nextCreated(tx Tx, a AccountID, t Millis) (Millis, error) {
 	k := pinKey(a, pinLast)
 	last, err := counter(tx, k)

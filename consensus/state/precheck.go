@@ -84,7 +84,7 @@ func (in Incoming) precheck(r Reader, a AccountID, q *Quota, drops []link, goes 
 		return err
 	}
 	if soon, err := freeing(r, a); err != nil || soon {
-		return err // there may be room when the body has come
+		return err // there may be enough quota when the body has arrived
 	}
 	return overQuota(q, unfit(in.Size, 0))
 }

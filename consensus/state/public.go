@@ -40,9 +40,8 @@ func (v *Root) link(public bool) {
 // they have become an object.
 func named() []byte { return []byte{tableVersion, tableObject} }
 
-// SetBucketPublic shows everybody what is in a bucket, or hides it again. Objects
-// that are put from now on follow at once, and so do as many of the others as the
-// entry has room for; the rest is for TurnBuckets.
+// SetBucketPublic makes the objects of a bucket public or private. New objects follow at
+// once, and as many existing ones as fit into the entry; TurnBuckets does the rest.
 type SetBucketPublic struct {
 	Account AccountID
 	Name    string
@@ -71,8 +70,8 @@ type BucketName struct {
 	Name    string
 }
 
-// TurnBuckets brings what is in buckets to their setting, MaxSettle objects in one
-// command at the most.
+// TurnBuckets changes the objects of buckets to the setting of their bucket, at most
+// MaxSettle objects in one command.
 type TurnBuckets struct{ Items []BucketName }
 
 // Code implements Command.
@@ -164,7 +163,7 @@ func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, e
 	return links, nil, nil
 }
 
-// turnLink has a link count as the bucket's setting says.
+// turnLink makes a link count as the bucket's setting says.
 func (v *Bucket) turnLink(tx Tx, l link, e *entry) error {
 	row := linkKey(l.root, v.Account, l.id)
 	value, linked, err := tx.Get(row)

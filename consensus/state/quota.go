@@ -8,9 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// DefaultAllowance is what an account may store without credits unless something
-// else is said when it is made, in bytes: 500 MiB, the specification's free
-// storage (acceptance row 103).
+// DefaultAllowance is the default of what an account may store without credits, in bytes:
+// 500 MiB, the free storage of the specification (acceptance row 103).
 const DefaultAllowance = 500 << 20
 
 // Unlimited is the allowance of accounts that may store whatever they like.
@@ -25,8 +24,8 @@ const MaxPostings = 10_000
 type Quota struct {
 	Allowance uint64 // bytes that are free
 	Credits   uint64 // above zero, there is no limit
-	Stored    uint64 // bytes of what is pinned
-	Coming    uint64 // bytes that have arrived of what is not pinned yet
+	Stored    uint64 // bytes of pinned content
+	Coming    uint64 // bytes received of content that is not pinned yet
 	Postings  uint64 // in the ledger
 	Records   uint64 // bytes that its pins, versions and open uploads weigh
 	Retained  uint64 // bytes of what its pins had that were replaced, while it stays; not in use
@@ -47,13 +46,13 @@ func (v *Quota) Code(c *codec.Coder) {
 // Used is what counts against the allowance, in bytes.
 func (v *Quota) Used() uint64 { return v.Stored + v.Coming + v.Records }
 
-// exceeds tells whether used bytes are more than the account may store.
+// exceeds returns whether used bytes are more than the account may store.
 func (v *Quota) exceeds(used uint64) bool { return v.Credits == 0 && used > v.Allowance }
 
 // charge is what one root counts for one account.
 type charge struct {
 	Bytes  uint64
-	Stored bool // of pinned content, else of what is on its way
+	Stored bool // of pinned content, else of content being fetched
 }
 
 // Code implements the record's form.
@@ -115,8 +114,8 @@ func setCharge(tx Tx, a AccountID, q *Quota, k RootKey, to charge) error {
 	return put(tx, row, &to)
 }
 
-// price is what a root counts for an account that holds on to it: its size when
-// it is pinned, and what has arrived of it before. The second value tells whether
+// price returns the charge of a root for an account with a pin, object or part of it: its
+// size when it is pinned, and what has arrived of it before. The second value is true if
 // the size is known.
 func price(r Reader, root *Root) (charge, bool, error) {
 	if root == nil || root.Status == Failed {
@@ -129,10 +128,9 @@ func price(r Reader, root *Root) (charge, bool, error) {
 	return charge{Bytes: arrived}, false, err
 }
 
-// afford tells whether an account may have a new pin, of root k, in the place of old if
-// that is not nil. Content and records are judged together, and a change that leaves the
-// account with no more than before is always allowed. Accounts of a cluster below level 2
-// have no quota.
+// afford returns an error if an account may not have a new pin, of root k, in place of old
+// (nil: none). It checks content and records together, and allows any change that does not
+// increase the total. Below feature level 2 accounts have no quota.
 func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 	q, err := get[Quota](r, quotaKey(p.Account))
 	if err != nil || q == nil {
@@ -215,14 +213,14 @@ func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 	return left, err
 }
 
-// waitsFor tells whether the pin holds on to root k, or waits for it.
+// waitsFor returns whether the pin refers to root k or waits for it.
 func (v *Pin) waitsFor(k RootKey) (bool, error) {
 	own, err := v.root()
 	return own == k && v.Status != Failed, err
 }
 
-// freedBy is what an account's charges fall by when a pin is replaced by one of
-// root k. One that has failed holds nothing: the charge is for others.
+// freedBy returns by how much an account's charges fall when a pin is replaced by one of
+// root k. A failed pin has no charge.
 func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	oldRoot, err := old.root()
 	if err != nil || oldRoot == k || old.Status == Failed {
@@ -265,8 +263,8 @@ func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
 	return n, nil
 }
 
-// bill charges an account for a root to which one of its pins was attached. Content on its way
-// may be charged with more than has arrived, see reserve, and never with less.
+// bill charges an account for a root to which one of its pins was attached. Content being
+// fetched may be charged with more than has arrived, see reserve, but never with less.
 func bill(tx Tx, a AccountID, root *Root) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -309,7 +307,7 @@ func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	return setCharge(tx, a, q, root.Key, charge{})
 }
 
-// unbillPin is unbill when a pin has let go of the root.
+// unbillPin is unbill after a pin was detached from the root.
 func unbillPin(tx Tx, p *Pin, root *Root) error {
 	return unbill(tx, p.Account, root, attachedTo(root.Key), attachedKey(p, root.Key))
 }
@@ -339,7 +337,7 @@ func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error)
 	return true, setCharge(tx, a, q, k, to)
 }
 
-// tooMuch is what the pin says that its account cannot afford.
+// tooMuch returns the reason of a pin that its account cannot afford.
 func tooMuch(bytes uint64) string {
 	return fmt.Sprintf("the content, %d bytes or more, does not fit into what is left of the account's free storage, and the account has no credits", bytes)
 }
@@ -358,10 +356,9 @@ func (v *Arrival) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Bytes)
 }
 
-// ReportArrivals charges accounts for content of unknown size as it arrives. The
-// pins of those that cannot afford it fail. Of the accounts that wait for one
-// root, those of the first MaxSettle pins are looked at; all are when it is
-// pinned.
+// ReportArrivals charges accounts for content of unknown size while it arrives. Pins of
+// accounts that cannot afford it fail. Of the accounts that wait for one root, only those
+// of the first MaxSettle pins are charged; all are when it is pinned.
 type ReportArrivals struct{ Items []Arrival }
 
 // Code implements Command.
@@ -372,7 +369,7 @@ func (v *ReportArrivals) Code(c *codec.Coder) {
 func (v *ReportArrivals) apply(tx Tx, e *entry) (Result, error) {
 	for _, item := range v.Items {
 		if e.settle == 0 {
-			break // the node says it again with what arrives next
+			break // the node repeats it with the next report
 		}
 		if err := arrived(tx, item, e); err != nil {
 			return Result{}, err
@@ -523,8 +520,8 @@ func (v View) Quota(a AccountID) (Quota, error) {
 	return *q, nil
 }
 
-// foundQuotas gives every account of a cluster that comes to level 2 its quota,
-// and charges it for what it has pinned, and for its pins. Objects come with level 3.
+// foundQuotas gives every account its quota when the cluster reaches feature level 2, and
+// charges it for its pinned content and its pins. Objects exist only from level 3.
 func foundQuotas(tx Tx) error {
 	cl, err := cluster(tx)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// CopyReport is what one node says of its copy of one root.
+// CopyReport is a node's report about its copy of one root.
 type CopyReport struct {
 	Root   RootKey
 	Born   uint64 // of the record it speaks of; another incarnation ignores it
@@ -14,8 +14,8 @@ type CopyReport struct {
 	Size   uint64 // bytes of the blocks, with Held
 	Blocks uint64 // number of the blocks, with Held
 	Reason string // for people, with GaveUp, or of a failed attempt
-	// Seen is PinnedAt of the record that it speaks of, with GaveUp: what pins that came after
-	// that know of it has not been tried. 0: not told.
+	// Seen is, with GaveUp, PinnedAt of the record that the node read: pins added later may
+	// have sources that it has not tried. 0: not reported.
 	Seen uint64
 }
 
@@ -71,7 +71,8 @@ func report(tx Tx, node NodeID, item CopyReport, e *entry) error {
 	}
 	phase := item.Phase
 	if phase == GaveUp && (root.Links > 0 || own.Phase != Held && root.In(Held) > 0 || item.Seen > 0 && item.Seen < root.PinnedAt()) {
-		// Somebody has it, or had it for an object, or pins it anew: giving up is no answer.
+		// A node holds it, an object needs it, or a new pin was added: the node must not
+		// give up.
 		phase = Assigned
 	}
 	if own.Phase == phase && own.Reason == item.Reason {
@@ -125,22 +126,21 @@ func (v *Placement) Code(c *codec.Coder) {
 	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
 }
 
-// takes tells whether the placement would take the root from a node that has come to hold
-// it since the nodes were chosen.
+// takes returns whether the placement would remove the root from a node that became a
+// holder after the nodes were chosen.
 func (v *Placement) takes(root *Root) bool {
 	return slices.ContainsFunc(root.Copies, func(c Copy) bool {
 		return c.Phase == Held && !slices.Contains(v.Nodes, c.Node) && !slices.Contains(v.Held, c.Node)
 	})
 }
 
-// PlaceRoots changes where roots are kept, for repair. Nodes that are no
-// members are passed over, and so is a placement that names none, or that was chosen before
-// others came to hold the root: a put may have been accepted because they do, and those who
-// are said to hold it too may be down for good.
+// PlaceRoots changes the nodes of roots, for repair. It ignores nodes that are not members,
+// placements without nodes, and placements chosen before other nodes became holders: a put
+// may have been accepted because of these, and the other recorded holders may be lost.
 type PlaceRoots struct {
 	Items []Placement
-	// At is the index of the state by which they were chosen; 0: neither that nor Held is
-	// told.
+	// At is the index of the state by which the nodes were chosen; 0: neither At nor Held
+	// is set.
 	At uint64
 }
 

@@ -15,8 +15,7 @@ func retainedPrefix(k RootKey) key { return part(table(tableRetained), k) }
 
 func retainedKey(old, replacement RootKey) key { return part(retainedPrefix(replacement), old) }
 
-// retained records a replaced root that stays for an account, which is not charged for it any
-// more.
+// retained records a replaced root that is kept for an account without a charge.
 type retained struct {
 	Account AccountID
 	Bytes   uint64 // of the blocks, as the account's quota counts them
@@ -171,7 +170,7 @@ func retainedBy(r Reader, k RootKey) ([]RootKey, error) {
 	return olds, err
 }
 
-// releaseRetained lets go of the roots that k, now settled or gone, replaced.
+// releaseRetained releases the roots that k replaced, because k is settled or gone.
 func releaseRetained(tx Tx, k RootKey, e *entry) error {
 	olds, err := retainedBy(tx, k)
 	if err != nil {

@@ -37,10 +37,10 @@ type Phase uint8
 
 // The phases. The numbers are stored: never renumber.
 const (
-	Assigned   Phase = 1 // the node has been told
+	Assigned   Phase = 1 // the node is to fetch it
 	Fetching   Phase = 2 // it is fetching
 	Held       Phase = 3 // whole, checked and durable
-	GaveUp     Phase = 4 // it could not fetch it; the reason says why
+	GaveUp     Phase = 4 // the node could not fetch it; the reason says why
 	phaseLimit       = GaveUp
 )
 
@@ -75,7 +75,7 @@ func (v *Copy) Code(c *codec.Coder) {
 // Root is a DAG that is kept, shared by every pin, object and part that names it.
 type Root struct {
 	Key       RootKey
-	Born      uint64 // log index that made this record: tells incarnations apart
+	Born      uint64 // log index that created this record; distinguishes incarnations
 	Refs      uint64 // attached pins
 	Retainers uint64 // roots that replace this one and are not settled yet
 	Size      uint64 // bytes of the DAG's blocks; 0 until a copy is held
@@ -88,8 +88,8 @@ type Root struct {
 	// UnderReplicated is true if pins may have been added while too few nodes held the root. The
 	// root stays pinned, but these pins are pinning until enough nodes hold it.
 	UnderReplicated bool
-	// Repinned is the log index of the newest pin that came after the entry that made this
-	// record; 0: none.
+	// Repinned is the log index of the newest pin that was added after this record was
+	// created; 0: none.
 	Repinned uint64
 }
 
@@ -129,8 +129,8 @@ func (v *Root) Code(c *codec.Coder) {
 	}
 }
 
-// PinnedAt is the log index of the newest pin that came to the root, or of the entry that
-// made this record: what began before that to fetch it was not for that pin.
+// PinnedAt returns the log index of the newest pin that was added to the root, or of the
+// creation of this record. An attempt to fetch that began earlier was not for that pin.
 func (v *Root) PinnedAt() uint64 { return max(v.Born, v.Repinned) }
 
 // Nodes returns the allocation, in the order of the ids.
@@ -152,7 +152,8 @@ func (v *Root) Copy(n NodeID) *Copy {
 	return nil
 }
 
-// Holders are the nodes that hold the root whole, in the order of its copies; nil: nobody.
+// Holders returns the nodes that hold the complete root, in the order of its copies; nil:
+// none.
 func (v *Root) Holders() (nodes []NodeID) {
 	for _, c := range v.Copies {
 		if c.Phase == Held {
@@ -190,8 +191,8 @@ func (v *Root) holding(r Reader, limit int) (nodes []NodeID, err error) {
 	return nodes, nil
 }
 
-// enough tells whether as many members hold the root as make it pinned. Below level 4 all
-// copies on record count.
+// enough returns whether enough members hold the root for it to be pinned. Below feature
+// level 4 all recorded copies count.
 func (v *Root) enough(r Reader, need int) (bool, error) {
 	if v.In(Held) < need {
 		return false, nil
@@ -225,12 +226,12 @@ func (v *Root) judge(enough bool) Status {
 	return Queued
 }
 
-// settled tells whether nobody waits for the root any more.
+// settled returns whether no pin waits for the root any more.
 func (v *Root) settled() bool {
 	return v.Status == Failed || v.Status == Pinned && !v.UnderReplicated
 }
 
-// pins is the status that a pin has which comes to the root.
+// pins returns the status of a new pin of the root.
 func (v *Root) pins() Status {
 	if v.Status == Pinned && v.UnderReplicated {
 		return Pinning
@@ -309,7 +310,7 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	return root, bill(tx, p.Account, root)
 }
 
-// repin notes that a pin comes to a root. Below level 3 members do not ask when.
+// repin records that a pin was added to a root. Below feature level 3 this is not used.
 func (v *Root) repin(r Reader, e *entry) error {
 	if v.Born == e.index {
 		return nil
@@ -321,8 +322,8 @@ func (v *Root) repin(r Reader, e *entry) error {
 	return err
 }
 
-// lacking tells whether a pinned root was lost since, or most of its copies were. Below
-// level 3 members do not ask.
+// lacking returns whether a pinned root has lost all or most of its copies since. Below
+// feature level 3 this is not used.
 func lacking(r Reader, root *Root) (bool, error) {
 	need, _, err := copiesIn(r)
 	if err != nil {
@@ -407,11 +408,11 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	return keepOrRemove(tx, root, e)
 }
 
-// needed tells whether anything refers to the root.
+// needed returns whether anything refers to the root.
 func (v *Root) needed() bool { return v.Refs+v.Retainers+v.Links > 0 }
 
-// Private tells whether nobody but the cluster may see the content: objects name it,
-// none of a public bucket, and no pin does.
+// Private returns whether only the cluster may see the content: only objects refer to it,
+// none of them in a public bucket, and no pin.
 func (v *Root) Private() bool { return v.Refs == 0 && v.Links > 0 && v.Public == 0 }
 
 // keepOrRemove writes a root back, or removes it when nothing needs it.
@@ -432,7 +433,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 		}
 	}
 	if root.Status == Pinned && !root.UnderReplicated {
-		return nil // it let go of what it replaced when it became so
+		return nil // it released the roots that it replaced when it got this status
 	}
 	return releaseRetained(tx, root.Key, e)
 }
@@ -499,10 +500,9 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	return settle(tx, root.Key, e)
 }
 
-// settle moves pins attached to a root to its status, or to failed where their
-// account cannot afford what is pinned now, MaxSettle of them in one
-// command at the most; the rest is left for SettleRoots. The settling mark
-// holds the key to go on from.
+// settle moves the pins of a root to its status, or to failed if their account cannot
+// afford the content, at most MaxSettle in one command. SettleRoots moves the others. The
+// settling mark has the key at which to continue.
 func settle(tx Tx, k RootKey, e *entry) error {
 	from, settling, err := tx.Get(settlingKey(k))
 	if err != nil || !settling {
@@ -536,7 +536,8 @@ func settle(tx Tx, k RootKey, e *entry) error {
 				continue
 			}
 		}
-		// Whose turn comes while others are late is late too: they are pinned together.
+		// A pin whose turn comes while the root is under-replicated stays pinning; all such
+		// pins become pinned together.
 		if p.Status != root.Status && !root.UnderReplicated {
 			if err := movePin(tx, p, root.Status, OwnReason(root.Detail, p.Origins)); err != nil {
 				return err

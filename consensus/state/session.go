@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// SessionID names a session. It is made from a hash of the session's token, so
-// that whoever has the state, a backup say, cannot act as anybody.
+// SessionID identifies a session. It is a hash of the session's token, so that a copy of
+// the state, such as a backup, cannot be used as a session.
 type SessionID string
 
 // Session is what a sign-in began. It ends when it is ended, when
@@ -32,7 +32,7 @@ func (v *Session) Code(c *codec.Coder) {
 	codec.Int(c, &v.Idle)
 }
 
-// Ended tells whether the session is over at a time, last used at used.
+// Ended returns whether the session has ended at a time; used is its last use.
 func (v *Session) Ended(used, now Millis) bool {
 	return now >= v.Expires || now >= max(used, v.Created)+v.Idle
 }
@@ -47,8 +47,9 @@ func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
 type CreateSession struct {
 	Session  Session
 	Password Hash
-	// Over is when a session of the account is over that may go: a time that most members
-	// agree on, since one node's clock ends nobody's session. 0: none may.
+	// Over is the expiry by which sessions of the account are deleted: a time that most
+	// members have passed, so that a single wrong clock ends no session. 0: none is
+	// deleted.
 	Over Millis
 }
 
@@ -61,7 +62,7 @@ func (v *CreateSession) Code(c *codec.Coder) {
 	}
 }
 
-// PasswordProof is what CreateSession says of a password hash.
+// PasswordProof returns the value of CreateSession.Password for a password hash.
 func PasswordProof(passwordHash string) Hash { return sha256.Sum256([]byte(passwordHash)) }
 
 func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
@@ -193,8 +194,8 @@ func (v *EndSession) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, removeSession(tx, s)
 }
 
-// Session returns a session and when it was last used, or ErrNotFound. Whether it
-// is over is the caller's to judge: the state has no clock.
+// Session returns a session and its last use, or ErrNotFound. The caller must check its
+// expiry, because the state has no clock.
 func (v View) Session(id SessionID) (s Session, used Millis, err error) {
 	if len(id) > MaxIDLen {
 		return s, 0, Errorf(CodeNotFound, "no such session")
@@ -216,7 +217,7 @@ func (v View) Session(id SessionID) (s Session, used Millis, err error) {
 // order of their ids.
 func (v View) Sessions(account AccountID) ([]Session, error) { return sessionsIn(v.r, account) }
 
-// Kinds of what is used. The numbers are stored: never renumber.
+// Kinds of used credentials. The numbers are stored: never renumber.
 const (
 	useOfKey     = 1
 	useOfSession = 2
@@ -229,7 +230,7 @@ func lastUse(r Reader, kind byte, id string) (Millis, error) {
 	return Millis(n), err
 }
 
-// Use says when a key or a session was used; one of the two is named.
+// Use is the time at which a key or a session was used; exactly one of the two is set.
 type Use struct {
 	Key     KeyID
 	Session SessionID
@@ -275,8 +276,8 @@ func (v *NoteUses) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// KeyUsed returns when a key was last used, to the minute; zero is never, or
-// before nodes told.
+// KeyUsed returns when a key was last used, to the minute; zero: never, or before this was
+// recorded.
 func (v View) KeyUsed(id KeyID) (Millis, error) { return lastUse(v.r, useOfKey, string(id)) }
 
 // BySession is ByKey for a change that a session asks for.
@@ -298,8 +299,8 @@ func (v *BySession) apply(tx Tx, e *entry) (Result, error) {
 	return v.Change.apply(tx, e)
 }
 
-// judge tells whether the session may ask for the change. Whether it is over by
-// the clock is its proposer's to tell.
+// judge returns an error if the session may not request the change. The proposing node
+// checks its expiry.
 func (v *BySession) judge(r Reader) error {
 	s, err := get[Session](r, sessionKey(v.Session))
 	if err != nil {
@@ -315,8 +316,8 @@ func (v *BySession) judge(r Reader) error {
 // newest, the first, and those that signed a key which lives.
 const MaxSigningKeys = 16
 
-// SigningKey is a key that signs API keys, sealed as Cluster.SealedSigningKey,
-// which is the one of generation 0.
+// SigningKey is a key that signs API keys, encrypted like Cluster.SealedSigningKey, which
+// is generation 0.
 type SigningKey struct {
 	Generation uint64
 	Sealed     []byte
@@ -336,8 +337,8 @@ func (v *signingKeys) Code(c *codec.Coder) {
 
 var signingKey = metaKey("signing")
 
-// generationKey counts the live keys of a generation; the generation of a key is
-// under madeByKey. Neither is there for generation 0.
+// generationKey is the key of the counter of live keys of a generation; madeByKey has the
+// generation of a key. Neither exists for generation 0.
 func generationKey(g uint64) key { return metaKey("signed").u64(g) }
 
 func madeByKey(id KeyID) key { return part(table(tableMadeBy), id) }

@@ -1,6 +1,6 @@
 package state
 
-// maxCounted is how many copies on record are looked at to count roots exactly: some
+// maxCounted is how many recorded copies are read to count roots exactly, which takes some
 // tens of milliseconds.
 const maxCounted = 1 << 14
 
@@ -47,8 +47,8 @@ func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	return short, nil
 }
 
-// lacks tells whether a pinned root has fewer than full holders but for those that are
-// gone, and is not among those that are short on record.
+// lacks returns whether a pinned root has fewer than full holders without those in gone,
+// and is not marked as short already.
 func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	root, err := v.Root(k)
 	if err != nil || root.Status != Pinned {

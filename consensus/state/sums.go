@@ -2,8 +2,8 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// WholeSum returns the object's checksum of all its bytes by an algorithm; nil when it has
-// none, or only one of those of its parts.
+// WholeSum returns the object's checksum of all its bytes by an algorithm; nil if it has
+// none, or only a composite one.
 func (v *Object) WholeSum(algorithm string) *Checksum {
 	for i := range v.Checksums {
 		if s := &v.Checksums[i]; s.Algorithm == algorithm && !s.Composite {
@@ -13,9 +13,9 @@ func (v *Object) WholeSum(algorithm string) *Checksum {
 	return nil
 }
 
-// SetObjectSums tells the checksum of all bytes that a version is to have, and its BLAKE3
-// hash should that not be known. Of a version that is gone, or has it by now, nothing
-// changes. It is of level 5.
+// SetObjectSums sets the wanted checksum of all bytes of a version, and its BLAKE3 hash if
+// that is unknown. It changes nothing if the version is gone or has them already. It needs
+// feature level 5.
 type SetObjectSums struct {
 	Account  AccountID
 	Born     Incarnation // of the bucket

@@ -11,8 +11,8 @@ var unhashedCount = metaKey("unhashed")
 
 func (v *Bucket) unhashedKey(o *Object) key { return v.ofVersion(tableUnhashed, o.Key, o.ID) }
 
-// unhashed tells whether the BLAKE3 hash of a version is yet to be computed, or the checksum
-// that is wanted.
+// unhashed returns whether the BLAKE3 hash or the wanted checksum of a version must still
+// be computed.
 func (v *Object) unhashed() bool {
 	return !v.Marker && (len(v.Blake3) == 0 || v.Wanted != "")
 }
@@ -36,8 +36,8 @@ func (v *Bucket) unmark(tx Tx, o *Object) error {
 	return count(tx, unhashedCount, -1)
 }
 
-// SetObjectHash tells the BLAKE3 hash of a version that did not know it. Of a version
-// that is gone, or knows it by now, nothing changes.
+// SetObjectHash sets the BLAKE3 hash of a version without one. It changes nothing if the
+// version is gone or has its hash already.
 type SetObjectHash struct {
 	Account AccountID
 	Born    Incarnation // of the bucket
@@ -91,8 +91,7 @@ func (v *Bucket) hashed(tx Tx, row key, o *Object) error {
 	return v.unmark(tx, o)
 }
 
-// markedVersion returns the version that a mark is about, which is there as long as
-// the mark, and where it is.
+// markedVersion returns the version of a mark and its key. It exists as long as the mark.
 func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, error) {
 	o, err := findObject(r, v, k)
 	if err != nil {
@@ -162,7 +161,7 @@ func (v View) unhashed(row []byte) (u Unhashed, err error) {
 	return u, nil
 }
 
-// IsUnhashed tells whether a hash of a version is still to be computed.
+// IsUnhashed returns whether a hash of a version must still be computed.
 func (v View) IsUnhashed(u *Unhashed) (bool, error) {
 	return has(v.r, (&Bucket{Account: u.Account, Born: u.Born}).unhashedKey(&u.Object))
 }

@@ -47,7 +47,7 @@ func openUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
 	return u, err
 }
 
-// CreateUpload begins a multipart upload, once however often it is applied.
+// CreateUpload starts a multipart upload. Applying it again changes nothing.
 type CreateUpload struct {
 	Account AccountID
 	Bucket  string
@@ -145,8 +145,8 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// DateUpload says since when an upload is open at the latest. The earliest that was said
-// counts: none is before the upload was begun.
+// DateUpload sets the latest time at which an upload was started. The earliest such time
+// counts.
 type DateUpload struct {
 	Account AccountID
 	Bucket  string
@@ -218,7 +218,7 @@ func (v *Bucket) freeParts(tx Tx, id UploadID, parts []Part, e *entry) error {
 	return nil
 }
 
-// removeUpload removes an upload: from then on nobody sees it or its parts.
+// removeUpload removes an upload and its parts from the view of clients.
 func (v *Bucket) removeUpload(tx Tx, u *Upload) error {
 	for _, k := range []key{v.uploadKey(u.Key, u.ID), v.partKey(u.ID, 0), v.begunKey(u)} {
 		if err := tx.Delete(k); err != nil {
@@ -300,8 +300,8 @@ func (v *PutPart) apply(tx Tx, e *entry) (Result, error) {
 	return b.putPart(tx, v.Key, v.Upload, v.Part, &v.Content, nil, e)
 }
 
-// putPart puts a checked part into an upload; without content it names a root that
-// an object names, which source looks for.
+// putPart adds a checked part to an upload. Without content it refers to a root that an
+// object names; source finds that object.
 func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content, source func() error, e *entry) (Result, error) {
 	u, err := openUpload(tx, v, k, id)
 	if err != nil {
@@ -388,7 +388,7 @@ type CompleteUpload struct {
 	Account AccountID
 	Bucket  string
 	Born    Incarnation
-	Object  Object // its Key and Upload say which upload; Size and Parts are those of the parts
+	Object  Object // Key and Upload identify the upload; Size and Parts are computed from the parts
 	Content Content
 	Parts   PartList
 	If      Condition
@@ -466,7 +466,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 				return err
 			}
 		}
-		if len(parts) > e.freed() { // ClearUploads frees them, and now goes what is replaced
+		if len(parts) > e.freed() { // ClearUploads frees the parts; this entry frees what is replaced
 			l.drops = l.drops[len(parts):]
 			if err := b.putObject(tx, &o, &s, &l, e); err != nil {
 				return err
@@ -487,7 +487,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	return b.made(&o), nil
 }
 
-// dropped are the links of parts, and behind them those of what is replaced.
+// dropped returns the links of the parts, followed by those of the replaced object.
 func dropped(parts []Part, replaced []link) []link {
 	all := make([]link, 0, len(parts)+len(replaced))
 	for i := range parts {
@@ -496,7 +496,7 @@ func dropped(parts []Part, replaced []link) []link {
 	return append(all, replaced...)
 }
 
-// look returns the upload that is to be completed, or the object that it has become.
+// look returns the upload to complete, or the object that it has become.
 func (v *CompleteUpload) look(r Reader, b *Bucket, current *Object) (*Upload, *Object, error) {
 	o := &v.Object
 	u, err := findUpload(r, b, o.Key, o.Upload)
@@ -557,7 +557,7 @@ func (v View) Parts(b *Bucket, id UploadID, after uint16, limit int) (parts []Pa
 	return partsOf(v.r, b, id, after, min(max(limit, 0), MaxPartNumber))
 }
 
-// OpenUpload says where an upload is, in the words of AbortUpload and DateUpload.
+// OpenUpload identifies an upload with the fields of AbortUpload and DateUpload.
 type OpenUpload struct {
 	Account AccountID
 	Bucket  string
@@ -567,9 +567,9 @@ type OpenUpload struct {
 	Since   Millis
 }
 
-// UploadsBefore returns up to limit open uploads of all accounts of which is known that
-// they are open since before a time, the oldest first. Those of deleted buckets and closed
-// accounts, which go by themselves, are left out.
+// UploadsBefore returns up to limit open uploads of all accounts that have certainly been
+// open since before a time, oldest first. It leaves out those of deleted buckets and closed
+// accounts, which are removed anyway.
 func (v View) UploadsBefore(t Millis, limit int) ([]OpenUpload, error) {
 	if t <= 1 {
 		return nil, nil
@@ -577,8 +577,8 @@ func (v View) UploadsBefore(t Millis, limit int) ([]OpenUpload, error) {
 	return v.openUploads(table(tableBegun).u64(1), table(tableBegun).u64(uint64(t)), limit)
 }
 
-// UploadsUndated returns up to limit open uploads of all accounts of which is not known
-// since when they are open, or which are told to be open since after a time, as UploadsBefore.
+// UploadsUndated returns up to limit open uploads of all accounts whose start is unknown,
+// or recorded as after a time; otherwise as UploadsBefore.
 func (v View) UploadsUndated(t Millis, limit int) ([]OpenUpload, error) {
 	unknown, err := v.openUploads(table(tableBegun), table(tableBegun).u64(1), limit)
 	if err != nil {

@@ -197,7 +197,7 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 	return nil
 }
 
-// clearRows deletes what a prefix begins, as far as the entry has room for it.
+// clearRows deletes the rows with a prefix, as many as fit into the entry.
 func clearRows(tx Tx, prefix key, e *entry) error {
 	if e.settle == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Versioning says what becomes of a version that is not current any more.
+// Versioning says what happens to a version that is replaced.
 type Versioning uint8
 
 // Versioning states of a bucket. A versioned bucket never becomes unversioned again.
@@ -19,8 +19,8 @@ const (
 	Suspended                     // it stays, but for the null version, which the next one replaces
 )
 
-// NullVersion names the version of a key that came while its bucket did not keep
-// versions. There is one at the most under each key.
+// NullVersion is the id of a version that was created while its bucket kept no versions.
+// Each key has at most one.
 const NullVersion VersionID = "null"
 
 // codeID codes an id of a list that may have few of them. One that is a UUID, as
@@ -66,10 +66,10 @@ type Deed uint8
 
 // Every deed. They are remembered and cross the wire: append-only.
 const (
-	DidNothing     Deed = iota // also what is done in a bucket without versioning
-	MadeVersion                // with an id of its own
+	DidNothing     Deed = iota // also the result in a bucket without versioning
+	MadeVersion                // with its own id
 	MadeNull                   // the null version
-	MadeMarker                 // a delete marker with an id of its own
+	MadeMarker                 // a delete marker with its own id
 	MadeNullMarker             // a delete marker that is the null version
 	RemovedVersion             // for good
 	RemovedMarker
@@ -191,7 +191,7 @@ func (v *Bucket) unshelve(tx Tx, o *Object) error {
 	return tx.Delete(v.versionKey(o.Key, o.Created))
 }
 
-// succession is what becomes of the versions of a key when a new one comes.
+// succession has the changes to the versions of a key when a new one is created.
 type succession struct {
 	current *Object // as it was; nil: there was none
 	stays   bool    // as a version that is not current
@@ -199,8 +199,8 @@ type succession struct {
 	after   Millis  // the time of the newest
 }
 
-// succeed finds what a new version of a key, or a delete marker, succeeds, whose id no
-// version of the key has. It says of the new one whether it has an id of its own.
+// succeed determines the changes for a new version of a key, or a delete marker, whose id
+// must be new. It sets whether the new version has an id of its own.
 func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error) {
 	s.current = current
 	if current != nil {
@@ -300,8 +300,8 @@ func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	return v.shelve(tx, o)
 }
 
-// follow has a version that stays count as the bucket's setting says: where it lies
-// from now on a walk may have been already.
+// follow makes a version that stays count as the bucket's setting says, because the walk
+// through the bucket may have passed its new position.
 func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
 	if !s.stays || !v.Turning {
 		return nil

@@ -22,10 +22,9 @@ type versions struct {
 	objects []Object
 }
 
-// Versions returns a page of a bucket's versions. It is merged of a page of the
-// current ones and one of the others, each of the same limit, so what it costs depends
-// on what it returns. AfterKey may be a prefix as an earlier page returned it, see
-// Objects.
+// Versions returns a page of a bucket's versions. It merges a page of the current versions
+// and one of the old ones, each with the same limit, so the cost depends on the size of the
+// page. AfterKey may be a prefix that an earlier page returned, see Objects.
 func (v View) Versions(b *Bucket, q VersionsQuery) (VersionsPage, error) {
 	limit := min(q.Limit, MaxListLimit)
 	if limit <= 0 {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// View is the state at one index, read only. It is as good as its Reader, which
-// whoever made the view closes.
+// View is the state at one index, read only. It is valid until the caller that made it
+// closes its Reader.
 type View struct {
 	r       Reader
 	index   uint64
@@ -21,7 +21,7 @@ type Members struct {
 	nodes   []Node   // in the order of their keys
 }
 
-// Founded tells whether there is a cluster.
+// Founded returns whether the cluster exists.
 func (m *Members) Founded() bool { return m.cluster != nil }
 
 // Members reads the records for With.
@@ -44,7 +44,7 @@ func (v View) With(m *Members) View {
 	return v
 }
 
-// NewView returns the state that r holds, which is that after the log entry index.
+// NewView returns the state in r, which is that after the log entry index.
 func NewView(r Reader, index uint64) View { return View{r: r, index: index} }
 
 // Index is the log index of the view.
@@ -63,8 +63,8 @@ func (v View) Cluster() (Cluster, error) {
 	return *c, nil
 }
 
-// errNoRoot is one for all roots: it is the answer for content that is new, which
-// nobody reads.
+// errNoRoot is shared by all roots, because it is the usual result for new content, and its
+// text is not shown.
 var errNoRoot = Errorf(CodeNotFound, "the root is not kept")
 
 // Root returns the record of a root, or ErrNotFound.
@@ -85,7 +85,7 @@ func (v View) Need() (int, error) {
 	return need, err
 }
 
-// Enough tells whether as many members hold a root as make it pinned.
+// Enough returns whether enough members hold a root for it to be pinned.
 func (v View) Enough(root *Root) (bool, error) {
 	need, err := v.Need()
 	if err != nil {
@@ -185,13 +185,12 @@ func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 // Settling returns up to limit roots that have pins left to move.
 func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSettling, limit) }
 
-// IsShort tells whether a root is marked as having fewer holders than it should
-// have. The mark is as old as the last change of the root: another number of
-// members does not move it.
+// IsShort returns whether a root is marked as having too few holders. The mark is set by
+// changes of the root; a change of the number of members does not update it.
 func (v View) IsShort(k RootKey) (bool, error) { return has(v.r, shortKey(k)) }
 
-// Surplus calls fn for the roots, from one on, that got more copies than they should
-// have when somebody who held them was put on record, in the order of their keys.
+// Surplus calls fn for the roots, starting at one, that had more copies than they should
+// when their holders were recorded, in the order of their keys.
 func (v View) Surplus(from RootKey, fn func(Root) (more bool, err error)) error {
 	return v.markedFrom(tableSurplus, from, fn)
 }
@@ -241,8 +240,8 @@ func (v View) marked(t byte, limit int) ([]RootKey, error) {
 	return roots, err
 }
 
-// Totals counts the pins of all accounts by status, and the pinned roots that
-// are short of holders on record, whether those are there or not.
+// Totals returns the number of pins of all accounts by status, and of pinned roots with too
+// few recorded holders, whether these are up or not.
 func (v View) Totals() (pins map[Status]uint64, short uint64, err error) {
 	pins = make(map[Status]uint64, 4)
 	for _, s := range Statuses() {

@@ -7,13 +7,14 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // it had promised.
 type StoreID string
 
-// takeStore sets the store that a member's record names, and whether it may get a vote. A store
-// that replaces another may not, until GrantVote. A release that names no store keeps its vote.
-// The first record with a store says itself whether the store's log is complete.
+// takeStore takes over the store in a member's record and decides whether it may get a
+// vote. A store that replaces another may not until GrantVote. A release that names no
+// store keeps its vote. The first record with a store says itself whether its log is
+// complete.
 func takeStore(node, old *Node) {
 	switch {
 	case node.Store == "" || old == nil:
-		node.Votes = false // who joins names its store when it is in
+		node.Votes = false // a joining node names its store later
 	case old.Store == node.Store:
 		node.Votes = old.Votes
 	case old.Store != "":
@@ -25,8 +26,8 @@ func takeStore(node, old *Node) {
 // names no store, and may.
 func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.FeatureLevel == 0 }
 
-// GrantVote says that a member's store has caught up with the log, so that it
-// may be given a vote again. It is void once the node has yet another store.
+// GrantVote says that a member's store has caught up with the log, so that it may get a
+// vote again. It has no effect if the node has another store now.
 type GrantVote struct {
 	Node  NodeID
 	Store StoreID

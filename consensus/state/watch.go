@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// maxPendingRoots is how many changed roots one subscription keeps before it
-// says All instead.
+// maxPendingRoots is how many changed roots a subscription keeps before it sets All
+// instead.
 const maxPendingRoots = 1 << 16
 
 // Changes is what has moved since a subscriber last took it.
 type Changes struct {
 	Index    uint64 // the state holds everything up to this entry
-	All      bool   // too much moved, or the state was replaced: look at everything
+	All      bool   // too many changes, or the state was replaced: read everything again
 	Members  bool
 	Keys     bool
 	Settling bool
@@ -39,8 +39,8 @@ type Subscription struct {
 	seen    map[RootKey]bool // those in changes
 }
 
-// Subscribe starts a subscription, which at first says All. An empty node
-// subscribes to the roots of all nodes. Close ends it.
+// Subscribe starts a subscription, whose first change has All. An empty node subscribes to
+// the roots of all nodes. The caller must call Close.
 func (w *Watch) Subscribe(node NodeID) *Subscription {
 	c := make(chan struct{}, 1)
 	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]bool{}}
@@ -68,7 +68,7 @@ func (s *Subscription) Take() Changes {
 	return taken
 }
 
-// Publish tells every subscriber the effects of the entries up to index.
+// Publish sends the effects of the entries up to index to all subscribers.
 func (w *Watch) Publish(index uint64, fx *Effects) {
 	roots := compactRoots(fx.Roots)
 	w.mu.Lock()
@@ -85,7 +85,7 @@ func (w *Watch) Publish(index uint64, fx *Effects) {
 	}
 }
 
-// Replace tells every subscriber that the whole state was replaced.
+// Replace informs all subscribers that the whole state was replaced.
 func (w *Watch) Replace(index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

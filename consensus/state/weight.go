@@ -53,8 +53,8 @@ func (v *Upload) weight() uint64 {
 	return weighing(len(v.Key) + textsOf(v.Headers) + textsOf(v.Meta) + tagsOf(v.Tags))
 }
 
-// affordRecord tells whether a record of an account may weigh is bytes that weighed was
-// before. One that weighs no more may always.
+// affordRecord returns an error if the account cannot afford that one of its records weighs
+// is bytes instead of was. A record that does not become heavier is always allowed.
 func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	if is <= was {
 		return nil
@@ -74,9 +74,9 @@ func growRecord(tx Tx, a AccountID, was, is uint64) error {
 	return reweigh(tx, a, was, is)
 }
 
-// reweigh counts for an account that one of its records weighs is bytes and not was. A
-// record that is not there weighs nothing. Where nothing changes, as with most records,
-// nothing is read or written. Below level 2 accounts have no quota.
+// reweigh changes the charge of an account for a record that weighs is bytes instead of
+// was; 0 for a missing record. If nothing changes, as for most records, it reads and writes
+// nothing. Below feature level 2 accounts have no quota.
 func reweigh(tx Tx, a AccountID, was, is uint64) error {
 	if is == was {
 		return nil

@@ -13,7 +13,7 @@ func newDamage() *damage { return &damage{found: make(chan struct{})} }
 
 func (d *damage) note() { d.once.Do(func() { close(d.found) }) }
 
-// isLive tells whether dir is the folder of the live generation.
+// isLive returns whether dir is the folder of the live generation.
 func (s *Store) isLive(dir string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

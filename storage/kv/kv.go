@@ -94,7 +94,7 @@ type Options struct {
 
 // Sparse selects keys. Both functions depend on their argument alone.
 type Sparse struct {
-	// Is tells whether a key is selected.
+	// Is returns whether a key is selected.
 	Is func(key []byte) bool
 	// After tells where behind a key that is not the next one may be; nil: anywhere.
 	After func(key []byte) []byte

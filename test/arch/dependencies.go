@@ -21,7 +21,7 @@ var testModules = []string{
 	"pgregory.net/rapid",
 }
 
-// ofTests tells whether a module is one of testModules.
+// ofTests returns whether a module is one of testModules.
 func ofTests(module string) bool {
 	return slices.ContainsFunc(testModules, func(name string) bool {
 		return module == name || strings.HasSuffix(name, "/") && strings.HasPrefix(module, name)

@@ -52,7 +52,7 @@ func (b *bench) Cleanup(f func()) { b.cleanups = append(b.cleanups, f) }
 // Helper does nothing.
 func (b *bench) Helper() {}
 
-// Failed tells whether the group failed.
+// Failed returns whether the group failed.
 func (b *bench) Failed() bool { return b.failure != nil }
 
 // Logf writes to standard error, where that was asked for.

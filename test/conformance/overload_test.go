@@ -16,13 +16,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Bounds of a overload and what it may do to a cluster.
+// Bounds of an overload and what it may do to a cluster.
 const (
 	overloadCalm  = 3 * time.Second
 	overloadFor   = 3 * time.Second // 5 s with -long
 	overloadTries = 2
-	// overloadProcessor is what a overload may cost the node it hits, as a share of one
-	// processor, on top of what members' requests cost without a overload.
+	// overloadProcessor is what an overload may cost the node it hits, as a share of one
+	// processor, on top of what members' requests cost without an overload.
 	overloadProcessor = 0.5
 	// An election says more about the machine, which unknown peers and nodes share
 	// with others here, than about the overload when a timer of this process was so
@@ -187,11 +187,11 @@ type overloadRun struct {
 	victim  *harness.Node
 	refused string // the metric
 	lasts   time.Duration
-	calm    time.Duration // commit p99 without a overload
+	calm    time.Duration // commit p99 without an overload
 }
 
 // run starts unknown peers while members work, and checks the effect on the members.
-// idle is what the members' work costs the victim in that time without a overload.
+// idle is what the members' work costs the victim in that time without an overload.
 // It runs on a goroutine of its own, so it must not end the test.
 func (g overloadRun) run(t *testing.T, addr, kind string, idle time.Duration) (harness.Overload, error) {
 	t.Helper()
@@ -319,7 +319,7 @@ func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 	}
 	calm, used := s.calm(victim, overloadCalm)
 	idle := time.Duration(used.Seconds() / overloadCalm.Seconds() * float64(lasts))
-	t.Logf("without a overload: %s of processor time in %s; commits p99 %s (%d)", used, overloadCalm, calm.p99(), len(calm.writes))
+	t.Logf("without an overload: %s of processor time in %s; commits p99 %s (%d)", used, overloadCalm, calm.p99(), len(calm.writes))
 	first := make(map[string]int64)
 	for _, n := range c.Nodes {
 		first[n.Name] = n.ResidentBytes()

@@ -55,7 +55,7 @@ func (c *Client) RemovePin(ctx context.Context, user, id string) error {
 
 // Pins returns the pins of a user in all statuses, newest first, page by page. An error
 // ends it. A page may be shorter than requested, because its bytes are limited too; its
-// count tells whether it is the last.
+// count returns whether it is the last.
 func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, error] {
 	return func(yield func(PinStatus, error) bool) {
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
