@@ -609,7 +609,7 @@ func (n *notYet) Ready(context.Context) error {
 func TestANodeThatStartsAnswers(t *testing.T) {
 	n := newNode(t)
 	starting := new(notYet)
-	n.opts.Health, n.opts.S3 = starting, "127.0.0.1:0"
+	n.opts.Health, n.opts.S3, n.opts.Console = starting, "127.0.0.1:0", "127.0.0.1:0"
 	s := must[*api.Server](t)(api.Bind(n.opts))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -627,7 +627,7 @@ func TestANodeThatStartsAnswers(t *testing.T) {
 		return dialer.DialContext(ctx, network, addr)
 	}}}
 	defer one.CloseIdleConnections()
-	pinning, monitor, gateway := "http://"+s.Addrs().Pinning, "http://"+s.Addrs().Admin, "http://"+s.Addrs().S3
+	pinning, monitor, gateway, pages := "http://"+s.Addrs().Pinning, "http://"+s.Addrs().Admin, "http://"+s.Addrs().S3, "http://"+s.Addrs().Console
 	for _, tc := range []struct {
 		url    string
 		status int
@@ -640,6 +640,8 @@ func TestANodeThatStartsAnswers(t *testing.T) {
 		{pinning + "/readyz", 503, `"reason":"SERVICE_UNAVAILABLE"`},
 		{pinning + "/pins", 503, "the node is joining"},
 		{gateway + "/bucket/key", 503, "<Code>ServiceUnavailable</Code><Message>the node is joining</Message>"},
+		{pages + "/", 503, "<!doctype html>"},
+		{pages + "/api/v1/session", 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"the node is joining"}}`},
 	} {
 		if status, body := ask(t, one, tc.url); status != tc.status || !strings.Contains(body, tc.body) {
 			t.Errorf("%s: %d %s", tc.url, status, body)
@@ -649,7 +651,7 @@ func TestANodeThatStartsAnswers(t *testing.T) {
 		t.Errorf("by the socket: %v", err)
 	}
 	before := dials
-	n.opts.S3 = ""
+	n.opts.S3, n.opts.Console = "", ""
 	n.opts.Objects = objects.New(objects.Options{State: n.state})
 	if err := s.Open(n.opts); err != nil {
 		t.Fatal(err)
@@ -657,6 +659,7 @@ func TestANodeThatStartsAnswers(t *testing.T) {
 	starting.ready.Store(true)
 	for url, want := range map[string]int{
 		pinning + "/readyz": 200, monitor + "/readyz": 200, pinning + "/pins": 401, gateway + "/bucket/key": 403,
+		pages + "/sign-in": 200, pages + "/api/v1/session": 401, pages + "/api/v1/openapi.json": 200, pages + "/api/v1": 404, pages + "/api/v10": 404,
 	} {
 		if status, body := ask(t, one, url); status != want {
 			t.Errorf("%s: %d %s", url, status, body)
