@@ -27,8 +27,8 @@ const (
 	// serveIdle is how long a served stream may stay without a request. It is longer than
 	// streamIdle, so that the client closes first.
 	serveIdle = 3 * time.Minute
-	// maxServedRequests bounds the requests that are answered at the same time, and 50 % of
-	// it those of one member. Other requests wait on their streams.
+	// maxServedRequests is how many requests are answered at the same time. One member may have
+	// at most 50 % of them. Other requests wait on their streams.
 	maxServedRequests = 64
 	blockBuffer       = 64 << 10
 )
