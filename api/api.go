@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/pinning"
 	"github.com/holdfast-ipfs/holdfast/api/s3"
 	"github.com/holdfast-ipfs/holdfast/api/webapi"
+	"github.com/holdfast-ipfs/holdfast/internal/activity"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
@@ -122,6 +123,8 @@ type Options struct {
 	S3PresignedV2 bool
 	Version       string
 	Logger        *slog.Logger
+	// Activity has the newest log records of this node; nil: none.
+	Activity *activity.Log
 
 	// PinningRates and S3Rates limit the requests of one account and of one address.
 	PinningRates, S3Rates Rates
@@ -314,7 +317,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
-		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {
 		return nil, err

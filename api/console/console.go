@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
 // Accounts are the use cases of sign-in, keys and accounts.
@@ -168,6 +169,8 @@ type Options struct {
 	MaxObject, MinPart int64
 	// Presign signs a link to an object at the object gateway.
 	Presign func(web.Link) string
+	// Activity has the newest log records of this node; nil: none.
+	Activity *activity.Log
 	// Draining is closed when the node begins to stop, which ends event streams; nil: never.
 	Draining <-chan struct{}
 	Version  string
@@ -247,6 +250,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/setup", visitor, s.setUp},
 		{http.MethodGet, "/cluster", admins, s.clusterPage},
 		{http.MethodPost, "/cluster/invite", admins, s.invite},
+		{http.MethodGet, "/cluster/activity", admins, s.activityPage},
 		{http.MethodGet, "/cluster/nodes/{id}", admins, s.memberPage},
 		{http.MethodGet, "/cluster/nodes/{id}/remove", admins, s.leavingPage},
 		{http.MethodPost, "/cluster/nodes/{id}/remove", admins, s.removeMember},

@@ -26,6 +26,7 @@ func functions(version string) template.FuncMap {
 		"used":        func(q state.Quota) uint64 { return q.Used() },
 		"number":      func(n int) string { return count(n) },
 		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },
+		"level":       levelText,
 		"memberShape": memberShape,
 		"absolute":    func(link string) bool { return !strings.HasPrefix(link, "/") },
 	}

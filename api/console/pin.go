@@ -94,7 +94,7 @@ func (s *surface) createPin(c *call) error {
 	var pin pins.Record
 	r, err := form.request()
 	if err == nil {
-		pin, err = s.Pins.Create(c.ctx, c.who.Account, r)
+		pin, err = s.Pins.Create(c.asking(c.ctx), c.who.Account, r)
 	}
 	if problem := refusal(err, state.CodeInvalid, state.CodeQuota, state.CodeNoSpace); problem != "" {
 		return s.showPins(c, http.StatusBadRequest, form, problem)
@@ -148,7 +148,7 @@ func (s *surface) replacePin(c *call) error {
 		r.Meta, r.Given = old.Meta, r.Given|old.Given&state.GivenMeta
 	}
 	if err == nil {
-		pin, err = s.Pins.Replace(c.ctx, c.who.Account, pinID(c), r)
+		pin, err = s.Pins.Replace(c.asking(c.ctx), c.who.Account, pinID(c), r)
 	}
 	if problem := refusal(err, state.CodeInvalid, state.CodeQuota, state.CodeNoSpace); problem != "" {
 		return s.showPin(c, http.StatusBadRequest, &form, problem)
@@ -177,12 +177,12 @@ func (s *surface) retry(c *call, id state.RequestID) (pins.Record, error) {
 	if err != nil {
 		return pins.Record{}, err
 	}
-	return s.Pins.Replace(c.ctx, c.who.Account, id, requestOf(old.Pin))
+	return s.Pins.Replace(c.asking(c.ctx), c.who.Account, id, requestOf(old.Pin))
 }
 
 // deletePin serves POST /pins/{id}/delete.
 func (s *surface) deletePin(c *call) error {
-	if err := s.Pins.Delete(c.ctx, c.who.Account, pinID(c)); err != nil {
+	if err := s.Pins.Delete(c.asking(c.ctx), c.who.Account, pinID(c)); err != nil {
 		return err
 	}
 	return c.redirect("/pins")

@@ -82,7 +82,7 @@ func (s *surface) createPins(c *call) error {
 		if err != nil {
 			return pins.Record{}, err
 		}
-		return s.Pins.Create(c.ctx, c.who.Account, r)
+		return s.Pins.Create(c.asking(c.ctx), c.who.Account, r)
 	})
 }
 
@@ -100,7 +100,7 @@ func (c *call) chosen() (ids []state.RequestID, all []outcome) {
 func (s *surface) deletePins(c *call) error {
 	ids, all := c.chosen()
 	return s.each(c, "deleted", all, func(i int) (pins.Record, error) {
-		return pins.Record{}, s.Pins.Delete(c.ctx, c.who.Account, ids[i])
+		return pins.Record{}, s.Pins.Delete(c.asking(c.ctx), c.who.Account, ids[i])
 	})
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -244,5 +245,46 @@ func TestLongRowsAreExportedAndPagedToTheEnd(t *testing.T) {
 	}
 	if len(seen) != many {
 		t.Errorf("the pages have %d of %d pins", len(seen), many)
+	}
+}
+
+// endedPins end the session of the caller just before each change.
+type endedPins struct {
+	Pins
+	end func()
+}
+
+func (p endedPins) Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error) {
+	p.end()
+	return p.Pins.Create(ctx, account, r)
+}
+
+func (p endedPins) Delete(ctx context.Context, account state.AccountID, id state.RequestID) error {
+	p.end()
+	return p.Pins.Delete(ctx, account, id)
+}
+
+// A change is made only if the session still lives when the cluster makes it.
+func TestAChangeOfAnEndedSessionIsNotMade(t *testing.T) {
+	w := newWorld(t)
+	pin := w.pin("alice", "cat", nil)
+	for path, form := range map[string]url.Values{
+		"/pins":                 {"cid": {testCID(t, "dog")}, "name": {"dog"}},
+		pathOf(pin) + "/delete": nil,
+		"/pins/create-many":     {"lines": {testCID(t, "dog") + " dog"}},
+		"/pins/delete-many":     {"pin": {string(pin.ID) + " cat"}},
+	} {
+		b := w.browser()
+		b.signIn("alice")
+		session := b.cookies[sessionCookie]
+		b.world = w.another(func(o *Options) {
+			o.Pins = endedPins{o.Pins, func() { _ = w.users.SignOut(t.Context(), session) }}
+		})
+		if answer := b.post("/pins", path, form); answer.Code == http.StatusSeeOther && strings.HasPrefix(answer.Header().Get("Location"), "/pins") {
+			t.Errorf("%s: %d to %s", path, answer.Code, answer.Header().Get("Location"))
+		}
+		if names := w.names("alice"); !slices.Equal(names, []string{"cat"}) {
+			t.Fatalf("after %s there are %q", path, names)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/holdfast-ipfs/holdfast/internal/activity"
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -99,12 +100,14 @@ func ratesOf(r config.Rates) api.Rates {
 // a cluster, the API answers only health checks. At the end the API first drains its requests.
 // The node ends after that and hands leadership over.
 func (a *app) serve(ctx context.Context, c config.Config, processors int) (err error) {
-	logger := newLogger(a.stderr, c.Log)
+	var recent activity.Log
+	logger := slog.New(recent.Handler(newLogger(a.stderr, c.Log).Handler()))
 	logger.DebugContext(ctx, "settings", "config", c)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h := new(health)
 	surfaces := a.surfacesOf(c, processors, h, metrics, logger)
+	surfaces.Activity = &recent
 	// Bind before the node joins a cluster, so that a node that cannot serve does not join.
 	server, err := api.Bind(surfaces)
 	if err != nil {
