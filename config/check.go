@@ -20,7 +20,7 @@ import (
 // check returns an error for a bad value. field is a pointer into Config.
 type check func(field any) error
 
-// statusAll stands for every status a pin can have.
+// statusAll means every status that a pin can have.
 const statusAll = "all"
 
 // pinStatuses are the states of a pin in the Pinning Service API 1.0.0.
@@ -225,7 +225,8 @@ func peerAddrs(field any) error {
 	})
 }
 
-// joinPlaces accepts tickets, which who makes them judges, and multiaddrs of nodes.
+// joinPlaces accepts tickets, which the member that made them checks, and multiaddrs of
+// nodes.
 func joinPlaces(field any) error {
 	if slices.Contains(*field.(*[]string), "") {
 		return &openError{errNoPlace}
@@ -248,7 +249,7 @@ func joinPlaces(field any) error {
 // errNoPlace is what a command in the place of a ticket leaves that has failed.
 var errNoPlace = errors.New("it is empty; if it comes from $(holdfast token --data DIR), that command printed no ticket: does a node run on DIR?")
 
-// openError is what is said about the value of a secret setting and does not show it.
+// openError is an error about the value of a secret setting that does not show it.
 type openError struct{ error }
 
 // hasID returns whether a multiaddr ends with the id of a node.

@@ -40,7 +40,7 @@ func (c *Config) endpoints() (all []endpoint) {
 		for _, text := range l.addrs {
 			a, err := multiaddr.NewMultiaddr(text)
 			if err != nil {
-				continue // that has been told
+				continue // it was reported already
 			}
 			if network, addr, err := manet.DialArgs(a); err == nil {
 				all = addEndpoint(all, l.key, text, network, addr)
@@ -88,7 +88,7 @@ func (c *Config) twice(origin func(setting) source) (found []Problem) {
 		for j := range i {
 			first, then := &all[j], &all[i]
 			if from[then.key].name == "" {
-				first, then = then, first // a default is not what somebody has to change
+				first, then = then, first // report the setting that the operator made, not the default
 			}
 			same := first.key == then.key
 			var detail string

@@ -38,8 +38,8 @@ func (c Config) GivenSecret() ([]byte, error) {
 	return nil, asError([]Problem{{Key: "cluster.secret_file", Source: from.name, Detail: err.Error(), flag: from.flag}})
 }
 
-// ParseSecret reads a cluster secret as it stands in files and in HOLDFAST_SECRET:
-// hexadecimal on one line, with white space around it or without.
+// ParseSecret parses a cluster secret in the form of files and of HOLDFAST_SECRET:
+// hexadecimal on one line, with or without white space around it.
 func ParseSecret(text string) ([]byte, error) {
 	secret, err := hex.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(secret) < minSecretBytes {

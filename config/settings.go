@@ -45,7 +45,7 @@ const (
 	maxEntries     = 64  // values of one repeatable setting
 )
 
-// EnvPrefix begins the name of every environment variable of Holdfast.
+// EnvPrefix is the prefix of every environment variable of Holdfast.
 const EnvPrefix = "HOLDFAST_"
 
 // Names outside the rule HOLDFAST_<SECTION>_<NAME>.

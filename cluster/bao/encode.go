@@ -19,10 +19,10 @@ const (
 	maxSpans = 1 << 16
 	// readSize is how many bytes are read at once to make an Index.
 	readSize = 256 << 10
-	// header is the number of bytes of the length that every encoding begins with.
+	// header is the size of the length at the beginning of every encoding, in bytes.
 	header = 8
-	// writeSize is how many bytes are written at once: who takes them slowly is not
-	// taken for gone.
+	// writeSize is the size of one write, in bytes, so that a slow reader is not taken for
+	// one that has gone.
 	writeSize = 256 << 10
 )
 
@@ -102,9 +102,9 @@ func (x *Index) Sum() [HashSize]byte {
 // found among others.
 func (x *Index) Weight() int { return 512 + HashSize*cap(x.cvs) }
 
-// Memory is about how many bytes of memory the encoding of so many bytes of content
-// holds until it is written, with its Index: of a slice, or of the whole tree. What the
-// content holds itself is not in it.
+// Memory returns about how many bytes of memory the encoding of content of this size needs
+// until it is written, with its Index: of a slice, or of the whole tree. The content itself
+// is not included.
 func Memory(size uint64, slice bool) int64 {
 	data := min(size, group)
 	spans := (size + group - 1) / group
@@ -156,10 +156,9 @@ func (x *Index) Outboard(content io.ReadSeeker) *Encoding {
 	return &Encoding{index: x, content: content, to: x.size}
 }
 
-// Slice is the encoding of the chunks that hold the bytes from start on, count of
-// them or as many as there are, with what verifies them. As the format has it there
-// is always one: a count of 0 stands for 1, and a start behind the content for its
-// last byte.
+// Slice returns the encoding of the chunks with count bytes from start on, or as many as
+// there are, with the hashes that verify them. As the format requires, there is always one
+// chunk: a count of 0 means 1, and a start past the end means the last byte.
 func (x *Index) Slice(content io.ReadSeeker, start, count uint64) *Encoding {
 	end := start + max(count, 1)
 	if end < start || end > x.size {
@@ -207,8 +206,7 @@ func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
 	return e.written, err
 }
 
-// begin returns the empty buffer for what is written next, or the one with what
-// leads.
+// begin returns an empty buffer for the next write, or one with the header.
 func (e *Encoding) begin() []byte {
 	out := append(e.out[:0], e.lead...)
 	e.lead = e.lead[:0]
@@ -227,7 +225,7 @@ func (e *Encoding) write(w io.Writer, p []byte) error {
 	return nil
 }
 
-// subtree writes the subtree of count bytes behind at, of which x knows the top.
+// subtree writes the subtree of count bytes at offset at. x has the top of the tree.
 func (e *Encoding) subtree(w io.Writer, x *Index, at, count uint64) error {
 	switch {
 	case !e.wants(at, count):
@@ -277,8 +275,8 @@ func (e *Encoding) group(w io.Writer, x *Index, at, count uint64) error {
 	return e.write(w, out)
 }
 
-// build appends the subtree of data, which is behind at, and returns its value. data
-// has room for a batch behind where it begins.
+// build appends the subtree of data, which is at offset at, and returns its value. The
+// capacity of data must be at least batch.
 func (e *Encoding) build(out, data []byte, at uint64) ([]byte, words) {
 	count := uint64(len(data))
 	if !e.wants(at, count) {
@@ -296,7 +294,7 @@ func (e *Encoding) build(out, data []byte, at uint64) ([]byte, words) {
 		appendWords(appendWords(out[:here], &l), &r)
 		return out, parent(l, r, flags)
 	}
-	// Two chunks are hashed at once, and what comes of it has the values of both.
+	// Two chunks are hashed at the same time, and the result has the values of both.
 	node := guts.CompressBuffer((*[batch]byte)(data[:batch]), len(data), &guts.IV, at/Chunk, 0)
 	if count > Chunk {
 		l, r := words(node.Block[:8]), words(node.Block[8:])

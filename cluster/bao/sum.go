@@ -12,10 +12,10 @@ import (
 // register/blake3).
 const maxHashSize = 128
 
-// NewHash returns a BLAKE3 hash of a number of bytes, -1 for HashSize; false for one
-// that multihashes do not know. The hash of HashSize bytes is made in place, by full
-// batches where they are: the library hands what is longer than a chunk to goroutines,
-// which costs more than hashing where a block is small or the processors have other work.
+// NewHash returns a BLAKE3 hash with this size in bytes, -1 for HashSize, or false for a
+// size that multihashes do not have. The hash of HashSize bytes is computed by the calling
+// goroutine: the library starts goroutines for more than a chunk, which costs more if
+// blocks are small or the processors are busy.
 func NewHash(size int) (hash.Hash, bool) {
 	switch {
 	case size == -1 || size == HashSize:
@@ -26,7 +26,7 @@ func NewHash(size int) (hash.Hash, bool) {
 	return blake3.New(size, nil), true
 }
 
-// inPlace is a BLAKE3 hash of content that begins with the first byte written.
+// inPlace is a BLAKE3 hash of content from its first byte on.
 type inPlace struct {
 	n     int // bytes in first
 	first [Chunk]byte

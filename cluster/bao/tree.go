@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// Chunk is the number of bytes that the tree begins with.
+	// Chunk is the size of a leaf of the tree, in bytes.
 	Chunk = guts.ChunkSize
 	// HashSize is the number of bytes of a hash and of a chaining value.
 	HashSize = 32
-	// MaxTrees is the most subtrees that a piece of content consists of: on each
-	// side of its middle one of each height below that of 2^50 bytes.
+	// MaxTrees is the maximum number of subtrees of a piece of content: on each side of its
+	// middle one for each height below that of 2^50 bytes.
 	MaxTrees = 2 * 40
 
 	batch = guts.MaxSIMD * Chunk // bytes that are hashed together
@@ -61,17 +61,17 @@ func parent(l, r words, flags uint32) words {
 	return guts.ChainingValue(guts.ParentNode(l, r, &guts.IV, flags))
 }
 
-// subtree is a run of 2^height chunks whose first is a multiple of that; the last
-// one of content may be shorter.
+// subtree is a run of 2^height chunks whose first index is a multiple of 2^height. The last
+// one of a content may be shorter.
 type subtree struct {
 	first  uint64 // chunk
 	height int
 	cv     words
 }
 
-// forest are subtrees that follow each other and of which no two make one larger
-// one, but perhaps the last: they are joined before the next comes, since the root
-// of a tree is made otherwise than what is below it.
+// forest has consecutive subtrees. No two of them form a larger one, except perhaps with
+// the last: they are joined only before the next arrives, because the root of a tree is
+// hashed differently.
 type forest []subtree
 
 func (f *forest) push(t subtree) {
@@ -106,7 +106,7 @@ func (f forest) join(flags uint32) words {
 	return cv
 }
 
-// Hasher is the tree of a piece of content as its bytes come.
+// Hasher computes the tree of a piece of content from its bytes.
 type Hasher struct {
 	at    uint64 // chunk of the first byte
 	next  uint64 // chunk of the first byte of buf
@@ -114,14 +114,13 @@ type Hasher struct {
 	trees forest
 	done  bool
 	top   words // what all bytes are together
-	// fetched is for nobody; without it nothing would be read.
+	// fetched is never read; it prevents that the compiler removes the reads.
 	fetched byte
-	// buf is there from the first byte that has to wait for others on.
+	// buf exists from the first byte that must wait for others on.
 	buf *[batch]byte
 }
 
-// NewHasher returns the hasher of a piece that begins at an offset of content, a
-// multiple of Chunk.
+// NewHasher returns the hasher of a piece at an offset of its content, a multiple of Chunk.
 func NewHasher(at uint64) *Hasher {
 	h := &Hasher{}
 	h.reset(at)
@@ -139,8 +138,8 @@ func (h *Hasher) reset(at uint64) {
 func (h *Hasher) Write(p []byte) (int, error) {
 	length := len(p)
 	for len(p) > 0 {
-		// Bytes that are hashed together end at a multiple of batch. The first stay until more come,
-		// because the root of the tree is hashed differently.
+		// Bytes that are hashed together end at a multiple of batch. The first ones wait
+		// for more, because the root of the tree is hashed differently.
 		room := batch - int(h.next%guts.MaxSIMD)*Chunk
 		if h.n == room {
 			h.flush()
@@ -168,9 +167,9 @@ func (h *Hasher) room() *[batch]byte {
 	return h.buf
 }
 
-// fetch reads bytes in their order, so that a processor has them at hand. They are hashed
-// 16 chunks side by side, and a processor that does not see them come waits for each: a
-// third of the time of a MiB that is in no cache (BenchmarkHasher).
+// fetch reads bytes in order, so that they are in the processor's cache. The hash reads 16
+// chunks in parallel, and a processor that cannot prefetch them waits for each: a third of
+// the time for a MiB that is in no cache (BenchmarkHasher).
 func (h *Hasher) fetch(p *[batch]byte) {
 	for i := 0; i < batch; i += cacheLine {
 		h.fetched |= p[i]
@@ -185,7 +184,7 @@ func (h *Hasher) add(p *[batch]byte, n int) {
 	h.next += chunks
 }
 
-// flush hashes what is in the buffer.
+// flush hashes the content of the buffer.
 func (h *Hasher) flush() {
 	switch h.n {
 	case 0:
@@ -202,7 +201,7 @@ func (h *Hasher) flush() {
 	}
 }
 
-// finish takes that no more bytes come.
+// finish ends the piece.
 func (h *Hasher) finish() {
 	if h.done {
 		return
@@ -225,8 +224,8 @@ func (h *Hasher) finish() {
 	h.buf = nil
 }
 
-// Sum returns the BLAKE3 hash of what was written, which has to be a piece that
-// begins at 0. Nothing can be written any more.
+// Sum returns the BLAKE3 hash of the written bytes, which must be a piece at offset 0.
+// Nothing can be written after that.
 func (h *Hasher) Sum() [HashSize]byte {
 	if h.at != 0 {
 		panic("bao: the hash of a piece that does not begin its content")
@@ -235,9 +234,8 @@ func (h *Hasher) Sum() [HashSize]byte {
 	return hashOf(&h.top)
 }
 
-// Trees returns the chaining values of the subtrees of the piece, behind each other:
-// HashSize bytes for each, MaxTrees of them at the most. Nothing can be written any
-// more.
+// Trees returns the chaining values of the subtrees of the piece, one after the other:
+// HashSize bytes each, at most MaxTrees of them. Nothing can be written after that.
 func (h *Hasher) Trees() []byte {
 	h.finish()
 	b := make([]byte, 0, len(h.trees)*HashSize)
@@ -247,15 +245,15 @@ func (h *Hasher) Trees() []byte {
 	return b
 }
 
-// Piece is what is known of a run of bytes of content.
+// Piece has what is known about a run of bytes of content.
 type Piece struct {
 	At, Size uint64 // bytes
 	Trees    []byte // as of Hasher
 }
 
-// Join returns the BLAKE3 hash of content that consists of pieces in order, or false
-// if what is known of them does not tell: if one begins elsewhere than the one before
-// ends, or inside of a chunk, or if all are one subtree.
+// Join returns the BLAKE3 hash of content that consists of pieces in order. It returns
+// false if their values are not enough: a piece does not start where the one before ends,
+// or starts inside a chunk, or all are one subtree.
 func Join(pieces []Piece) (sum [HashSize]byte, ok bool) {
 	var all forest
 	end := uint64(0)

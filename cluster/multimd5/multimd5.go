@@ -26,17 +26,18 @@ const (
 	width = 8
 	// least is how many bytes are worth waiting for others.
 	least = 8 << 10
-	// slice is how many bytes of each body are hashed until others may come in.
+	// slice is how many bytes of each body are hashed before other bodies may join.
 	slice = 16 << 10
 )
 
 // Pool hashes together what its hashes are given at the same time, in the goroutines that
 // wait for it. The zero value is ready.
 type Pool struct {
-	// mu guards what follows, and what Hash says that it does. It is not held while hashing.
+	// mu guards the fields below, and those of Hash that say so. It is not held while
+	// hashing.
 	mu      sync.Mutex
-	queue   []*Hash // what is to be hashed
-	led     bool    // one of the queue, or of those that are being hashed, leads
+	queue   []*Hash // hashes with data to process
+	led     bool    // a goroutine of the queue, or of the hashes in progress, does the work
 	patient int     // hashes that wait for each other
 }
 
@@ -77,7 +78,7 @@ func (h *Hash) Reset() {
 // once, have something to hash. Until Leave, which has to be called.
 func (h *Hash) Wait() { h.waits(true) }
 
-// Leave ends Wait, also of what is being written. It may be called by any goroutine.
+// Leave ends Wait, also for data that is being written. Any goroutine may call it.
 func (h *Hash) Leave() { h.waits(false) }
 
 func (h *Hash) waits(patient bool) {
@@ -96,8 +97,8 @@ func (h *Hash) waits(patient bool) {
 	p.begin()
 }
 
-// Hurry has what is being written, or what is written next, wait for nobody. It may be
-// called by any goroutine.
+// Hurry makes the current or the next write not wait for other bodies. Any goroutine may
+// call it.
 func (h *Hash) Hurry() {
 	p := h.pool
 	p.mu.Lock()
@@ -138,7 +139,8 @@ func (p *Pool) hash(h *Hash, blocks []byte) {
 	}
 }
 
-// begin has one of the queue lead, unless one does, or all may wait. It needs mu.
+// begin makes one of the queue start the work, unless one does already or all may wait. The
+// caller holds mu.
 func (p *Pool) begin() {
 	n := len(p.queue)
 	if p.led || n == 0 {
@@ -164,7 +166,7 @@ func (p *Pool) lead(h *Hash) {
 	p.begin()
 }
 
-// fill takes in who waits, as far as there is room.
+// fill adds waiting hashes while there are free lanes.
 func (p *Pool) fill(in []*Hash) []*Hash {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +176,7 @@ func (p *Pool) fill(in []*Hash) []*Hash {
 	return in
 }
 
-// ended tells those of whom all is hashed, but for who leads, and returns the others.
+// ended notifies the hashes that are finished, except leads, and returns the others.
 func (p *Pool) ended(in []*Hash, leads *Hash) []*Hash {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +212,7 @@ func together(in []*Hash, n int) {
 	var words [4][width]uint32
 	var from [width]*byte
 	for i := range from {
-		from[i] = &in[0].rest[0] // what comes of it is for nobody
+		from[i] = &in[0].rest[0] // the result of this lane is not used
 	}
 	for i, h := range in {
 		h.saved.load(h.Hash) // as New did
@@ -238,7 +240,7 @@ const (
 	length = len(magic) + md5.Size + md5.BlockSize
 )
 
-// load takes the state of h. It tells whether it can be read.
+// load reads the state of h. It returns false if the state cannot be read.
 func (s *state) load(h hash.Hash) bool {
 	var err error
 	if a, ok := h.(encoding.BinaryAppender); ok {
@@ -247,7 +249,7 @@ func (s *state) load(h hash.Hash) bool {
 	return err == nil && len(*s) == length+8 && bytes.HasPrefix(*s, []byte(magic))
 }
 
-// store gives h the state, which it cannot refuse: it is of its own form.
+// store sets the state of h, which cannot fail, because the state has h's own format.
 func (s state) store(h hash.Hash) {
 	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(s); err != nil {
 		panic("multimd5: " + err.Error())

@@ -439,9 +439,9 @@ const (
 	maxAgain   = 6
 )
 
-// again retries a root that makes no progress for a new pin, because its account may just have
-// brought the content to this node or know a source. A root that waits for its next attempt is
-// tried at once. A fetch under way begins again as soon as it is stuck.
+// again retries a root without progress for a new pin, because the account of the pin may
+// just have brought the content to this node, or know a source. A root that waits for its
+// next attempt is tried at once. A running fetch is restarted as soon as it is stuck.
 func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 	switch e.stage {
 	case delayed:

@@ -18,12 +18,13 @@ const (
 	maxEndedLeases = 16 << 10
 )
 
-// Leases keeps roots from being dropped while a command that names them may be under way.
-// The tracker drops a root by a view of the state, and not if a lease existed since it asked
-// for the view: the end of the lease may come from an entry after the view.
+// Leases prevents that roots are dropped while a command that names them may be in
+// progress. The tracker drops a root according to a view of the state, but not if a lease
+// existed since it requested the view, because an entry after the view may have ended the
+// lease.
 //
 // A lease also records how its root was sealed, and whether the tracker has seen the same
-// seal in the state. Then its end needs no scan. ADR 24 says why that is certain.
+// in the state. Then its end needs no scan. ADR 24 explains why that is safe.
 type Leases struct {
 	some chan struct{} // has a token while ended may have roots
 

@@ -21,8 +21,8 @@ import (
 // ErrMalformed is wrapped by every decoding error.
 var ErrMalformed = errors.New("malformed record")
 
-// Coder encodes into, or decodes from, one byte slice. After the first error
-// every further call does nothing; Finish tells the error.
+// Coder encodes into one byte slice, or decodes from one. After the first error every
+// further call does nothing; Finish returns the error.
 type Coder struct {
 	buf      []byte
 	decoding bool
@@ -119,8 +119,8 @@ func Bool(c *Coder, v *bool) {
 	}
 }
 
-// String codes a string of at most most bytes. Encoding more is an error too:
-// what is written can always be read.
+// String codes a string of at most most bytes. Encoding a longer one is an error too, so
+// that everything written can be read.
 func String[S ~string](c *Coder, v *S, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -240,8 +240,8 @@ func Map(c *Coder, v *map[string]string, most, longest int) {
 	}
 }
 
-// length codes a length and checks it against its bound and, when decoding,
-// against what is left: every element takes a byte at least.
+// length codes a length and checks it against its bound and, when decoding, against the
+// bytes that are left, because every element takes at least one.
 func (c *Coder) length(n, most int) int {
 	u := uint64(n)
 	Uint(c, &u)

@@ -201,11 +201,11 @@ func (v View) Identities(account AccountID) ([]Identity, error) {
 	return all, nil
 }
 
-// SignUp opens an account for a person whom an identity, a one-time link, or both let in. It is of
-// level 6.
+// SignUp opens an account for a person with an identity, a one-time link, or both. It needs
+// feature level 6.
 //
-// Errors: those of OpenAccount and LinkIdentity; ErrNotFound for a link that is not an invitation
-// of the account's e-mail address, or was used.
+// Errors: those of OpenAccount and LinkIdentity; ErrNotFound for a link that is not an
+// invitation for the account's e-mail address, or was used.
 type SignUp struct {
 	Account   Account
 	Allowance uint64   // bytes; Unlimited: no limit

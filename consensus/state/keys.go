@@ -92,7 +92,7 @@ func (k key) u16(v uint16) key { return binary.BigEndian.AppendUint16(k, v) }
 // its bytes: a zero byte is 0x00 0xff, and 0x00 0x01 is the end.
 func (k key) ordered(s string) key { return append(k.orderedPrefix(s), 0x00, 0x01) }
 
-// orderedPrefix appends what begins every ordered string that s begins.
+// orderedPrefix appends the common prefix of all ordered strings that begin with s.
 func (k key) orderedPrefix(s string) key {
 	for i := range len(s) {
 		k = append(k, s[i])

@@ -338,7 +338,7 @@ func (l *linking) join(tx Tx, e *entry) error {
 	root := l.was
 	private := root.Private()
 	if root.link(l.public); root.Private() != private {
-		e.fx.touch(root) // what replaced it guarded it, and everybody saw it; or nobody did
+		e.fx.touch(root) // nodes must hide it or show it
 	}
 	if err := l.charge(tx, root.Size); err != nil {
 		return err

@@ -73,15 +73,16 @@ func ListBytes(p *Pin) int {
 	return n
 }
 
-// ListPins returns the newest pins that match, newest first, and how many match
-// in all. They are Limit rows at the most, and end before the row that would make
-// more than MaxListBytes of them, unless it is the first: what is older is listed
-// by a query with Before, the creation time of the last row.
+// ListPins returns the newest pins that match, newest first, and the number of all matches.
+// A page has at most Limit rows, and ends before the row that would exceed MaxListBytes,
+// unless that is the first. A query with Before, the creation time of the last row, returns
+// the older ones.
 //
-// Without filters by cid, name or meta it reads the rows it returns and counters;
-// with one by cid or exact name, the pins of that cid or name; with another one by
-// name the account's names, and the pins that have them if they are few; else the
-// account's rows of those statuses and times. It ends with the error of ctx, or with ErrLong.
+// Without filters by cid, name or meta it reads the returned rows and counters. With a
+// filter by cid or exact name it reads the pins of that cid or name. With another filter by
+// name it reads the account's names, and then the pins with matching names if they are few.
+// Otherwise it reads all rows of the account with the requested statuses and times. It
+// fails with the error of ctx, or with ErrLong.
 func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = Statuses()

@@ -113,9 +113,9 @@ func walk(r Reader, from, end key, fn func(row, value []byte) (on key, more bool
 	return nil
 }
 
-// Objects returns a page of a bucket's keys in the order of their bytes. After is a key, or a
-// prefix of an earlier page, after which no key of that prefix is returned again. The cost
-// depends on the size of the page, not on the number of keys that a prefix stands for.
+// Objects returns a page of a bucket's keys in the order of their bytes. After is a key, or
+// a prefix of an earlier page; then no key with that prefix is returned again. The cost
+// depends on the size of the page, not on the number of keys that a prefix represents.
 func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 	var page ObjectsPage
 	w := &rolling{

@@ -141,9 +141,10 @@ func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Accou
 	return a, nil
 }
 
-// ResetPassword is SetPassword for who has a one-time link, which it uses up. It is of level 6.
+// ResetPassword is SetPassword for the holder of a one-time link, which it uses up. It
+// needs feature level 6.
 //
-// Errors: ErrNotFound where the link does not let that be done.
+// Errors: ErrNotFound if the link does not permit that.
 type ResetPassword struct {
 	Link    LinkID
 	Account AccountID
@@ -170,11 +171,11 @@ func (v *ResetPassword) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.Link))
 }
 
-// BeginSession is CreateSession without a password, for an identity of the account or for who has
-// a one-time link, which it uses up. It is of level 6.
+// BeginSession is CreateSession without a password, for an identity of the account or for
+// the holder of a one-time link, which it uses up. It needs feature level 6.
 //
-// Errors: those of CreateSession; ErrUnauthorized where the identity is of no account or of another
-// one, ErrNotFound where the link does not open the account.
+// Errors: those of CreateSession; ErrUnauthorized if the identity belongs to no account or
+// to another one, ErrNotFound if the link does not open the account.
 type BeginSession struct {
 	Session  Session
 	Identity IdentityID // empty: none

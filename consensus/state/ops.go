@@ -55,10 +55,10 @@ func (o operations) write(tx Tx) error {
 	return tx.Set(opNext, b)
 }
 
-// remember keeps the outcome of an operation, and forgets the oldest ones while
-// there are more than MaxOps, or MaxOpBytes of results. Of an error it keeps the code:
-// releases may word it differently, and what is kept is part of the state, which all
-// members have alike while a cluster is upgraded.
+// remember stores the outcome of an operation and forgets the oldest ones beyond MaxOps, or
+// MaxOpBytes of results. It stores only the code of an error, because the text may differ
+// between releases, and this record is part of the state, which must be equal on all
+// members during an upgrade.
 func (a *Applier) remember(tx Tx, op OpID, r Result, e *Error) error {
 	if e != nil {
 		e = &Error{Code: e.Code}

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// What is in a public bucket may be seen by everybody who knows its CID. A root
-// counts its links from public buckets, and the row of a link says whether it is one
-// of them: so a link is counted once, whoever comes to it first, the change of an
-// object or the walk through a bucket whose setting has changed.
+// Any IPFS peer that knows its CID may fetch content of a public bucket. A root counts its
+// links from public buckets, and the row of a link says whether it is counted. So a link is
+// counted once, whether a change of the object or the walk through a bucket with a new
+// setting reaches it first.
 
 func turningKey(a AccountID, name string) key { return part(part(table(tableTurning), a), name) }
 
@@ -34,10 +34,10 @@ func (v *Root) link(public bool) {
 	}
 }
 
-// named are the tables of a bucket's versions, in the order of their keys. A version
-// that becomes current again moves to where the walk comes later; of one that is not
-// current any more see succession.follow. Parts are not among them: they are public when
-// they have become an object.
+// named returns the tables of a bucket's versions, in the order of their keys. A version
+// that becomes current again moves to the table that the walk reaches later; for one that
+// stops being current see succession.follow. Parts are not included: they become public
+// with their object.
 func named() []byte { return []byte{tableVersion, tableObject} }
 
 // SetBucketPublic makes the objects of a bucket public or private. New objects follow at

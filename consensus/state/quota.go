@@ -167,9 +167,9 @@ func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 	return nil
 }
 
-// reserve charges the account of a pin that waits for root k with what spare said: what was
-// freed is the pin's, and nothing else can have it. Once the root's size is known, that is
-// charged instead.
+// reserve charges the account of a pin that waits for root k with the result of spare, so
+// that the bytes that a replacement freed stay with the pin. Once the root's size is known,
+// that is charged instead.
 func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 	if bytes == 0 || p.Status == Pinned || p.Status == Failed {
 		return nil
@@ -185,10 +185,11 @@ func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 	return setCharge(tx, p.Account, q, k, charge{Bytes: bytes})
 }
 
-// spare is what the account may be charged for root k in all when a pin is replaced by p, of
-// that root, if the account is above its allowance: what it is charged already, and what
-// the replacement leaves for the content, though there is no room. What has come of it for
-// others is a part of that. Below the allowance it is 0: room is for whoever comes first.
+// spare returns the total charge for root k that the account may have when a pin is
+// replaced by p, of that root, although the account is above its allowance: its present
+// charge, and what the replacement frees, which includes bytes of the content that arrived
+// for others. Below the allowance it returns 0: then free allowance goes to the first
+// request.
 func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 	q, err := get[Quota](r, quotaKey(old.Account))
 	if err != nil || q == nil || !q.exceeds(q.Used()) {
@@ -282,10 +283,10 @@ func bill(tx Tx, a AccountID, root *Root) error {
 	return setCharge(tx, a, q, root.Key, to)
 }
 
-// unbill ends the charge for a root when the last of an account's pins, objects and
-// parts has let go of it, and the root has been told so. gone is the row of who did, of rows,
-// and what is behind it is looked at first: of those who let go one after the other, in their
-// order, each would look at the place of all before it.
+// unbill ends the charge for a root when the last of an account's pins, objects and parts
+// no longer refers to it, and the root's counters have been updated. gone is the row, in
+// rows, that ended its reference. The search starts after it: if rows end one after the
+// other in order, each search would otherwise pass over all earlier ones.
 func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {

@@ -8,15 +8,16 @@ type Applier struct {
 	ops recentOps
 }
 
-// recentOps are the newest remembered operations. The store forgets one operation for each new
-// one. The cache saves its read, which would be a look-up in the whole store because the key of
-// a result is random.
+// recentOps caches the newest remembered operations. The store forgets one operation for
+// each new one, and the cache saves reading it, which would be a look-up in the whole store
+// because the key of a result is random.
 type recentOps struct {
-	ring       []recentOp // grows up to ringOps; the one of sequence n is at (n-base) % ringOps
-	base, next uint64     // since base there was none in between; next is the one to come
+	ring       []recentOp // at most ringOps long; the operation with sequence n is at (n-base) % ringOps
+	base, next uint64     // base: no gap since; next: sequence of the next operation
 }
 
-// ringOps is one more than may be remembered: the oldest goes after the newest has come.
+// ringOps is one more than the maximum, because the oldest is removed after the newest was
+// added.
 const ringOps = MaxOps + 1
 
 type recentOp struct {

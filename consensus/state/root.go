@@ -93,9 +93,9 @@ type Root struct {
 	Repinned uint64
 }
 
-// Code implements the record's form. Version 2 is written only where there are
-// links: before the cluster has level 3, members may read version 1 only. Version 3 is
-// written only where pins are late, and version 4 where one came to what was there.
+// Code codes the record. Version 2 is written only if there are links: below feature level
+// 3, members may know only version 1. Version 3 is written only if UnderReplicated is set,
+// and version 4 only if Repinned is.
 func (v *Root) Code(c *codec.Coder) {
 	version := uint64(4)
 	switch {
@@ -282,7 +282,7 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 		if err := allocate(tx, root, nodes); err != nil {
 			return nil, err
 		}
-	case root.Status == Failed && root.Refs == 0: // kept by a guard alone: try anew
+	case root.Status == Failed && root.Refs == 0: // kept only for the pin that replaces it: try again
 		root.Born, root.Status, root.Detail = e.index, Queued, ""
 		for i := range root.Copies {
 			if err := setPhase(tx, root, &root.Copies[i], Assigned, ""); err != nil {

@@ -41,9 +41,9 @@ func sessionKey(id SessionID) key { return part(table(tableSession), id) }
 
 func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
 
-// CreateSession begins a session. Password is the hash of the account's password hash at the
-// sign-in; if the password has changed since, no session begins. Apply deletes the account's
-// expired sessions, and the least recently used one if MaxSessions are left.
+// CreateSession starts a session. Password is the hash of the account's password hash at
+// the sign-in; if the password has changed since, the session is refused. Apply deletes the
+// account's expired sessions, and the least recently used one if MaxSessions are left.
 type CreateSession struct {
 	Session  Session
 	Password Hash

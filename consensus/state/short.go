@@ -4,10 +4,10 @@ package state
 // tens of milliseconds.
 const maxCounted = 1 << 14
 
-// ShortWithout counts the pinned roots that have too few copies when only those on
-// members that are there count. It is exact while the nodes that are not there have at most
-// maxCounted roots on record between them. Above that it is a bound from above: what is
-// short on record, and all that such nodes hold, each for itself.
+// ShortWithout counts the pinned roots that have too few copies if only those on members
+// that are there count. It is exact if the other nodes together have at most maxCounted
+// recorded copies. Otherwise it is an upper bound: the roots recorded as short, plus all
+// roots of each of these nodes.
 func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	short, err := counter(v.r, shortCount)
 	if err != nil {

@@ -379,11 +379,11 @@ func (v *CopyPart) apply(tx Tx, e *entry) (Result, error) {
 	return b.putPart(tx, v.Key, v.Upload, v.Part, nil, source, e)
 }
 
-// CompleteUpload makes an object of parts of an upload, which ends with all of its
-// parts; those that the entry has no room for are freed by ClearUploads. The object has
-// the upload's id (VersionOf), so that whoever asks again, or at the same time through
-// another node, finds it wherever it is among the versions: when the upload is gone and
-// has become that object of the same parts, nothing changes, whatever the condition is.
+// CompleteUpload makes an object from parts of an upload and ends the upload with all its
+// parts; ClearUploads frees those that do not fit into the entry. The object has the
+// upload's id (VersionOf), so that a repeat, also one through another node at the same
+// time, finds it among the versions. If the upload is gone and has become that object of
+// the same parts, nothing changes, whatever the condition is.
 type CompleteUpload struct {
 	Account AccountID
 	Bucket  string

@@ -12,11 +12,10 @@ import (
 	"syscall"
 )
 
-// ErrLocked says that another process, or another part of this one, holds the
-// lock.
+// ErrLocked means that another process, or another part of this one, holds the lock.
 var ErrLocked = errors.New("already in use by another process")
 
-// maxLockNote bounds what is read of a lock file's note about its holder.
+// maxLockNote is the maximum length of a lock file's note about its holder.
 const maxLockNote = 32
 
 // Lock takes the exclusive lock at path, creating the file if needed, and

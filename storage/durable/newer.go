@@ -9,7 +9,7 @@ import (
 // damaged: the node must not change it and does not start.
 var ErrNewer = errors.New("a newer release of holdfast wrote it; start that release or a newer one")
 
-// Newer returns the error about a file of a format that is newer than what is known here.
+// Newer returns the error for a file whose format is newer than this release knows.
 func Newer(path string, found, known uint64) error {
 	return fmt.Errorf("%s has format %d, and this release knows formats up to %d: %w", path, found, known, ErrNewer)
 }

@@ -197,8 +197,8 @@ type extraction struct {
 	total uint64
 }
 
-// truncated says that a stream which ends in a frame is a bad archive, and
-// leaves every other read error as it is.
+// truncated turns the end of a stream in the middle of a frame into the error of a bad
+// archive, and returns every other error unchanged.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: ends too early", ErrBadArchive)
@@ -278,7 +278,7 @@ func (x *extraction) content(name string, size int64) (err error) {
 	if x.dir == "" {
 		return x.copyTo(io.Discard, name, size)
 	}
-	// O_EXCL refuses a name that comes twice.
+	// O_EXCL refuses a name that is repeated.
 	f, err := os.OpenFile(filepath.Join(x.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%w: file %q comes twice", ErrBadArchive, name)

@@ -2,8 +2,8 @@ package kv
 
 import "sync"
 
-// damage remembers that bytes on disk turned out not to be those that were
-// written, whoever met them: a reader, or a compaction in the background.
+// damage records that bytes on the disk are not those that were written, found by a reader
+// or by a background compaction.
 type damage struct {
 	once  sync.Once
 	found chan struct{} // closed by the first

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// formatMarker begins the name of the file by which Pebble tells the version of its format:
+// formatMarker is the prefix of the file whose name has the version of Pebble's format:
 // marker.format-version.<change>.<version>.
 const formatMarker = "marker.format-version."
 

@@ -28,9 +28,9 @@ func (p private) MkdirAll(dir string, _ os.FileMode) error { return p.FS.MkdirAl
 // Unwrap lets Pebble find the file system below.
 func (p private) Unwrap() vfs.FS { return p.FS }
 
-// flushes hides from OnDiskFull that a flush failed for want of room: it would
-// flush again and believe the answer, but after a failed flush nobody knows
-// what of the writes before it is on the disk.
+// flushes hides from OnDiskFull that a flush failed because the disk is full: it would
+// flush again and trust the result, but after a failed flush it is unknown which earlier
+// writes are on the disk.
 type flushes struct{ vfs.FS }
 
 // Create implements vfs.FS.

@@ -48,7 +48,7 @@ func (g *generation) release(log *slog.Logger) error {
 		errs = append(errs, fmt.Errorf("kv: close %s: %w", g.name, err))
 	}
 	if g.obsolete {
-		// Not an error of whoever held it last: Open removes it as well.
+		// This is no error of the last holder, because Open removes the folder too.
 		if err := durable.RemoveAll(g.dir); err != nil {
 			log.Error("cannot remove replaced store", "folder", g.dir, "err", err)
 		}

@@ -53,15 +53,15 @@ const (
 	maxOpenFiles = 512
 	// bloomBitsPerKey gives about 1 % false positives for point reads.
 	bloomBitsPerKey = 10
-	// maxPointerBytes bounds what is read of the pointer file.
+	// maxPointerBytes is the maximum size of the pointer file.
 	maxPointerBytes = 64
 )
 
 var (
 	// ErrClosed is the answer of a store, view or transaction after Close.
 	ErrClosed = errors.New("kv: closed")
-	// ErrCorrupt wraps every error that says that bytes on disk are not those
-	// that were written.
+	// ErrCorrupt is wrapped by every error about bytes on the disk that are not those that
+	// were written.
 	ErrCorrupt = errors.New("kv: corrupt data on disk")
 )
 
@@ -75,17 +75,17 @@ type Options struct {
 	// CacheBytes is the size of the block cache, memtables included, DefaultCacheBytes if
 	// zero.
 	CacheBytes int64
-	// Fatal is called, after the message is logged, when Pebble can no longer
-	// promise what it wrote (a failed fsync of its log, say). It must not
-	// return. Nil ends the process with status 1.
+	// Fatal is called, after the message is logged, when Pebble cannot guarantee its writes
+	// any more, for example after a failed fsync of its log. It must not return. Nil ends
+	// the process with status 1.
 	Fatal func(message string)
 	// Full is called when a write meets a full disk, before it is tried once
 	// more; it may wait for room. Writes wait meanwhile, reads go on. Nil: the
 	// store fails, see Fatal.
 	Full func()
-	// Sparse selects keys that transactions look for and seldom find; nil: none.
-	// One that is not there costs a transaction no look-up: the store remembers
-	// hashes of those that are, in 4 MiB, 8 now and then, up to 8 million keys.
+	// Sparse selects keys that transactions look up and seldom find; nil: none. A missing
+	// one costs a transaction no look-up, because the store has a filter of the existing
+	// ones: 4 MiB, sometimes 8, for up to 8 million keys.
 	Sparse *Sparse
 
 	// fs is the file system; nil is the machine's. Tests make it fail.
@@ -96,7 +96,8 @@ type Options struct {
 type Sparse struct {
 	// Is returns whether a key is selected.
 	Is func(key []byte) bool
-	// After tells where behind a key that is not the next one may be; nil: anywhere.
+	// After returns where the next selected key may be after a key that is not; nil:
+	// anywhere.
 	After func(key []byte) []byte
 }
 
@@ -285,11 +286,11 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 	}
 	opts.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) { s.log.Error("store background error", "dir", dir, "err", err) },
-		// Pebble's default ends the process. The reader gets the error as well
-		// and can repair, so here it is only said.
+		// Pebble's default ends the process. The reader gets the error and can repair, so
+		// here it is only logged.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			s.log.Error("store found corrupt data", "path", info.Path, "err", info.Details)
-			if s.isLive(dir) { // not an archive that is being looked at
+			if s.isLive(dir) { // the live store, not an archive that is being checked
 				s.damage.note()
 			}
 		},

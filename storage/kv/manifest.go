@@ -15,31 +15,31 @@ import (
 const (
 	manifestMarker = "marker.manifest."
 	manifestName   = "MANIFEST-"
-	// maxManifestBytes bounds what is read of a manifest: Pebble begins a new one
-	// at half of that.
+	// maxManifestBytes is the maximum size of a manifest. Pebble starts a new one at half
+	// of that.
 	maxManifestBytes = 256 << 20
 )
 
-// checkManifest reads the manifest in a Pebble folder to its end. Pebble takes a
-// record that it cannot read for the torn end of the manifest and leaves out
-// what follows. With one flipped bit whole tables are forgotten so, which are
-// synced and lie there, and later commits stand without the earlier ones. A
-// manifest is synced with every record, so a torn end takes a loss of power in
-// that moment; it is refused like rot, and costs getting the store anew.
+// checkManifest reads the manifest of a Pebble folder to its end. Pebble treats a record
+// that it cannot read as the torn end of the manifest and ignores everything after it. So
+// one flipped bit could make it forget whole tables that are durable, while later commits
+// remain. Pebble flushes the manifest after every record, so a torn end needs a loss of
+// power at that moment. checkManifest refuses it like damage, and the store must be fetched
+// again.
 func checkManifest(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	newest := ""
-	for _, e := range entries { // sorted: the newest marker comes last
+	for _, e := range entries { // sorted: the newest marker is last
 		if strings.HasPrefix(e.Name(), manifestMarker) {
 			newest = e.Name()
 		}
 	}
 	_, name, found := strings.Cut(newest, manifestName)
 	if !found {
-		return nil // a new folder; Pebble says what is missing in an old one
+		return nil // a new folder; in an old one Pebble reports what is missing
 	}
 	path := filepath.Join(dir, manifestName+name)
 	f, err := os.Open(path)
@@ -62,7 +62,7 @@ func checkManifest(dir string) error {
 			good = records.Offset()
 			continue
 		case len(bytes.Trim(raw[min(good, int64(len(raw))):], "\x00")) == 0:
-			return nil // what is left is room that was not used
+			return nil // the rest is unused space
 		}
 		return fmt.Errorf("%w: manifest %s from byte %d of %d on: %w", ErrCorrupt, path, good, len(raw), err)
 	}

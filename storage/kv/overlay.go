@@ -18,8 +18,8 @@ type known struct {
 // several times faster.
 type overlay struct {
 	keys map[string]*known
-	// written are the keys of the writes by their first byte, so that a scan
-	// looks only at those that can be in it.
+	// written has the keys of the writes by their first byte, so that a scan reads only
+	// those that can be in its range.
 	written map[byte]*group
 	size    int // bytes of the writes, about
 }

@@ -6,19 +6,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// points are the states of a generation that are looked at, one between each two
-// commits. The newest needs no snapshot: what Pebble holds is that state, until
-// the next commit begins. That commit takes one snapshot for all views of it,
-// if there are any; so an idle store keeps no old version of anything, and a
-// view that ends before a commit comes costs Pebble nothing.
+// points has the states of a generation that views read, one between each two commits. The
+// newest needs no snapshot: it is what Pebble holds until the next commit begins. That
+// commit takes one snapshot for all views of it, if there are any. So an idle store keeps
+// no old versions, and a view that ends before the next commit costs Pebble nothing.
 type points struct {
 	// mu guards what follows, and the points. It is never held during input or
 	// output.
 	mu sync.Mutex
-	// now is the newest state, nil while a commit is under way and until somebody
-	// looks at it.
+	// now is the newest state; nil during a commit and until a view needs it.
 	now     *point
-	writing bool   // a commit is under way: what is visible may be of it or not
+	writing bool   // during a commit it is unknown whether a read sees it
 	commits uint64 // since the generation was opened, and one
 	recent  recent // of the newest state; what a commit writes changes when it ends
 }
@@ -63,7 +61,7 @@ func (p *point) close() error {
 	if snap == nil {
 		return nil
 	}
-	return snap.Close() // nobody finds the point any more
+	return snap.Close() // no view can find the point any more
 }
 
 // writes records the start of a commit. Views keep their state.
@@ -76,8 +74,8 @@ func (s *points) writes(db *pebble.DB) {
 	s.now, s.writing = nil, true
 }
 
-// wrote notes that a commit has ended, with what its transaction has read and
-// written. If it failed, what is stored is unknown.
+// wrote records the end of a commit, with the keys that its transaction has read and
+// written. If the commit failed, the stored values are unknown.
 func (s *points) wrote(keys map[string]*known, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +98,7 @@ func (s *points) wrote(keys map[string]*known, failed bool) {
 	}
 }
 
-// recall returns what is remembered of a key of the newest state.
+// recall returns the cached fact of a key in the newest state.
 func (s *points) recall(key []byte) (fact, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,9 +121,9 @@ func (g *generation) newest(key []byte) ([]byte, bool, error) {
 	return value, ok, err
 }
 
-// cached returns the cached fact of a key, or else the newest commit; nothing and
-// 0 while one is under way: then what is remembered may be older than what was seen
-// of another key.
+// cached returns the cached fact of a key, or else the newest commit. During a commit it
+// returns neither, because a cached fact may be older than the facts that the caller read
+// of other keys.
 func (s *points) cached(key []byte) (f fact, known bool, commit uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +134,8 @@ func (s *points) cached(key []byte) (f fact, known bool, commit uint64) {
 	return f, known, s.commits
 }
 
-// found takes what was read of Pebble since cached, and tells whether it is
-// remembered: not if anything was written meanwhile.
+// found stores a fact that was read from Pebble after cached. It returns false and stores
+// nothing if anything was written meanwhile.
 func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +146,8 @@ func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	return true
 }
 
-// recall returns what is remembered of a key, or else where it is to be read:
-// in snap, or if that is nil in Pebble as it is.
+// recall returns the cached fact of a key, or else where to read it: in snap, or in Pebble
+// itself if snap is nil.
 func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	s := &p.gen.points
 	s.mu.Lock()
@@ -193,7 +191,7 @@ func (p *point) get(key []byte) ([]byte, bool, error) {
 	return get(snap, key)
 }
 
-// learned takes what was read of Pebble as it is, and tells whether it was of
+// learned stores a fact that was read from Pebble itself, and returns whether it belongs to
 // this state.
 func (p *point) learned(key, value []byte, exists bool, err error) bool {
 	s := &p.gen.points

@@ -80,8 +80,8 @@ func (s *Store) extract(r io.Reader, number uint64) (g *generation, err error) {
 	return newGeneration(name, dir, db, s.opts.Sparse), nil
 }
 
-// readThrough meets every checksum of the store. The archive's own only say
-// that it came as it was sent; a sender's rotten table must not become ours.
+// readThrough verifies every checksum of the store. The archive's checksums only prove that
+// it arrived as it was sent; a damaged table of the sender must not be used.
 func readThrough(db *pebble.DB) error {
 	return scan(db.NewIter, nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
 }

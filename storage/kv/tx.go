@@ -7,10 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Tx is the one open write transaction of a store. It sees the store and its
-// own writes, and nobody else sees those before Commit. It must end with
-// Commit or Discard, and belongs to one goroutine at a time. Its writes are in
-// memory until it ends.
+// Tx is the one open write transaction of a store. It reads the store and its own writes,
+// which are not visible to others before Commit. The caller must call Commit or Discard,
+// and use it from one goroutine at a time. Its writes are in memory until it ends.
 type Tx struct {
 	store   *Store
 	gen     *generation // nil once ended

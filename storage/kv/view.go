@@ -37,9 +37,9 @@ func (v *View) Get(key []byte) (value []byte, ok bool, err error) {
 	return v.at.get(key)
 }
 
-// Scan calls fn for each key in [lower, upper) in rising order, or falling if
-// reverse, until fn says that it needs no more or fails. A nil bound is open.
-// The slices are valid only during the call.
+// Scan calls fn for each key in [lower, upper) in rising order, or falling if reverse,
+// until fn returns false or an error. A nil bound is open. The slices are valid only during
+// the call.
 func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error {
 	if v.err != nil {
 		return v.err
@@ -62,8 +62,8 @@ func (v *View) Close() {
 		return
 	}
 	v.closing.Do(func() {
-		// A view only reads, so nothing that a failed Close could lose was
-		// promised to anybody: it is logged, not returned.
+		// A failed Close of a view loses no acknowledged data, so it is logged and not
+		// returned.
 		err := errors.Join(v.at.close(), v.gen.release(v.store.log))
 		if err != nil {
 			v.store.log.Error("cannot close a view cleanly", "err", err)
@@ -99,7 +99,7 @@ func scan(open opener, lower, upper []byte, reverse bool, fn visit) (err error) 
 	})
 }
 
-// visitAll calls fn for what an iterator moves to, until fn says that it needs no more.
+// visitAll calls fn for each position of an iterator until fn returns false.
 func visitAll(it *pebble.Iterator, first, next func() bool, fn visit) error {
 	for ok := first(); ok; ok = next() {
 		value, err := it.ValueAndErr()
@@ -142,7 +142,7 @@ func iterate(open opener, lower, upper []byte, fn func(it *pebble.Iterator) erro
 		return fmt.Errorf("kv: scan: %w", coded(err))
 	}
 	defer func() {
-		// Close repeats the iterator's own error, which says why it stopped.
+		// Close returns the iterator's error again, which is the reason why it stopped.
 		if cerr := it.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("kv: scan: %w", coded(cerr))
 		}

@@ -250,7 +250,7 @@ func (s *Store) change(key string, value []byte) {
 	s.buf = appendRecord(s.buf[:0], key, value)
 	if _, err := s.file.Write(s.buf); err != nil {
 		s.trouble("write", errors.Join(err, s.file.Close()))
-		s.file = nil // the next change writes everything anew
+		s.file = nil // the next change writes everything again
 		return
 	}
 	s.size += int64(len(s.buf))

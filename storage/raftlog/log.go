@@ -33,22 +33,22 @@ const (
 	// mapBytes is the size of the first memory map, so that a log of usual
 	// length never stops its readers to map again.
 	mapBytes = 64 << 20
-	// maxVerifyBytes is how much of the newest entries Open verifies. Those
-	// before them are verified when they are read: by Raft when it starts, what
-	// is behind its newest snapshot, or for a follower that lacks them.
+	// maxVerifyBytes is how much of the newest entries Open verifies. Earlier entries are
+	// verified when they are read: by Raft at its start, if they follow its newest
+	// snapshot, or for a follower that lacks them.
 	maxVerifyBytes = 64 << 20
 )
 
 var (
-	// ErrCorrupt wraps every error that says that an entry or a value is not
-	// the one that was stored. The text names which.
+	// ErrCorrupt is wrapped by every error about an entry or a value that is not the stored
+	// one. The text names it.
 	ErrCorrupt = errors.New("raftlog: corrupt")
-	// ErrBroken is the answer to every write after one that failed. Whether
-	// that one is on disk nobody knows (bbolt would accept the next and
-	// promise it), so the process has to end and recover.
+	// ErrBroken is returned by every write after a failed one. It is unknown whether the
+	// failed one is on the disk, and bbolt would accept and acknowledge the next. So the
+	// process must stop and recover.
 	ErrBroken = errors.New("raftlog: an earlier write failed")
-	// ErrNoSpace says that the disk was full and the write left no trace: the
-	// log is as before, and the next write may do better.
+	// ErrNoSpace means that the disk was full and the write left no trace: the log is
+	// unchanged, and a later write may succeed.
 	ErrNoSpace = errors.New("raftlog: no space left")
 	// errGone is a write into a file that the next start will not find.
 	errGone = errors.New("the file was removed or replaced, or its folder was: what is written to it is lost with this process")
@@ -127,8 +127,8 @@ type stored struct {
 	bytes int
 }
 
-// verify looks whether the file is as it was written, and returns the entries in
-// it, oldest first.
+// verify checks that the file is as it was written, and returns the entries in it, oldest
+// first.
 func (l *Log) verify() (entries []stored, err error) {
 	return entries, verify(l.path, func(bucket string, key, value []byte) error {
 		switch bucket {
@@ -176,7 +176,7 @@ func (l *Log) write(op string, fn func() error) error {
 		return fmt.Errorf("raftlog: %s: %w: %w", op, ErrBroken, broken)
 	}
 	err := l.guard(fn)
-	if err == nil && !durable.Linked(l.path, l.file) { // afterwards: what is promised was in the file while it was there
+	if err == nil && !durable.Linked(l.path, l.file) { // afterwards, so that everything acknowledged was in the file while it was linked
 		err = fmt.Errorf("%s: %w", l.path, errGone) // bbolt writes and syncs on
 	}
 	if err == nil {
@@ -200,7 +200,7 @@ func (l *Log) write(op string, fn func() error) error {
 // returns ErrBroken, and the node should end.
 func (l *Log) Failed() <-chan struct{} { return l.failed }
 
-// IsMonotonic tells Raft that the log may have gaps, because it is a B-tree, so Raft need
+// IsMonotonic returns false: the log may have gaps, because it is a B-tree. So Raft need
 // not delete the whole log when it restores a snapshot.
 func (l *Log) IsMonotonic() bool { return false }
 
@@ -261,7 +261,7 @@ func (l *Log) DeleteRange(minIndex, maxIndex uint64) error {
 	return l.write("delete entries", func() error { return l.bolt.DeleteRange(minIndex, maxIndex) })
 }
 
-// Set stores one of Raft's own values, durable on return.
+// Set stores a value of Raft's own; it is durable on return.
 func (l *Log) Set(key, value []byte) error {
 	return l.write("set "+string(key), func() error { return l.bolt.Set(key, sealValue(key, value)) })
 }

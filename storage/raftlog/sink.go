@@ -19,9 +19,9 @@ var errSinkUsed = errors.New("the snapshot already has content or an end")
 
 var _ raft.SnapshotSink = (*Sink)(nil)
 
-// Sink takes one snapshot: either a checkpoint folder through Adopt, or an
-// archive stream through Write. Close makes it visible, Cancel removes it;
-// whichever comes first decides. One goroutine at a time.
+// Sink receives one snapshot: a checkpoint folder by Adopt, or an archive stream by Write.
+// Close makes it visible and Cancel removes it; the first of the two counts. It is used by
+// one goroutine at a time.
 type Sink struct {
 	store *Snapshots
 	tmp   string // the folder before it has its name
@@ -93,7 +93,7 @@ func (s *Sink) Close() error {
 		return s.err
 	}
 	if err := s.store.reap(); err != nil {
-		// The snapshot stands; old ones in its way are tried again next time.
+		// The new snapshot is stored; removing old ones is tried again next time.
 		s.store.log.Error("cannot remove old snapshots", "err", err)
 	}
 	return nil

@@ -30,7 +30,7 @@ const (
 	rottenSuffix  = ".rotten"
 	filePerm      = 0o600
 
-	// maxMetaBytes bounds what is read of a snapshot's description.
+	// maxMetaBytes is the maximum size of a snapshot's description.
 	maxMetaBytes = 4 << 20
 	// snapshotVersion is that of Raft's snapshots which are written and known here.
 	snapshotVersion = 1
@@ -56,7 +56,7 @@ type Snapshots struct {
 	// mu guards reading, and that nothing is removed between its being listed
 	// and opened.
 	mu      sync.Mutex
-	reading map[string]int // open readers per id: not to be removed
+	reading map[string]int // number of open readers by id; such snapshots are not removed
 
 	// verifying is held by Verify, which makes a folder for it.
 	verifying sync.Mutex
@@ -90,7 +90,7 @@ func OpenSnapshots(dir string, retain int, logger *slog.Logger) (*Snapshots, err
 	return &Snapshots{dir: dir, retain: retain, log: logger, reading: make(map[string]int)}, nil
 }
 
-// Create begins a snapshot. The sink is a *Sink.
+// Create starts a snapshot. The sink is a *Sink.
 func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
@@ -269,8 +269,8 @@ func (s *Snapshots) release(id string) error {
 	return s.reap()
 }
 
-// reap removes the snapshots beyond the newest retain that nobody reads. Those
-// that cannot be read do not count: they must not push out good ones.
+// reap removes the snapshots beyond the newest retain, except those that are being read.
+// Unreadable ones do not count, so that they cannot displace good ones.
 func (s *Snapshots) reap() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -124,7 +124,7 @@ func (w *walk) metas(size int64) (root uint64, err error) {
 // span is the keys below a page; nil when there are none.
 type span struct{ first, last []byte }
 
-// page walks what is below one page; every key there is above after.
+// page checks everything below one page; every key there must be after the key after.
 func (w *walk) page(bucket string, id uint64, after []byte) (keys span, err error) {
 	if id < 2 || id >= w.pages || w.seen[id] {
 		return keys, damaged("page %d of %d is no page, or comes twice", id, w.pages)
@@ -168,8 +168,8 @@ func (w *walk) elements(bucket string, raw, after []byte) (keys span, err error)
 		}
 		key := raw[from : from+uint64(keyLen)]
 		value := raw[from+uint64(keyLen) : from+uint64(keyLen)+uint64(valueLen)]
-		// The first key of a branch is at most the first one below it, which is
-		// above what came before; the keys of leaves rise strictly.
+		// The first key of a branch is at most the first one below it, which is greater
+		// than all keys before; the keys of leaves rise strictly.
 		if order := bytes.Compare(key, last); last != nil && (order < 0 || order == 0 && flags == flagLeaf) {
 			return keys, damaged("page %d: element %d is not in order", id, i)
 		}

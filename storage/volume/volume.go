@@ -126,7 +126,7 @@ type volume struct {
 	path    string // of one folder on it
 	files   bool   // has too few inodes left
 	ballast uint64 // bytes; 0: there is none
-	quiet   bool   // that there can be no ballast was said
+	quiet   bool   // the log already says that there can be no ballast
 }
 
 // Open measures the folders, finds which of them share a file system, and creates the
@@ -207,7 +207,7 @@ func (w *Watch) Measure() error {
 	return errors.Join(errs...)
 }
 
-// take sets what a measurement says. The caller holds mu.
+// take stores a measurement. The caller holds mu.
 func (w *Watch) take(v *volume, s durable.Space) {
 	v.Total = s.Total
 	v.Reserve = uint64(w.opts.Reserve)
@@ -219,7 +219,7 @@ func (w *Watch) take(v *volume, s durable.Space) {
 		// Somebody else took it, or part of it: what it had is free already, and counted.
 		w.log.Warn("the ballast file is missing or smaller than before", "file", v.file(), "bytes", has, "was", v.ballast)
 		if v.ballast = has; has == 0 || os.Remove(v.file()) == nil {
-			v.ballast = 0 // it is made anew when there is room
+			v.ballast = 0 // it is created again when there is space
 		}
 	}
 	switch {
@@ -277,7 +277,7 @@ func (w *Watch) load(v *volume) bool {
 			w.log.Warn("cannot create the ballast file on this disk", "file", v.file(), "err", err)
 		}
 		v.quiet = true
-		_ = os.Remove(v.file()) // what is left of it helps nobody
+		_ = os.Remove(v.file()) // the rest of it is of no use
 		return false
 	}
 	v.ballast = size
@@ -339,7 +339,7 @@ func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	if until == Tight {
 		keep /= tightPart
 	}
-	// The level is left when Measure says so, not by a few bytes.
+	// Measure ends the level; a few free bytes do not.
 	if all := s.Free + v.ballast; all >= keep && v.Level < until {
 		spare = int64(min(all-keep, math.MaxInt64))
 	}
