@@ -94,6 +94,8 @@ type bucketData struct {
 	Part    int64  // bytes of a part
 	Cors    corsForm
 	Error   string
+	// SettingsOpen: the problem is that of a setting, so the page shows the settings.
+	SettingsOpen bool
 }
 
 // link is a name with its address.
@@ -179,6 +181,9 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 		return fmt.Errorf("show bucket: %w", err)
 	}
 	d.Cors = corsFormOf(rules)
+	if form := c.r.PostForm; problem != "" && form.Has("origins") { // what was entered stays
+		d.Cors.Origins, d.Cors.Write, d.SettingsOpen = form.Get("origins"), form.Get("write") != "", true
+	}
 	page, err := s.Objects.List(ctx, c.who.Account, name, state.ObjectsQuery{Prefix: d.Prefix, Delimiter: "/", After: d.After, Limit: objectRows})
 	if err != nil {
 		return fmt.Errorf("list objects: %w", err)

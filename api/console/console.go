@@ -47,6 +47,8 @@ type Accounts interface {
 	SignOut(ctx context.Context, token string) error
 	// Authenticate returns the principal of a token, by the current state of the cluster.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
+	// Recognize returns it by the state of this node, which may be stale.
+	Recognize(token string) (accounts.Principal, error)
 	// Glance returns a summary of the account of a session, as this node knows it, or
 	// state.ErrUnauthorized. If no entry was applied since before, it returns before.
 	Glance(ctx context.Context, token string, before accounts.Glance) (accounts.Glance, error)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -35,7 +36,7 @@ func (s *surface) getKeyPage(c *call) error {
 	if c.session == "" {
 		return c.toSignIn()
 	}
-	if d.Keys, err = s.keysOf(c, d.App.Name); err != nil {
+	if d.Keys, err = s.keysOf(c, d.App); err != nil {
 		return err
 	}
 	s.mayLeaveTo(c, d.Redirect)
@@ -55,13 +56,17 @@ func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	return getKeyData{App: app, To: to, Redirect: redirect, State: echo}, nil
 }
 
-// keysOf are the account's keys that have the name of an app.
-func (s *surface) keysOf(c *call, name string) ([]accounts.Key, error) {
+// keysOf are the account's keys that have the name of an app, may do what it may and no more, and
+// have not expired.
+func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(k accounts.Key) bool { return k.Name != name }), nil
+	now := time.Now()
+	return slices.DeleteFunc(all, func(k accounts.Key) bool {
+		return k.Name != app.Name || k.Scope != strings.Join(app.Scope, " ") || !k.Expires.IsZero() && !k.Expires.After(now)
+	}), nil
 }
 
 // giveKey serves POST /get-key: the person's choice.
@@ -99,15 +104,14 @@ func (s *surface) giveKey(c *call) error {
 	return c.redirect(to + add.Encode())
 }
 
-// appKey returns the account's key with an id, with its token, if it is one of an app's that may do
-// what the app may and no more.
+// appKey returns the key of keysOf with an id, with its token.
 func (s *surface) appKey(c *call, app accounts.App, id string) (accounts.Key, error) {
-	keys, err := s.keysOf(c, app.Name)
+	keys, err := s.keysOf(c, app)
 	if err != nil {
 		return accounts.Key{}, err
 	}
 	for _, k := range keys {
-		if string(k.ID) == id && k.Scope == strings.Join(app.Scope, " ") {
+		if string(k.ID) == id {
 			return s.Accounts.Show(c.ctx, k.ID)
 		}
 	}

@@ -29,6 +29,8 @@ type objectData struct {
 	Type     string // Content-Type
 	Preview  string // how it is shown: "image", "audio", "video", "page" or ""
 	Versions []versionRow
+	To       string         // the key in the form that changes it
+	Replaced bool           // the bucket keeps no new versions, so that a change ends the one without an id
 	Tags     string         // key=value, one a line
 	KeepTags bool           // they cannot be shown as lines
 	Keys     []accounts.Key // that a link can be signed with
@@ -105,7 +107,7 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	if err != nil {
 		return objectData{}, err
 	}
-	d := objectData{Object: o, Bucket: c.bucketName(), Version: c.version(), Type: typeOf(&o), Preview: previewOf(&o), Shares: shares}
+	d := objectData{Object: o, Bucket: c.bucketName(), Version: c.version(), Type: typeOf(&o), Preview: previewOf(&o), To: o.Key, Shares: shares}
 	d.Folder = o.Key[:strings.LastIndexByte(o.Key, '/')+1]
 	d.Above, d.Name = above(d.Bucket, d.Folder), below(o.Key, d.Folder)
 	if len(o.Blake3) > 0 {
@@ -118,7 +120,12 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	var lines bool
 	d.Tags, lines = linesOf(tags)
 	d.KeepTags = !lines
-	if d.Versions, err = s.versionsOf(c, &o); err != nil {
+	b, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, d.Bucket)
+	if err != nil {
+		return d, fmt.Errorf("find bucket: %w", err)
+	}
+	d.Replaced = b.Versioning == state.Suspended
+	if d.Versions, err = s.versionsOf(c, &b, &o); err != nil {
 		return d, err
 	}
 	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
@@ -136,11 +143,7 @@ func (s *surface) objectData(c *call) (objectData, error) {
 
 // versionsOf returns the versions of the key of an object, the newest first; none for a bucket
 // that has never kept versions.
-func (s *surface) versionsOf(c *call, o *state.Object) (rows []versionRow, err error) {
-	b, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, c.bucketName())
-	if err != nil {
-		return nil, fmt.Errorf("find bucket: %w", err)
-	}
+func (s *surface) versionsOf(c *call, b *state.Bucket, o *state.Object) (rows []versionRow, err error) {
 	if b.Versioning == state.Unversioned {
 		return nil, nil
 	}

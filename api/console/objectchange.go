@@ -20,13 +20,18 @@ func refusedObject(err error) string {
 	return refusal(err, state.CodeInvalid, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace)
 }
 
-// refuseObject shows the page of an object again, with a problem.
+// refuseObject shows the page of an object again, with a problem and with what was entered.
 func (s *surface) refuseObject(c *call, problem string) error {
 	d, err := s.objectData(c)
 	if err != nil {
 		return err
 	}
 	d.Error = problem
+	if form := c.r.PostForm; form.Has("to") {
+		d.To = form.Get("to")
+	} else if form.Has("tags") {
+		d.Tags, d.KeepTags = form.Get("tags"), false
+	}
 	return s.showObject(c, http.StatusBadRequest, d)
 }
 
@@ -42,8 +47,8 @@ func (s *surface) moveObject(c *call) error {
 	switch {
 	case o.Marker || c.version() != "":
 		return web.BadRequest("only a current object can be moved")
-	case to == "" || len(to) > state.MaxKeyBytes:
-		return s.refuseObject(c, fmt.Sprintf("A key has 1 to %d bytes.", state.MaxKeyBytes))
+	case checkKey(to) != nil:
+		return s.refuseObject(c, fmt.Sprintf("A key has 1 to %d bytes of UTF-8 without the character U+0000.", state.MaxKeyBytes))
 	case to == o.Key:
 		return s.refuseObject(c, "That is the key already.")
 	}
@@ -51,17 +56,30 @@ func (s *surface) moveObject(c *call) error {
 	_, err = s.Objects.Copy(ctx, c.who.Account, bucket, objects.CopyRequest{
 		Key: to, SourceBucket: bucket, Source: o.Key, StorageClass: o.StorageClass, If: state.Condition{Absent: true},
 	})
-	if err == nil && !stays {
-		// Only the object that was copied: one that was stored under the key meanwhile stays.
-		_, err = s.Objects.Delete(ctx, c.who.Account, bucket, o.Key, "", state.Condition{Match: []string{o.ETag}})
-	}
 	if problem := refusedObject(err); problem != "" {
 		return s.refuseObject(c, problem)
 	}
 	if err != nil {
 		return fmt.Errorf("move object: %w", err)
 	}
+	if !stays {
+		// Only the object that was copied: one that was stored under the key meanwhile stays.
+		_, err = s.Objects.Delete(ctx, c.who.Account, bucket, o.Key, "", state.Condition{Match: []string{o.ETag}})
+	}
+	if err != nil && !isAbsent(err) {
+		return copiedOnly(o.Key, to, err)
+	}
 	return c.redirect(objectAddress(bucket, to, ""))
+}
+
+// copiedOnly is the error of a move that made the copy and did not delete the object.
+func copiedOnly(from, to string, err error) error {
+	t := troubleOf(err)
+	if errors.Is(err, state.ErrPrecondition) {
+		t.Detail = "it has changed meanwhile"
+	}
+	half := web.Errorf(t.Status, "COPIED_ONLY", "the copy %q was made, but %q was not deleted: %s", to, from, t.Detail)
+	return errors.Join(half, err)
 }
 
 // restoreObject serves POST /buckets/{bucket}/object/restore: an older version becomes the current

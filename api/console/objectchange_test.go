@@ -53,7 +53,7 @@ func TestAnObjectIsMovedAndCopied(t *testing.T) {
 		t.Helper()
 		return b.post(page, addressOf("object/move", "photos", "a/one.txt", ""), form)
 	}
-	for _, to := range []string{"", "a/one.txt", "two.txt", strings.Repeat("k", state.MaxKeyBytes+1)} {
+	for _, to := range []string{"", "a/one.txt", "two.txt", "a\x00b", "a\xff", strings.Repeat("k", state.MaxKeyBytes+1)} {
 		if answer := move(url.Values{"to": {to}}); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), `role="alert"`) {
 			t.Errorf("a move to %q: %d", to, answer.Code)
 		}

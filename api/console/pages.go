@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -143,13 +142,13 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 		return err //nolint:wrapcheck // the client has left
 	}
 	v := view{Title: t.What, Data: t}
-	// Who has a session keeps the navigation, as far as this node can tell.
-	if t.Status != http.StatusServiceUnavailable && s.Accounts != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
-		defer cancel()
-		c := &call{w: w, r: r, ctx: ctx, secure: s.Limits.Scheme(r) == "https"}
-		if s.identify(c) == nil && c.session != "" {
-			v.Email, v.Admin, v.Token = c.who.Email, c.who.Admin, c.formToken()
+	// Who has a session keeps the navigation, by the state of this node: an error costs the
+	// cluster nothing, since no rate bounds how often there is one.
+	if s.Accounts != nil {
+		c := &call{w: w, r: r, secure: s.Limits.Scheme(r) == "https"}
+		c.session = c.sessionToken()
+		if who, err := s.Accounts.Recognize(c.session); err == nil && who.Session != "" {
+			v.Email, v.Admin, v.Token = who.Email, who.Admin, c.formToken()
 		}
 	}
 	return s.render(w, t.Status, "error", v)
@@ -163,6 +162,16 @@ func refusal(err error, codes ...state.Code) string {
 		return known.Detail
 	}
 	return ""
+}
+
+// oneOfMany is the trouble of one change of several, whose answer is a page all the same. The log
+// gets what it would have of the error of a page.
+func (s *surface) oneOfMany(c *call, err error) trouble {
+	t := troubleOf(err)
+	if t.Status == http.StatusInternalServerError {
+		s.Logger.ErrorContext(c.r.Context(), "one of several changes failed", "request", c.w.Header().Get(web.RequestIDHeader), "err", err)
+	}
+	return t
 }
 
 // troubleOf is the error table of the console.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/sync/errgroup"
 
@@ -51,7 +52,7 @@ func (s *surface) each(c *call, done string, all []outcome, change func(i int) (
 		group.Go(func() error {
 			pin, err := change(i)
 			if err != nil {
-				all[i].Problem = troubleOf(err).Detail
+				all[i].Problem = s.oneOfMany(c, err).Detail
 			} else if pin.ID != "" {
 				all[i].Path = pathOf(pin)
 			}
@@ -77,8 +78,11 @@ func (s *surface) createPins(c *call) error {
 		}
 	}
 	return s.each(c, "added", all, func(i int) (pins.Record, error) {
-		text, name, _ := strings.Cut(all[i].What, " ")
-		r, err := pinForm{CID: text, Name: strings.TrimSpace(name)}.request()
+		text, name := all[i].What, ""
+		if at := strings.IndexFunc(text, unicode.IsSpace); at >= 0 { // tables are pasted with tabs
+			text, name = text[:at], strings.TrimSpace(text[at:])
+		}
+		r, err := pinForm{CID: text, Name: name}.request()
 		if err != nil {
 			return pins.Record{}, err
 		}

@@ -119,11 +119,11 @@ func (s *surface) guarded(row page) web.Handler {
 // identify sets who calls, by the current state of the cluster. A session that has ended is
 // none, and its cookie is removed.
 func (s *surface) identify(c *call) error {
-	cookie, err := c.r.Cookie(c.cookieName(sessionCookie))
-	if err != nil || cookie.Value == "" || len(cookie.Value) > accounts.MaxToken {
+	token := c.sessionToken()
+	if token == "" {
 		return nil
 	}
-	who, err := s.Accounts.Authenticate(c.ctx, cookie.Value)
+	who, err := s.Accounts.Authenticate(c.ctx, token)
 	switch {
 	case errors.Is(err, state.ErrUnauthorized) || err == nil && who.Session == "": // an API key is no session
 		c.setCookie(sessionCookie, "")
@@ -131,8 +131,17 @@ func (s *surface) identify(c *call) error {
 	case err != nil:
 		return err
 	}
-	c.who, c.session = who, cookie.Value
+	c.who, c.session = who, token
 	return nil
+}
+
+// sessionToken is what the session cookie has; empty without one, and for what is no token.
+func (c *call) sessionToken() string {
+	cookie, err := c.r.Cookie(c.cookieName(sessionCookie))
+	if err != nil || len(cookie.Value) > accounts.MaxToken {
+		return ""
+	}
+	return cookie.Value
 }
 
 // form reads the form of a POST and checks its token.

@@ -31,6 +31,7 @@ const (
 	maxFiles    = 10_000
 	maxPartHead = 64 << 10 // bytes of a field, and of the head of a file
 	maxType     = 255      // bytes of a Content-Type
+	maxFailed   = 500      // failed files that the answer names
 )
 
 // partSize is how many bytes a part of an upload has that is not the last.
@@ -117,7 +118,23 @@ func (s *surface) put(c *call, key, kind string, r io.Reader, size int64, wire *
 type filesData struct {
 	Bucket, Address string
 	Stored          int
-	Failed          []failedFile
+	NotStored       int          // files
+	Failed          []failedFile // the first of them
+	After           bool         // the files after the last one were not read
+}
+
+// Unnamed is how many files that were not stored the page does not name.
+func (d filesData) Unnamed() int { return d.NotStored - len(d.Failed) }
+
+// fail adds a file that was not stored. A name has as many bytes as a key at the most.
+func (d *filesData) fail(name, reason string) {
+	if d.NotStored++; len(d.Failed) == maxFailed {
+		return
+	}
+	if len(name) > state.MaxKeyBytes {
+		name = strings.ToValidUTF8(name[:state.MaxKeyBytes], "") + "…"
+	}
+	d.Failed = append(d.Failed, failedFile{strings.Clone(name), reason})
 }
 
 // failedFile is a file that was not stored.
@@ -149,7 +166,7 @@ func (s *surface) uploadFiles(c *call) error {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		last := d.Stored+len(d.Failed) == maxFiles
+		last := d.Stored+d.NotStored == maxFiles
 		if err == nil && last {
 			err = web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "a form has %d files at most", maxFiles)
 		}
@@ -160,16 +177,16 @@ func (s *surface) uploadFiles(c *call) error {
 			d.Stored++
 			continue
 		}
-		t := troubleOf(err)
+		t := s.oneOfMany(c, err)
 		status = max(status, t.Status)
-		d.Failed = append(d.Failed, failedFile{name, t.Detail})
+		d.fail(name, t.Detail)
 		// Nothing more is stored once the session has ended.
 		if last || errors.Is(err, state.ErrUnauthorized) || part == nil || form.skip(part, s.MaxObject) != nil {
-			d.Failed = append(d.Failed, failedFile{"all files after it", "They were not read."})
+			d.After = true
 			break
 		}
 	}
-	if len(d.Failed) == 0 {
+	if d.NotStored == 0 {
 		return c.redirect(d.Address)
 	}
 	return s.show(c, status, "files", "Upload", "buckets", d)
