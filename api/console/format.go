@@ -20,6 +20,7 @@ func functions(version string) template.FuncMap {
 		"size":        sizeText,
 		"ago":         func(t time.Time) string { return ago(time.Since(t)) },
 		"utc":         func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"second":      func(t time.Time) string { return t.UTC().Format(time.DateTime) },
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"time":        func(m state.Millis) time.Time { return m.Time() },
 		"count":       func(n uint64) string { return count(n) },
