@@ -160,6 +160,11 @@ console: build ## the web console in a real browser (needs Chromium and npm)
 console-long: build ## the same, with 10,000 files and one of 20 GiB through the browser
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 2h -v ./test/console -long
 
+.PHONY: console-pictures
+console-pictures: ## docs/console: a screenshot of every page (pngquant, where it is installed, makes them smaller)
+	$(MAKE) console PICTURES=$(CURDIR)/docs/console
+	! command -v pngquant >/dev/null || pngquant --force --ext .png --speed 1 docs/console/*.png
+
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/faults

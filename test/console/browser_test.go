@@ -242,6 +242,8 @@ func (p *tab) picture(name string) {
 		if *pictures == "" {
 			continue
 		}
+		// As high as the page, so that the bar at the bottom of the window is at its end.
+		p.look(l.width, max(l.height, ask(p, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))), l.scheme)
 		beyond := true
 		shot := ask(p, func(ctx context.Context, t *chromedp.Target) ([]byte, error) {
 			got, err := cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &beyond})
