@@ -49,6 +49,8 @@ type Accounts interface {
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
 	// Recognize returns it by the state of this node, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
+	// Usage returns what an account stored and requested on each of the last days.
+	Usage(ctx context.Context, account state.AccountID, days int) ([]state.Usage, error)
 	// Glance returns a summary of the account of a session, as this node knows it, or
 	// state.ErrUnauthorized. If no entry was applied since before, it returns before.
 	Glance(ctx context.Context, token string, before accounts.Glance) (accounts.Glance, error)
@@ -239,6 +241,8 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/pins/{id}/replace", signedIn, s.replacePin},
 		{http.MethodPost, "/pins/{id}/retry", signedIn, s.retryPin},
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
+		{http.MethodGet, "/usage", signedIn, s.usagePage},
+		{http.MethodGet, "/usage.csv", signedIn, s.usageCSV},
 		{http.MethodGet, "/account", signedIn, s.accountPage},
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
 		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},

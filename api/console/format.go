@@ -20,6 +20,7 @@ func functions(version string) template.FuncMap {
 		"size":        sizeText,
 		"ago":         func(t time.Time) string { return ago(time.Since(t)) },
 		"utc":         func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"day":         func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"second":      func(t time.Time) string { return t.UTC().Format(time.DateTime) },
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"time":        func(m state.Millis) time.Time { return m.Time() },

@@ -21,6 +21,7 @@ type overviewData struct {
 	Used     uint64 // bytes that the account stores
 	Free     uint64 // bytes that it may still store
 	Percent  int    // Used of its allowance
+	Usage    chart  // of the last 30 days
 	Recent   []pins.Record
 	Failed   []pins.Record
 }
@@ -55,6 +56,11 @@ func (s *surface) overview(c *call) error {
 		d.Free = has.Quota.Allowance - d.Used
 	}
 	d.Percent = int(100 * float64(d.Used) / float64(cmp.Or(has.Quota.Allowance, 1)))
+	days, err := s.Accounts.Usage(c.ctx, c.who.Account, overviewDays)
+	if err != nil {
+		return err
+	}
+	d.Usage = storageChart(days)
 	for _, st := range statuses {
 		d.Statuses = append(d.Statuses, statusCount{st, has.Pins[st]})
 	}

@@ -68,6 +68,8 @@ var samples = map[string]sample{
 	"GET /pins/export":                                 {},
 	"POST /pins/{id}/replace":                          {id: "pin", form: url.Values{"cid": {cat}, "name": {"new"}}},
 	"POST /pins/{id}/retry":                            {id: "pin"},
+	"GET /usage":                                       {},
+	"GET /usage.csv":                                   {},
 	"GET /cluster/activity":                            {},
 	"GET /cluster/nodes/{id}":                          {id: "node", wide: true},
 	"GET /cluster/nodes/{id}/remove":                   {id: "node", wide: true},

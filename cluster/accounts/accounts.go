@@ -93,6 +93,7 @@ type Accounts struct {
 	sealKey   []byte // of sealed values
 	signUp    SignUp
 	uses      *uses
+	requests  requests // of accounts, since they were noted
 	tries     *tries
 	allowance uint64 // of new accounts
 }

@@ -405,6 +405,7 @@ func (a *Accounts) Still(who Principal) error {
 // Used remembers that somebody whom S3Key told of was let in.
 func (a *Accounts) Used(who Principal) {
 	a.uses.note(useOf{who.KeyID, who.Session}, state.MillisOf(a.now()))
+	a.requests.count(who.Account)
 }
 
 // noted remembers that somebody was let in.

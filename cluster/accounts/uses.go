@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -112,8 +113,8 @@ func (u *uses) told(items []state.Use) {
 	}
 }
 
-// Run writes down now and then when keys and sessions were last used, until ctx
-// ends.
+// Run writes down now and then when keys and sessions were last used, and the usage of accounts,
+// until ctx ends.
 func (a *Accounts) Run(ctx context.Context) error {
 	tick := time.NewTicker(min(useEvery, max(a.sessions.idle/grainsOfIdle, time.Millisecond)))
 	defer tick.Stop()
@@ -122,7 +123,7 @@ func (a *Accounts) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := a.NoteUses(ctx); err != nil {
+			if err := errors.Join(a.NoteUses(ctx), a.NoteUsage(ctx)); err != nil {
 				a.log.LogAttrs(ctx, slog.LevelDebug, "uses not noted yet", slog.Any("err", err))
 			}
 		}

@@ -125,6 +125,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("ended", (&ended{After: 1024}).Code)
 	add("identity", (&Identity{Issuer: "https://id.example", Subject: "7", Account: "a", Email: "a@b", Linked: 300}).Code)
 	add("one-time link", (&OneTimeLink{ID: "link", Purpose: ForSession, Account: "a", Proof: Hash{1}, Expires: 300}).Code)
+	add("usage", (&Usage{Day: 20783, Stored: 1 << 40, Requests: 300}).Code)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {

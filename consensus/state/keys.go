@@ -63,6 +63,7 @@ const (
 	tableIdentity    = 'l' // identity -> Identity
 	tableIdentityOf  = 'H' // account, identity -> -
 	tableOneTime     = '1' // link -> OneTimeLink
+	tableUsage       = '2' // account, day -> Usage
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

@@ -129,6 +129,9 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 	if err := removeSignIns(tx, a.ID); err != nil {
 		return Result{}, err
 	}
+	if err := removeUsage(tx, a.ID, maxDay+UsageDays); err != nil {
+		return Result{}, err
+	}
 	e.fx.Settling = true
 	for _, k := range []key{accountKey(a.ID), emailKey(a.Email), adminKey(a.ID)} {
 		if err := tx.Delete(k); err != nil {

@@ -80,6 +80,7 @@ const (
 	kindAddOneTimeLink   = 62
 	kindResetPassword    = 63
 	kindBeginSession     = 64
+	kindNoteUsage        = 65
 )
 
 // Bounds of what this package reads and writes.
@@ -170,6 +171,7 @@ var commands = map[uint16]func() state.Command{
 	kindAddOneTimeLink:   func() state.Command { return new(state.AddOneTimeLink) },
 	kindResetPassword:    func() state.Command { return new(state.ResetPassword) },
 	kindBeginSession:     func() state.Command { return new(state.BeginSession) },
+	kindNoteUsage:        func() state.Command { return new(state.NoteUsage) },
 }
 
 // kinds are the numbers of the types of commands.

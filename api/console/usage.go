@@ -1,0 +1,119 @@
+package console
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// overviewDays is how many days the chart of the overview has.
+const overviewDays = 30
+
+// Size of a chart, in the units of its drawing.
+const chartWidth, chartHeight = 600, 120
+
+// chart is what a chart shows: one value for each day.
+type chart struct {
+	Title       string
+	Description string // what a person who does not see the drawing reads
+	Bars        []bar
+	Top         string // the largest value in words
+	From, To    time.Time
+}
+
+// bar is one day of a chart, in the units of its drawing.
+type bar struct {
+	X, Y, Width, Height string
+	Label               string // the day and its value
+}
+
+// usageData is what the page of usage shows.
+type usageData struct {
+	Has              accounts.Holdings
+	Storage, Request chart
+	Days             []state.Usage // the newest first
+}
+
+// usagePage serves GET /usage.
+func (s *surface) usagePage(c *call) error {
+	has, err := s.Accounts.Holdings(c.ctx, string(c.who.Account))
+	if err != nil {
+		return err
+	}
+	days, err := s.Accounts.Usage(c.ctx, c.who.Account, state.UsageDays)
+	if err != nil {
+		return err
+	}
+	d := usageData{Has: has, Storage: storageChart(days), Request: requestChart(days)}
+	for i := range days {
+		d.Days = append(d.Days, days[len(days)-1-i])
+	}
+	return s.show(c, http.StatusOK, "usage", "Usage", "usage", d)
+}
+
+// usageCSV serves GET /usage.csv: the days as comma-separated values (RFC 4180).
+func (s *surface) usageCSV(c *call) error {
+	days, err := s.Accounts.Usage(c.ctx, c.who.Account, state.UsageDays)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+	c.w.Header().Set("Content-Disposition", `attachment; filename="usage.csv"`)
+	out := csv.NewWriter(c.w)
+	out.UseCRLF = true
+	rows := [][]string{{"day", "stored_bytes", "requests"}}
+	for _, u := range days {
+		rows = append(rows, []string{u.Day.Time().UTC().Format(time.DateOnly), strconv.FormatUint(u.Stored, 10), strconv.FormatUint(u.Requests, 10)})
+	}
+	if err := out.WriteAll(rows); err != nil {
+		return fmt.Errorf("write usage: %w", err)
+	}
+	return nil
+}
+
+// storageChart shows what was stored on each day.
+func storageChart(days []state.Usage) chart {
+	return chartOf("Stored by day", days, func(u state.Usage) uint64 { return u.Stored }, bytesText)
+}
+
+// requestChart shows the requests of each day.
+func requestChart(days []state.Usage) chart {
+	return chartOf("Requests by day", days, func(u state.Usage) uint64 { return u.Requests }, func(n uint64) string {
+		if n == 1 {
+			return "1 request"
+		}
+		return count(n) + " requests"
+	})
+}
+
+// chartOf draws one bar for each day. Its zero is at the bottom.
+func chartOf(title string, days []state.Usage, value func(state.Usage) uint64, text func(uint64) string) chart {
+	c := chart{Title: title}
+	if len(days) == 0 {
+		return c
+	}
+	c.From, c.To = days[0].Day.Time().UTC(), days[len(days)-1].Day.Time().UTC()
+	top := uint64(1)
+	for _, u := range days {
+		top = max(top, value(u))
+	}
+	c.Top = text(top)
+	step := float64(chartWidth) / float64(len(days))
+	number := func(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }
+	for i, u := range days {
+		height := float64(chartHeight) * float64(value(u)) / float64(top)
+		c.Bars = append(c.Bars, bar{
+			X: number(float64(i)*step + step/10), Width: number(step * 0.8),
+			Y: number(chartHeight - height), Height: number(height),
+			Label: u.Day.Time().UTC().Format(time.DateOnly) + ": " + text(value(u)),
+		})
+	}
+	c.Description = fmt.Sprintf("From %s to %s. The most is %s, the last %s.", c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), c.Top, text(value(days[len(days)-1])))
+	return c
+}

@@ -1,0 +1,134 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// maxCounted bounds the accounts whose requests a node counts at once, about 100 bytes each.
+// Requests of more accounts are not counted.
+const maxCounted = 1 << 16
+
+// requests counts the requests of accounts since they were noted in the state, so that no request
+// writes.
+type requests struct {
+	mu sync.RWMutex // guards the map; the counts are changed without it
+	by map[state.AccountID]*atomic.Uint64
+}
+
+// count counts a request. It does not allocate for an account that has another one lately.
+func (r *requests) count(id state.AccountID) { r.add(id, 1) }
+
+func (r *requests) add(id state.AccountID, n uint64) {
+	r.mu.RLock()
+	if found := r.by[id]; found != nil {
+		found.Add(n) // with the lock: take does not forget it meanwhile
+		r.mu.RUnlock()
+		return
+	}
+	r.mu.RUnlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.by[id]
+	if found == nil {
+		if len(r.by) >= maxCounted {
+			return
+		}
+		if r.by == nil {
+			r.by = map[state.AccountID]*atomic.Uint64{}
+		}
+		found = new(atomic.Uint64)
+		r.by[id] = found
+	}
+	found.Add(n)
+}
+
+// take returns up to state.MaxUsage counts and starts them anew. It forgets accounts without a
+// request.
+func (r *requests) take() (items []state.AccountRequests) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, n := range r.by {
+		if len(items) == state.MaxUsage {
+			break
+		}
+		if count := n.Swap(0); count > 0 {
+			items = append(items, state.AccountRequests{Account: id, Count: count})
+		} else {
+			delete(r.by, id)
+		}
+	}
+	return items
+}
+
+// NoteUsage notes in the state how many requests accounts have sent to this node, and what they
+// store. It returns state.ErrUnavailable without a majority; they are noted the next time then.
+// While the members do not know the time, it does nothing.
+func (a *Accounts) NoteUsage(ctx context.Context) error {
+	now, _, ok := a.agreed()
+	if !ok {
+		return nil
+	}
+	for {
+		items := a.requests.take()
+		if len(items) == 0 {
+			return nil
+		}
+		if _, err := a.state.Propose(ctx, &state.NoteUsage{Day: state.DayOf(now), Items: items}); err != nil {
+			for _, i := range items {
+				a.requests.add(i.Account, i.Count)
+			}
+			return fmt.Errorf("note usage: %w", err)
+		}
+	}
+}
+
+// Usage returns one row for each of the last days up to today, the oldest first, beginning with the
+// first that is known: what the account stored at the end of the day, and its requests. Those of
+// the last half minute may be missing. Errors: state.ErrNotFound, state.ErrUnavailable.
+func (a *Accounts) Usage(ctx context.Context, id state.AccountID, days int) ([]state.Usage, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("usage: %w", err)
+	}
+	defer release()
+	if _, err := view.Account(id); err != nil {
+		return nil, fmt.Errorf("usage: %w", err)
+	}
+	quota, err := view.Quota(id)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return nil, fmt.Errorf("usage: %w", err)
+	}
+	known, err := view.Usage(id, 0)
+	if err != nil {
+		return nil, fmt.Errorf("usage: %w", err)
+	}
+	today := state.DayOf(state.MillisOf(a.now()))
+	first := today
+	if len(known) > 0 {
+		first = min(first, known[0].Day)
+	}
+	if since := today + 1 - min(today+1, state.Day(max(days, 1))); first < since {
+		first = since
+	}
+	var all []state.Usage
+	row := state.Usage{}
+	for d := first; d <= today; d++ {
+		row.Day, row.Requests = d, 0
+		for len(known) > 0 && known[0].Day <= d {
+			row.Stored = known[0].Stored
+			if known[0].Day == d {
+				row.Requests = known[0].Requests
+			}
+			known = known[1:]
+		}
+		all = append(all, row)
+	}
+	all[len(all)-1].Stored = quota.Used()
+	return all, nil
+}

@@ -1,0 +1,90 @@
+package accounts
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Requests that any node answers are counted for the account and the day. Days without a request
+// have what was stored before.
+func TestUsageByDay(t *testing.T) {
+	w, account := newUser(t)
+	other := w.node()
+	token := w.key(t, account.Email).Token
+	ask := func(a *Accounts, times int) {
+		t.Helper()
+		for range times {
+			if _, err := a.Authenticate(t.Context(), token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.NoteUsage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	usage := func(days int) (requests []uint64) {
+		t.Helper()
+		all, err := w.Usage(t.Context(), account.ID, days)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, u := range all {
+			if i > 0 && u.Day != all[i-1].Day+1 {
+				t.Errorf("after day %d comes %d", all[i-1].Day, u.Day)
+			}
+			requests = append(requests, u.Requests)
+		}
+		return requests
+	}
+	if got := usage(30); !slices.Equal(got, []uint64{0}) {
+		t.Errorf("before the first request there is %v", got)
+	}
+	ask(w.Accounts, 3)
+	ask(other, 2)
+	w.pass(12 * time.Hour)
+	ask(w.Accounts, 1)
+	w.pass(12 * time.Hour)
+	ask(other, 1)
+	w.pass(24 * time.Hour)
+	got := usage(30)
+	total := uint64(0)
+	for _, n := range got {
+		total += n
+	}
+	if total != 7 || got[len(got)-1] != 0 || len(got) < 3 {
+		t.Errorf("the days have %v requests", got)
+	}
+	if got := usage(2); len(got) != 2 {
+		t.Errorf("of two days there are %v", got)
+	}
+	if _, err := w.Usage(t.Context(), "nobody", 30); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("nobody's usage: %v", err)
+	}
+}
+
+// A count is not lost when the cluster does not take it, and not kept for more accounts than there
+// is room for.
+func TestRequestsAreCountedUntilTheyAreNoted(t *testing.T) {
+	var r requests
+	for i := range maxCounted + 10 {
+		r.count(state.AccountID(strconv.Itoa(i)))
+	}
+	if len(r.by) != maxCounted {
+		t.Errorf("%d accounts are counted", len(r.by))
+	}
+	taken := 0
+	for items := r.take(); len(items) > 0; items = r.take() {
+		if len(items) > state.MaxUsage {
+			t.Fatalf("%d items at once", len(items))
+		}
+		taken += len(items)
+	}
+	if taken != maxCounted || len(r.by) > 0 {
+		t.Errorf("%d counts, and %d accounts are left", taken, len(r.by))
+	}
+}

@@ -1,0 +1,134 @@
+package state
+
+import (
+	"errors"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Bounds of the usage of accounts.
+const (
+	MaxUsage  = 1000 // accounts of one NoteUsage
+	UsageDays = 90   // days for which usage is kept
+	maxDay    = 1 << 24
+)
+
+// Day is a number of days since 1970-01-01, in UTC.
+type Day uint32
+
+// dayMillis is how long a day is.
+const dayMillis = Millis(24 * time.Hour / time.Millisecond)
+
+// DayOf returns the day of a time.
+func DayOf(t Millis) Day { return Day(max(t, 0) / dayMillis) }
+
+// Time returns the beginning of the day.
+func (d Day) Time() time.Time { return (Millis(d) * dayMillis).Time() }
+
+// Usage is what an account used on a day.
+type Usage struct {
+	Day      Day
+	Stored   uint64 // bytes that counted against the allowance when usage was noted last on that day
+	Requests uint64 // requests of the account to all nodes
+}
+
+// Code implements the record's form.
+func (v *Usage) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.Day)
+	codec.Uint(c, &v.Stored)
+	codec.Uint(c, &v.Requests)
+}
+
+func usageOf(a AccountID) key { return part(table(tableUsage), a) }
+
+func usageKey(a AccountID, d Day) key { return usageOf(a).u64(uint64(d)) }
+
+// AccountRequests are the requests of an account since they were noted last.
+type AccountRequests struct {
+	Account AccountID
+	Count   uint64
+}
+
+// NoteUsage adds requests of accounts to a day, and notes what each of them stores. It skips
+// accounts that are gone, and removes what is older than UsageDays. It is of level 6.
+//
+// Errors: ErrInvalid for a day that is out of bounds.
+type NoteUsage struct {
+	Day   Day
+	Items []AccountRequests
+}
+
+// Code implements Command.
+func (v *NoteUsage) Code(c *codec.Coder) {
+	codec.Uint(c, &v.Day)
+	codec.List(c, &v.Items, MaxUsage, func(c *codec.Coder, i *AccountRequests) {
+		codec.String(c, &i.Account, MaxIDLen)
+		codec.Uint(c, &i.Count)
+	})
+}
+
+func (v *NoteUsage) apply(tx Tx, _ *entry) (Result, error) {
+	if v.Day > maxDay {
+		return Result{}, Errorf(CodeInvalid, "day %d is out of bounds", v.Day)
+	}
+	view := View{r: tx}
+	for _, i := range v.Items {
+		if there, err := has(tx, accountKey(i.Account)); err != nil {
+			return Result{}, err
+		} else if !there {
+			continue
+		}
+		quota, err := view.Quota(i.Account)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Result{}, err
+		}
+		k := usageKey(i.Account, v.Day)
+		row, err := get[Usage](tx, k)
+		if err != nil {
+			return Result{}, err
+		}
+		if row == nil {
+			row = &Usage{Day: v.Day}
+			if err := removeUsage(tx, i.Account, v.Day); err != nil {
+				return Result{}, err
+			}
+		}
+		row.Stored, row.Requests = quota.Used(), row.Requests+i.Count
+		if err := put(tx, k, row); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+// removeUsage removes the usage of an account that is UsageDays before a day, or older.
+func removeUsage(tx Tx, a AccountID, before Day) error {
+	all, err := (View{r: tx}).Usage(a, 0)
+	if err != nil {
+		return err
+	}
+	for _, u := range all {
+		if u.Day+UsageDays > before {
+			break
+		}
+		if err := tx.Delete(usageKey(a, u.Day)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Usage returns the usage of an account from a day on, the oldest first. Days without a request
+// have none.
+func (v View) Usage(a AccountID, since Day) (all []Usage, err error) {
+	err = v.r.Scan(usageKey(a, since), usageOf(a).end(), false, func(_, value []byte) (bool, error) {
+		u, err := decode[Usage](value)
+		if err == nil {
+			all = append(all, *u)
+		}
+		return err == nil, err
+	})
+	return all, err
+}
