@@ -33,6 +33,9 @@ const (
 	maxDeleted = 1 << 18
 )
 
+// errReset is the error of a scan whose reset did not begin.
+var errReset = errors.New("the keystore cannot be reset")
+
 var errManyDeleted = errors.New("more roots were withdrawn during a scan of all roots than are remembered")
 
 // keystore holds the multihashes of the announced roots on disk, ordered by their DHT keys,
@@ -50,21 +53,39 @@ type keystore struct {
 	deleted map[string]struct{} // since the scan began, and not put again; nil: no scan is running
 	added   int                 // keys that other callers added since the scan began
 	failed  bool                // a change failed since the last reset
+	// opened is closed when a reset opens the datastore that it fills; nil: no reset is
+	// waited for.
+	opened chan struct{}
 }
 
 // newKeystore opens the keystore. It stores its own state in meta.
 func newKeystore(all Datastores, meta datastore.Batching) (*keystore, error) {
+	k := new(keystore)
 	lib, err := provided.NewResettableKeystore(meta,
 		provided.KeystoreOption(provided.WithPrefixBits(keystoreBits), provided.WithBatchSize(keystoreBatch)),
 		provided.WithResetBufferCapacity(keystoreBuffer),
 		provided.WithDatastoreFactory(
-			func(suffix string) (datastore.Batching, error) { return all.Open(keystoreName + suffix) },
+			func(suffix string) (datastore.Batching, error) {
+				defer k.hasOpened()
+				return all.Open(keystoreName + suffix)
+			},
 			func(suffix string) error { return all.Remove(keystoreName + suffix) },
 		))
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
-	return &keystore{ResettableKeystore: lib}, nil
+	k.ResettableKeystore = lib
+	return k, nil
+}
+
+// hasOpened notes that a datastore was opened.
+func (k *keystore) hasOpened() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.opened != nil {
+		close(k.opened)
+		k.opened = nil
+	}
 }
 
 // unique returns the hashes without repetitions, because the library would count them
@@ -237,8 +258,9 @@ func (k *keystore) hasManyDeleted() bool {
 
 // reset writes all keys again.
 func (k *keystore) reset(ctx context.Context, each func(fn func(cid.Cid) bool) error) error {
+	opened := make(chan struct{})
 	k.mu.Lock()
-	k.failed = false
+	k.failed, k.opened = false, opened
 	k.mu.Unlock()
 	// If a reset of the library is cancelled before it takes its first root, it blocks the
 	// keystore for ever (go-libp2p-kad-dht v0.42.2). So it gets a context of its own.
@@ -257,6 +279,14 @@ func (k *keystore) reset(ctx context.Context, each func(fn func(cid.Cid) bool) e
 			case <-reset.Done():
 				return false
 			}
+		}
+		// Only then does the library keep the keys that others put during the scan, which the
+		// scan does not see: it opens the datastore in the goroutine that also puts keys.
+		select {
+		case <-opened:
+		case <-reset.Done():
+			scanErr = errReset
+			return
 		}
 		scanErr = errors.Join(each(send), ctx.Err())
 		if k.hasManyDeleted() {

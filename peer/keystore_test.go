@@ -10,9 +10,11 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ipfs/go-cid"
+	"github.com/ipfs/go-datastore"
 	mh "github.com/multiformats/go-multihash"
 )
 
@@ -190,6 +192,36 @@ func TestWhatIsDeletedDuringAResetStaysDeleted(t *testing.T) {
 	there, err := k.only(t.Context(), []mh.Multihash{one(1), one(2), one(3), one(4), one(5)})
 	if err != nil || fmt.Sprint(there) != fmt.Sprint([]mh.Multihash{one(2), one(3), one(5)}) || sizeOf(t, k) != 3 {
 		t.Errorf("%d keys, of which %d are right, %v", sizeOf(t, k), len(there), err)
+	}
+}
+
+// countedDatastores count the datastores that were opened.
+type countedDatastores struct {
+	Datastores
+	opened atomic.Int32
+}
+
+func (d *countedDatastores) Open(name string) (datastore.Batching, error) {
+	opened, err := d.Datastores.Open(name)
+	d.opened.Add(1)
+	return opened, err
+}
+
+// TestAScanBeginsAfterItsReset shows that the library keeps what is put during the scan of a
+// reset, because the scan does not begin before the reset.
+func TestAScanBeginsAfterItsReset(t *testing.T) {
+	all := &countedDatastores{Datastores: newDatastores(t, t.TempDir())}
+	k := openKeystore(t, all)
+	before := all.opened.Load()
+	_, err := k.reconcile(t.Context(), func(func(cid.Cid) bool) error {
+		if all.opened.Load() == before {
+			t.Error("the scan has begun, and the reset has not")
+		}
+		_, err := k.Put(t.Context(), number(1).Hash())
+		return err
+	}, true, 0)
+	if err != nil || sizeOf(t, k) != 1 {
+		t.Errorf("%d keys, %v", sizeOf(t, k), err)
 	}
 }
 
