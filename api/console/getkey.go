@@ -23,7 +23,11 @@ type getKeyData struct {
 	Redirect, State string // as the app gave them
 	Keys            []accounts.Key
 	Denied          bool
+	Error           string
 }
+
+// Scope is what the app asks for, in one text.
+func (d getKeyData) Scope() string { return strings.Join(d.App.Scope, " ") }
 
 // getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]: an app sends a person here, who signs in
 // and lets it have an API key, which goes to the redirect URI.
@@ -36,11 +40,15 @@ func (s *surface) getKeyPage(c *call) error {
 	if c.session == "" {
 		return c.toSignIn()
 	}
+	return s.showGetKey(c, http.StatusOK, d)
+}
+
+func (s *surface) showGetKey(c *call, status int, d getKeyData) (err error) {
 	if d.Keys, err = s.keysOf(c, d.App); err != nil {
 		return err
 	}
 	s.mayLeaveTo(c, d.Redirect)
-	return s.show(c, http.StatusOK, "get-key", "An app asks for a key", "", d)
+	return s.show(c, status, "get-key", "An app asks for a key", "", d)
 }
 
 // asking is what an app asks for, or a page with 400 where no app may ask so.
@@ -80,6 +88,10 @@ func (s *surface) giveKey(c *call) error {
 	if choice == "deny" {
 		d.Denied = true
 		return s.show(c, http.StatusOK, "get-key", "Nothing was given", "", d)
+	}
+	if form.Get("app") != d.App.Name || form.Get("scope") != d.Scope() { // it was registered anew meanwhile
+		d.Error = "What the app asks for has changed since you opened the page. Look again."
+		return s.showGetKey(c, http.StatusConflict, d)
 	}
 	var key accounts.Key
 	if choice == "new" {

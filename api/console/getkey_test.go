@@ -40,7 +40,7 @@ func TestAnAppGetsAKeyWhereItRegistered(t *testing.T) {
 	if _, body := b.get(page); !strings.Contains(body, "photos asks for a key") || !strings.Contains(body, "https://photos.example/done") {
 		t.Errorf("the page is %s", body)
 	}
-	form := url.Values{"redirect": {"https://photos.example/done?a=b"}, "state": {"x&y"}, "choice": {"deny"}}
+	form := url.Values{"redirect": {"https://photos.example/done?a=b"}, "state": {"x&y"}, "app": {"photos"}, "scope": {"storage:read"}, "choice": {"deny"}}
 	if answer := b.post(page, "/get-key", form); answer.Code != http.StatusOK || answer.Header().Get("Location") != "" {
 		t.Errorf("the denial is answered with %d", answer.Code)
 	}

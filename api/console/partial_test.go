@@ -218,7 +218,7 @@ func TestAnAppIsOfferedItsOwnKeysOnly(t *testing.T) {
 	if got := fmt.Sprint(offered()); got != "[true false true]" {
 		t.Errorf("offered are %s", got)
 	}
-	form := url.Values{"redirect": {"https://photos.example/done"}, "choice": {ids[1]}}
+	form := url.Values{"redirect": {"https://photos.example/done"}, "app": {"photos"}, "scope": {"storage:read"}, "choice": {ids[1]}}
 	if answer := b.post(page, "/get-key", form); answer.Code != http.StatusBadRequest {
 		t.Errorf("the wider key is answered with %d", answer.Code)
 	}
@@ -232,5 +232,34 @@ func TestLinesOfATable(t *testing.T) {
 	answer := b.post("/pins", "/pins/create-many", url.Values{"lines": {testCID(t, "one") + "\tthe first\n"}})
 	if names := w.names("alice"); len(names) != 1 || names[0] != "the first" {
 		t.Errorf("there are %q: %s", names, answer.Body)
+	}
+}
+
+// Who agreed to what an app asked for has not agreed to what it asks for now.
+func TestAnAppThatAsksForMoreMeanwhileGetsNothing(t *testing.T) {
+	w := newWorld(t)
+	redirect := "https://photos.example/done"
+	register := func(scope string) {
+		t.Helper()
+		if _, err := w.users.AddApp(t.Context(), "photos", []string{redirect}, []string{scope}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register("storage:read")
+	b := w.browser()
+	b.signIn("alice")
+	agreed := url.Values{"redirect": {redirect}, "app": {"photos"}, "scope": {"storage:read"}, "choice": {"new"}}
+	if err := w.users.RemoveApp(t.Context(), "photos"); err != nil {
+		t.Fatal(err)
+	}
+	register("storage:write")
+	answer := b.post("/pins", "/get-key", agreed)
+	keys, err := w.users.Keys(t.Context(), "alice@example.org")
+	if answer.Code != http.StatusConflict || !strings.Contains(answer.Body.String(), "has changed since") || err != nil || len(keys) != 0 {
+		t.Errorf("%d, %d keys, %v: %s", answer.Code, len(keys), err, answer.Body)
+	}
+	agreed.Set("scope", "storage:write")
+	if answer := b.post("/pins", "/get-key", agreed); !strings.HasPrefix(answer.Header().Get("Location"), redirect+"?key=") {
+		t.Errorf("agreed to anew it is %d", answer.Code)
 	}
 }
