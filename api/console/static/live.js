@@ -79,6 +79,7 @@ const channel = new BroadcastChannel('holdfast-live')
 channel.onmessage = (e) => come(e.data)
 
 let source = null
+let left = () => {} // lets another tab listen
 function listen() {
   source = new EventSource('/events')
   for (const topic of ['account', 'cluster', 'ended']) {
@@ -86,7 +87,10 @@ function listen() {
       const event = { topic, data: e.data }
       channel.postMessage(event)
       come(event)
-      if (topic === 'ended') source.close()
+      if (topic === 'ended') {
+        source.close()
+        left() // another tab may have a new session
+      }
     })
   }
   source.onerror = () => { // else the browser connects again by itself
@@ -97,7 +101,7 @@ function listen() {
 document.addEventListener('visibilitychange', () => { if (!document.hidden && due) load() })
 if (regions().length) {
   if (navigator.locks) {
-    navigator.locks.request('holdfast-live', () => { listen(); return new Promise(() => {}) })
+    navigator.locks.request('holdfast-live', () => { listen(); return new Promise((resolve) => { left = resolve }) })
       .catch(() => {}) // the page is left
   } else {
     const turn = () => {
