@@ -18,6 +18,9 @@ const overviewDays = 30
 // Size of a chart, in the units of its drawing.
 const chartWidth, chartHeight = 600, 120
 
+// leastDays is how many days a chart has room for at the least, so that a few days have narrow bars.
+const leastDays = 30
+
 // chart is what a chart shows: one value for each day.
 type chart struct {
 	Title       string
@@ -98,22 +101,24 @@ func chartOf(title string, days []state.Usage, value func(state.Usage) uint64, t
 	if len(days) == 0 {
 		return c
 	}
-	c.From, c.To = days[0].Day.Time().UTC(), days[len(days)-1].Day.Time().UTC()
-	top := uint64(1)
+	room := max(len(days), leastDays)
+	c.To = days[len(days)-1].Day.Time().UTC()
+	c.From = c.To.AddDate(0, 0, 1-room)
+	top := uint64(0)
 	for _, u := range days {
 		top = max(top, value(u))
 	}
 	c.Top = text(top)
-	step := float64(chartWidth) / float64(len(days))
+	step := float64(chartWidth) / float64(room)
 	number := func(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }
 	for i, u := range days {
-		height := float64(chartHeight) * float64(value(u)) / float64(top)
+		height := float64(chartHeight) * float64(value(u)) / float64(max(top, 1))
 		c.Bars = append(c.Bars, bar{
-			X: number(float64(i)*step + step/10), Width: number(step * 0.8),
+			X: number(float64(room-len(days)+i)*step + step/10), Width: number(step * 0.8),
 			Y: number(chartHeight - height), Height: number(height),
 			Label: u.Day.Time().UTC().Format(time.DateOnly) + ": " + text(value(u)),
 		})
 	}
-	c.Description = fmt.Sprintf("From %s to %s. The most is %s, the last %s.", c.From.Format(time.DateOnly), c.To.Format(time.DateOnly), c.Top, text(value(days[len(days)-1])))
+	c.Description = fmt.Sprintf("From %s to %s. The most is %s, the last %s.", days[0].Day.Time().UTC().Format(time.DateOnly), c.To.Format(time.DateOnly), c.Top, text(value(days[len(days)-1])))
 	return c
 }

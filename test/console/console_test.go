@@ -160,6 +160,10 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	p.press("Filter")
 	p.shows("No pin matches.")
 	p.picture("pins-filtered")
+	p.follow("Usage")
+	p.shows("Requests by day")
+	p.press("Show numbers")
+	p.picture("usage")
 }
 
 // TestSigningInAndOut: a session ends on every node at once, and who has none comes back to the page that was asked
