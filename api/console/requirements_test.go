@@ -239,6 +239,10 @@ func (g *ground) signedOut(what string, c sampled, got *httptest.ResponseRecorde
 		if got.Code != http.StatusSeeOther && got.Code != http.StatusBadRequest {
 			g.t.Errorf("%s %s is answered with %d", what, c.name, got.Code)
 		}
+	case c.access == lasting: // an event source cannot sign in, and would ask again
+		if got.Code != http.StatusNoContent {
+			g.t.Errorf("%s %s is answered with %d", what, c.name, got.Code)
+		}
 	default:
 		if to := got.Header().Get("Location"); got.Code != http.StatusSeeOther || !strings.HasPrefix(to, "/sign-in") {
 			g.t.Errorf("%s %s is answered with %d and %q", what, c.name, got.Code, to)

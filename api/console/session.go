@@ -70,6 +70,10 @@ func (s *surface) guarded(row page) web.Handler {
 		if err := s.identify(c); err != nil {
 			return err
 		}
+		if row.access == lasting && c.session == "" {
+			// An event source asks again after every other answer (HTML Living Standard, section 9.2.3).
+			return web.Empty(w, http.StatusNoContent)
+		}
 		if row.access >= signedIn && c.session == "" {
 			if !reads {
 				if r.Header.Get(formHeader) != "" { // a script cannot sign in

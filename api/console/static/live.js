@@ -57,6 +57,7 @@ async function load() {
 }
 
 function ended() {
+  over = true
   if (document.querySelector('#ended')) return
   const told = document.createElement('p')
   told.id = 'ended'
@@ -79,6 +80,7 @@ const channel = new BroadcastChannel('holdfast-live')
 channel.onmessage = (e) => come(e.data)
 
 let source = null
+let over = false // the session of this page has ended
 let left = () => {} // lets another tab listen
 function listen() {
   source = new EventSource('/events')
@@ -94,14 +96,18 @@ function listen() {
     })
   }
   source.onerror = () => { // else the browser connects again by itself
-    if (source.readyState === EventSource.CLOSED) setTimeout(listen, later)
+    if (source.readyState === EventSource.CLOSED && !over) setTimeout(listen, later)
   }
 }
 
 document.addEventListener('visibilitychange', () => { if (!document.hidden && due) load() })
 if (regions().length) {
   if (navigator.locks) {
-    navigator.locks.request('holdfast-live', () => { listen(); return new Promise((resolve) => { left = resolve }) })
+    navigator.locks.request('holdfast-live', () => {
+      if (over) return
+      listen()
+      return new Promise((resolve) => { left = resolve })
+    })
       .catch(() => {}) // the page is left
   } else {
     const turn = () => {
