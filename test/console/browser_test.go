@@ -189,16 +189,35 @@ func (p *tab) enter(field, value string) {
 	p.do(chromedp.SendKeys(chromedp.CSS(field), value))
 }
 
+// clickTries is how often a click is tried again whose element a live page has just replaced.
+const clickTries = 5
+
+// click clicks the element that an XPath expression finds.
+func (p *tab) click(xpath string) {
+	p.t.Helper()
+	for try := 1; ; try++ {
+		ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+		err := chromedp.Do(ctx, chromedp.Click(xpath))
+		cancel()
+		if err == nil {
+			return
+		}
+		if try == clickTries || !strings.Contains(err.Error(), "Could not find node") {
+			p.t.Fatalf("%v; the page is %s", err, p.what())
+		}
+	}
+}
+
 // press clicks the button, or opens the details, with a text.
 func (p *tab) press(text string) {
 	p.t.Helper()
-	p.do(chromedp.Click(`//*[self::button or self::summary][normalize-space()=` + quoted(text) + `]`))
+	p.click(`//*[self::button or self::summary][normalize-space()=` + quoted(text) + `]`)
 }
 
 // follow clicks the link with a text.
 func (p *tab) follow(text string) {
 	p.t.Helper()
-	p.do(chromedp.Click(`//a[normalize-space()=` + quoted(text) + `]`))
+	p.click(`//a[normalize-space()=` + quoted(text) + `]`)
 }
 
 // text is the text of an element.
