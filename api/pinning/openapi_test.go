@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -193,43 +194,5 @@ func TestTheDescriptionIsServedToAnybody(t *testing.T) {
 // TestReferencesOfTheDescriptionLeadSomewhere follows each $ref, and wants each
 // component to be used.
 func TestReferencesOfTheDescriptionLeadSomewhere(t *testing.T) {
-	var doc map[string]any
-	if err := json.Unmarshal([]byte(openAPI), &doc); err != nil {
-		t.Fatal(err)
-	}
-	used := map[string]bool{}
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			for key, e := range v {
-				target, ok := e.(string)
-				if key != "$ref" || !ok {
-					walk(e)
-					continue
-				}
-				used[target] = true
-				var at any = doc
-				for step := range strings.SplitSeq(strings.TrimPrefix(target, "#/"), "/") {
-					m, _ := at.(map[string]any)
-					at = m[step]
-				}
-				if at == nil {
-					t.Errorf("%s leads nowhere", target)
-				}
-			}
-		}
-	}
-	walk(doc)
-	for kind, all := range doc["components"].(map[string]any) {
-		for name := range all.(map[string]any) {
-			if target := "#/components/" + kind + "/" + name; kind != "securitySchemes" && !used[target] {
-				t.Errorf("%s is not used", target)
-			}
-		}
-	}
+	apitest.References(t, openAPI)
 }

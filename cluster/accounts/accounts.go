@@ -199,17 +199,9 @@ func (a *Accounts) Operator(ctx context.Context) (state.Account, error) {
 }
 
 func (a *Accounts) read(ctx context.Context, find func(state.View) (state.Account, error)) (state.Account, error) {
-	view, release, err := a.state.View(ctx)
-	if err != nil {
-		return state.Account{}, fmt.Errorf("read account: %w", err)
-	}
-	defer release()
-	account, err := find(view)
-	if err != nil {
-		return state.Account{}, fmt.Errorf("read account: %w", err)
-	}
+	account, err := a.withHash(ctx, find)
 	account.PasswordHash = ""
-	return account, nil
+	return account, err
 }
 
 // byEmail finds an account. Text that is no e-mail address names none.
