@@ -37,7 +37,7 @@ var surface = slices.Concat([]string{"api/internal/web", "consensus/state"}, use
 // adds. The first match counts; a package without a
 // row is refused.
 var rows = []row{
-	{"cmd/holdfast", []string{"config", "cluster/node", "api", "api/admin/client", "api/client"}, layerCommand},
+	{"cmd/holdfast", []string{"config", "cluster/node", "api", "api/admin/client", "api/client", "api/client/*"}, layerCommand},
 
 	{"config", nil, layerIsland},
 	{"consensus/codec", nil, layerIsland},
@@ -87,7 +87,8 @@ var rows = []row{
 	{"api/admin", surface, layerAPI},
 	{"api/ipfs", surface, layerAPI},
 	{"api/admin/client", []string{"api/admin"}, layerAPI}, // the bodies are described once
-	{"api/client", nil, layerAPI},
+	{"api/client", []string{"api/client/*"}, layerAPI},
+	{"api/client/seal", nil, layerAPI},
 
 	{"internal/*", nil, layerIsland},
 	{"test/arch", nil, layerTest},
@@ -118,7 +119,7 @@ var fences = []fence{
 	{"github.com/coreos/go-oidc", []string{"cluster/openid"}, false, "OpenID providers only in cluster/openid"},
 	{"golang.org/x/oauth2", []string{"cluster/openid"}, false, "OpenID providers only in cluster/openid"},
 	{"github.com/schollz/progressbar", []string{"cmd/holdfast"}, false, "terminals only in cmd"},
-	{"lukechampine.com/blake3", []string{"cluster/bao"}, true, "the BLAKE3 tree only in cluster/bao"},
+	{"lukechampine.com/blake3", []string{"cluster/bao", "api/client", "api/client/*"}, true, "the BLAKE3 tree only in cluster/bao and the client"},
 	{"github.com/cenkalti/backoff", []string{"internal/backoff"}, false, "attempts are paced by internal/backoff"},
 	{"github.com/hashicorp/golang-lru", []string{"internal/cache"}, false, "what was used last is kept by internal/cache"},
 	{"container/list", []string{"cluster/tracker"}, false, "lines of waiting only in cluster/tracker; what was used last is kept by internal/cache"},

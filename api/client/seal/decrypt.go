@@ -1,0 +1,323 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"io"
+
+	"lukechampine.com/blake3"
+)
+
+// MaxWhole is the largest content in bytes that was encrypted in one piece and is read by default:
+// nothing of it may be handed on before all of it is checked, so that it is held in memory.
+const MaxWhole = 64 << 20
+
+// Options say what [Open] accepts. The zero value is strict.
+type Options struct {
+	// Path is the path that the object must have; any if empty. It finds out a server that answers
+	// with another object of the same owner.
+	Path string
+	// Bare accepts an object without private metadata: it has no hash to compare, no name, and no
+	// chunks, and its size is known at its end only.
+	Bare bool
+	// MaxWhole replaces the constant of this name if it is not 0.
+	MaxWhole int64
+}
+
+// Content is an encrypted object whose header has been opened.
+type Content struct {
+	key        DataKey
+	h          *header
+	m          Metadata
+	storageKey string
+	layout     layout
+	bare       bool
+	maxWhole   int64
+}
+
+// Open opens the header of the object that the server stores under storageKey. The error is one of
+// the errors of headers and keys, [ErrMetadata], [ErrNoMetadata] or [ErrWrongObject].
+func Open(with Opener, h Header, storageKey string, o Options) (*Content, error) {
+	parsed, err := parseHeader(h)
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{h: parsed, storageKey: storageKey, bare: parsed.Metadata == nil, maxWhole: MaxWhole}
+	if o.MaxWhole > 0 {
+		c.maxWhole = o.MaxWhole
+	}
+	if c.key, err = with.open(parsed, storageKey); err != nil {
+		return nil, err
+	}
+	if c.bare {
+		if !o.Bare || o.Path != "" {
+			return nil, ErrNoMetadata
+		}
+		return c, nil
+	}
+	if c.m, err = parsed.Metadata.open(c.key); err != nil {
+		return nil, err
+	}
+	if o.Path != "" && o.Path != c.m.Path {
+		return nil, fmt.Errorf("%w: it has %.64q", ErrWrongObject, c.m.Path)
+	}
+	c.layout = layout{c.m.Size, c.m.chunks.size}
+	if c.layout.chunk > 0 && (!parsed.bound() || !bytes.Equal(parsed.Nonce, make([]byte, nonceSize))) {
+		return nil, fmt.Errorf("%w: chunks need version %d and a nonce of zeros", ErrHeader, versionBound)
+	}
+	if c.layout.chunk == 0 && c.m.Size > c.maxWhole {
+		return nil, fmt.Errorf("%w: %d bytes in one piece, at most %d", ErrTooLarge, c.m.Size, c.maxWhole)
+	}
+	return c, nil
+}
+
+// Metadata returns the private metadata. It is empty for a bare object.
+func (c *Content) Metadata() Metadata { return c.m }
+
+// DataKey returns the key of this object, to share it alone.
+func (c *Content) DataKey() DataKey { return c.key }
+
+// Size returns the length of the ciphertext in bytes, and false for a bare object, whose size the
+// header does not tell.
+func (c *Content) Size() (int64, bool) { return c.layout.sealed(), !c.bare }
+
+// Chunked reports whether ranges can be read without reading the rest.
+func (c *Content) Chunked() bool { return c.layout.chunk > 0 }
+
+// Range returns which bytes of the ciphertext hold length bytes of the plaintext at offset. The
+// error is [ErrRange] if they are not all in the content, and for a bare object.
+func (c *Content) Range(offset, length int64) (start, size int64, err error) {
+	chunks, err := c.layout.cover(offset, length)
+	if err != nil {
+		return 0, 0, err
+	}
+	start, size = c.layout.bytes(chunks)
+	return start, size, nil
+}
+
+// Reader returns the plaintext. ciphertext is the whole content. Nothing of a chunk is handed on
+// before the chunk is authentic, and io.EOF means that the content is complete and has its content
+// hash. Any other end is one of the errors of content; what was read until then is not to be used.
+func (c *Content) Reader(ciphertext io.Reader) io.Reader {
+	return &decrypting{c: c, src: ciphertext, chunks: span{0, c.layout.count()}, hash: blake3.New(32, nil), take: c.layout.size}
+}
+
+// RangeReader returns length bytes of the plaintext at offset. ciphertext is the part that
+// [Content.Range] told. The content hash cannot be checked; each chunk is. The error is [ErrRange].
+func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Reader, error) {
+	chunks, err := c.layout.cover(offset, length)
+	if err != nil {
+		return nil, err
+	}
+	r := &decrypting{c: c, src: ciphertext, chunks: chunks, skip: offset - chunks.first*c.layout.chunk, take: length}
+	if c.layout.chunk == 0 {
+		r.hash = blake3.New(32, nil) // all of it is read
+	}
+	return r, nil
+}
+
+// decrypting is a reader of plaintext.
+type decrypting struct {
+	c      *Content
+	src    io.Reader
+	chunks span           // still to read
+	hash   *blake3.Hasher // of the plaintext; nil for a range
+	skip   int64          // plaintext bytes before the first that is handed out
+	take   int64          // plaintext bytes still to hand out
+
+	aead             cipher.AEAD
+	buf, plain, aad  []byte
+	ready            []byte // part of plain that Read hands out
+	err              error  // after ready
+	first            int64  // chunk that was read first
+	started, checked bool
+}
+
+// Read implements io.Reader.
+func (r *decrypting) Read(p []byte) (int, error) {
+	for len(r.ready) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		r.fill()
+	}
+	n := copy(p, r.ready)
+	r.ready = r.ready[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo: it saves copying each chunk.
+func (r *decrypting) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		n, err := w.Write(r.ready)
+		written += int64(n)
+		r.ready = r.ready[n:]
+		if err != nil {
+			return written, err
+		}
+		if errors.Is(r.err, io.EOF) {
+			return written, nil
+		}
+		if r.err != nil {
+			return written, r.err
+		}
+		r.fill()
+	}
+}
+
+// fill decrypts the next chunk, or sets err.
+func (r *decrypting) fill() {
+	if !r.started {
+		r.started, r.first, r.aead = true, r.chunks.first, r.c.key.aead()
+	}
+	if r.chunks.first >= r.chunks.last {
+		r.err = r.end()
+		return
+	}
+	var plain []byte
+	var err error
+	if r.c.layout.chunk == 0 {
+		plain, err = r.whole()
+	} else {
+		plain, err = r.chunk(r.chunks.first)
+	}
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.chunks.first++
+	if r.hash != nil {
+		mustWrite(r.hash, plain)
+	}
+	if r.c.bare {
+		r.ready = plain
+		return
+	}
+	if r.chunks.first == r.chunks.last { // the last bytes go out when the rest is known to be right
+		if err := r.end(); !errors.Is(err, io.EOF) {
+			r.err = err
+			return
+		}
+	}
+	plain = plain[r.skip:]
+	r.ready = plain[:min(int64(len(plain)), r.take)]
+	r.skip, r.take = 0, r.take-int64(len(r.ready))
+}
+
+// end checks that nothing follows and, if all was read, the hash. It returns io.EOF if so.
+func (r *decrypting) end() error {
+	if r.checked {
+		return io.EOF
+	}
+	var more [1]byte
+	if n, err := io.ReadFull(r.src, more[:]); n > 0 {
+		return ErrTrailing
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if r.hash != nil && !r.c.bare && [32]byte(r.hash.Sum(nil)) != r.c.m.Hash {
+		return ErrHash
+	}
+	r.checked = true
+	return io.EOF
+}
+
+// whole decrypts content in one piece.
+func (r *decrypting) whole() ([]byte, error) {
+	limit := r.c.layout.sealed()
+	if r.c.bare {
+		limit = r.c.maxWhole + tagSize
+	}
+	sealed, err := readUpTo(r.src, limit, !r.c.bare)
+	if err != nil {
+		return nil, err
+	}
+	if len(sealed) < tagSize || (!r.c.bare && int64(len(sealed)) < limit) {
+		return nil, ErrTruncated
+	}
+	if r.c.h.bound() {
+		r.aad = append(r.aad, aadContent+r.c.storageKey...)
+	}
+	plain, err := r.aead.Open(sealed[:0], r.c.h.Nonce, sealed, r.aad)
+	if err != nil {
+		return nil, ErrContent
+	}
+	return plain, nil
+}
+
+// readUpTo reads at most limit bytes. exact says that there should be so many.
+func readUpTo(src io.Reader, limit int64, exact bool) ([]byte, error) {
+	if exact {
+		buf := make([]byte, limit)
+		n, err := io.ReadFull(src, buf)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil
+		}
+		return buf[:n], err
+	}
+	buf, err := io.ReadAll(io.LimitReader(src, limit+1))
+	if int64(len(buf)) > limit {
+		return nil, fmt.Errorf("%w: content in one piece, at most %d bytes", ErrTooLarge, limit-tagSize)
+	}
+	return buf, err
+}
+
+// chunk decrypts chunk i.
+func (r *decrypting) chunk(i int64) ([]byte, error) {
+	if r.buf == nil {
+		size := min(r.c.layout.chunk, r.c.layout.size)
+		r.buf, r.plain = make([]byte, size+ChunkOverhead), make([]byte, size)
+	}
+	sealed := r.buf[:r.c.layout.plainOf(i)+ChunkOverhead]
+	if _, err := io.ReadFull(r.src, sealed); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("%w: in chunk %d of %d", ErrTruncated, i, r.c.layout.count())
+	} else if err != nil {
+		return nil, err
+	}
+	plain, err := r.openAs(sealed, i)
+	if err != nil {
+		return nil, r.misplaced(sealed, i)
+	}
+	return plain, nil
+}
+
+func (r *decrypting) openAs(sealed []byte, i int64) ([]byte, error) {
+	r.aad = appendChunkAAD(r.aad[:0], chunkPrefix(r.c.storageKey), i)
+	return r.aead.Open(r.plain[:0], sealed[:nonceSize], sealed[nonceSize:], r.aad)
+}
+
+// maxPlaces bounds how many other places a damaged chunk is tried at, on each side of its own.
+const maxPlaces = 512
+
+// misplaced says why a chunk does not open at place i: it may be one of another place.
+func (r *decrypting) misplaced(sealed []byte, i int64) error {
+	count := r.c.layout.count()
+	for j := max(0, i-maxPlaces); j < min(count, i+maxPlaces+1); j++ {
+		if j == i || r.c.layout.plainOf(j) != r.c.layout.plainOf(i) {
+			continue
+		}
+		if _, err := r.openAs(sealed, j); err != nil {
+			continue
+		}
+		if j < i && j >= r.first {
+			return fmt.Errorf("%w: chunk %d is at place %d", ErrChunkRepeated, j, i)
+		}
+		return fmt.Errorf("%w: chunk %d is at place %d", ErrChunkMoved, j, i)
+	}
+	return fmt.Errorf("%w: at place %d of %d", ErrChunk, i, count)
+}
+
+// Decrypt decrypts an object that fits in memory. path is the path that it must have, or empty.
+func Decrypt(with Opener, h Header, storageKey, path string, ciphertext []byte) ([]byte, Metadata, error) {
+	c, err := Open(with, h, storageKey, Options{Path: path, MaxWhole: int64(len(ciphertext))})
+	if err != nil {
+		return nil, Metadata{}, err
+	}
+	out := bytes.NewBuffer(make([]byte, 0, min(c.m.Size, int64(len(ciphertext)))))
+	if _, err := io.Copy(out, c.Reader(bytes.NewReader(ciphertext))); err != nil {
+		return nil, Metadata{}, err
+	}
+	return out.Bytes(), c.m, nil
+}

@@ -1,0 +1,380 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"lukechampine.com/blake3"
+)
+
+// Object says what is to be encrypted.
+type Object struct {
+	StorageKey  string // under which the server stores it
+	Path        string // its name; see [CleanPath]
+	ContentType string
+	Created     time.Time // the time of [New] if zero
+	Modified    time.Time // likewise
+	User        map[string]string
+	// Digest is that of the plaintext. Nil is a stream whose size and hash are known at its end
+	// only: its header is complete after the upload, and it is always cut in chunks.
+	Digest *Digest
+	// Folder is the key of the folder that has the object, or of a folder above, so that readers of
+	// shared folders find the data key. Nil if only the owner is to open it.
+	Folder *FolderKey
+	// Bound writes version 4 also for content in one piece, which binds it to the storage key.
+	// Content in chunks is always bound.
+	Bound bool
+}
+
+// Digest is the size in bytes and the BLAKE3 hash of a plaintext.
+type Digest struct {
+	Size int64
+	Hash [32]byte
+}
+
+// DigestOf reads r to its end. Callers read a file twice, once for its digest and once to encrypt
+// it, because the server takes the header before the content.
+func DigestOf(r io.Reader) (Digest, error) {
+	h := blake3.New(32, nil)
+	n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, make([]byte, ChunkSize))
+	if err != nil {
+		return Digest{}, err
+	}
+	return Digest{n, [32]byte(h.Sum(nil))}, nil
+}
+
+// Encryption encrypts one object. Each upload has one of its own, because each has its own data
+// key; a resumed upload continues with [Resume].
+type Encryption struct {
+	key        DataKey
+	h          header
+	m          Metadata
+	storageKey string
+	known      bool // digest
+	chunked    bool
+}
+
+// New begins the encryption of o for a key. The error is [ErrPath], or [ErrTooLarge] if the size
+// or the metadata is too large.
+func New(to PublicKey, o Object) (*Encryption, error) {
+	if err := checkPath(o.Path); err != nil {
+		return nil, err
+	}
+	e := &Encryption{key: newDataKey(), storageKey: o.StorageKey, known: o.Digest != nil}
+	now := time.Now()
+	e.m = Metadata{Path: o.Path, ContentType: o.ContentType, Created: orElse(o.Created, now), Modified: orElse(o.Modified, now), User: o.User}
+	if e.known {
+		if o.Digest.Size < 0 || o.Digest.Size > maxSize {
+			return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, o.Digest.Size)
+		}
+		e.m.Size, e.m.Hash = o.Digest.Size, o.Digest.Hash
+	}
+	e.chunked = !e.known || e.m.Size > ChunkSize
+	e.h = header{Version: versionPlain, Nonce: make([]byte, nonceSize)}
+	if !e.chunked {
+		e.h.Nonce = random(nonceSize)
+	}
+	if e.chunked || o.Bound {
+		e.h.Version = versionBound
+	}
+	if to.Hybrid() {
+		e.h.Version += versionHybrid
+	}
+	var err error
+	if e.h.Wrapped, err = wrapKey(to, e.key, []byte(aadDataKey)); err != nil {
+		return nil, err
+	}
+	if o.Folder != nil {
+		folder, err := o.Folder.Folder(parent(o.Path))
+		if err != nil {
+			return nil, err
+		}
+		e.h.Folder = folder.wrap(e.key, o.StorageKey)
+	}
+	if !e.known { // the header of the stream will not be larger than that of the largest
+		largest := *e
+		largest.m.Size = maxSize
+		return e, largest.finish()
+	}
+	return e, e.finish()
+}
+
+func orElse(t, other time.Time) time.Time {
+	if t.IsZero() {
+		return other
+	}
+	return t
+}
+
+// Resume continues an upload of a known digest from its header: chunks that the server does not
+// have yet are encrypted by [Encryption.ReaderFrom].
+func Resume(with Opener, h Header, storageKey string) (*Encryption, error) {
+	content, err := Open(with, h, storageKey, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &Encryption{
+		key: content.key, h: *content.h, m: content.m, storageKey: storageKey, known: true, chunked: content.m.chunks.size > 0,
+	}, nil
+}
+
+// finish encrypts the private metadata.
+func (e *Encryption) finish() (err error) {
+	if e.chunked {
+		e.m.chunks = chunking{ChunkSize, chunksOf(e.m.Size, ChunkSize)}
+	}
+	if e.h.Metadata, err = e.m.seal(e.key); err != nil {
+		return err
+	}
+	_, err = e.h.encode()
+	return err
+}
+
+// Header returns the encryption header. For a stream the error is [ErrUnfinished] until its reader
+// has returned io.EOF.
+func (e *Encryption) Header() (Header, error) {
+	if !e.known {
+		return "", ErrUnfinished
+	}
+	return e.h.encode()
+}
+
+// Size returns the length of the ciphertext in bytes, and false for a stream that has not ended.
+func (e *Encryption) Size() (int64, bool) { return e.layout().sealed(), e.known }
+
+// Chunks returns the number of chunks, and 0 for content in one piece.
+func (e *Encryption) Chunks() int64 { return e.m.chunks.count }
+
+func (e *Encryption) layout() layout {
+	if !e.chunked {
+		return layout{size: e.m.Size}
+	}
+	return layout{e.m.Size, ChunkSize}
+}
+
+// Reader returns the ciphertext of all of src. It holds one chunk in memory. If src is not what
+// the digest says, the reader ends with [ErrSourceChanged] before the last chunk is out, so that
+// the upload fails. A stream has one reader.
+func (e *Encryption) Reader(src io.Reader) io.Reader {
+	return &encrypting{e: e, src: src, hash: blake3.New(32, nil), prefix: chunkPrefix(e.storageKey)}
+}
+
+// ReaderFrom returns the ciphertext from chunk first to the end, or of count chunks if count is
+// not 0. src is at the plaintext of that chunk, first*ChunkSize. Each call encrypts with new
+// nonces, so that a part may be sent again. It checks the size only: a caller that encrypts a file
+// in parts checks itself that the file has not changed. The error is [ErrRange] if there are no such
+// chunks, and [ErrUnfinished] for a stream.
+func (e *Encryption) ReaderFrom(src io.Reader, first, count int64) (io.Reader, error) {
+	total := e.layout().count()
+	if !e.known {
+		return nil, ErrUnfinished
+	}
+	if first < 0 || first > total || count < 0 || count > total-first {
+		return nil, fmt.Errorf("%w: chunks %d to %d of %d", ErrRange, first, first+count, total)
+	}
+	if count == 0 {
+		count = total - first
+	}
+	if !e.chunked { // its nonce is fixed by the header: only this plaintext may be encrypted with it
+		return e.Reader(src), nil
+	}
+	return &encrypting{e: e, src: src, next: first, until: first + count, part: true, prefix: chunkPrefix(e.storageKey)}, nil
+}
+
+// encrypting is a reader of ciphertext.
+type encrypting struct {
+	e      *Encryption
+	src    io.Reader
+	hash   *blake3.Hasher // of the plaintext; nil for a part
+	prefix string
+	part   bool
+	next   int64 // chunk
+	until  int64 // chunk; of a part only
+	read   int64 // plaintext bytes
+
+	aead interface {
+		Seal(dst, nonce, plaintext, additionalData []byte) []byte
+	}
+	buf, aad []byte
+	ready    []byte // part of buf that Read hands out
+	err      error  // after ready
+}
+
+// Read implements io.Reader.
+func (r *encrypting) Read(p []byte) (int, error) {
+	for len(r.ready) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		r.fill()
+	}
+	n := copy(p, r.ready)
+	r.ready = r.ready[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo: it saves copying each chunk.
+func (r *encrypting) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		n, err := w.Write(r.ready)
+		written += int64(n)
+		r.ready = r.ready[n:]
+		if err != nil {
+			return written, err
+		}
+		if errors.Is(r.err, io.EOF) {
+			return written, nil
+		}
+		if r.err != nil {
+			return written, r.err
+		}
+		r.fill()
+	}
+}
+
+// fill encrypts the next chunk, or sets err.
+func (r *encrypting) fill() {
+	l := r.e.layout()
+	if r.aead == nil {
+		r.aead = r.e.key.aead()
+		size := int64(ChunkSize)
+		if r.e.known {
+			size = min(size, max(1, l.size))
+		}
+		r.buf = make([]byte, nonceSize+size, nonceSize+size+tagSize)
+	}
+	if r.e.known {
+		r.fillKnown(l)
+	} else {
+		r.fillStream()
+	}
+}
+
+func (r *encrypting) fillKnown(l layout) {
+	end := l.count()
+	if r.part {
+		end = r.until
+	}
+	if r.next >= end {
+		r.err = io.EOF
+		if r.next == 0 { // a chunked object has no chunks if a stream was empty
+			r.err = r.check()
+		}
+		return
+	}
+	want := l.size
+	if l.chunk > 0 {
+		want = l.plainOf(r.next)
+	}
+	plain := r.buf[nonceSize : nonceSize+want]
+	if _, err := io.ReadFull(r.src, plain); err != nil {
+		r.err = sourceError(err)
+		return
+	}
+	r.take(plain)
+	if r.next+1 == l.count() {
+		if err := r.check(); !errors.Is(err, io.EOF) {
+			r.err = err
+			return
+		}
+	}
+	r.seal(plain, l.chunk == 0)
+}
+
+// mustWrite adds to a hash, which cannot fail.
+func mustWrite(h *blake3.Hasher, b []byte) {
+	if _, err := h.Write(b); err != nil {
+		panic("seal: " + err.Error())
+	}
+}
+
+// sourceError turns the end of a source that is too short into ErrSourceChanged.
+func sourceError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrSourceChanged
+	}
+	return err
+}
+
+// check returns io.EOF if the source has ended and is what the digest says.
+func (r *encrypting) check() error {
+	var more [1]byte
+	if n, err := io.ReadFull(r.src, more[:]); n > 0 {
+		return ErrSourceChanged
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !r.part && !bytes.Equal(r.hash.Sum(nil), r.e.m.Hash[:]) {
+		return ErrSourceChanged
+	}
+	return io.EOF
+}
+
+func (r *encrypting) take(plain []byte) {
+	r.read += int64(len(plain))
+	if r.hash != nil {
+		mustWrite(r.hash, plain)
+	}
+}
+
+func (r *encrypting) fillStream() {
+	n, err := io.ReadFull(r.src, r.buf[nonceSize:])
+	if n > 0 && r.read+int64(n) > maxSize {
+		err = fmt.Errorf("%w: stream", ErrTooLarge)
+	} else if n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) {
+		plain := r.buf[nonceSize : nonceSize+n]
+		r.take(plain)
+		r.seal(plain, false)
+		if err == nil {
+			return
+		}
+		err = io.EOF
+	}
+	if r.err = err; !errors.Is(err, io.EOF) {
+		return
+	}
+	r.e.m.Size, r.e.m.Hash = r.read, [32]byte(r.hash.Sum(nil))
+	if err := r.e.finish(); err != nil {
+		r.err, r.ready = err, nil
+		return
+	}
+	r.e.known = true
+}
+
+// seal encrypts plain, which lies in buf behind the room for a nonce, where it is.
+func (r *encrypting) seal(plain []byte, single bool) {
+	if single {
+		r.aad = r.aad[:0]
+		if r.e.h.bound() {
+			r.aad = append(r.aad, aadContent+r.e.storageKey...)
+		}
+		r.ready = r.aead.Seal(plain[:0], r.e.h.Nonce, plain, r.aad)
+	} else {
+		nonce := r.buf[:nonceSize]
+		randomInto(nonce)
+		r.aad = appendChunkAAD(r.aad[:0], r.prefix, r.next)
+		r.aead.Seal(plain[:0], nonce, plain, r.aad)
+		r.ready = r.buf[:nonceSize+len(plain)+tagSize]
+	}
+	r.next++
+}
+
+// Encrypt encrypts an object that fits in memory and returns its ciphertext and header. The digest
+// of o is computed.
+func Encrypt(to PublicKey, o Object, plaintext []byte) ([]byte, Header, error) {
+	o.Digest = &Digest{int64(len(plaintext)), blake3.Sum256(plaintext)}
+	e, err := New(to, o)
+	if err != nil {
+		return nil, "", err
+	}
+	size, _ := e.Size()
+	out := bytes.NewBuffer(make([]byte, 0, size))
+	if _, err := io.Copy(out, e.Reader(bytes.NewReader(plaintext))); err != nil {
+		return nil, "", err
+	}
+	h, err := e.Header()
+	return out.Bytes(), h, err
+}

@@ -1,0 +1,105 @@
+package seal
+
+import "errors"
+
+// Errors of headers and keys.
+var (
+	// ErrNotEncrypted: the object has neither pair of headers that mark an encrypted object.
+	ErrNotEncrypted = errors.New("object is not encrypted")
+	// ErrHeader: the encryption header is no JSON of the form that the format describes.
+	ErrHeader = errors.New("encryption header is malformed")
+	// ErrVersion: the header has a version that this reader does not know.
+	ErrVersion = errors.New("encryption version is not supported")
+	// ErrAlgorithm: the header names a cipher that this reader does not know.
+	ErrAlgorithm = errors.New("encryption algorithm is not supported")
+	// ErrHybridKey: the data key is wrapped for a hybrid post-quantum key, and the key that is to
+	// open it is none, or the other way round.
+	ErrHybridKey = errors.New("data key is wrapped for another kind of key")
+	// ErrWrongKey: the data key was not wrapped for this key, or the wrapped key was changed.
+	ErrWrongKey = errors.New("data key cannot be opened with this key")
+	// ErrNoFolderKey: the object was not encrypted for readers of its folder.
+	ErrNoFolderKey = errors.New("object is not encrypted for its folder")
+	// ErrTooLarge: a value is larger than the bound of its kind.
+	ErrTooLarge = errors.New("value is too large")
+)
+
+// Errors of private metadata and content.
+var (
+	// ErrMetadata: the private metadata was changed, or is not of the form of the format.
+	ErrMetadata = errors.New("private metadata is damaged")
+	// ErrNoMetadata: the object has no private metadata, and [Options] does not allow that.
+	ErrNoMetadata = errors.New("object has no private metadata")
+	// ErrWrongObject: the object is intact, but it is not the one of the expected path.
+	ErrWrongObject = errors.New("object belongs to another path")
+	// ErrContent: the content was changed, or belongs to another object.
+	ErrContent = errors.New("content is damaged")
+	// ErrChunk: a chunk was changed, or belongs to another object.
+	ErrChunk = errors.New("chunk is damaged or of another object")
+	// ErrChunkRepeated: a chunk appears again after its place.
+	ErrChunkRepeated = errors.New("chunk is repeated")
+	// ErrChunkMoved: a chunk appears before its place, because chunks were swapped or left out.
+	ErrChunkMoved = errors.New("chunk is not at its place")
+	// ErrTruncated: the content ends before its last byte.
+	ErrTruncated = errors.New("content is cut off")
+	// ErrTrailing: bytes follow the end of the content.
+	ErrTrailing = errors.New("content continues after its end")
+	// ErrHash: every chunk is authentic, but the plaintext has another content hash.
+	ErrHash = errors.New("content hash does not match")
+	// ErrRange: a byte range is not inside the content.
+	ErrRange = errors.New("range is outside the content")
+)
+
+// Errors of encryption.
+var (
+	// ErrSourceChanged: the plaintext is not the one whose digest was given.
+	ErrSourceChanged = errors.New("plaintext changed while it was encrypted")
+	// ErrUnfinished: size and hash of a stream are known only when it has been read to its end.
+	ErrUnfinished = errors.New("stream has not been encrypted to its end")
+	// ErrPath: a path is not absolute, or not in its shortest form.
+	ErrPath = errors.New("path is not absolute and clean")
+)
+
+// Errors of identities.
+var (
+	// ErrIdentity: an identity, or a share identity, is not of the form of the format.
+	ErrIdentity = errors.New("identity is malformed")
+	// ErrPassphrase: the passphrase is wrong, or the identity file was changed.
+	ErrPassphrase = errors.New("passphrase is wrong or the identity file is damaged")
+	// ErrCost: the identity file asks for more or less work than a reader accepts.
+	ErrCost = errors.New("passphrase parameters are out of bounds")
+)
+
+// Errors of share tokens, in the order in which they are checked.
+var (
+	// ErrToken: the token or link is not of the form of the format.
+	ErrToken = errors.New("share token is malformed")
+	// ErrTokenSignature: the token was changed, or not signed by the key that it names.
+	ErrTokenSignature = errors.New("share token has a wrong signature")
+	// ErrTokenOwner: the owner of the token is none of those that the recipient knows.
+	ErrTokenOwner = errors.New("share token is of an unknown owner")
+	// ErrTokenNotYet: the token was created in the future.
+	ErrTokenNotYet = errors.New("share token is not valid yet")
+	// ErrTokenExpired: the token has expired.
+	ErrTokenExpired = errors.New("share token has expired")
+	// ErrTokenRecipient: the token was made for another recipient.
+	ErrTokenRecipient = errors.New("share token is for another recipient")
+	// ErrPathEscape: a path leaves the root, or hides a separator or dot segment by an escape.
+	ErrPathEscape = errors.New("path escapes its folder")
+	// ErrPathScope: the path is outside the folder that the token grants.
+	ErrPathScope = errors.New("path is outside the shared folder")
+	// ErrPermission: the token does not grant what is to be done.
+	ErrPermission = errors.New("share token does not permit this")
+)
+
+// Errors of the index of names.
+var (
+	// ErrIndex: a part of the index was changed, or belongs to another place.
+	ErrIndex = errors.New("index of names is damaged")
+	// ErrIndexMissing: a part of the index is missing.
+	ErrIndexMissing = errors.New("part of the index of names is missing")
+	// ErrConflict is returned by a [Store] whose object is not at the expected ETag. An [Index]
+	// returns it after too many attempts.
+	ErrConflict = errors.New("object was changed by another writer")
+	// ErrNotFound is returned by a [Store] that has no such object, and by [Index.Lookup].
+	ErrNotFound = errors.New("not found")
+)

@@ -1,0 +1,106 @@
+package seal
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// fields are the members of a JSON object by their exact names. encoding/json would ignore the
+// case of a name and take the last of two members with one name, so that changed bytes could pass.
+type fields map[string]json.RawMessage
+
+// errField is the cause of an error in a field; the caller wraps it in the error of the format.
+var errField = errors.New("field is missing or of another type")
+
+// parseFields reads one JSON object and nothing after it.
+func parseFields(data []byte) (fields, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("not UTF-8")
+	}
+	in := json.NewDecoder(bytes.NewReader(data))
+	if t, err := in.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("not a JSON object")
+	}
+	found := fields{}
+	for in.More() {
+		name, err := in.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, ok := name.(string)
+		if _, twice := found[key]; !ok || twice {
+			return nil, fmt.Errorf("member %q is not unique", key)
+		}
+		var value json.RawMessage
+		if err := in.Decode(&value); err != nil {
+			return nil, err
+		}
+		found[key] = value
+	}
+	if _, err := in.Token(); err != nil {
+		return nil, err
+	}
+	if rest := bytes.TrimSpace(data[in.InputOffset():]); len(rest) > 0 {
+		return nil, errors.New("text follows the JSON object")
+	}
+	return found, nil
+}
+
+func (f fields) has(name string) bool { _, ok := f[name]; return ok }
+
+func (f fields) text(name string) (string, error) {
+	raw := f[name]
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", fmt.Errorf("%s: %w", name, errField)
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err
+}
+
+// bytes reads standard base64 with padding. size is the length that it must have; 0 is any.
+func (f fields) bytes(name string, size int) ([]byte, error) {
+	s, err := f.text(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := base64.StdEncoding.Strict().DecodeString(s)
+	if err != nil || (size > 0 && len(b) != size) {
+		return nil, fmt.Errorf("%s: not base64 of the right length", name)
+	}
+	return b, nil
+}
+
+func (f fields) integer(name string) (int64, error) {
+	n, err := strconv.ParseInt(string(f[name]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, errField)
+	}
+	return n, nil
+}
+
+func (f fields) boolean(name string) (bool, error) {
+	switch string(f[name]) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%s: %w", name, errField)
+}
+
+func (f fields) object(name string) (fields, error) {
+	raw := f[name]
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, fmt.Errorf("%s: %w", name, errField)
+	}
+	return parseFields(raw)
+}
+
+// encode64 writes standard base64 with padding.
+func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

@@ -1,0 +1,244 @@
+package seal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func index(t testing.TB, store Store) *Index {
+	t.Helper()
+	root, err := generate(t).FolderKey("trip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewIndex(store, "trip", root, "")
+}
+
+func entry(i int) Entry {
+	return Entry{Name: fmt.Sprintf("name %06d.jpg", i), StorageKey: fmt.Sprintf("e/%032x", i), Size: int64(i), Modified: at()}
+}
+
+func entries(from, to int) (all []Entry) {
+	for i := from; i < to; i++ {
+		all = append(all, entry(i))
+	}
+	return all
+}
+
+// checkNames fails if the index does not have exactly the entries of the numbers below n for which
+// has is true.
+func checkNames(t *testing.T, x *Index, n int, has func(i int) bool) {
+	t.Helper()
+	all, err := x.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i := range n {
+		if !has(i) {
+			continue
+		}
+		if found >= len(all) || all[found] != entry(i) {
+			t.Fatalf("entry %d is missing among %d", i, len(all))
+		}
+		found++
+	}
+	if found != len(all) {
+		t.Fatalf("%d entries, want %d", len(all), found)
+	}
+}
+
+// TestIndexKeepsNames promises that names are added, replaced, found and removed, across splits.
+func TestIndexKeepsNames(t *testing.T) {
+	const n = 5000
+	ctx, store := t.Context(), newMemory()
+	x := index(t, store)
+	checkNames(t, x, 0, nil)
+	for i := 0; i < n; i += 500 {
+		if err := x.Put(ctx, entries(i, i+500)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkNames(t, x, n, func(int) bool { return true })
+	changed := entry(7)
+	changed.Size = 99
+	if err := x.Put(ctx, changed); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := x.Lookup(ctx, changed.Name); err != nil || got != changed {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := x.Put(ctx, entry(7)); err != nil {
+		t.Fatal(err)
+	}
+	var odd []string
+	for i := 1; i < n; i += 2 {
+		odd = append(odd, entry(i).Name)
+	}
+	if err := x.Remove(ctx, append(odd, "never there")...); err != nil {
+		t.Fatal(err)
+	}
+	checkNames(t, x, n, func(i int) bool { return i%2 == 0 })
+	_, err := x.Lookup(ctx, odd[0])
+	want(t, err, ErrNotFound)
+	keys, err := x.StorageKeys(ctx)
+	if err != nil || len(keys) != len(store.objects) {
+		t.Errorf("%d keys of %d objects: %v", len(keys), len(store.objects), err)
+	}
+	want(t, x.Put(ctx, Entry{Name: strings.Repeat("x", maxName+1)}), ErrTooLarge)
+	want(t, x.Put(ctx, Entry{}), ErrTooLarge)
+}
+
+// TestManyWritersLoseNothing promises that writers that add and remove at the same time, while
+// nodes are split, lose no entry and leave no object behind.
+func TestManyWritersLoseNothing(t *testing.T) {
+	const writers, each = 8, 400
+	store := newMemory()
+	shared := index(t, store)
+	var work sync.WaitGroup
+	for w := range writers {
+		work.Go(func() {
+			x := *shared
+			for i := w * each; i < (w+1)*each; i += 40 {
+				if err := x.Put(t.Context(), entries(i, i+40)...); err != nil {
+					t.Error(err)
+				}
+				if err := x.Remove(t.Context(), entry(i).Name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	checkNames(t, shared, writers*each, func(i int) bool { return i%40 != 0 })
+	keys, err := shared.StorageKeys(t.Context())
+	if err != nil || len(keys) != len(store.objects) {
+		t.Errorf("%d objects are named of %d: %v", len(keys), len(store.objects), err)
+	}
+}
+
+// repeating is a Store whose every other write of a root is repeated below, as an HTTP client does
+// that has lost an answer: the second is refused because of what the first did.
+type repeating struct {
+	*memory
+	writes int
+}
+
+func (r *repeating) PutIf(ctx context.Context, key string, data []byte, etag string) error {
+	if err := r.memory.PutIf(ctx, key, data, etag); err != nil || !strings.HasSuffix(key, nodeRoot) {
+		return err
+	}
+	if r.writes++; r.writes%2 == 0 {
+		return nil
+	}
+	return r.memory.PutIf(ctx, key, data, etag)
+}
+
+// TestRepeatedWritesLoseNothing promises that a write which took effect and reports a conflict is
+// neither undone nor lost, also if it split the root.
+func TestRepeatedWritesLoseNothing(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		store := &repeating{newMemory(), first}
+		x := index(t, store)
+		for i := 0; i < 2000; i += 1000 {
+			if err := x.Put(t.Context(), entries(i, i+1000)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		checkNames(t, x, 2000, func(int) bool { return true })
+	}
+}
+
+// TestForeignPartsOfAnIndex promises that a part that was moved, taken from another folder or
+// bucket, or taken away is refused.
+func TestForeignPartsOfAnIndex(t *testing.T) {
+	ctx, store := t.Context(), newMemory()
+	id := generate(t)
+	root, err := id.FolderKey("trip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := NewIndex(store, "trip", root, "")
+	if err := x.Put(ctx, entries(0, 3000)...); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := x.StorageKeys(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.objects[keys[0]], store.objects[keys[1]] = store.objects[keys[1]], store.objects[keys[0]]
+	_, err = x.List(ctx)
+	want(t, err, ErrIndex)
+	store.objects[keys[0]], store.objects[keys[1]] = store.objects[keys[1]], store.objects[keys[0]]
+	gone := store.objects[keys[0]]
+	delete(store.objects, keys[0])
+	_, err = x.List(ctx)
+	want(t, err, ErrIndexMissing)
+	store.objects[keys[0]] = gone
+
+	for name, other := range map[string]*Index{
+		"bucket": {store, "other", x.folder, x.key, x.base},
+		"folder": {store, x.bucket, "/other", x.key, x.base},
+		"key":    {store, x.bucket, x.folder, DataKey{1}, x.base},
+	} {
+		_, err := other.List(ctx)
+		if !errors.Is(err, ErrIndex) {
+			t.Errorf("a part of another %s is read: %v", name, err)
+		}
+	}
+}
+
+// TestReaderOfASharedFolderListsIt promises that a token opens the index of its folder.
+func TestReaderOfASharedFolderListsIt(t *testing.T) {
+	owner, recipient, store := generate(t), generate(t), newMemory()
+	root, err := owner.FolderKey("trip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	photos, err := root.Folder("/photos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := NewIndex(store, "trip", photos, "").Put(t.Context(), entry(1)); err != nil {
+		t.Fatal(err)
+	}
+	grant, err := token(t, owner, recipient.Public(), share()).Open(recipient, at(), owner.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := grant.FolderKey()
+	all, err := NewIndex(store, grant.Token().Bucket, key, "").List(t.Context())
+	if err != nil || len(all) != 1 || all[0] != entry(1) {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// BenchmarkListIndex lists 100,000 names from a store that answers after one millisecond.
+func BenchmarkListIndex(b *testing.B) {
+	store := newMemory()
+	x := index(b, store)
+	if err := x.Put(b.Context(), entries(0, 100_000)...); err != nil {
+		b.Fatal(err)
+	}
+	x.store = distant{store}
+	for b.Loop() {
+		all, err := x.List(b.Context())
+		if err != nil || len(all) != 100_000 {
+			b.Fatalf("%d names: %v", len(all), err)
+		}
+	}
+	b.ReportMetric(float64(len(store.objects)), "objects")
+}
+
+// distant is a Store that answers after one millisecond.
+type distant struct{ Store }
+
+func (d distant) Get(ctx context.Context, key string) ([]byte, string, error) {
+	<-time.After(time.Millisecond)
+	return d.Store.Get(ctx, key)
+}

@@ -1,0 +1,168 @@
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hpke"
+	"crypto/rand"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+
+	"lukechampine.com/blake3"
+)
+
+// Sizes in bytes.
+const (
+	keySize   = 32
+	nonceSize = 12 // AES-GCM and ChaCha20-Poly1305
+	tagSize   = 16 // of both
+)
+
+// Contexts of BLAKE3 derive_key, and additional authenticated data.
+const (
+	contextFolderRoot  = "holdfast folder-root v1"
+	contextFolderChild = "holdfast folder-child v1"
+	contextIndexKey    = "holdfast index-key v1"
+	contextIndexName   = "holdfast index-name v1"
+	aadFolderWrap      = "holdfast:v1:folder-wrap:" // + storage key
+)
+
+// Opener finds the data key of an object in its header. An [*Identity] opens what was encrypted
+// for it, a [FolderKey] what was encrypted for its folder, and a [DataKey] one object.
+type Opener interface {
+	open(h *header, storageKey string) (DataKey, error)
+}
+
+// DataKey encrypts one object: its content and its private metadata.
+type DataKey [keySize]byte
+
+// String hides the key.
+func (DataKey) String() string { return "data key" }
+
+// GoString hides the key.
+func (DataKey) GoString() string { return "seal.DataKey{}" }
+
+func (k DataKey) open(*header, string) (DataKey, error) { return k, nil }
+
+func (k DataKey) aead() cipher.AEAD { return newGCM(k[:]) }
+
+func newDataKey() DataKey { return DataKey(random(keySize)) }
+
+// FolderKey opens all objects below one folder of a bucket that were encrypted for their folder,
+// now and later. Keys of subfolders follow from it, those of folders above do not.
+type FolderKey struct {
+	key  [keySize]byte
+	path string // clean, absolute; "/" is the whole bucket
+}
+
+// Path returns the folder of the key.
+func (k FolderKey) Path() string { return k.path }
+
+// String hides the key.
+func (k FolderKey) String() string { return "folder key of " + k.path }
+
+// GoString hides the key.
+func (k FolderKey) GoString() string { return "seal.FolderKey{" + k.path + "}" }
+
+// Folder returns the key of this folder or of one below it. path is absolute and clean. The error
+// is [ErrPath] or [ErrPathScope].
+func (k FolderKey) Folder(path string) (FolderKey, error) {
+	if err := checkFolder(path); err != nil {
+		return FolderKey{}, err
+	}
+	below, ok := within(k.path, path)
+	if !ok {
+		return FolderKey{}, fmt.Errorf("%w: %s is not below %s", ErrPathScope, path, k.path)
+	}
+	child := FolderKey{key: k.key, path: path}
+	for segment := range strings.SplitSeq(below, "/") {
+		if segment != "" {
+			child.key = derive(contextFolderChild, child.key[:], []byte(segment))
+		}
+	}
+	return child, nil
+}
+
+func (k FolderKey) wrap(key DataKey, storageKey string) *folderKey {
+	nonce := random(nonceSize)
+	return &folderKey{Nonce: nonce, Ciphertext: newGCM(k.key[:]).Seal(nil, nonce, key[:], []byte(aadFolderWrap+storageKey))}
+}
+
+func (k FolderKey) open(h *header, storageKey string) (DataKey, error) {
+	if h.Folder == nil {
+		return DataKey{}, ErrNoFolderKey
+	}
+	plain, err := newGCM(k.key[:]).Open(nil, h.Folder.Nonce, h.Folder.Ciphertext, []byte(aadFolderWrap+storageKey))
+	if err != nil || len(plain) != keySize {
+		return DataKey{}, fmt.Errorf("%w: folder %s", ErrWrongKey, k.path)
+	}
+	return DataKey(plain), nil
+}
+
+// PublicKey is a key that data keys are wrapped for. [Identity.PublicKey] and
+// [Identity.HybridPublicKey] return one.
+type PublicKey struct{ key hpke.PublicKey }
+
+// ParsePublicKey reads an X25519 public key of 32 bytes. The error is [ErrIdentity].
+func ParsePublicKey(b []byte) (PublicKey, error) { return parsePublicKey(classicKEM(), b) }
+
+// ParseHybridPublicKey reads an MLKEM768-X25519 public key of 1,216 bytes. The error is
+// [ErrIdentity].
+func ParseHybridPublicKey(b []byte) (PublicKey, error) {
+	return parsePublicKey(hpke.MLKEM768X25519(), b)
+}
+
+func parsePublicKey(kem hpke.KEM, b []byte) (PublicKey, error) {
+	key, err := kem.NewPublicKey(b)
+	if err != nil {
+		return PublicKey{}, fmt.Errorf("%w: public key: %w", ErrIdentity, err)
+	}
+	return PublicKey{key}, nil
+}
+
+// Bytes returns the key in the form that [ParsePublicKey] or [ParseHybridPublicKey] reads.
+func (k PublicKey) Bytes() []byte { return k.key.Bytes() }
+
+// Hybrid reports whether the key is a hybrid post-quantum key.
+func (k PublicKey) Hybrid() bool { return k.key.KEM().ID() == hpke.MLKEM768X25519().ID() }
+
+// Equal reports whether both are the same key.
+func (k PublicKey) Equal(other PublicKey) bool {
+	return k.key != nil && other.key != nil && k.Hybrid() == other.Hybrid() &&
+		subtle.ConstantTimeCompare(k.Bytes(), other.Bytes()) == 1
+}
+
+// newGCM returns AES-256-GCM. key has 32 bytes, so that no error is possible.
+func newGCM(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic("seal: " + err.Error())
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		panic("seal: " + err.Error())
+	}
+	return gcm
+}
+
+// derive is BLAKE3 derive_key(context, parts joined).
+func derive(context string, parts ...[]byte) [keySize]byte {
+	var source []byte
+	for _, part := range parts {
+		source = append(source, part...)
+	}
+	var out [keySize]byte
+	blake3.DeriveKey(out[:], context, source)
+	return out
+}
+
+// randomInto fills b from the system's generator, which cannot fail.
+func randomInto(b []byte) { rand.Read(b) }
+
+// random returns n bytes of the system's generator.
+func random(n int) []byte {
+	b := make([]byte, n)
+	randomInto(b)
+	return b
+}

@@ -1,0 +1,68 @@
+package seal
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"lukechampine.com/blake3"
+)
+
+const contextPathKey = "fula-path-key-v1"
+
+// Strategy says how the storage key of an object follows from its path.
+type Strategy int
+
+// Strategies of storage keys.
+const (
+	// DeterministicHash gives the same path the same key, e/<32 hex digits>.
+	DeterministicHash Strategy = iota
+	// RandomUUID gives each upload a new key, e/<UUID version 4>. The path is found by an [Index].
+	RandomUUID
+	// PreserveStructure keeps the folders and hides the file name: /<folders>/e_<24 hex digits>.
+	PreserveStructure
+)
+
+// String returns the name that the format gives the strategy.
+func (s Strategy) String() string {
+	switch s {
+	case DeterministicHash:
+		return "DeterministicHash"
+	case RandomUUID:
+		return "RandomUuid"
+	case PreserveStructure:
+		return "PreserveStructure"
+	}
+	return fmt.Sprintf("Strategy(%d)", int(s))
+}
+
+// StorageKey returns the key under which a server stores path. path is absolute and clean, else
+// the error is [ErrPath]. The bucket is no part of it.
+func (id *Identity) StorageKey(s Strategy, path string) (string, error) {
+	if err := checkPath(path); err != nil {
+		return "", err
+	}
+	return storageKey(id.pathSecret, s, path)
+}
+
+func storageKey(secret [keySize]byte, s Strategy, path string) (string, error) {
+	pathKey := derive(contextPathKey, secret[:], []byte(path))
+	switch s {
+	case DeterministicHash:
+		return "e/" + hash(pathKey, path, 16), nil
+	case RandomUUID:
+		id, err := uuid.NewRandom()
+		return "e/" + id.String(), err
+	case PreserveStructure:
+		cut := strings.LastIndexByte(path, '/') + 1
+		return path[:cut] + "e_" + hash(pathKey, path[cut:], 12), nil
+	}
+	return "", fmt.Errorf("seal: unknown %v", s)
+}
+
+// hash returns the first n bytes of BLAKE3(key || text) in hex.
+func hash(key [keySize]byte, text string, n int) string {
+	sum := blake3.Sum256(append(key[:], text...))
+	return hex.EncodeToString(sum[:n])
+}

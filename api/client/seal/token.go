@@ -1,0 +1,303 @@
+package seal
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gowebpki/jcs"
+)
+
+// Bounds of tokens.
+const (
+	maxToken = 16 << 10         // bytes of its JSON
+	skew     = 60 * time.Second // that clocks may differ
+	shareID  = 16               // bytes
+)
+
+// keyKindFolder is the value of key_kind if the key of a token is that of a folder.
+const keyKindFolder = "folder"
+
+// Permissions are what a token grants.
+type Permissions struct{ Read, Write, Delete bool }
+
+// ReadOnly grants reading.
+func ReadOnly() Permissions { return Permissions{Read: true} }
+
+// ReadWrite grants reading and uploading.
+func ReadWrite() Permissions { return Permissions{Read: true, Write: true} }
+
+// FullAccess grants reading, uploading and deleting.
+func FullAccess() Permissions { return Permissions{Read: true, Write: true, Delete: true} }
+
+// Token shares a folder, or one object, with one recipient. It is signed by the owner and holds a
+// key that only the recipient can open. A token that was read is not verified yet: [Token.Open]
+// and [Token.Verify] do that.
+type Token struct {
+	ShareID     string // 32 hex digits
+	PathScope   string // folder
+	Bucket      string // empty in tokens of other implementations
+	Created     time.Time
+	Expires     time.Time // zero if it does not expire
+	Permissions Permissions
+	Owner       PublicIdentity
+
+	text    string // canonical JSON
+	wrapped wrappedKey
+	kind    string // key_kind
+	signed  []byte // canonical JSON without the signature
+	bound   []byte // and without the wrapped key: additional data of it
+	sign    []byte // signature
+}
+
+// Share says what a token is to grant.
+type Share struct {
+	Bucket      string
+	PathScope   string // folder, or the path of the object if Object is set
+	Permissions Permissions
+	Created     time.Time // now if zero
+	Expires     time.Time // never if zero
+	Object      *DataKey  // share one object; the folder if nil
+}
+
+// NewToken makes a token for a recipient. The error is [ErrPath] or [ErrPathEscape] if the scope
+// is not a path, and [ErrToken] if it expires before it begins.
+func (id *Identity) NewToken(to PublicIdentity, s Share) (*Token, error) {
+	scope, err := CleanPath(s.PathScope)
+	if err != nil {
+		return nil, err
+	}
+	s.Created = orElse(s.Created, time.Now())
+	if !s.Expires.IsZero() && !s.Expires.After(s.Created) {
+		return nil, fmt.Errorf("%w: it expires before it begins", ErrToken)
+	}
+	own := id.Public()
+	members := map[string]any{
+		"share_id": hex.EncodeToString(random(shareID)), "path_scope": scope, "created_at": s.Created.Unix(),
+		"permissions":      map[string]bool{"read": s.Permissions.Read, "write": s.Permissions.Write, "delete": s.Permissions.Delete},
+		"owner_public_key": encode64(own.Encryption[:]), "signer_public_key": encode64(own.Signing[:]),
+	}
+	if !s.Expires.IsZero() {
+		members["expires_at"] = s.Expires.Unix()
+	}
+	if s.Bucket != "" {
+		members["bucket"] = s.Bucket
+	}
+	var key [keySize]byte
+	if s.Object != nil {
+		key = *s.Object
+	} else {
+		root, err := id.FolderKey(s.Bucket)
+		if err != nil {
+			return nil, err
+		}
+		folder, err := root.Folder(scope)
+		if err != nil {
+			return nil, err
+		}
+		key, members["key_kind"] = folder.key, keyKindFolder
+	}
+	return id.sign(to, members, key)
+}
+
+// sign wraps key, signs the members, and reads the result as a recipient does.
+func (id *Identity) sign(to PublicIdentity, members map[string]any, key [keySize]byte) (*Token, error) {
+	bound, err := canonical(members)
+	if err != nil {
+		return nil, err
+	}
+	public, err := to.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	wrapped, err := wrapKey(public, key, bound)
+	if err != nil {
+		return nil, err
+	}
+	members["encrypted_dek"] = wrapped.json()
+	signed, err := canonical(members)
+	if err != nil {
+		return nil, err
+	}
+	members["signature"] = encode64(ed25519.Sign(id.signing, signed))
+	text, err := canonical(members)
+	if err != nil {
+		return nil, err
+	}
+	return ParseToken(string(text))
+}
+
+// canonical is the form of RFC 8785.
+func canonical(members any) ([]byte, error) {
+	text, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	text, err = jcs.Transform(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return text, nil
+}
+
+// JSON returns the token as canonical JSON.
+func (t *Token) JSON() string { return t.text }
+
+// String returns the JSON in base64url, to be sent in a message.
+func (t *Token) String() string { return base64.RawURLEncoding.EncodeToString([]byte(t.text)) }
+
+// ParseToken reads both forms of a token. The error is [ErrToken], or [ErrTooLarge].
+func ParseToken(s string) (*Token, error) {
+	if s = strings.TrimSpace(s); len(s) > base64.RawURLEncoding.EncodedLen(maxToken) {
+		return nil, fmt.Errorf("%w: share token of %d bytes", ErrTooLarge, len(s))
+	}
+	text := []byte(s)
+	if !strings.HasPrefix(s, "{") {
+		var err error
+		if text, err = base64.RawURLEncoding.Strict().DecodeString(s); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrToken, err)
+		}
+	}
+	if len(text) > maxToken {
+		return nil, fmt.Errorf("%w: share token of %d bytes", ErrTooLarge, len(text))
+	}
+	if _, err := parseFields(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	// Everything is read from the canonical form, so that what is verified is what is used.
+	text, err := jcs.Transform(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	f, err := parseFields(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	t := &Token{text: string(text)}
+	if err := t.parse(f); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return t, nil
+}
+
+func (t *Token) parse(f fields) (err error) {
+	if t.ShareID, err = f.text("share_id"); err != nil {
+		return err
+	}
+	if id, err := hex.DecodeString(t.ShareID); err != nil || len(id) != shareID {
+		return fmt.Errorf("share_id: %w", errField)
+	}
+	if t.PathScope, err = f.text("path_scope"); err != nil {
+		return err
+	}
+	created, err := f.integer("created_at")
+	if err != nil {
+		return err
+	}
+	t.Created = time.Unix(created, 0).UTC()
+	if f.has("expires_at") && string(f["expires_at"]) != "null" {
+		expires, err := f.integer("expires_at")
+		if err != nil {
+			return err
+		}
+		t.Expires = time.Unix(expires, 0).UTC()
+	}
+	if f.has("bucket") {
+		if t.Bucket, err = f.text("bucket"); err != nil {
+			return err
+		}
+	}
+	if f.has("key_kind") {
+		if t.kind, err = f.text("key_kind"); err != nil {
+			return err
+		}
+		if t.kind != keyKindFolder {
+			return fmt.Errorf("key_kind: %.32q is not known", t.kind)
+		}
+	}
+	if err := t.parseKeys(f); err != nil {
+		return err
+	}
+	delete(f, "signature")
+	if t.signed, err = canonical(f); err != nil {
+		return err
+	}
+	delete(f, "encrypted_dek")
+	t.bound, err = canonical(f)
+	return err
+}
+
+func (t *Token) parseKeys(f fields) error {
+	grants, err := f.object("permissions")
+	if err != nil {
+		return err
+	}
+	for name, to := range map[string]*bool{"read": &t.Permissions.Read, "write": &t.Permissions.Write, "delete": &t.Permissions.Delete} {
+		if !grants.has(name) {
+			name = "can_" + name // of other implementations
+		}
+		if *to, err = grants.boolean(name); err != nil {
+			return fmt.Errorf("permissions: %w", err)
+		}
+	}
+	wrapped, err := f.object("encrypted_dek")
+	if err != nil {
+		return err
+	}
+	if t.wrapped, err = parseWrapped(wrapped, false); err != nil {
+		return fmt.Errorf("encrypted_dek: %w", err)
+	}
+	owner, err := f.bytes("owner_public_key", keySize)
+	if err != nil {
+		return err
+	}
+	signer, err := f.bytes("signer_public_key", ed25519.PublicKeySize)
+	if err != nil {
+		return err
+	}
+	t.Owner = PublicIdentity{[32]byte(owner), [32]byte(signer)}
+	t.sign, err = f.bytes("signature", ed25519.SignatureSize)
+	return err
+}
+
+// Verify checks the token at a time, in this order: its signature ([ErrTokenSignature]), that its
+// owner is one of those known ([ErrTokenOwner]), that it was not created in the future
+// ([ErrTokenNotYet]) and that it has not expired ([ErrTokenExpired]). Clocks may differ by one
+// minute.
+func (t *Token) Verify(now time.Time, known ...PublicIdentity) error {
+	if !ed25519.Verify(t.Owner.Signing[:], t.signed, t.sign) {
+		return ErrTokenSignature
+	}
+	if !slices.Contains(known, t.Owner) {
+		return fmt.Errorf("%w: %s", ErrTokenOwner, t.Owner)
+	}
+	if t.Created.After(now.Add(skew)) {
+		return fmt.Errorf("%w: before %s", ErrTokenNotYet, t.Created.Format(time.RFC3339))
+	}
+	if !t.Expires.IsZero() && !now.Before(t.Expires.Add(skew)) {
+		return fmt.Errorf("%w: at %s", ErrTokenExpired, t.Expires.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Open verifies the token and opens its key. The error is one of [Token.Verify],
+// [ErrTokenRecipient], or [ErrPathEscape] if the scope of the token is not a path.
+func (t *Token) Open(recipient *Identity, now time.Time, known ...PublicIdentity) (*Grant, error) {
+	if err := t.Verify(now, known...); err != nil {
+		return nil, err
+	}
+	key, err := unwrapKey(recipient.classic, t.wrapped, t.bound)
+	if err != nil {
+		return nil, ErrTokenRecipient
+	}
+	scope, err := scopeOf(t.PathScope)
+	if err != nil {
+		return nil, err
+	}
+	return &Grant{token: t, key: key, scope: scope}, nil
+}

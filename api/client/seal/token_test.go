@@ -1,0 +1,300 @@
+package seal
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// at is the time of the tests of tokens.
+func at() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
+
+// share returns what the tests share: /photos of bucket "trip", for a day.
+func share() Share {
+	return Share{Bucket: "trip", PathScope: "/photos", Permissions: ReadOnly(), Created: at(), Expires: at().Add(24 * time.Hour)}
+}
+
+func token(t testing.TB, owner *Identity, to PublicIdentity, s Share) *Token {
+	t.Helper()
+	made, err := owner.NewToken(to, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestSharedFolder promises that a token opens what was encrypted for the folder, before and after,
+// and nothing else.
+func TestSharedFolder(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	root, err := owner.FolderKey("trip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := func(path string, folder *FolderKey) ([]byte, Header) {
+		o := object(5)
+		o.Path, o.Folder = path, folder
+		ciphertext, h, err := Encrypt(owner.PublicKey(), o, bytesOf(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ciphertext, h
+	}
+	read, err := ParseToken(token(t, owner, recipient.Public(), share()).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, err := read.Open(recipient, at(), owner.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/photos/a.jpg", "/photos/vacation/2026/b.jpg"} {
+		ciphertext, h := sealed(path, &root)
+		opener, err := grant.Opener(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, m, err := Decrypt(opener, h, "e/0123", path, ciphertext)
+		if err != nil || string(plain) != string(bytesOf(5)) || m.Path != path {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	_, outside := sealed("/letters/a.txt", &root)
+	folder, ok := grant.FolderKey()
+	if !ok {
+		t.Fatal("the grant is of no folder")
+	}
+	_, err = Open(folder, outside, "e/0123", Options{})
+	want(t, err, ErrWrongKey)
+	_, err = folder.Folder("/letters")
+	want(t, err, ErrPathScope)
+	_, unshared := sealed("/photos/a.jpg", nil)
+	_, err = Open(folder, unshared, "e/0123", Options{})
+	want(t, err, ErrNoFolderKey)
+	elsewhere, err := owner.FolderKey("other-bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, foreign := sealed("/photos/a.jpg", &elsewhere)
+	_, err = Open(folder, foreign, "e/0123", Options{})
+	want(t, err, ErrWrongKey)
+}
+
+// TestSharedObject promises that a token for one object holds the data key of that object.
+func TestSharedObject(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	ciphertext, h := encrypt(t, owner, 10)
+	key := open(t, owner, h).DataKey()
+	s := share()
+	s.PathScope, s.Object = "/photos/vacation/beach.jpg", &key
+	grant, err := token(t, owner, recipient.Public(), s).Open(recipient, at(), owner.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opener, err := grant.Opener("/photos/vacation/beach.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Decrypt(opener, h, "e/0123", "", ciphertext); err != nil {
+		t.Fatal(err)
+	}
+	_, err = grant.Opener("/photos/vacation/other.jpg")
+	want(t, err, ErrPathScope)
+	if _, ok := grant.FolderKey(); ok {
+		t.Error("a token for one object has a folder key")
+	}
+}
+
+// TestChecksOfTokens promises each check, its error, and their order.
+func TestChecksOfTokens(t *testing.T) {
+	owner, recipient, stranger := generate(t), generate(t), generate(t)
+	good := token(t, owner, recipient.Public(), share())
+	open := func(tok *Token, with *Identity, now time.Time, known ...PublicIdentity) error {
+		_, err := tok.Open(with, now, known...)
+		return err
+	}
+	for _, tc := range []struct {
+		name string
+		got  error
+		want error
+	}{
+		{"good", open(good, recipient, at(), stranger.Public(), owner.Public()), nil},
+		{"unknown owner", open(good, recipient, at(), stranger.Public()), ErrTokenOwner},
+		{"no owner", open(good, recipient, at()), ErrTokenOwner},
+		{"half an owner", open(good, recipient, at(), PublicIdentity{owner.Public().Encryption, stranger.Public().Signing}), ErrTokenOwner},
+		{"a minute early", open(good, recipient, at().Add(-60*time.Second), owner.Public()), nil},
+		{"too early", open(good, recipient, at().Add(-61*time.Second), owner.Public()), ErrTokenNotYet},
+		{"a minute late", open(good, recipient, at().Add(24*time.Hour+59*time.Second), owner.Public()), nil},
+		{"expired", open(good, recipient, at().Add(24*time.Hour+60*time.Second), owner.Public()), ErrTokenExpired},
+		{"another recipient", open(good, stranger, at(), owner.Public()), ErrTokenRecipient},
+		{"unknown owner before expiry", open(good, recipient, at().Add(48*time.Hour)), ErrTokenOwner},
+	} {
+		if tc.want == nil && tc.got != nil {
+			t.Errorf("%s: %v", tc.name, tc.got)
+		} else if tc.want != nil {
+			t.Run(tc.name, func(t *testing.T) { want(t, tc.got, tc.want) })
+		}
+	}
+}
+
+// TestForgedTokens promises that no field of a token can be changed, added, or taken to another.
+func TestForgedTokens(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	good := token(t, owner, recipient.Public(), share())
+	wide := share()
+	wide.PathScope, wide.Permissions = "/", FullAccess()
+	other := token(t, owner, recipient.Public(), wide)
+	members := func(tok *Token) map[string]any {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(tok.JSON()), &m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for name, value := range map[string]any{
+		"share_id": strings.Repeat("0", 32), "path_scope": "/", "created_at": 1, "expires_at": 1_900_000_000, "bucket": "other",
+		"permissions":   map[string]bool{"read": true, "write": true, "delete": true},
+		"encrypted_dek": members(other)["encrypted_dek"], "owner_public_key": encode64(make([]byte, 32)),
+		"added": 1,
+	} {
+		changed := members(good)
+		changed[name] = value
+		text, err := json.Marshal(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tok, err := ParseToken(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := tok.Verify(at(), owner.Public(), tok.Owner); err == nil {
+			t.Errorf("a token with another %s is accepted", name)
+		} else {
+			want(t, err, ErrTokenSignature)
+		}
+	}
+	// An owner who signs a key that was wrapped for another scope gives nothing away either.
+	moved := members(good)
+	moved["encrypted_dek"] = members(other)["encrypted_dek"]
+	delete(moved, "signature")
+	if _, err := unwrapKey(recipient.classic, other.wrapped, good.bound); err == nil {
+		t.Error("a wrapped key opens under another scope")
+	}
+}
+
+// TestPathsOfGrants promises the checks of a path, each with its own error, and their order.
+func TestPathsOfGrants(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	grant, err := token(t, owner, recipient.Public(), share()).Open(recipient, at(), owner.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		path string
+		p    Permission
+		want error
+	}{
+		{"/photos", Read, nil},
+		{"/photos/a.jpg", Read, nil},
+		{"/photos/./b/../a.jpg", Read, nil},
+		{"/letters/../photos/a.jpg", Read, nil},
+		{"/photos/../letters/a.txt", Read, ErrPathScope},
+		{"/photos-private/a.jpg", Read, ErrPathScope},
+		{"/photo", Read, ErrPathScope},
+		{"/", Read, ErrPathScope},
+		{"/photos/../../etc", Read, ErrPathEscape},
+		{"/../photos/a.jpg", Read, ErrPathEscape},
+		{"/photos/%2e%2e/letters", Read, ErrPathEscape},
+		{"/photos/%2E./letters", Read, ErrPathEscape},
+		{"/photos/%252e%252e/letters", Read, ErrPathEscape},
+		{"/photos%2f..%2fletters", Read, ErrPathEscape},
+		{`/photos\..\letters`, Read, ErrPathEscape},
+		{"photos/a.jpg", Read, ErrPath},
+		{"", Read, ErrPath},
+		{"/photos/a\x00.jpg", Read, ErrPath},
+		{"/photos/a.jpg", Write, ErrPermission},
+		{"/photos/a.jpg", Delete, ErrPermission},
+		{"/letters/a.txt", Delete, ErrPathScope},
+	} {
+		_, err := grant.Allow(tc.path, tc.p)
+		if tc.want == nil && err != nil || tc.want != nil {
+			t.Run(tc.path, func(t *testing.T) { want(t, err, tc.want) })
+		}
+	}
+	for _, tc := range []struct {
+		preset              Permissions
+		read, write, delete bool
+	}{{ReadOnly(), true, false, false}, {ReadWrite(), true, true, false}, {FullAccess(), true, true, true}, {Permissions{}, false, false, false}} {
+		if tc.preset.Allows(Read) != tc.read || tc.preset.Allows(Write) != tc.write || tc.preset.Allows(Delete) != tc.delete {
+			t.Errorf("%+v grants something else", tc.preset)
+		}
+	}
+}
+
+// TestTokensOfOtherImplementations promises that other names of permissions, fields that are not
+// known, and a scope without its first slash are read.
+func TestTokensOfOtherImplementations(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	own := owner.Public()
+	tok, err := owner.sign(recipient.Public(), map[string]any{
+		"share_id": strings.Repeat("ab", 16), "path_scope": "photos/", "created_at": at().Unix(), "expires_at": nil,
+		"permissions":      map[string]bool{"can_read": true, "can_write": false, "can_delete": false},
+		"owner_public_key": encode64(own.Encryption[:]), "signer_public_key": encode64(own.Signing[:]),
+		"note": map[string]any{"z": 1, "a": []int{1, 2}},
+	}, [32]byte{7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, err := tok.Open(recipient, at(), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grant.Scope() != "/photos" || grant.Token().Permissions != ReadOnly() {
+		t.Errorf("scope %s, permissions %+v", grant.Scope(), tok.Permissions)
+	}
+	opener, err := grant.Opener("/photos/a.jpg")
+	if err != nil || opener != DataKey([32]byte{7}) {
+		t.Errorf("opener %v, %v", opener, err)
+	}
+}
+
+// TestLinks promises that a link opens without an identity, and that its secrets are in the
+// fragment only and are not printed.
+func TestLinks(t *testing.T) {
+	owner := generate(t)
+	made, err := owner.NewLink("https://example.org/share", "access&key=1", share())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, fragment, _ := strings.Cut(made.URL(), "#")
+	if page != "https://example.org/share" || !strings.Contains(fragment, "k=") {
+		t.Errorf("link is %s", made.URL())
+	}
+	read, err := ParseLink(made.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *read != (Link{read.Page, read.Token, made.Secret, "access&key=1"}) || read.Token.JSON() != made.Token.JSON() {
+		t.Errorf("link comes back as %+v", read)
+	}
+	if grant, err := read.Open(at()); err != nil || grant.Scope() != "/photos" {
+		t.Errorf("%v", err)
+	}
+	_, err = read.Open(at().Add(48 * time.Hour))
+	want(t, err, ErrTokenExpired)
+	_, err = read.Open(at(), generate(t).Public())
+	want(t, err, ErrTokenOwner)
+	for _, bad := range []string{
+		"", "https://example.org/share", "ftp://example.org/#" + fragment, "/share#" + fragment, "https://u:p@example.org/#" + fragment,
+		"https://example.org/#" + strings.Replace(fragment, "&k=", "&x=", 1), "https://example.org/#" + strings.Replace(fragment, "&t=", "&x=", 1),
+		"https://example.org/#%zz",
+	} {
+		_, err := ParseLink(bad)
+		want(t, err, ErrToken)
+	}
+	_, err = ParseLink("https://example.org/#" + strings.Replace(fragment, "v=1", "v=2", 1))
+	want(t, err, ErrVersion)
+	_, err = owner.NewLink("example.org", "", share())
+	want(t, err, ErrToken)
+}
