@@ -25,7 +25,7 @@ const maxFile = 1 << 20
 // Variables and a prefix that begin like settings but belong to others: client
 // commands and the project's own demo and tests.
 var foreign = []string{
-	EnvPrefix + "ENDPOINT", EnvPrefix + "TOKEN", EnvPrefix + "IDENTITY",
+	EnvEndpoint, EnvToken, EnvAccessKey, EnvSecretKey, EnvIdentity, EnvIdentityCommand, EnvProfile,
 	EnvPrefix + "DEMO_PEER", EnvPrefix + "BIN",
 }
 

@@ -103,36 +103,67 @@ func (a *app) addFile(ctx context.Context, o operator, path, user, name string, 
 
 func (a *app) getCommand() *cobra.Command {
 	var output, user string
+	var plan readPlan
 	cmd := &cobra.Command{
-		Use:   "get CID",
-		Short: "Read a file from the cluster",
-		Long: `Reads a file from this node or from another member, and verifies each block
-against its hash. CID can also have the form /ipfs/CID or ipfs://CID. With -o
-the file gets its name only when it is complete. This version reads no folders
-and no paths in folders.
+		Use:   "get CID | get s3://BUCKET/KEY [FILE]",
+		Short: "Read a file by its CID, or download an object",
+		Long: `With a CID: reads a file from this node or from another member, and verifies
+each block against its hash. CID can also have the form /ipfs/CID or
+ipfs://CID. With -o the file gets its name only when it is complete. This
+version reads no folders and no paths in folders. With --user the command reads
+as that account. An account can read public content, and content that its own
+pins and objects refer to.
 
-With --user the command reads as that account. An account can read public
-content, and content that its own pins and objects refer to.`,
+With s3://BUCKET/KEY: downloads an object from a cluster to FILE, which is -
+for standard output, and by default has the name of the object. FILE gets its
+name when it is complete. A large download that was interrupted continues.
+
+With --verify, or with --blake3, each KiB is checked against the BLAKE3 hash of
+the object before it is written. A wrong byte ends the download, and the
+message names the node that sent it. The hash is that of --blake3. Without it
+the cluster says the hash, which protects against damage and against a single
+bad node, but not against a whole cluster that lies.`,
 		Example: `  holdfast get bafkrei... -o holiday.jpg
   holdfast get bafybei... | tar x
-  holdfast get bafybei... --user ann@example.org -o notes.txt`,
-		Args: arguments("CID"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.operator()
-			if err != nil {
-				return err
+  holdfast get bafybei... --user ann@example.org -o notes.txt
+  holdfast get s3://photos/2026/holiday.jpg
+  holdfast get --verify s3://backup/work.tar - | tar x`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 && isS3(args[0]) {
+				return arguments("s3://BUCKET/KEY", fileArgument)(cmd, args)
 			}
-			text, err := plainCID(called(cmd), args[0])
-			if err != nil {
-				return err
-			}
-			return a.getFile(cmd.Context(), o, user, text, output)
+			return arguments("CID")(cmd, args)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output)")
+	r := remoteFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isS3(args[0]) {
+			if user != "" {
+				return usagef("%s: --user is for a CID: objects are read with a key", called(cmd))
+			}
+			return a.getObject(cmd, r, args, output, plan)
+		}
+		for _, name := range []string{"verify", "blake3", "endpoint", "token", "profile"} {
+			if cmd.Flags().Changed(name) {
+				return usagef("%s: --%s is for s3://BUCKET/KEY: the node on this machine verifies each block of a CID", called(cmd), name)
+			}
+		}
+		o, err := a.operator()
+		if err != nil {
+			return err
+		}
+		text, err := plainCID(called(cmd), args[0])
+		if err != nil {
+			return err
+		}
+		return a.getFile(cmd.Context(), o, user, text, output)
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output for a CID)")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")
-	mustNotBeEmpty(cmd, "output", "user")
-	mustBeText(cmd, "user")
+	cmd.Flags().BoolVar(&plan.verify, "verify", false, "check the bytes of an object against its BLAKE3 hash as they arrive")
+	cmd.Flags().StringVar(&plan.blake3, "blake3", "", "BLAKE3 `hash` that the object must have, in hexadecimal; implies --verify")
+	mustNotBeEmpty(cmd, "output", "user", "blake3")
+	mustBeText(cmd, "user", "blake3")
 	return cmd
 }
 

@@ -13,7 +13,6 @@ var testModules = []string{
 	"github.com/chromedp/",
 	"github.com/gowebpki/jcs", // until a command imports api/client/seal
 	"github.com/marcopolo/simnet",
-	"github.com/minio/minio-go/v7",
 	"github.com/oauth2-proxy/mockoidc",
 	"github.com/santhosh-tekuri/jsonschema/v6",
 	"github.com/stretchr/testify",

@@ -125,6 +125,7 @@ var fences = []fence{
 	{"container/list", []string{"cluster/tracker"}, false, "lines of waiting only in cluster/tracker; what was used last is kept by internal/cache"},
 	{"encoding/xml", []string{"api/s3"}, true, "XML only in api/s3"},
 	{"github.com/stretchr/testify", nil, false, "tests use the standard library"},
+	{"github.com/minio/minio-go", []string{"api/client"}, true, "requests of S3 are sent only by api/client"},
 	{"github.com/aws/", nil, true, "other people's clients only in tests"},
 	{"testing", nil, true, "testing only in tests"},
 	{"log", nil, false, "log/slog, with an injected logger"},

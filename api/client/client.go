@@ -1,0 +1,157 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// Defaults of Options.
+const (
+	DefaultPatience = time.Minute
+	// firstPatience is the patience of a client that has had no answer yet. Its endpoints are
+	// probably wrong.
+	firstPatience = 5 * time.Second
+	defaultRegion = "us-east-1" // the gateway accepts every region in a signature
+)
+
+// Times of connections. A node that does not answer within them counts as dead.
+const (
+	dialTimeout   = 5 * time.Second
+	headerTimeout = 2 * time.Minute // until the answer begins, after the whole request was sent
+	stallTimeout  = time.Minute     // without a byte of the body of an answer
+	idleTimeout   = 90 * time.Second
+)
+
+// maxIdleConns is the number of unused connections to each node that are kept.
+const maxIdleConns = 64
+
+// Options say which cluster a Client uses, and how.
+type Options struct {
+	// Endpoints are URLs of the object gateways of nodes, such as https://node1.example.org:9000.
+	// A URL without scheme is https. At least one is needed.
+	Endpoints []string
+
+	// Token is a Bearer token. It excludes AccessKey and SecretKey, which sign requests.
+	Token                string
+	AccessKey, SecretKey string
+
+	// Patience is how long a request is repeated after its first failure; 0 means
+	// DefaultPatience. Before the first answer of any node it is at most 5 s.
+	Patience time.Duration
+
+	// Transport sends the requests; nil means a transport of its own.
+	Transport http.RoundTripper
+
+	// UserAgent names the program to the nodes; "" means "holdfast-client".
+	UserAgent string
+}
+
+// Client sends requests to a cluster. It is safe for concurrent use.
+type Client struct {
+	nodes    *nodes
+	patience time.Duration
+	answered atomic.Bool // a node has answered at least once
+	idle     func()      // closes unused connections
+}
+
+// ErrOptions is the kind of all errors of New.
+var ErrOptions = errors.New("bad options")
+
+// New returns a client of the cluster that o describes. It sends nothing yet. Its errors are
+// of the kind ErrOptions.
+func New(o Options) (*Client, error) {
+	if len(o.Endpoints) == 0 {
+		return nil, fmt.Errorf("%w: no endpoint", ErrOptions)
+	}
+	switch {
+	case o.Token != "" && o.AccessKey+o.SecretKey != "":
+		return nil, fmt.Errorf("%w: a token and an access key exclude each other", ErrOptions)
+	case (o.AccessKey == "") != (o.SecretKey == ""):
+		return nil, fmt.Errorf("%w: an access key needs its secret key", ErrOptions)
+	}
+	c := &Client{patience: o.Patience, idle: func() {}}
+	if c.patience == 0 {
+		c.patience = DefaultPatience
+	}
+	transport := o.Transport
+	if transport == nil {
+		own := newTransport()
+		transport, c.idle = own, own.CloseIdleConnections
+	}
+	agent := o.UserAgent
+	if agent == "" {
+		agent = "holdfast-client"
+	}
+	sending := &sender{to: transport, token: o.Token, agent: agent}
+	var list []*node
+	for _, text := range o.Endpoints {
+		n, err := newNode(text, o, sending)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	c.nodes = &nodes{list: list}
+	return c, nil
+}
+
+// Close closes unused connections.
+func (c *Client) Close() { c.idle() }
+
+func newNode(endpoint string, o Options, by http.RoundTripper) (*node, error) {
+	text := endpoint
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("%w: endpoint %q is not a URL such as https://node1.example.org:9000", ErrOptions, endpoint)
+	}
+	signing := credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
+	if o.AccessKey != "" {
+		signing = credentials.NewStaticV4(o.AccessKey, o.SecretKey, "")
+	}
+	core, err := minio.NewCore(u.Host, &minio.Options{
+		Creds:        signing,
+		Secure:       u.Scheme == "https",
+		Transport:    by,
+		Region:       defaultRegion,
+		BucketLookup: minio.BucketLookupPath,
+		MaxRetries:   1, // Client.do repeats requests, on other nodes
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: endpoint %q: %w", ErrOptions, endpoint, err)
+	}
+	return &node{
+		endpoint: u.Scheme + "://" + u.Host, core: core,
+		by: by, accessKey: o.AccessKey, secretKey: o.SecretKey,
+	}, nil
+}
+
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: headerTimeout,
+		IdleConnTimeout:       idleTimeout,
+		MaxIdleConnsPerHost:   maxIdleConns,
+		DisableCompression:    true, // bytes are handed on as they are stored
+		WriteBufferSize:       64 << 10,
+		ReadBufferSize:        64 << 10,
+	}
+}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// Kinds of errors of a cluster, for errors.Is.
+var (
+	ErrNotFound     = errors.New("not found")     // no such key, bucket, version or upload
+	ErrDenied       = errors.New("access denied") // the credentials do not allow it, or are wrong
+	ErrPrecondition = errors.New("precondition failed")
+	ErrExists       = errors.New("already exists") // the bucket
+	ErrUnavailable  = errors.New("unavailable")    // no node answered in time
+)
+
+// Errors of the source or target of a transfer.
+var (
+	ErrChanged = errors.New("changed while it was read")
+	ErrTooLong = errors.New("longer than 10,000 parts")
+)
+
+// Error is the failure of a request.
+type Error struct {
+	Op       string // such as "get s3://bucket/key"
+	Endpoint string // of the node that was asked last
+	Status   int    // of its answer, or 0
+	Code     string // of S3, or ""
+	Message  string // of the node, or ""
+	Err      error  // of the connection, if there was no answer
+
+	unsent  bool // the request was not processed: it did not leave, or was refused
+	lasting bool // each node will fail in this way
+}
+
+func (e *Error) Error() string {
+	detail := e.Message
+	switch {
+	case e.Status == 0:
+		detail = e.Err.Error()
+	case detail == "" || detail == e.Code:
+		detail = http.StatusText(e.Status)
+	}
+	if e.Code != "" {
+		detail = e.Code + ": " + detail
+	}
+	return fmt.Sprintf("%s: %s (%s)", e.Op, detail, e.Endpoint)
+}
+
+// Unwrap returns the error of the connection.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is compares with the kinds of errors.
+func (e *Error) Is(kind error) bool {
+	switch kind {
+	case ErrNotFound:
+		return e.Status == http.StatusNotFound
+	case ErrDenied:
+		return e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized
+	case ErrPrecondition:
+		return e.Status == http.StatusPreconditionFailed
+	case ErrExists:
+		return e.Code == "BucketAlreadyOwnedByYou" || e.Code == "BucketAlreadyExists"
+	case ErrUnavailable:
+		return e.Temporary()
+	}
+	return false
+}
+
+// temporary are the statuses after which another node, or a later request, may succeed.
+var temporary = []int{
+	http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// Temporary reports whether the same request may succeed later or on another node.
+func (e *Error) Temporary() bool {
+	return e.Status == 0 || slices.Contains(temporary, e.Status) || e.Code == "RequestTimeout" || e.Code == "InternalError"
+}
+
+// operation describes a request in errors.
+type operation struct {
+	verb, bucket, key string
+	once              bool // a repeat is not the same as one request
+}
+
+func (o operation) String() string {
+	if o.bucket == "" {
+		return o.verb
+	}
+	return o.verb + " " + o.name()
+}
+
+// name returns the target in the form s3://bucket/key.
+func (o operation) name() string {
+	if o.key == "" {
+		return "s3://" + o.bucket
+	}
+	return "s3://" + o.bucket + "/" + o.key
+}
+
+// describe returns the error of op on n.
+func describe(op operation, n *node, err error, seen answer) *Error {
+	e := &Error{Op: op.String(), Endpoint: n.endpoint, Err: err}
+	var known *Error
+	var refused minio.ErrorResponse
+	var broken *bodyError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &broken): // the answer began well
+		e.Err = broken.err
+	case errors.As(err, &refused):
+		e.Status, e.Code, e.Message, e.Err = refused.StatusCode, refused.Code, refused.Message, nil
+		if e.Status == 0 || e.Status == http.StatusOK { // an error inside of a 200
+			e.Status = http.StatusInternalServerError
+		}
+		if seen.status == 0 { // minio-go refused the arguments
+			e.Status, e.Message = http.StatusBadRequest, refused.Message
+		}
+	case seen.status >= 300:
+		e.Status = seen.status
+	}
+	var dial *net.OpError
+	var certificate *tls.CertificateVerificationError
+	e.unsent = errors.As(err, &dial) && dial.Op == "dial" ||
+		seen.status == http.StatusServiceUnavailable || seen.status == http.StatusTooManyRequests
+	e.lasting = errors.As(err, &certificate)
+	return e
+}
+
+// bodyError is a failure while the body of an answer was read.
+type bodyError struct{ err error }
+
+func (e *bodyError) Error() string { return e.err.Error() }
+func (e *bodyError) Unwrap() error { return e.err }
+
+// sourceError is a failure to read what was to be sent, or to write what was received.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// localWriter marks the errors of a target, which no other node can mend.
+type localWriter struct{ to io.Writer }
+
+func (w localWriter) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	if err != nil {
+		err = &sourceError{err}
+	}
+	return n, err
+}
+
+// localReader marks the errors of a source and remembers the first.
+type localReader struct {
+	io.ReadSeeker
+
+	failed error
+}
+
+func (r *localReader) Read(p []byte) (int, error) {
+	n, err := r.ReadSeeker.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.failed = &sourceError{err}
+		return n, r.failed
+	}
+	return n, err
+}

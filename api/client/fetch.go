@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/minio/minio-go/v7/pkg/signer"
+)
+
+// fetching is one object of which ranges are read.
+type fetching struct {
+	object Object
+	root   *Hash // verify by it, or nil
+}
+
+// name returns the object in the form s3://bucket/key.
+func (f *fetching) name() string { return operation{bucket: f.object.Bucket, key: f.object.Key}.name() }
+
+// fetch writes the n bytes from off on to w. When a node fails, it goes on from there on
+// another. Errors of w end it.
+func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writer) error {
+	if n == 0 {
+		return nil
+	}
+	op := operation{verb: "get", bucket: f.object.Bucket, key: f.object.Key}
+	var done int64
+	for {
+		before := done
+		_, err := c.do(ctx, op, func(ctx context.Context, node *node) error {
+			written, err := f.request(ctx, node, off+done, n-done, localWriter{w})
+			done += written
+			if err == nil && done < n {
+				err = &bodyError{io.ErrUnexpectedEOF}
+			}
+			return err
+		})
+		if errors.Is(err, ErrUnavailable) && done > before {
+			continue // each piece has the whole patience
+		}
+		return err
+	}
+}
+
+// request reads the n bytes from off on from one node. It returns the number of bytes that w got.
+func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.Writer) (int64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	answer, header, err := f.open(ctx, node, off, n)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Close() }() // only read from
+	body := &patient{from: answer, timer: time.AfterFunc(stallTimeout, func() { cancel(errStalled) })}
+	defer body.timer.Stop()
+	if f.root != nil {
+		return f.verified(node, off, n, w, body)
+	}
+	if !begins(header, off) {
+		return 0, &Error{Op: "get " + f.name(), Endpoint: node.endpoint, Status: http.StatusOK, Message: "the node sent another range"}
+	}
+	in := &noting{from: body}
+	written, err := io.CopyBuffer(w, onlyReader{io.LimitReader(in, n)}, make([]byte, ioBuffer))
+	if in.failed != nil {
+		err = in.failed
+	}
+	return written, err
+}
+
+// open returns the body of an answer with the n bytes from off on, or with a Bao slice of them.
+func (f *fetching) open(ctx context.Context, node *node, off, n int64) (io.ReadCloser, http.Header, error) {
+	if f.root != nil {
+		query := url.Values{"bao": {""}, "start": {strconv.FormatInt(off, 10)}, "length": {strconv.FormatInt(n, 10)}}
+		return node.getBao(ctx, &f.object, query)
+	}
+	var options minio.GetObjectOptions
+	if f.object.ETag != "" {
+		options.Set("If-Match", `"`+f.object.ETag+`"`)
+	}
+	options.VersionID = f.object.Version
+	options.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+	answer, _, header, err := node.core.GetObject(ctx, f.object.Bucket, f.object.Key, options)
+	return answer, header, err
+}
+
+// getBao sends GET ?bao, which minio-go does not have.
+func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.ReadCloser, http.Header, error) {
+	if o.Version != "" {
+		query.Set("versionId", o.Version)
+	}
+	target := n.endpoint + "/" + o.Bucket + "/" + s3utils.EncodePath(o.Key) + "?" + s3utils.QueryEncode(query)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.ETag != "" {
+		r.Header.Set("If-Match", `"`+o.ETag+`"`)
+	}
+	if n.accessKey != "" {
+		r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD") // there is none
+		r = signer.SignV4(*r, n.accessKey, n.secretKey, "", defaultRegion)
+	}
+	resp, err := n.by.RoundTrip(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close() // not read
+		return nil, nil, &Error{Op: "verify " + operation{bucket: o.Bucket, key: o.Key}.name(), Endpoint: n.endpoint, Status: resp.StatusCode}
+	}
+	return resp.Body, resp.Header, nil
+}
+
+// verified reads a slice.
+func (f *fetching) verified(node *node, off, n int64, w io.Writer, body io.Reader) (int64, error) {
+	written, reason, err := decodeSlice(w, body, off, n, f.object.Size, *f.root)
+	if err == nil && reason != "" {
+		err = &VerifyError{Object: f.name(), Endpoint: node.endpoint, Offset: off + written, Reason: reason}
+	}
+	return written, err
+}
+
+// begins reports whether an answer holds the bytes from off on.
+func begins(h http.Header, off int64) bool {
+	text := h.Get("Content-Range")
+	return text == "" && off == 0 || strings.HasPrefix(text, fmt.Sprintf("bytes %d-", off))
+}
+
+var errStalled = errors.New("the node has sent nothing for a minute")
+
+// patient ends an answer that stalls. The time in which the caller writes does not count.
+type patient struct {
+	from  io.Reader
+	timer *time.Timer
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	p.timer.Reset(stallTimeout)
+	defer p.timer.Stop()
+	return p.from.Read(b)
+}
+
+// onlyReader hides other methods, so that io.CopyBuffer uses its buffer.
+type onlyReader struct{ io.Reader }

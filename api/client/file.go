@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Names of unfinished downloads, in the folder of their file. The first belongs to the bytes,
+// the second to the journal of a large file.
+const (
+	partialPrefix  = ".holdfast-"
+	partialSuffix  = ".part"
+	progressSuffix = ".part.journal"
+)
+
+// IsPartial reports whether a file with this name belongs to an unfinished download.
+func IsPartial(name string) bool {
+	return strings.HasPrefix(name, partialPrefix) &&
+		(strings.HasSuffix(name, partialSuffix) || strings.HasSuffix(name, progressSuffix))
+}
+
+// DownloadFile writes an object to the file at path, which gets its name when it is complete and
+// on disk. Files above SinglePut bytes arrive in parallel ranges. If such a download is
+// interrupted, a later call goes on with it, as long as the object is the same. A file that
+// exists is replaced and keeps its mode.
+func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o DownloadOptions) (Object, error) {
+	f, err := c.prepare(ctx, bucket, key, o)
+	if err != nil {
+		return Object{}, err
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return Object{}, err
+	}
+	defer func() { _ = root.Close() }() // nothing is written through it
+	in := &incoming{client: c, fetching: f, root: root, name: filepath.Base(path), options: o, durable: true}
+	return f.object, in.run(ctx)
+}
+
+// incoming is one download to a file.
+type incoming struct {
+	client   *Client
+	fetching *fetching
+	root     *os.Root
+	name     string // of the file, below root
+	options  DownloadOptions
+	modified time.Time // to be set, unless it is zero
+	durable  bool      // flush the file before it gets its name
+}
+
+// partial returns the name of the unfinished file. It depends on the object, so that two objects
+// of one name do not mix.
+func (in *incoming) partial() string {
+	sum := sha256.Sum256([]byte(in.fetching.name() + "\x00" + filepath.Base(in.name)))
+	return filepath.Join(filepath.Dir(in.name), partialPrefix+hex.EncodeToString(sum[:8])+partialSuffix)
+}
+
+func (in *incoming) run(ctx context.Context) error {
+	partial := in.partial()
+	large := in.fetching.object.Size > SinglePut
+	flags := os.O_CREATE | os.O_RDWR
+	if !large {
+		flags |= os.O_TRUNC
+	}
+	file, err := in.root.OpenFile(partial, flags, 0o666)
+	if err != nil {
+		return err
+	}
+	if large {
+		err = in.ranges(ctx, file, partial)
+	} else {
+		err = in.client.fetch(ctx, in.fetching, 0, in.fetching.object.Size, in.options.reporting(file))
+	}
+	if err == nil && in.durable {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = in.publish(partial)
+	}
+	if err != nil && (!large || !errors.Is(err, context.Canceled) && !errors.Is(err, ErrUnavailable)) {
+		_ = in.root.Remove(partial) // the error of the download counts
+		_ = in.root.Remove(progressName(partial))
+	}
+	return err
+}
+
+// publish gives the complete file its mode, time and name.
+func (in *incoming) publish(partial string) error {
+	if info, err := in.root.Stat(in.name); err == nil {
+		if err := in.root.Chmod(partial, info.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	if !in.modified.IsZero() {
+		if err := in.root.Chtimes(partial, in.modified, in.modified); err != nil {
+			return err
+		}
+	}
+	if err := in.root.Rename(partial, in.name); err != nil {
+		return err
+	}
+	err := in.root.Remove(progressName(partial))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func progressName(partial string) string {
+	return strings.TrimSuffix(partial, partialSuffix) + progressSuffix
+}
+
+// ranges fetches the ranges of a large file that are missing.
+func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) error {
+	object := &in.fetching.object
+	progress, err := openProgress(in.root, progressName(partial), progressHead{
+		ETag: object.ETag, Version: object.Version, Size: object.Size, Hash: in.hash(), Range: DefaultPartSize,
+	}, file)
+	if err != nil {
+		return err
+	}
+	fetching, stop := errgroup.WithContext(ctx)
+	fetching.SetLimit(in.options.parallel())
+	for off := int64(0); off < object.Size && stop.Err() == nil; off += DefaultPartSize {
+		n := min(DefaultPartSize, object.Size-off)
+		if progress.has(off) {
+			if in.options.Progress != nil {
+				in.options.Progress(n)
+			}
+			continue
+		}
+		fetching.Go(func() error {
+			w := in.options.reporting(io.NewOffsetWriter(file, off))
+			if err := in.client.fetch(stop, in.fetching, off, n, w); err != nil {
+				return err
+			}
+			return progress.done(off)
+		})
+	}
+	err = fetching.Wait()
+	return errors.Join(err, progress.close())
+}
+
+func (in *incoming) hash() string {
+	if in.fetching.root == nil {
+		return ""
+	}
+	return in.fetching.root.String()
+}

@@ -1,0 +1,151 @@
+package client
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// A journal is a file of JSON lines. The first is a journalHead. A journalLine follows when the
+// upload has started, and one for each part that was stored. The last line may be cut off by a
+// crash; it is ignored then, and its part is sent again. The head is flushed to disk before the
+// upload starts, so a crash of the machine leaves no upload without a journal.
+type journalHead struct {
+	Bucket   string   `json:"bucket"`
+	Key      string   `json:"key"`
+	Path     string   `json:"path,omitempty"`      // of the file
+	Size     int64    `json:"size,omitempty"`      // of the file, in bytes
+	Modified int64    `json:"modified,omitempty"`  // of the file, Unix time in ns
+	PartSize int64    `json:"part_size,omitempty"` // bytes
+	Others   []string `json:"others,omitempty"`    // uploads of this key that were open before
+}
+
+type journalLine struct {
+	UploadID string `json:"upload_id,omitempty"`
+	Part     int    `json:"part,omitempty"`
+	ETag     string `json:"etag,omitempty"`
+}
+
+// journalState is what a journal says.
+type journalState struct {
+	journalHead
+
+	UploadID string // "" if the answer of the cluster was not recorded
+	stored   map[int]string
+}
+
+// continues reports whether the upload can go on with a file that head describes.
+func (s *journalState) continues(head journalHead) bool {
+	return s.UploadID != "" && s.Bucket == head.Bucket && s.Key == head.Key && s.Path == head.Path &&
+		s.Size == head.Size && s.Modified == head.Modified && s.PartSize == head.PartSize
+}
+
+// readJournal returns nil if there is no journal. A journal without a head belongs to an upload
+// that was never started.
+func readJournal(path string) (*journalState, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	s := &journalState{stored: map[int]string{}}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 4<<20) // 10,000 open uploads of a key are 500 KiB
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &s.journalHead) != nil || s.Bucket == "" {
+		return nil, errors.Join(lines.Err(), removeJournal(path))
+	}
+	for lines.Scan() {
+		var line journalLine
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
+			continue // cut off by a crash
+		}
+		if line.UploadID != "" {
+			s.UploadID = line.UploadID
+		}
+		if line.Part > 0 && line.ETag != "" {
+			s.stored[line.Part] = line.ETag
+		}
+	}
+	return s, lines.Err()
+}
+
+// journal writes to a journal. A nil journal does nothing.
+type journal struct {
+	path string
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+func createJournal(path string, head journalHead) (*journal, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{path: path, file: f}
+	if err := errors.Join(j.write(head), f.Sync()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+func appendJournal(path string) (*journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteString("\n") // ends a line that was cut off
+	return &journal{path: path, file: f}, err
+}
+
+func (j *journal) write(line any) error {
+	if j == nil {
+		return nil
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, err = j.file.Write(append(text, '\n'))
+	return err
+}
+
+func (j *journal) started(id string) error { return j.write(journalLine{UploadID: id}) }
+
+func (j *journal) part(number int, etag string) error {
+	return j.write(journalLine{Part: number, ETag: etag})
+}
+
+func (j *journal) close() error {
+	if j == nil {
+		return nil
+	}
+	return j.file.Close()
+}
+
+// remove ends a journal whose upload has ended.
+func (j *journal) remove() error {
+	if j == nil {
+		return nil
+	}
+	return errors.Join(j.close(), removeJournal(j.path))
+}
+
+func removeJournal(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

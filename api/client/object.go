@@ -1,0 +1,161 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// Object describes an object. Lists fill Key, Size, ETag, Modified and StorageClass alone.
+type Object struct {
+	Bucket       string
+	Key          string
+	Size         int64  // bytes
+	ETag         string // without quotes
+	Modified     time.Time
+	StorageClass string
+
+	ContentType string
+	BLAKE3      string            // hex, of the bytes; "" if the cluster does not know it yet
+	CID         string            // root of the content on IPFS
+	Version     string            // "" in a bucket without versions
+	Metadata    map[string]string // x-amz-meta-*, names in lower case without the prefix
+}
+
+const metadataPrefix = "x-amz-meta-"
+
+// fromHeader returns the object that the headers of an answer describe.
+func fromHeader(bucket, key string, h http.Header) Object {
+	o := Object{
+		Bucket: bucket, Key: key,
+		ETag:         strings.Trim(h.Get("ETag"), `"`),
+		ContentType:  h.Get("Content-Type"),
+		BLAKE3:       strings.ToLower(h.Get("X-Holdfast-Blake3")),
+		CID:          h.Get("X-Holdfast-Cid"),
+		Version:      h.Get("X-Amz-Version-Id"),
+		StorageClass: h.Get("X-Amz-Storage-Class"),
+		Metadata:     map[string]string{},
+	}
+	o.Size, _ = strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	o.Modified, _ = http.ParseTime(h.Get("Last-Modified"))
+	for name, values := range h {
+		if short, ok := strings.CutPrefix(strings.ToLower(name), metadataPrefix); ok {
+			o.Metadata[short] = values[0]
+		}
+	}
+	return o
+}
+
+// Head returns the description of an object. The error of an absent one is ErrNotFound.
+func (c *Client) Head(ctx context.Context, bucket, key string) (Object, error) {
+	seen, err := c.do(ctx, operation{verb: "head", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
+		_, err := n.core.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
+		return err
+	})
+	if err != nil {
+		return Object{}, err
+	}
+	return fromHeader(bucket, key, seen.header), nil
+}
+
+// Remove removes an object. An absent object is no error.
+func (c *Client) Remove(ctx context.Context, bucket, key string) error {
+	_, err := c.do(ctx, operation{verb: "rm", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
+		return n.core.RemoveObject(ctx, bucket, key, minio.RemoveObjectOptions{})
+	})
+	return err
+}
+
+// MakeBucket creates a bucket. The error of one that the account has already is ErrExists.
+func (c *Client) MakeBucket(ctx context.Context, bucket string) error {
+	_, err := c.do(ctx, operation{verb: "create", bucket: bucket}, func(ctx context.Context, n *node) error {
+		return n.core.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: defaultRegion})
+	})
+	return err
+}
+
+// RemoveBucket removes an empty bucket.
+func (c *Client) RemoveBucket(ctx context.Context, bucket string) error {
+	_, err := c.do(ctx, operation{verb: "rm", bucket: bucket}, func(ctx context.Context, n *node) error {
+		return n.core.RemoveBucket(ctx, bucket)
+	})
+	return err
+}
+
+// Bucket is one bucket of the account.
+type Bucket struct {
+	Name    string
+	Created time.Time
+}
+
+// Buckets returns the buckets of the account by name.
+func (c *Client) Buckets(ctx context.Context) (all []Bucket, err error) {
+	_, err = c.do(ctx, operation{verb: "list buckets"}, func(ctx context.Context, n *node) error {
+		found, err := n.core.ListBuckets(ctx)
+		all = nil
+		for _, b := range found {
+			all = append(all, Bucket{b.Name, b.CreationDate})
+		}
+		return err
+	})
+	return all, err
+}
+
+// ListOptions select the objects of a list.
+type ListOptions struct {
+	Prefix string
+	// After excludes keys up to and including this one.
+	After string
+	// Recursive lists all keys. Otherwise keys with a further "/" behind Prefix are shown
+	// as one entry that ends in "/" and has no other fields.
+	Recursive bool
+}
+
+// List returns the objects of a bucket, by key in the order of their bytes. The sequence ends
+// after its first error. A failure in the middle continues on another node.
+func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		last, stopped := o.After, false
+		for {
+			before := last
+			_, err := c.do(ctx, operation{verb: "ls", bucket: bucket, key: o.Prefix}, func(ctx context.Context, n *node) error {
+				list := n.core.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{
+					Prefix: o.Prefix, Recursive: o.Recursive, StartAfter: last,
+				})
+				for entry := range list {
+					if entry.Err != nil {
+						return entry.Err
+					}
+					if entry.Key <= last { // a common prefix of a repeated request
+						continue
+					}
+					last = entry.Key
+					stopped = !yield(Object{
+						Bucket: bucket, Key: entry.Key, Size: entry.Size, ETag: entry.ETag,
+						Modified: entry.LastModified, StorageClass: entry.StorageClass,
+					}, nil)
+					if stopped {
+						return errStopped
+					}
+				}
+				return ctx.Err()
+			})
+			if errors.Is(err, ErrUnavailable) && last != before {
+				continue // each page has the whole patience
+			}
+			if err != nil && !stopped {
+				yield(Object{}, err)
+			}
+			return
+		}
+	}
+}
+
+// errStopped ends a list whose caller wants no more.
+var errStopped = &sourceError{errors.New("stopped")}

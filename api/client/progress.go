@@ -1,0 +1,128 @@
+package client
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+)
+
+// flushRanges is the number of ranges after which the file is flushed and the ranges are
+// recorded. A crash of the machine costs at most these.
+const flushRanges = 16
+
+// progressHead is the first line of the journal of a download: what is downloaded. A file with
+// another head is begun anew.
+type progressHead struct {
+	ETag    string `json:"etag"`
+	Version string `json:"version,omitempty"`
+	Size    int64  `json:"size"`           // bytes
+	Hash    string `json:"hash,omitempty"` // by which each range was verified
+	Range   int64  `json:"range"`          // bytes of a range
+}
+
+// progressLine is a further line: a range that is in the file.
+type progressLine struct {
+	Offset int64 `json:"offset"` // bytes
+}
+
+// progressJournal records which ranges of a file are there.
+type progressJournal struct {
+	data *os.File
+
+	mu      sync.Mutex
+	journal *os.File
+	there   map[int64]bool
+	pending []int64 // not recorded yet
+}
+
+// openProgress reads the journal of a download of head into data, or begins one.
+func openProgress(root *os.Root, name string, head progressHead, data *os.File) (*progressJournal, error) {
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &progressJournal{data: data, journal: f, there: map[int64]bool{}}
+	lines := bufio.NewScanner(f)
+	var old progressHead
+	if lines.Scan() && json.Unmarshal(lines.Bytes(), &old) == nil && old == head {
+		for lines.Scan() {
+			var line progressLine
+			if json.Unmarshal(lines.Bytes(), &line) == nil { // else cut off by a crash
+				p.there[line.Offset] = true
+			}
+		}
+	}
+	if err := errors.Join(lines.Err(), p.rewrite(head)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return p, nil
+}
+
+// rewrite writes the journal anew, so that it ends with a whole line.
+func (p *progressJournal) rewrite(head progressHead) error {
+	if err := p.journal.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := p.journal.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if len(p.there) == 0 {
+		if err := p.data.Truncate(0); err != nil {
+			return err
+		}
+	}
+	out := json.NewEncoder(p.journal)
+	if err := out.Encode(head); err != nil {
+		return err
+	}
+	for off := range p.there {
+		if err := out.Encode(progressLine{off}); err != nil {
+			return err
+		}
+	}
+	return p.data.Truncate(head.Size)
+}
+
+func (p *progressJournal) has(off int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.there[off]
+}
+
+// done notes that a range is in the file.
+func (p *progressJournal) done(off int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = append(p.pending, off)
+	if len(p.pending) < flushRanges {
+		return nil
+	}
+	return p.record()
+}
+
+// record flushes the file and writes the pending ranges. The caller holds mu.
+func (p *progressJournal) record() error {
+	if len(p.pending) == 0 {
+		return nil
+	}
+	if err := p.data.Sync(); err != nil {
+		return err
+	}
+	out := json.NewEncoder(p.journal)
+	for _, off := range p.pending {
+		if err := out.Encode(progressLine{off}); err != nil {
+			return err
+		}
+	}
+	p.pending = nil
+	return nil
+}
+
+func (p *progressJournal) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return errors.Join(p.record(), p.journal.Close())
+}

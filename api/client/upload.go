@@ -1,0 +1,265 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// Sizes of uploads. The gateway takes parts from 5,000,000 bytes on, and 10,000 of them.
+const (
+	// SinglePut is the largest object that is sent by one request.
+	SinglePut       = 16 << 20
+	DefaultPartSize = 8 << 20
+	maxParts        = 10_000
+	// DefaultParallel is the number of parts or ranges of one object in transfer at once. With
+	// DefaultPartSize an upload from a stream holds 32 MiB.
+	DefaultParallel = 4
+)
+
+// UploadOptions describe an upload. The zero value is usable.
+type UploadOptions struct {
+	ContentType string            // "" means application/octet-stream
+	Metadata    map[string]string // x-amz-meta-*, names without the prefix
+
+	// Parallel is the number of parts in transfer at once; 0 means DefaultParallel.
+	Parallel int
+
+	// Journal is the path of a file that records an upload in parts, so that a later call with
+	// the same file and target continues it; "" means none. It is removed when the upload has
+	// ended. Only UploadFile continues; for other sources the journal serves Client.Abandon.
+	Journal string
+
+	// Progress is called with the number of bytes that were stored since the last call, from
+	// several goroutines. A continued upload begins with the bytes that are there.
+	Progress func(bytes int64)
+}
+
+func (o UploadOptions) parallel() int {
+	if o.Parallel > 0 {
+		return o.Parallel
+	}
+	return DefaultParallel
+}
+
+func (o UploadOptions) progress(n int64) {
+	if o.Progress != nil {
+		o.Progress(n)
+	}
+}
+
+// Upload stores what src delivers until its end. Up to SinglePut bytes are one request, more
+// are parts, of which Parallel are in memory. A failed upload leaves no parts behind, unless
+// no node can be reached.
+func (c *Client) Upload(ctx context.Context, bucket, key string, src io.Reader, o UploadOptions) (Object, error) {
+	first := make([]byte, 0, DefaultPartSize)
+	first, err := fill(src, first)
+	if err != nil {
+		return Object{}, err
+	}
+	if len(first) < cap(first) { // the end
+		return c.put(ctx, bucket, key, newPart(1, first), o)
+	}
+	return c.uploadParts(ctx, bucket, key, &stream{from: src, first: first}, nil, o)
+}
+
+// UploadFile stores the file at path, which must be regular. If the file changes meanwhile, the
+// error is ErrChanged and nothing is stored.
+func (c *Client) UploadFile(ctx context.Context, bucket, key, path string, o UploadOptions) (Object, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Object{}, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	info, err := f.Stat()
+	if err != nil {
+		return Object{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Object{}, fmt.Errorf("%s is not a regular file", path)
+	}
+	src := &sections{file: f, size: info.Size(), modified: info.ModTime(), partSize: partSize(info.Size())}
+	if src.size <= SinglePut {
+		p, err := src.section(1, 0, src.size)
+		if err != nil {
+			return Object{}, err
+		}
+		object, err := c.put(ctx, bucket, key, p, o)
+		return object, errors.Join(err, src.changed())
+	}
+	return c.uploadParts(ctx, bucket, key, src, src, o)
+}
+
+// partSize returns the size of the parts of a file of size bytes.
+func partSize(size int64) int64 {
+	const step = 1 << 20
+	return max(DefaultPartSize, (size/maxParts+step)/step*step)
+}
+
+// part is a piece of an object that can be sent repeatedly.
+type part struct {
+	number int
+	body   io.ReadSeeker
+	size   int64
+	crc    string // CRC32C as x-amz-checksum-crc32c has it
+	buffer []byte // to be reused, or nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func encodeCRC(sum uint32) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
+}
+
+func newPart(number int, data []byte) part {
+	return part{
+		number: number, body: newBytes(data), size: int64(len(data)),
+		crc: encodeCRC(crc32.Checksum(data, castagnoli)), buffer: data,
+	}
+}
+
+// put stores p as an object.
+func (c *Client) put(ctx context.Context, bucket, key string, p part, o UploadOptions) (Object, error) {
+	options := o.put()
+	options.UserMetadata["x-amz-checksum-crc32c"] = p.crc
+	seen, err := c.send(ctx, operation{verb: "put", bucket: bucket, key: key}, p, func(ctx context.Context, n *node, body io.Reader) error {
+		_, err := n.core.PutObject(ctx, bucket, key, body, p.size, "", "", options)
+		return err
+	})
+	if err != nil {
+		return Object{}, err
+	}
+	o.progress(p.size)
+	object := fromHeader(bucket, key, seen.header)
+	object.Size, object.ContentType, object.Metadata = p.size, options.ContentType, o.Metadata
+	return object, nil
+}
+
+// send has a part sent, from its beginning on each attempt.
+func (c *Client) send(ctx context.Context, op operation, p part, request func(ctx context.Context, n *node, body io.Reader) error) (answer, error) {
+	return c.do(ctx, op, func(ctx context.Context, n *node) error {
+		if _, err := p.body.Seek(0, io.SeekStart); err != nil {
+			return &sourceError{err}
+		}
+		body := &localReader{ReadSeeker: p.body}
+		if err := request(ctx, n, body); err != nil {
+			return errors.Join(body.failed, err)
+		}
+		return nil
+	})
+}
+
+func (o UploadOptions) put() minio.PutObjectOptions {
+	metadata := make(map[string]string, len(o.Metadata)+1)
+	for name, value := range o.Metadata {
+		metadata[metadataPrefix+name] = value
+	}
+	kind := o.ContentType
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	return minio.PutObjectOptions{ContentType: kind, UserMetadata: metadata}
+}
+
+// source delivers the parts of an object in order, and io.EOF after the last.
+type source interface {
+	next(number int) (part, error)
+	// release takes back the memory of a part that was stored or given up.
+	release(p part)
+}
+
+// sections are the parts of a file. They are read when they are sent, so they take no memory.
+type sections struct {
+	file     *os.File
+	size     int64
+	modified time.Time
+	partSize int64
+}
+
+func (s *sections) next(number int) (part, error) {
+	from := int64(number-1) * s.partSize
+	if from >= s.size {
+		return part{}, io.EOF
+	}
+	return s.section(number, from, s.sizeOf(number))
+}
+
+// sizeOf returns the size of a part within the file.
+func (s *sections) sizeOf(number int) int64 {
+	return min(s.partSize, s.size-int64(number-1)*s.partSize)
+}
+
+func (s *sections) section(number int, from, size int64) (part, error) {
+	sum := crc32.New(castagnoli)
+	n, err := io.Copy(sum, io.NewSectionReader(s.file, from, size))
+	if err == nil && n != size {
+		err = fmt.Errorf("%s %w", s.file.Name(), ErrChanged)
+	}
+	return part{number: number, body: io.NewSectionReader(s.file, from, size), size: size, crc: encodeCRC(sum.Sum32())}, err
+}
+
+func (s *sections) release(part) {}
+
+// changed returns ErrChanged if the file is not what it was at the start.
+func (s *sections) changed() error {
+	info, err := s.file.Stat()
+	if err == nil && (info.Size() != s.size || !info.ModTime().Equal(s.modified)) {
+		err = fmt.Errorf("%s %w", s.file.Name(), ErrChanged)
+	}
+	return err
+}
+
+// stream cuts a reader into parts and reuses their memory.
+type stream struct {
+	from  io.Reader
+	first []byte // the first part, until it was delivered
+	free  chan []byte
+	ended bool
+}
+
+func (s *stream) next(number int) (part, error) {
+	if s.free == nil {
+		s.free = make(chan []byte, maxParts)
+	}
+	if s.first != nil {
+		data := s.first
+		s.first = nil
+		return newPart(number, data), nil
+	}
+	if s.ended {
+		return part{}, io.EOF
+	}
+	var data []byte
+	select {
+	case data = <-s.free:
+	default:
+		data = make([]byte, 0, DefaultPartSize)
+	}
+	data, err := fill(s.from, data[:0])
+	if err != nil {
+		return part{}, err
+	}
+	if s.ended = len(data) < cap(data); s.ended && len(data) == 0 {
+		return part{}, io.EOF
+	}
+	return newPart(number, data), nil
+}
+
+func (s *stream) release(p part) { s.free <- p.buffer }
+
+// fill reads until data is full or the source has ended.
+func fill(src io.Reader, data []byte) ([]byte, error) {
+	n, err := io.ReadFull(src, data[:cap(data)])
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return data[:n], err
+}

@@ -1,0 +1,119 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"lukechampine.com/blake3"
+	"lukechampine.com/blake3/bao"
+)
+
+// Hash is a BLAKE3 hash of 32 bytes.
+type Hash [32]byte
+
+// String returns the hash in hex.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// ParseHash parses a hash in hex.
+func ParseHash(text string) (h Hash, err error) {
+	data, err := hex.DecodeString(text)
+	if err != nil || len(data) != len(h) {
+		return h, fmt.Errorf("%q is not a BLAKE3 hash of 64 hexadecimal digits", text)
+	}
+	return Hash(data), nil
+}
+
+// VerifyError reports that a node sent bytes that do not have the expected hash. Nothing of
+// them was handed on.
+type VerifyError struct {
+	Object   string // s3://bucket/key
+	Endpoint string // of the node
+	Offset   int64  // of the first byte that was not verified
+	Reason   string
+}
+
+func (e *VerifyError) Error() string {
+	return fmt.Sprintf("%s does not have its BLAKE3 hash from byte %d on: %s: the node %s sent it", e.Object, e.Offset, e.Reason, e.Endpoint)
+}
+
+// ErrNoHash reports that the cluster does not know the hash of an object, and the caller gave none.
+var ErrNoHash = errors.New("no BLAKE3 hash is known")
+
+// Reasons of a VerifyError.
+const (
+	reasonBytes     = "wrong bytes or a wrong proof"
+	reasonSize      = "another size"
+	reasonTruncated = "truncated"
+	reasonLonger    = "more bytes than asked for"
+	reasonHash      = "another hash"
+)
+
+// decodeSlice reads a Bao slice of n bytes from off on of an object of size bytes and writes
+// them to w. Each chunk of 1 KiB is verified before it is written. It returns the number of
+// bytes that were written, and the reason if the slice is wrong.
+func decodeSlice(w io.Writer, body io.Reader, off, n, size int64, root Hash) (written int64, reason string, err error) {
+	in := &noting{from: bufio.NewReaderSize(body, ioBuffer)}
+	var header [8]byte
+	if _, err := io.ReadFull(in, header[:]); err != nil {
+		return 0, reasonTruncated, in.failed
+	}
+	if binary.LittleEndian.Uint64(header[:]) != uint64(size) {
+		return 0, reasonSize, nil
+	}
+	count := &counting{to: w}
+	out := bufio.NewWriterSize(count, ioBuffer)
+	from := io.MultiReader(bytes.NewReader(header[:]), in)
+	ok, err := bao.DecodeSlice(out, from, 0, uint64(off), uint64(n), root)
+	if flushed := out.Flush(); flushed != nil { // what is verified
+		return count.n, "", flushed
+	}
+	switch {
+	case in.failed != nil:
+		return count.n, "", in.failed
+	case err != nil:
+		return count.n, reasonTruncated, nil
+	case !ok:
+		return count.n, reasonBytes, nil
+	}
+	if extra, _ := in.Read(make([]byte, 1)); extra > 0 {
+		return count.n, reasonLonger, nil
+	}
+	return count.n, "", in.failed
+}
+
+// ioBuffer is the size of buffers of streams.
+const ioBuffer = 64 << 10
+
+// noting remembers a failure other than the end.
+type noting struct {
+	from   io.Reader
+	failed error
+}
+
+func (r *noting) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.failed = &bodyError{err}
+	}
+	return n, err
+}
+
+// counting counts what was written.
+type counting struct {
+	to io.Writer
+	n  int64
+}
+
+func (w *counting) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	w.n += int64(n)
+	return n, err
+}
+
+// emptyHash is the hash of no bytes.
+var emptyHash = Hash(blake3.Sum256(nil))

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// randomBytes returns n bytes that are the same in each run.
+func randomBytes(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	return data
+}
+
+// TestALyingNodeIsNamed promises that no wrong byte is handed on, and that the error names the
+// node that sent it, for each way of a node to lie.
+func TestALyingNodeIsNamed(t *testing.T) {
+	data := randomBytes(3<<20 + 77)
+	other := bytes.Clone(data)
+	other[2<<20] ^= 1
+	for name, lie := range map[string]struct {
+		change func(slice []byte, r *http.Request) []byte
+		reason string
+	}{
+		"wrong byte":     {func(s []byte, _ *http.Request) []byte { s[len(s)-5] ^= 1; return s }, reasonBytes},
+		"wrong proof":    {func(s []byte, _ *http.Request) []byte { s[9] ^= 1; return s }, reasonBytes},
+		"truncated":      {func(s []byte, _ *http.Request) []byte { return s[:len(s)/2] }, reasonTruncated},
+		"no bytes":       {func([]byte, *http.Request) []byte { return nil }, reasonTruncated},
+		"longer":         {func(s []byte, _ *http.Request) []byte { return append(s, 0) }, reasonLonger},
+		"another length": {func(s []byte, _ *http.Request) []byte { s[0] ^= 1; return s }, reasonSize},
+		"another object": {func(_ []byte, r *http.Request) []byte { return sliceOf(other, r.URL.Query()) }, reasonBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 2)
+			c.store("bucket/key", data)
+			liar := c.nodes[1]
+			liar.breaks(func(w http.ResponseWriter, r *http.Request) bool {
+				if !r.URL.Query().Has("bao") {
+					return false
+				}
+				_, _ = w.Write(lie.change(sliceOf(data, r.URL.Query()), r))
+				return true
+			})
+			check := func(err error, got []byte, off int) {
+				t.Helper()
+				var wrong *VerifyError
+				if !errors.As(err, &wrong) || wrong.Endpoint != liar.server.URL || wrong.Reason != lie.reason {
+					t.Errorf("%v", err)
+					return
+				}
+				if !strings.Contains(err.Error(), liar.server.URL) || !strings.Contains(err.Error(), "s3://bucket/key") {
+					t.Errorf("%q", err)
+				}
+				if !bytes.Equal(got, data[off:off+len(got)]) || lie.reason != reasonLonger && len(got) >= len(data)-off {
+					t.Errorf("%d bytes were handed on", len(got))
+				}
+			}
+			var all, some bytes.Buffer
+			client := c.client(func(o *Options) { o.Endpoints = o.Endpoints[:2] })
+			_, err := client.Download(t.Context(), "bucket", "key", &all, DownloadOptions{Verify: true})
+			check(err, all.Bytes(), 0)
+			const from = 1<<20 + 5
+			client = c.client()
+			_, err = client.DownloadRange(t.Context(), "bucket", "key", from, 2<<20+72, &some, DownloadOptions{Verify: true})
+			check(err, some.Bytes(), from)
+			path := filepath.Join(t.TempDir(), "file")
+			_, err = c.client().DownloadFile(t.Context(), "bucket", "key", path, DownloadOptions{Verify: true})
+			check(err, nil, 0)
+			if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestAClusterThatLiesIsFoundByTheHashOfTheCaller promises that another object with a proof of
+// its own, of another size or none, does not pass for the one whose hash the caller has.
+func TestAClusterThatLiesIsFoundByTheHashOfTheCaller(t *testing.T) {
+	data := randomBytes(50_000)
+	for name, other := range map[string][]byte{"same size": randomBytes(50_001)[1:], "empty": nil, "shorter": data[:1024], "longer": append(bytes.Clone(data), 1)} {
+		c := newCluster(t, 1)
+		c.store("bucket/key", data)
+		head, err := c.client().Head(t.Context(), "bucket", "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := ParseHash(head.BLAKE3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.store("bucket/key", other)
+		var got bytes.Buffer
+		var wrong *VerifyError
+		if _, err := c.client().Download(t.Context(), "bucket", "key", &got, DownloadOptions{Verify: true, Hash: &root}); !errors.As(err, &wrong) || got.Len() > 0 {
+			t.Errorf("%s: %v after %d bytes", name, err, got.Len())
+		}
+	}
+}
+
+// TestEveryRangeVerifies promises the bytes of each range around the borders of chunks, and of
+// an empty object.
+func TestEveryRangeVerifies(t *testing.T) {
+	c := newCluster(t, 1)
+	client := c.client()
+	for _, size := range []int{0, 1, 1023, 1024, 1025, 3000, 4096, 70_000} {
+		data := randomBytes(size)
+		c.store("bucket/key", data)
+		for _, r := range [][2]int{{0, size}, {0, 1}, {size / 2, 1}, {size / 2, size}, {max(0, size-1), 1}, {1023, 2}, {1024, 1024}, {size, 5}} {
+			from, n := min(r[0], size), r[1]
+			var got bytes.Buffer
+			_, err := client.DownloadRange(t.Context(), "bucket", "key", int64(from), int64(n), &got, DownloadOptions{Verify: true})
+			if want := data[from:min(from+n, size)]; err != nil || !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("%d bytes from %d on of %d: got %d, %v", n, from, size, got.Len(), err)
+			}
+		}
+	}
+}
+
+func TestHashesAreParsedStrictly(t *testing.T) {
+	for _, text := range []string{"", "00", strings.Repeat("0", 63), strings.Repeat("0", 66), strings.Repeat("x", 64)} {
+		if _, err := ParseHash(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+	if h, err := ParseHash(emptyHash.String()); err != nil || h != emptyHash {
+		t.Errorf("%v, %v", h, err)
+	}
+}

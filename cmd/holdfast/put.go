@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"mime"
+	"os"
+	"path/filepath"
+	"strings"
+
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/spf13/cobra"
+)
+
+// putPlan has the flags of put.
+type putPlan struct {
+	contentType string
+	makeBucket  bool
+	json        bool
+}
+
+func (a *app) putCommand() *cobra.Command {
+	var plan putPlan
+	cmd := &cobra.Command{
+		Use:   "put FILE s3://BUCKET/KEY",
+		Short: "Upload a file as an object",
+		Long: `Uploads FILE to an object of a cluster. A KEY that is empty or ends in / gets
+the name of FILE. With - as FILE the command reads standard input.
+
+Files above 16 MiB are sent in parts, in parallel. If such an upload of a file
+is interrupted, the same command continues it, provided that the file has not
+changed. holdfast sync copies folders.`,
+		Example: `  holdfast put holiday.jpg s3://photos/2026/
+  tar c work | holdfast put - s3://backup/work.tar`,
+		Args: arguments(fileArgument, "s3://BUCKET/KEY"),
+	}
+	r := remoteFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target, err := parseS3(cmd, args[1])
+		if err != nil {
+			return err
+		}
+		if target, err = target.below(args[0]); err != nil {
+			return usagef("%s: %v", called(cmd), err)
+		}
+		c, err := a.cluster(cmd, r)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return clusterError(cmd.Context(), a.put(cmd.Context(), c, args[0], target, plan))
+	}
+	cmd.Flags().StringVar(&plan.contentType, "content-type", "", "`type` of the content (default by the ending of KEY)")
+	cmd.Flags().BoolVar(&plan.makeBucket, "make-bucket", false, "create the bucket if it does not exist")
+	jsonFlag(cmd, &plan.json)
+	mustNotBeEmpty(cmd, "content-type")
+	mustBeText(cmd, "content-type")
+	return cmd
+}
+
+// putObject is the output of put --json.
+type putObject struct {
+	Bucket string `json:"bucket"`
+	Key    string `json:"key"`
+	Size   int64  `json:"size"` // bytes
+	ETag   string `json:"etag"`
+	BLAKE3 string `json:"blake3"` // hex, or "" if the cluster does not know it yet
+	CID    string `json:"cid"`
+}
+
+func (a *app) put(ctx context.Context, c *gateway.Client, file string, to s3Target, plan putPlan) error {
+	if err := ensureBucket(ctx, c, to.bucket, plan.makeBucket); err != nil {
+		return err
+	}
+	options := gateway.UploadOptions{ContentType: plan.contentType}
+	if options.ContentType == "" {
+		options.ContentType = typeOf(to.key)
+	}
+	var object gateway.Object
+	var err error
+	if size, regular := regularSize(file); regular {
+		bar := a.newBar(size, "uploading")
+		options.Progress = func(n int64) { _ = bar.Add64(n) } // it is only for the eye
+		if options.Journal, err = a.journal(to, file); err != nil {
+			return err
+		}
+		object, err = c.UploadFile(ctx, to.bucket, to.key, file, options)
+		_ = bar.Finish()
+	} else {
+		object, err = a.putStream(ctx, c, file, to, options)
+	}
+	if err != nil {
+		return err
+	}
+	return a.did(plan.json, putObject{to.bucket, to.key, object.Size, object.ETag, object.BLAKE3, object.CID},
+		"%s", printable(to.String()))
+}
+
+// putStream uploads standard input, or a pipe.
+func (a *app) putStream(ctx context.Context, c *gateway.Client, file string, to s3Target, options gateway.UploadOptions) (gateway.Object, error) {
+	in := interruptible(ctx, a.stdin)
+	if file != "-" {
+		f, err := openInput(ctx, file)
+		if err != nil {
+			return gateway.Object{}, err
+		}
+		defer func() { _ = f.Close() }() // only read from
+		if info, err := f.Stat(); err != nil || info.IsDir() {
+			return gateway.Object{}, errors.Join(err, fmt.Errorf("%s is a folder: holdfast sync copies folders", file))
+		}
+		in = interruptible(ctx, f)
+	}
+	bar := a.newBar(-1, "uploading")
+	defer func() { _ = bar.Finish() }()
+	options.Progress = func(n int64) { _ = bar.Add64(n) }
+	return c.Upload(ctx, to.bucket, to.key, in, options)
+}
+
+// regularSize returns the size of a regular file.
+func regularSize(path string) (int64, bool) {
+	if path == "-" {
+		return 0, false
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	return info.Size(), true
+}
+
+// typeOf returns the type of content that the ending of a key suggests.
+func typeOf(key string) string {
+	if kind := mime.TypeByExtension(strings.ToLower(filepath.Ext(key))); kind != "" {
+		return kind
+	}
+	return "application/octet-stream"
+}
+
+// ensureBucket creates a bucket if that is asked for.
+func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked bool) error {
+	if !asked {
+		return nil
+	}
+	if err := c.MakeBucket(ctx, bucket); !errors.Is(err, gateway.ErrExists) {
+		return err
+	}
+	return nil
+}
+
+// journal returns the path of the journal of an upload of file to an object.
+func (a *app) journal(to s3Target, file string) (string, error) {
+	state, err := config.StateDir(a.environ)
+	if err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(to.String() + "\x00" + path))
+	return filepath.Join(state, "uploads", hex.EncodeToString(sum[:16])), nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/spf13/cobra"
+)
+
+// s3Scheme begins the arguments that name buckets and objects.
+const s3Scheme = "s3://"
+
+// remote has the flags with which a client command reaches a cluster.
+type remote struct {
+	profile   string
+	endpoints []string
+	token     string
+}
+
+// remoteFlags adds the flags of a client command to cmd.
+func remoteFlags(cmd *cobra.Command) *remote {
+	r := new(remote)
+	cmd.Flags().StringVar(&r.profile, "profile", "", "`name` of a profile, see holdfast profile --help (default $HOLDFAST_PROFILE)")
+	cmd.Flags().StringArrayVar(&r.endpoints, "endpoint", nil, "`url` of the S3 gateway of a node; repeatable (default $HOLDFAST_ENDPOINT)")
+	cmd.Flags().StringVar(&r.token, "token", "", "`token` of an API key; others can see it in the list of processes (default $HOLDFAST_TOKEN)")
+	mustNotBeEmpty(cmd, "profile", "endpoint", "token")
+	mustBeText(cmd, "profile", "endpoint", "token")
+	return r
+}
+
+// settings returns the profile with the flags above it.
+func (a *app) remoteSettings(r *remote) (config.Profile, error) {
+	p, err := config.ClientProfile(r.profile, a.environ)
+	if errors.Is(err, config.ErrProfile) {
+		return p, usagef("%v", err)
+	}
+	if err != nil {
+		return p, err
+	}
+	if len(r.endpoints) > 0 {
+		p.Endpoints = r.endpoints
+	}
+	if r.token != "" {
+		p.Token, p.AccessKey, p.SecretKey = r.token, "", ""
+	}
+	return p, nil
+}
+
+// cluster returns a client of the cluster that flags, environment and profile name. The caller
+// closes it.
+func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
+	p, err := a.remoteSettings(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Endpoints) == 0 {
+		return nil, usagef("%s: no cluster is named: give --endpoint URL, set HOLDFAST_ENDPOINT, or run holdfast profile add", called(cmd))
+	}
+	if p.Token == "" && p.AccessKey == "" {
+		return nil, usagef("%s: no key is given: set HOLDFAST_TOKEN, give --token, or run holdfast profile add", called(cmd))
+	}
+	c, err := gateway.New(gateway.Options{
+		Endpoints: p.Endpoints, Token: p.Token, AccessKey: p.AccessKey, SecretKey: p.SecretKey,
+		UserAgent: "holdfast/" + a.version,
+	})
+	if errors.Is(err, gateway.ErrOptions) {
+		return nil, usagef("%s: %v", called(cmd), err)
+	}
+	return c, err
+}
+
+// s3Target is a bucket with a key or a prefix of keys.
+type s3Target struct{ bucket, key string }
+
+func (t s3Target) String() string { return s3Scheme + t.bucket + "/" + t.key }
+
+// isS3 reports whether an argument names a bucket or an object.
+func isS3(arg string) bool { return strings.HasPrefix(arg, s3Scheme) }
+
+// parseS3 parses an argument of the form s3://BUCKET or s3://BUCKET/KEY. The key is taken as it
+// is, without percent-encoding.
+func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
+	rest, ok := strings.CutPrefix(arg, s3Scheme)
+	bucket, key, _ := strings.Cut(rest, "/")
+	switch {
+	case !ok:
+		return s3Target{}, usagef("%s: %q does not begin with s3:// (see %s --help)", called(cmd), arg, cmd.CommandPath())
+	case bucket == "":
+		return s3Target{}, usagef("%s: %q names no bucket", called(cmd), arg)
+	case !utf8.ValidString(arg):
+		return s3Target{}, usagef("%s: %q is not UTF-8", called(cmd), arg)
+	}
+	return s3Target{bucket, key}, nil
+}
+
+// parseObject is parseS3 for an argument that must name one object.
+func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
+	t, err := parseS3(cmd, arg)
+	if err == nil && (t.key == "" || strings.HasSuffix(t.key, "/")) {
+		err = usagef("%s: %q names no object: the key is missing", called(cmd), arg)
+	}
+	return t, err
+}
+
+// below returns t with the name of a file if t is a bucket or ends in a slash, as cp does.
+func (t s3Target) below(file string) (s3Target, error) {
+	if t.key != "" && !strings.HasSuffix(t.key, "/") {
+		return t, nil
+	}
+	name := filepath.Base(file)
+	if file == "-" || name == "." || name == ".." || name == string(filepath.Separator) {
+		return t, fmt.Errorf("%s names no key, and %q gives none", t, file)
+	}
+	if !utf8.ValidString(name) {
+		return t, fmt.Errorf("the name %q is not UTF-8, as keys are: give a key", name)
+	}
+	return s3Target{t.bucket, t.key + name}, nil
+}
+
+// clusterError makes wrong usage of refusals that the arguments cause, and the interrupt of a
+// signal plain.
+func clusterError(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
+}

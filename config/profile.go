@@ -1,0 +1,284 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/toml/v2"
+)
+
+// Variables of the client commands.
+const (
+	EnvEndpoint        = EnvPrefix + "ENDPOINT" // URLs, joined by commas or spaces
+	EnvToken           = EnvPrefix + "TOKEN"
+	EnvAccessKey       = EnvPrefix + "ACCESS_KEY"
+	EnvSecretKey       = EnvPrefix + "SECRET_KEY"
+	EnvIdentity        = EnvPrefix + "IDENTITY"
+	EnvIdentityCommand = EnvPrefix + "IDENTITY_COMMAND"
+	EnvProfile         = EnvPrefix + "PROFILE"
+)
+
+// Profile is what a client command needs to know of a cluster.
+type Profile struct {
+	Endpoints       []string // URLs of object gateways
+	Token           string
+	AccessKey       string
+	SecretKey       string
+	Identity        string // path of an identity file
+	IdentityCommand string // prints an identity
+}
+
+// fields binds the keys of a profile in the file.
+func (p *Profile) fields() map[string]any {
+	return map[string]any{
+		"endpoints": &p.Endpoints, "token": &p.Token, "access_key": &p.AccessKey, "secret_key": &p.SecretKey,
+		"identity": &p.Identity, "identity_command": &p.IdentityCommand,
+	}
+}
+
+// Profiles are the named clusters of a user.
+type Profiles struct {
+	Default string // name of the profile without --profile, or ""
+	Named   map[string]Profile
+}
+
+// ClientFile returns the path of the file with the profiles: $XDG_CONFIG_HOME/holdfast/config.toml,
+// or ~/.config/holdfast/config.toml. environ has the form of os.Environ.
+func ClientFile(environ []string) (string, error) {
+	env := lookup(environ)
+	if base := env["XDG_CONFIG_HOME"]; filepath.IsAbs(base) {
+		return filepath.Join(base, "holdfast", FileName), nil
+	}
+	if env["HOME"] == "" {
+		return "", errors.New("no folder for profiles: HOME is not set")
+	}
+	return filepath.Join(env["HOME"], ".config", "holdfast", FileName), nil
+}
+
+// StateDir returns the folder for journals of clients: $XDG_STATE_HOME/holdfast, or
+// ~/.local/state/holdfast.
+func StateDir(environ []string) (string, error) {
+	env := lookup(environ)
+	if base := env["XDG_STATE_HOME"]; filepath.IsAbs(base) {
+		return filepath.Join(base, "holdfast"), nil
+	}
+	if env["HOME"] == "" {
+		return "", errors.New("no folder for journals: HOME is not set")
+	}
+	return filepath.Join(env["HOME"], ".local", "state", "holdfast"), nil
+}
+
+// ReadProfiles reads the file with the profiles. A missing file has none. The file has secrets,
+// so it must not be readable by others.
+func ReadProfiles(path string) (Profiles, error) {
+	all := Profiles{Named: map[string]Profile{}}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return all, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return all, fmt.Errorf("%s has the mode %04o, and others can read its secrets: run chmod 600 %s", path, info.Mode().Perm(), path)
+	}
+	raw, err := readBounded(path, maxFile)
+	if err != nil {
+		return all, err
+	}
+	tree, err := toml.Parser().Unmarshal(raw)
+	if err != nil {
+		return all, fmt.Errorf("%s: %w", position(path, err), err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		var ok bool
+		switch key {
+		case "default":
+			all.Default, ok = tree[key].(string)
+		case "profiles":
+			var named map[string]any
+			if named, ok = tree[key].(map[string]any); ok {
+				err = all.read(named)
+			}
+		default:
+			return all, fmt.Errorf("%s: unknown key %q", path, key)
+		}
+		if !ok {
+			return all, fmt.Errorf("%s: %s has the wrong type", path, key)
+		}
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return all, nil
+}
+
+func (all *Profiles) read(named map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		table, ok := named[name].(map[string]any)
+		if !ok {
+			return fmt.Errorf("profiles.%s is not a table", name)
+		}
+		var p Profile
+		fields := p.fields()
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			field, known := fields[key]
+			if !known {
+				return fmt.Errorf("unknown key %q", "profiles."+name+"."+key)
+			}
+			if err := fromFile(field, table[key]); err != nil {
+				return fmt.Errorf("profiles.%s.%s: %w", name, key, err)
+			}
+		}
+		all.Named[name] = p
+	}
+	return nil
+}
+
+// profileName are names that need no quotes in TOML.
+var profileName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// ErrProfile is the kind of errors about a name or a duplicate.
+var ErrProfile = errors.New("bad profile")
+
+// AddProfile appends a profile to the file at path, which it creates with mode 0600. The first
+// profile becomes the default.
+func AddProfile(path, name string, p Profile) error {
+	if !profileName.MatchString(name) {
+		return fmt.Errorf("%w: the name %q does not consist of 1 to 64 letters, digits, - and _", ErrProfile, name)
+	}
+	all, err := ReadProfiles(path)
+	if err != nil {
+		return err
+	}
+	if _, there := all.Named[name]; there {
+		return fmt.Errorf("%w: %s has a profile %s already: change it there", ErrProfile, path, name)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var b strings.Builder
+	if len(strings.TrimSpace(string(before))) == 0 {
+		fmt.Fprintf(&b, "default = %s\n", strconv.Quote(name))
+	} else {
+		b.Write(before)
+		if !strings.HasSuffix(b.String(), "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	section, err := toml.Parser().Marshal(map[string]any{"profiles": map[string]any{name: p.values()}})
+	if err != nil {
+		return err
+	}
+	_, body, _ := strings.Cut(string(section), "[profiles."+name+"]") // the parent table may be there
+	fmt.Fprintf(&b, "\n[profiles.%s]%s", name, body)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return replaceFile(path, b.String())
+}
+
+// values returns the keys of a profile that are set.
+func (p *Profile) values() map[string]any {
+	set := map[string]any{}
+	for key, field := range p.fields() {
+		switch v := field.(type) {
+		case *[]string:
+			if len(*v) > 0 {
+				set[key] = *v
+			}
+		case *string:
+			if *v != "" {
+				set[key] = *v
+			}
+		}
+	}
+	return set
+}
+
+// replaceFile writes a file of mode 0600 so that a crash leaves the old one or the new one.
+func replaceFile(path, text string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // may be closed already
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if _, err := f.WriteString(text); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// ClientProfile returns the profile of a client command: the one called name, or that of
+// HOLDFAST_PROFILE, or the default of the file, and above it the variables of environ. Without
+// HOLDFAST_ENDPOINT the variable AWS_ENDPOINT_URL counts, and without a token and a key pair
+// the pair AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as holdfast key create --env prints
+// them. An explicit name that does not exist is an error of the kind ErrProfile.
+func ClientProfile(name string, environ []string) (Profile, error) {
+	env := lookup(environ)
+	if name == "" {
+		name = env[EnvProfile]
+	}
+	path, err := ClientFile(environ)
+	if err != nil && name != "" {
+		return Profile{}, err
+	}
+	var all Profiles
+	if err == nil {
+		if all, err = ReadProfiles(path); err != nil {
+			return Profile{}, err
+		}
+	}
+	if name == "" {
+		name = all.Default
+	}
+	p, found := all.Named[name]
+	if name != "" && !found {
+		return Profile{}, fmt.Errorf("%w: %s has no profile %q", ErrProfile, path, name)
+	}
+	p.override(env)
+	return p, nil
+}
+
+func (p *Profile) override(env map[string]string) {
+	if list := strings.FieldsFunc(env[EnvEndpoint], func(r rune) bool { return r == ',' || r == ' ' }); len(list) > 0 {
+		p.Endpoints = list
+	}
+	if len(p.Endpoints) == 0 && env["AWS_ENDPOINT_URL"] != "" {
+		p.Endpoints = []string{env["AWS_ENDPOINT_URL"]}
+	}
+	switch {
+	case env[EnvToken] != "":
+		p.Token, p.AccessKey, p.SecretKey = env[EnvToken], "", ""
+	case env[EnvAccessKey] != "":
+		p.Token, p.AccessKey, p.SecretKey = "", env[EnvAccessKey], env[EnvSecretKey]
+	case p.Token == "" && p.AccessKey == "":
+		p.AccessKey, p.SecretKey = env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"]
+	}
+	switch {
+	case env[EnvIdentity] != "":
+		p.Identity, p.IdentityCommand = env[EnvIdentity], ""
+	case env[EnvIdentityCommand] != "":
+		p.Identity, p.IdentityCommand = "", env[EnvIdentityCommand]
+	}
+}
