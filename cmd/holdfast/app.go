@@ -19,28 +19,28 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Exit codes, as contract.md has them.
+// Exit codes of the program, as contract.md specifies them.
 const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
 )
 
-// app is one call of the program with its environment and streams.
+// app is one call of the program, with its environment and its standard streams.
 type app struct {
 	version string
 	environ []string
 	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
-	connect func(dir string) operator // dials nothing yet
+	connect func(dir string) operator // does not dial before the first call
 	// ownFiles makes all files that the process creates later private to its user; nil does nothing.
 	ownFiles func()
 
-	typist typist // of prompts
+	typist typist // hides what a user types at prompts
 
-	data    string // value of --data
-	started bool   // the arguments are valid; a later failure is not wrong usage
+	data    string // value of the flag --data
+	started bool   // the arguments are valid, so that a later failure does not count as wrong usage
 	misused error  // the user asked for help about a command that does not exist
 }
 
@@ -107,8 +107,8 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// output is standard output that remembers its first failure. A command whose output
-// was lost must not exit 0.
+// output is standard output. It remembers the first failed write, because a command whose
+// output was lost must not exit with 0.
 type output struct {
 	io.Writer
 
@@ -208,8 +208,9 @@ run: holdfast demo`,
 	return root
 }
 
-// haveHelp adds the help flag to cmd and its subcommands before the command line is parsed.
-// cobra adds it later, and would take the argument after an unknown flag for its value.
+// haveHelp adds the help flag to cmd and its subcommands before cobra parses the command line.
+// cobra itself adds the flag later, and would take the argument after an unknown flag as the
+// value of that flag.
 func haveHelp(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	for _, below := range cmd.Commands() {
@@ -226,7 +227,7 @@ func negative(letters string) bool {
 // versionInfo is the output of version --json.
 type versionInfo struct {
 	Version string `json:"version"`
-	Go      string `json:"go"` // release of the compiler
+	Go      string `json:"go"` // version of the Go compiler
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
 }
@@ -275,7 +276,7 @@ func called(cmd *cobra.Command) string {
 	return path
 }
 
-// group returns a command that only has subcommands.
+// group returns a command that has subcommands and does nothing by itself.
 func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,

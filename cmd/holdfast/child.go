@@ -13,23 +13,24 @@ import (
 	"time"
 )
 
-// Bounds of the demo's processes.
+// Bounds of the processes that the demo starts.
 const (
-	childGrace    = 15 * time.Second // from SIGTERM to SIGKILL
-	childLogBytes = 4 << 10          // of a log's end that is shown when a process fails
+	childGrace    = 15 * time.Second // time from SIGTERM to SIGKILL
+	childLogBytes = 4 << 10          // bytes at the end of a log in which its last line is searched
 )
 
-// child is a process of the demo. Its output goes to a file.
+// child is a process that the demo has started. Its output goes to a file.
 type child struct {
 	name string
-	log  string // path
+	log  string // path of the log file
 	cmd  *exec.Cmd
-	done chan struct{} // closed once the process has been reaped
+	done chan struct{} // closed once the process has ended and its exit status is known
 }
 
-// startChild starts cmd. Its standard error, and its standard output unless cmd
-// says otherwise, are appended to the file log. On Linux the process dies with
-// this one, however that ends; that takes a thread that lives as long.
+// startChild starts cmd. It appends the standard error of cmd to the file log, and also the
+// standard output unless cmd redirects it. On Linux the kernel kills the child when this
+// process ends in any way. The kernel ties a child to the thread that started it, so that
+// thread stays alive.
 func startChild(name, log string, cmd *exec.Cmd) (*child, error) {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -59,7 +60,7 @@ func startChild(name, log string, cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// ended reports whether the process is gone.
+// ended reports whether the process has ended.
 func (c *child) ended() bool {
 	select {
 	case <-c.done:
@@ -69,7 +70,7 @@ func (c *child) ended() bool {
 	}
 }
 
-// kill ends the process without a chance to say goodbye.
+// kill ends the process with SIGKILL.
 func (c *child) kill() error {
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", c.name, err)
@@ -78,7 +79,8 @@ func (c *child) kill() error {
 	return nil
 }
 
-// stop asks the process to end, and ends it when it does not within childGrace.
+// stop sends SIGTERM to the process, and kills the process if it runs for longer than
+// childGrace.
 func (c *child) stop() error {
 	if err := terminate(c.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", c.name, err)
@@ -93,7 +95,8 @@ func (c *child) stop() error {
 	}
 }
 
-// failure is what is known about a process that ended where it should not have.
+// failure returns an error about a process that has ended unexpectedly, with the last line of
+// its log.
 func (c *child) failure() error {
 	text := fmt.Sprintf("%s ended: %v", c.name, c.cmd.ProcessState)
 	f, err := os.Open(c.log)
@@ -109,8 +112,9 @@ func (c *child) failure() error {
 	return fmt.Errorf("%s; its last line: %s", text, lines[len(lines)-1])
 }
 
-// until asks every so often whether cond holds; it returns what cond last said
-// when ctx ends, and the failure of the process c when that ends first.
+// until calls cond at the given interval until it returns true. If ctx ends first, until
+// returns the last error of cond. If the process c ends first, until returns the failure of c;
+// c may be nil.
 func until(ctx context.Context, every time.Duration, c *child, cond func(ctx context.Context) (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -130,8 +134,8 @@ func until(ctx context.Context, every time.Duration, c *child, cond func(ctx con
 	}
 }
 
-// withoutSettings is environ without the variables of Holdfast, so that those
-// of this shell do not reach the demo's nodes.
+// withoutSettings returns environ without the variables of Holdfast, so that settings of the
+// user's shell do not reach the nodes of the demo.
 func withoutSettings(environ []string) []string {
 	var kept []string
 	for _, entry := range environ {

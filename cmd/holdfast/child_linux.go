@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// childAttributes ties a process to this one, and keeps Ctrl-C of the terminal
-// from it: the demo ends its processes in order.
+// childAttributes makes the kernel kill a child when this process ends. The child does not
+// receive Ctrl-C of the terminal, because the demo stops its processes in a fixed order.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// childAttributes asks for nothing: only Linux ties a process to another.
+// childAttributes returns no attributes, because only Linux can kill a child when its parent
+// ends.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
 func terminate(p *os.Process) error { return p.Signal(os.Interrupt) }

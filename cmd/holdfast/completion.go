@@ -61,13 +61,13 @@ func withoutQuotes(cmd *cobra.Command) {
 	}
 }
 
-// completeValues has shells complete the value of a flag to one of words.
+// completeValues makes shells complete the value of a flag to one of words.
 func completeValues(cmd *cobra.Command, flag string, words ...string) {
 	mustComplete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeLists has shells complete the last entry of a list that is joined by commas. They
-// offer the words that the list does not have yet.
+// completeLists makes shells complete the last entry of a list whose entries are separated by
+// commas. The shells offer only words that the list does not contain yet.
 func completeLists(cmd *cobra.Command, flag string, words ...string) {
 	mustComplete(cmd, flag, func(_ *cobra.Command, _ []string, typed string) (lists []string, _ cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// copyBuffer is the number of bytes of a file that are in memory at once.
+// copyBuffer is the size of the buffer for copying a file, in bytes.
 const copyBuffer = 256 << 10
 
 func (a *app) addCommand() *cobra.Command {
@@ -58,9 +58,9 @@ durable. The command writes the CID, and nothing else, to standard output. With
 // addedFile is the output of add --json.
 type addedFile struct {
 	CID       string `json:"cid"`
-	Size      uint64 `json:"size"` // bytes of the file
+	Size      uint64 `json:"size"` // size of the file in bytes
 	RequestID string `json:"requestid"`
-	Status    string `json:"status"` // of the pin
+	Status    string `json:"status"` // status of the pin
 }
 
 func (a *app) addFile(ctx context.Context, o operator, path, user, name string, asJSON bool) error {

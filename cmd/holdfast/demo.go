@@ -21,10 +21,10 @@ const demoPeerVariable = "HOLDFAST_DEMO_PEER"
 // Bounds of the demo.
 const (
 	demoNodes   = 3
-	demoFile    = 8 << 20          // bytes of the file that is pinned
-	demoStep    = 90 * time.Second // one step of the tour
+	demoFile    = 8 << 20          // size of the pinned file in bytes
+	demoStep    = 90 * time.Second // longest time of one step of the tour
 	demoPoll    = 50 * time.Millisecond
-	demoCall    = 10 * time.Second // one HTTP call
+	demoCall    = 10 * time.Second // longest time of one HTTP call
 	demoAccount = "ann@example.org"
 )
 
@@ -53,20 +53,20 @@ Holdfast. That peer then offers the file. "make demo" builds such a program.`,
 	return cmd
 }
 
-// demo is one tour.
+// demo is one run of the tour.
 type demo struct {
 	app     *app
 	palette palette
-	live    bool   // a person watches, lines may be rewritten
-	program string // this binary
-	dir     string // of everything
+	live    bool   // a person watches at a terminal, so lines may be painted again
+	program string // path of this executable
+	dir     string // temporary folder with all files of the demo
 	http    *http.Client
 
 	nodes []*demoNode
-	peer  *demoPeer // nil without demoPeerVariable
+	peer  *demoPeer // the foreign IPFS peer; nil without demoPeerVariable
 	file  demoContent
 	token string
-	pin   string // request id
+	pin   string // id of the pin request
 }
 
 // demoNode is one node of the demo.
@@ -75,12 +75,13 @@ type demoNode struct {
 	name    string
 	dir     string
 	id      string
-	pinning string // host:port
+	pinning string // host:port of the pinning API
 	s3      string
 	op      operator
 }
 
-// demo runs the tour, waits for the end of ctx, and always removes its files and processes.
+// demo runs the tour and waits until ctx ends. In every case it then removes its files and ends
+// its processes.
 func (a *app) demo(ctx context.Context, once bool) (err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -115,7 +116,7 @@ func (a *app) demo(ctx context.Context, once bool) (err error) {
 	return d.watch(ctx)
 }
 
-// watch waits for the end. A node that ends by itself is told of.
+// watch waits until ctx ends. It prints a line for each node that ends by itself.
 func (d *demo) watch(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -135,7 +136,7 @@ func (d *demo) watch(ctx context.Context) error {
 	}
 }
 
-// end stops every process, all at once, and removes the folder.
+// end stops all processes at the same time, and removes the temporary folder.
 func (d *demo) end() error {
 	var children []*child
 	for _, n := range d.nodes {
@@ -156,7 +157,7 @@ func (d *demo) end() error {
 	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
 }
 
-// step does one thing, with its title, what came of it, and how long it took.
+// step runs one step of the tour and prints its title, its result and its duration.
 func (d *demo) step(ctx context.Context, title string, do func(ctx context.Context) (details []string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, demoStep)
 	defer cancel()
@@ -182,11 +183,12 @@ func (d *demo) step(ctx context.Context, title string, do func(ctx context.Conte
 	return nil
 }
 
-// titleWidth lines the times of steps up.
+// titleWidth is the width of the titles in characters, so that the durations of all steps are
+// in one column.
 const titleWidth = 62
 
-// settings is the settings file of one of the demo's nodes: loopback only, free
-// ports, no network beyond this machine.
+// settings returns the settings file of one of the demo's nodes. The node listens on free ports
+// of the loopback address and does not use the public IPFS network.
 func (n *demoNode) settings() string {
 	return fmt.Sprintf(`[node]
 name = %q
@@ -206,7 +208,8 @@ listen = "127.0.0.1:0"
 `, n.name)
 }
 
-// addNode starts one more node, which joins with ticket unless that is empty.
+// addNode starts another node. The node joins with ticket; if ticket is empty, it founds the
+// cluster.
 func (d *demo) addNode(ctx context.Context, ticket string) error {
 	name := fmt.Sprintf("node%d", len(d.nodes)+1)
 	n := &demoNode{name: name, dir: filepath.Join(d.dir, name)}
@@ -228,7 +231,7 @@ func (d *demo) addNode(ctx context.Context, ticket string) error {
 	return d.ready(ctx, n)
 }
 
-// start runs the process of n.
+// start starts the process of the node n.
 func (d *demo) start(n *demoNode, more ...string) (err error) {
 	cmd := exec.Command(d.program, append([]string{"run", "--data", n.dir}, more...)...)
 	cmd.Env = withoutSettings(d.app.environ)
@@ -236,7 +239,7 @@ func (d *demo) start(n *demoNode, more ...string) (err error) {
 	return err
 }
 
-// ready waits until n has joined and serves, and learns where.
+// ready waits until n has joined the cluster and serves requests, and reads its addresses.
 func (d *demo) ready(ctx context.Context, n *demoNode) error {
 	return until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
 		s, err := n.op.Status(ctx)
@@ -252,7 +255,8 @@ func (d *demo) ready(ctx context.Context, n *demoNode) error {
 	})
 }
 
-// everyoneAlive waits until every running node sees as many living members.
+// everyoneAlive waits until every running node reports that as many members are alive as nodes
+// run.
 func (d *demo) everyoneAlive(ctx context.Context, members int) error {
 	for _, n := range d.nodes {
 		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
@@ -272,7 +276,7 @@ func (d *demo) everyoneAlive(ctx context.Context, members int) error {
 	return nil
 }
 
-// sayWhatToTry ends the tour.
+// sayWhatToTry prints the commands that a user can try after the tour.
 func (d *demo) sayWhatToTry(once bool) {
 	a, p := d.app, d.palette
 	a.say(a.stdout, "\n  That was the Pinning Service API and the object gateway.\n")

@@ -21,29 +21,29 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// Bounds of what the demo reads.
+// Bounds of the data that the demo reads.
 const (
-	maxDemoAnswer = 1 << 20 // bytes of one HTTP answer
+	maxDemoAnswer = 1 << 20 // most bytes of an HTTP answer
 	maxReadyLine  = 64 << 10
-	maxDemoObject = 64 << 20 // bytes of the object
+	maxDemoObject = 64 << 20 // most bytes of the object
 )
 
-// demoContent is a file as the foreign peer describes it.
+// demoContent is a file as the foreign peer describes it in JSON.
 type demoContent struct {
 	CID    string `json:"cid"`
-	Size   int    `json:"size"`   // bytes
-	SHA256 string `json:"sha256"` // hex, of the bytes
+	Size   int    `json:"size"`   // size in bytes
+	SHA256 string `json:"sha256"` // hash of the bytes in hexadecimal
 }
 
-// demoPeer is the IPFS peer that is not Holdfast: the line that it prints when
-// it is ready.
+// demoPeer is an IPFS peer of another implementation, as the JSON line describes it that the
+// peer prints when it is ready.
 type demoPeer struct {
 	*child  `json:"-"`
-	Addrs   []string `json:"addrs"`   // multiaddrs with /p2p/
-	Control string   `json:"control"` // URL that takes orders
+	Addrs   []string `json:"addrs"`   // multiaddrs that end in /p2p/ID
+	Control string   `json:"control"` // URL that accepts commands
 }
 
-// tour is what the demo shows, in order.
+// tour runs the steps of the demo in order.
 func (d *demo) tour(ctx context.Context) error {
 	for _, step := range []struct {
 		title string
@@ -89,7 +89,8 @@ func (d *demo) meet(ctx context.Context) ([]string, error) {
 	return where, err
 }
 
-// foreignProgram is the program of the foreign peer, or "".
+// foreignProgram returns the path of the program of the foreign peer, or "" if the environment
+// names none.
 func (d *demo) foreignProgram() string {
 	for _, entry := range d.app.environ {
 		if value, ok := strings.CutPrefix(entry, demoPeerVariable+"="); ok {
@@ -106,7 +107,8 @@ func (d *demo) offerTitle() string {
 	return "an IPFS peer that is not Holdfast offers a file of " + humanBytes(demoFile)
 }
 
-// offer makes the content that is pinned.
+// offer provides the content that the tour pins: a file of the foreign peer, or without such a
+// peer a random file that is imported on the first node.
 func (d *demo) offer(ctx context.Context) ([]string, error) {
 	program := d.foreignProgram()
 	if program == "" {
@@ -135,7 +137,7 @@ func (d *demo) offer(ctx context.Context) ([]string, error) {
 	return []string{d.file.CID, d.palette.dim("at " + d.peer.Addrs[0])}, nil
 }
 
-// startPeer starts the foreign peer and reads its first line.
+// startPeer starts the foreign peer and reads the JSON line that it prints.
 func (d *demo) startPeer(ctx context.Context, program string) error {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -173,14 +175,14 @@ func (d *demo) account(ctx context.Context) ([]string, error) {
 	return nil, err
 }
 
-// demoPin is a PinStatus of the Pinning Service API, as far as the demo reads it.
+// demoPin has the fields of a PinStatus of the Pinning Service API that the demo reads.
 type demoPin struct {
 	RequestID string            `json:"requestid"`
 	Status    string            `json:"status"`
 	Info      map[string]string `json:"info"`
 }
 
-// post pins the file over HTTP, as any client would.
+// post pins the file over HTTP, as any client of the API would do it.
 func (d *demo) post(ctx context.Context) ([]string, error) {
 	pin := map[string]any{"cid": d.file.CID, "name": "demo"}
 	if d.peer != nil {
@@ -202,7 +204,7 @@ func (d *demo) post(ctx context.Context) ([]string, error) {
 	return []string{fmt.Sprintf("%d %s  %s", code, d.palette.state(got.Status), d.palette.dim("request "+got.RequestID))}, nil
 }
 
-// pinned waits for the pin, then asks every node for it.
+// pinned waits until the file is pinned, and then reads the pin through every node.
 func (d *demo) pinned(ctx context.Context) ([]string, error) {
 	err := until(ctx, demoPoll, d.nodes[2].child, func(ctx context.Context) (bool, error) {
 		pin, err := d.ask(ctx, d.nodes[2])
@@ -225,7 +227,7 @@ func (d *demo) pinned(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// ask gets the pin from a node.
+// ask reads the pin through one node.
 func (d *demo) ask(ctx context.Context, n *demoNode) (pin demoPin, err error) {
 	code, err := d.get(ctx, "http://"+n.pinning+"/pins/"+d.pin, d.token, &pin)
 	if err == nil && code != http.StatusOK {
@@ -234,7 +236,7 @@ func (d *demo) ask(ctx context.Context, n *demoNode) (pin demoPin, err error) {
 	return pin, err
 }
 
-// copies waits until every node holds the content.
+// copies waits until every node holds a copy of the content.
 func (d *demo) copies(ctx context.Context) ([]string, error) {
 	err := until(ctx, demoPoll, nil, func(ctx context.Context) (bool, error) {
 		s, err := d.nodes[0].op.Status(ctx)
@@ -258,7 +260,8 @@ func (d *demo) leaveTitle() string {
 
 func (d *demo) leave(context.Context) ([]string, error) { return nil, d.peer.stop() }
 
-// failure kills the leader, reads from the others, and brings it back.
+// failure kills the leader, reads the content through the other nodes, and starts the killed
+// node again.
 func (d *demo) failure(ctx context.Context) error {
 	victim := d.nodes[0]
 	if s, err := victim.op.Status(ctx); err == nil {
@@ -309,7 +312,7 @@ func (d *demo) failure(ctx context.Context) error {
 	})
 }
 
-// answers waits until each of nodes answers for the pin.
+// answers waits until each of nodes returns the pin.
 func (d *demo) answers(ctx context.Context, nodes []*demoNode) (lines []string, err error) {
 	for _, n := range nodes {
 		var pin demoPin
@@ -326,13 +329,13 @@ func (d *demo) answers(ctx context.Context, nodes []*demoNode) (lines []string, 
 	return lines, nil
 }
 
-// Names of the demo's object.
+// Names of the bucket and the object that the demo stores.
 const (
 	demoBucket = "/demo"
 	demoObject = demoBucket + "/folder/file"
 )
 
-// putObject stores the content of the file as an object, as any client would.
+// putObject stores the content of the file as an object, as any S3 client would do it.
 func (d *demo) putObject(ctx context.Context) ([]string, error) {
 	content, _, err := d.nodes[2].op.OpenContent(ctx, "", d.file.CID)
 	if err != nil {
@@ -358,7 +361,7 @@ func (d *demo) putObject(ctx context.Context) ([]string, error) {
 	return []string{fmt.Sprintf("%d bytes, durable on two nodes before the answer", len(data))}, nil
 }
 
-// getObject reads the object from each of nodes and compares it with the file.
+// getObject reads the object through each of nodes and compares it with the file.
 func (d *demo) getObject(ctx context.Context, nodes []*demoNode) (lines []string, err error) {
 	for _, n := range nodes {
 		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
@@ -390,7 +393,7 @@ func (d *demo) getObject(ctx context.Context, nodes []*demoNode) (lines []string
 	return lines, nil
 }
 
-// read gets the file from n and compares it with what was offered.
+// read reads the file through the node n and compares it with the original by size and hash.
 func (d *demo) read(ctx context.Context, n *demoNode) error {
 	content, _, err := n.op.OpenContent(ctx, "", d.file.CID)
 	if err != nil {
@@ -412,8 +415,8 @@ func (d *demo) get(ctx context.Context, url, token string, into any) (int, error
 	return d.call(ctx, http.MethodGet, url, token, nil, into)
 }
 
-// call makes one HTTP request. An answer of 2xx is decoded unless into is nil;
-// any other is an error with its text only when into is given.
+// call sends one HTTP request and returns the status code. If into is not nil, call decodes an
+// answer with a 2xx code into it, and returns any other answer as an error with its text.
 func (d *demo) call(ctx context.Context, method, url, token string, body []byte, into any) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {

@@ -201,16 +201,16 @@ type importer struct {
 
 	// mu guards the fields below. It is never held during a call of node.
 	mu    sync.Mutex
-	there map[string]*taken // pins that exist or are being created, by importKey
+	there map[string]*taken // pins that exist or that a goroutine creates now, by importKey
 	imported, known, skipped, failed,
 	knownFailed int
 	told time.Time
 }
 
-// taken is a pin that exists or is being created.
+// taken is a pin of the account that exists or that a goroutine creates now.
 type taken struct {
-	done chan struct{} // closed when here is set
-	here bool          // whether the pin exists or may exist
+	done chan struct{} // closed when the field here is set
+	here bool          // true if the pin exists or may exist
 }
 
 // importKey identifies a pin by its CID, in any base, and its name.
@@ -302,10 +302,10 @@ func (im *importer) String() string {
 // importResult is the output of pin import --json.
 type importResult struct {
 	Imported    int `json:"imported"`
-	Known       int `json:"known"` // pins that existed before
+	Known       int `json:"known"` // pins that existed before the import
 	Skipped     int `json:"skipped"`
 	Failed      int `json:"failed"`
-	KnownFailed int `json:"known_failed"` // pins that existed before and are failed
+	KnownFailed int `json:"known_failed"` // pins that existed before the import and are failed
 }
 
 func (im *importer) result() importResult {
@@ -316,7 +316,7 @@ func (im *importer) counts() string {
 	return fmt.Sprintf("%d imported, %d already here, %d skipped, %d failed", im.imported, im.known, im.skipped, im.failed)
 }
 
-// look reads the pins of the account.
+// look reads the existing pins of the account.
 func (im *importer) look(ctx context.Context) error {
 	here := &taken{make(chan struct{}), true}
 	close(here.done)

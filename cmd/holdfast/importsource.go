@@ -166,14 +166,16 @@ func readIPFS(line string) (client.Pin, error) {
 	return pin, fmt.Errorf("not a line of ipfs pin ls: %q is not a kind of pin", kind)
 }
 
-// Bounds of reading from another service.
+// Bounds of reading from another pinning service.
 const (
 	remoteTimeout = time.Minute
-	remotePage    = 1000     // rows, the most that the API allows
-	maxRemotePage = 64 << 20 // bytes
-	// maxOriginLen is that of the Pinning Service API here, in bytes.
+	remotePage    = 1000     // rows of a page, the maximum of the API
+	maxRemotePage = 64 << 20 // bytes of a page
+	// maxOriginLen is the maximum length of an origin, in bytes. The Pinning Service API of
+	// Holdfast has the same limit.
 	maxOriginLen = 1 << 10
-	// leastDelegates have a place among the origins, however many a pin has of its own.
+	// leastDelegates is the number of delegates that become origins of a new pin even if the
+	// pin has the maximum number of origins.
 	leastDelegates = 4
 )
 
@@ -183,11 +185,11 @@ type remoteService struct {
 	statuses    []string
 	http        *http.Client
 	pause       func(context.Context, time.Duration) error
-	tell        func(why error, wait time.Duration, left int) // before each pause
+	tell        func(why error, wait time.Duration, left int) // called before each pause
 }
 
-// remotePins is a PinResults object; fields that a service adds are ignored. Each
-// row is read by itself: one that is no PinStatus leaves the others alone.
+// remotePins is a PinResults object; fields that a service adds are ignored. Each row is
+// decoded separately, so that a malformed row does not affect the others.
 type remotePins struct {
 	Count   int64             `json:"count"`
 	Results []json.RawMessage `json:"results"`
@@ -238,11 +240,12 @@ func (e *unreachedError) Error() string {
 		e.counted, e.given)
 }
 
-// each walks back in time, until the service has no more: pages may be shorter than
-// they were asked for. The next page begins a millisecond before the end of the
-// last, so that pins of the same time as its last row are not lost where a service
-// does not keep times apart; rows that come twice are known by their ids. What the
-// service counts beyond what it gave ends it with unreachedError.
+// each calls fn for all pins of the service, from the newest to the oldest. It reads pages
+// until the service returns no further rows, because a page may be shorter than requested. The
+// next page begins a millisecond before the oldest row of the last page. This finds pins with
+// the same time as that row, even on a service that gives several pins the same time; each
+// skips rows that it has seen already, by their ids. If the service counts more pins than it
+// listed, each returns an unreachedError.
 func (s *remoteService) each(ctx context.Context, fn func(client.Pin, error) error) error {
 	var before time.Time
 	seen := map[string]bool{} // ids of the last page

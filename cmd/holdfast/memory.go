@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// The garbage collector lets the heap double before it collects. A node at work has up
-// to 200 MiB that outlive a collection, mostly content on its way, so it would have
-// 400: near memoryLimit the runtime collects earlier. What outlives may be more, then
-// the limit leaves half of it beside it, or nothing but collecting would be done.
+// The Go garbage collector lets the heap double before it collects. In a busy node up to 200
+// MiB of the heap are live after a collection, mostly content in transfer, so the heap would
+// grow to 400 MiB. Near memoryLimit the runtime collects earlier. If more memory is live, the
+// limit is 150 % of the live memory, because otherwise the runtime would collect all the time.
 const (
 	memoryLimit = 336 << 20
 	memoryEvery = time.Second
-	// liveHeap is what outlived the last collection, in bytes.
+	// liveHeap is the name of the runtime metric of the memory that was live after the last
+	// collection, in bytes.
 	liveHeap = "/gc/heap/live:bytes"
 )
 
-// limitMemory sets the soft limit of the runtime's memory until ctx ends. One that the
-// environment sets stays.
+// limitMemory keeps the soft memory limit of the Go runtime adapted to the live memory until
+// ctx ends. If the environment sets GOMEMLIMIT, limitMemory changes nothing.
 func limitMemory(ctx context.Context) {
 	before := debug.SetMemoryLimit(-1)
 	if before != math.MaxInt64 {
@@ -44,5 +45,5 @@ func limitMemory(ctx context.Context) {
 	}
 }
 
-// limitFor is the soft limit with so many bytes that outlive a collection.
+// limitFor returns the soft memory limit for live bytes that are in use after a collection.
 func limitFor(live uint64) int64 { return max(memoryLimit, int64(live+live/2)) }

@@ -27,12 +27,12 @@ type operator interface {
 	User(ctx context.Context, who string) (client.UserDetail, error) // by e-mail or id
 	RemoveUser(ctx context.Context, email string) error
 	SetPassword(ctx context.Context, email, password string) error
-	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64: no limit
+	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64 means no limit
 	Grant(ctx context.Context, email, posting string, credits uint64) error
 	CreateUserLink(ctx context.Context, email string) (client.Link, error)
 	CreateConsoleLink(ctx context.Context) (client.Link, error)
 	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
-	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // of all with an empty user
+	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // keys of all accounts if user is empty
 	Key(ctx context.Context, jti string) (key client.KeyRow, found bool, err error)
 	ShowKey(ctx context.Context, jti string) (client.Key, error)
 	RotateSigningKey(ctx context.Context) (client.SigningKey, error)
@@ -43,8 +43,8 @@ type operator interface {
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
 	Pin(ctx context.Context, user, id string) (client.PinStatus, error)
-	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error]       // newest first
-	PinsOf(ctx context.Context, user, cid, name string) ([]client.PinStatus, error) // the newest of both; any name if empty
+	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error]       // newest pins first
+	PinsOf(ctx context.Context, user, cid, name string) ([]client.PinStatus, error) // the newest; an empty name means any
 	RemovePin(ctx context.Context, user, id string) error
 	// WaitPin waits until the pin is pinned or has failed, and returns it. It calls seen for
 	// each change before that.

@@ -2,15 +2,16 @@ package main
 
 import "runtime"
 
-// overlap bounds by how many more the runtime may think the processors to be.
+// overlap is the largest number that moreProcessors adds to the number of processors.
 const overlap = 4
 
-// moreProcessors lets up to twice as many threads run Go code as there are processors,
-// and returns how many there are for it, and what takes it back. A goroutine that has
-// waited for the disk is put behind all others that can run where no processor of the
-// runtime is idle, and the few that everybody waits for, since they write the blocks and
-// the log, spend their time so. With some to spare it goes on at once, and the kernel
-// divides the time. GOMAXPROCS of the environment stays.
+// moreProcessors lets the Go runtime use up to twice as many threads as there are processors,
+// but at most overlap more. It returns the real number of processors and a function that undoes
+// the change. If no processor of the runtime is idle, a goroutine that returns from a disk wait
+// is queued behind all runnable goroutines. The few goroutines that write blocks and the log
+// would spend most of their time in that queue, and all requests wait for them. With additional
+// threads such a goroutine continues at once, and the kernel shares the processors between the
+// threads. If the environment sets GOMAXPROCS, moreProcessors changes nothing.
 func moreProcessors(environ []string) (processors int, restore func()) {
 	processors = runtime.GOMAXPROCS(0)
 	if isSet(environ, "GOMAXPROCS") {

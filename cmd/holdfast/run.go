@@ -135,14 +135,14 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 type addresses struct {
 	Name    string
 	ID      string
-	Public  []string // multiaddrs with /p2p/
+	Public  []string // multiaddrs that end in /p2p/ID
 	Cluster []string
-	Pinning string // host:port, empty is off
+	Pinning string // host:port; empty if it is off
 	S3      string
 	Console string
 	Admin   string
-	Setup   string // path of the one-time setup link of the console; empty: there is none
-	Warning string // a problem of the cluster; empty for none
+	Setup   string // path of the one-time setup link of the console; empty if there is no link
+	Warning string // a problem of the cluster; empty if there is none
 }
 
 // board prints the addresses of the node and the next commands of an operator.

@@ -22,7 +22,7 @@ import (
 // Intervals of the wait for a node to become ready.
 const (
 	readyPoll = 50 * time.Millisecond
-	readyLate = 15 * time.Second // after this the log says why the node is not ready
+	readyLate = 15 * time.Second // time after which the log says why the node is not ready
 )
 
 // health implements api.Health before and after the node is open.
@@ -46,10 +46,10 @@ const (
 	lastRebuild  = time.Minute
 )
 
-// serveOn serves until ctx ends or a permanent failure. If the node finds that its copy of the
-// state is bad, serveOn restarts it in the same process with a new copy. If the node was
-// removed from the cluster and has a join ticket, serveOn restarts it once so that it joins
-// again.
+// serveOn serves until ctx ends or there is a permanent failure. If the node finds that its
+// copy of the state is bad, serveOn restarts it in the same process with a new copy. If the
+// node was removed from the cluster and has a join ticket, serveOn restarts it once so that it
+// joins again.
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	processors, restore := moreProcessors(a.environ)
 	defer restore()

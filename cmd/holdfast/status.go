@@ -56,8 +56,8 @@ prints the status in that case too.`,
 	return cmd
 }
 
-// quorumOf returns the quorum as the node sees it. A node of an older release does not know the
-// question; for it the cluster counts as writable if there is a leader.
+// quorumOf returns the quorum as the node sees it. A node of an older release does not report a
+// quorum; in that case the cluster counts as writable if there is a leader.
 func quorumOf(ctx context.Context, o operator, s *client.Status) (client.Quorum, error) {
 	q, err := o.Quorum(ctx)
 	var refused *client.Error
@@ -131,7 +131,7 @@ func (p palette) count(name string, n uint64) string {
 	return text
 }
 
-// unknown stands in a table for a figure that its member has not reported yet.
+// unknown is the text in a table for a figure that the member has not reported yet.
 const unknown = "-"
 
 // writePeers writes the members as a table. It marks this node and the leader.

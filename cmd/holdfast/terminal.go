@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether a person may be watching w.
+// isTerminal reports whether w is a terminal, so that a person may be watching.
 func isTerminal(w io.Writer) bool {
 	if o, ok := w.(*output); ok {
 		w = o.Writer
@@ -22,7 +22,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// palette colours text if it is true.
+// palette colours text if it is true, and returns text unchanged if it is false.
 type palette bool
 
 // paletteOf returns a palette that colours if w is a terminal and the environment has neither
@@ -62,18 +62,19 @@ func (p palette) state(padded string) string {
 	return padded
 }
 
-// table is rows of text in columns that line up.
+// table is a table of text with aligned columns.
 type table struct {
 	head []string
 	rows [][]string
-	// right are the columns of numbers; states the column to be painted, or -1.
+	// right has the columns of numbers, which are aligned to the right. states is the column of
+	// states, which is coloured; -1 means none.
 	right  []int
 	states int
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write prints the table on w, with its head dimmed.
+// write prints the table to w, with a dimmed head.
 func (t *table) write(w io.Writer, p palette) {
 	widths := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
@@ -112,7 +113,7 @@ func (t *table) write(w io.Writer, p palette) {
 // byteUnits are powers of 1024.
 var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// humanBytes writes n with three figures at most before the unit.
+// humanBytes writes n with at most three digits and a unit.
 func humanBytes[N int | int64 | uint64](n N) string {
 	value, unit := float64(n), 0
 	for value >= 1000 && unit < len(byteUnits)-1 {
@@ -133,7 +134,7 @@ func sizeFor(w io.Writer, n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// humanTime writes d in seconds as a person would say it.
+// humanTime writes d in seconds for people.
 func humanTime(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -146,17 +147,17 @@ func humanTime(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// redrawEvery bounds how often a progress bar is painted.
+// redrawEvery is the shortest interval between two updates of a progress bar.
 const redrawEvery = 100 * time.Millisecond
 
-// newBar is a progress bar of size bytes on standard error when a person
-// watches, else one that shows nothing. A size of -1 is not known.
+// newBar returns a progress bar for size bytes on standard error. If standard error is no
+// terminal, the bar shows nothing. A size of -1 means that the size is not known.
 func (a *app) newBar(size int64, what string) *progressbar.ProgressBar {
 	return a.progress(size, what, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
 		progressbar.OptionSetPredictTime(size > 0))
 }
 
-// newSpinner is newBar for what has no measure but a state.
+// newSpinner returns a progress indicator for work that has a state but no known size.
 func (a *app) newSpinner(what string) *progressbar.ProgressBar {
 	return a.progress(-1, what, progressbar.OptionSetElapsedTime(true))
 }
@@ -174,5 +175,5 @@ func (a *app) progress(size int64, what string, more ...progressbar.Option) *pro
 	)...)
 }
 
-// spinner is the library's number for a small turning circle of dots.
+// spinner is the progress library's number for a small rotating circle of dots.
 const spinner = 14

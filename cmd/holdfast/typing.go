@@ -11,33 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopWithin is how long a signal that stops this process may take to do so.
+// stopWithin is the longest time that typist waits until a signal has stopped this process.
 const stopWithin = time.Second
 
-// typist hides what is typed at the prompts of a command. The zero value is ready; the owner
-// closes it.
+// typist hides the text that a user types at the prompts of a command. The zero value is ready
+// for use; the owner closes it.
 type typist struct {
 	signals chan os.Signal // nil before the first prompt
-	ended   chan struct{}  // closed at the end of what reads them
+	ended   chan struct{}  // closed when the goroutine that reads signals ends
 
-	// mu guards unseen. It is held while this process is stopped, so that the terminal is
-	// changed by one at a time.
+	// mu guards unseen. It is held while this process is stopped, so that only one goroutine
+	// changes the terminal at a time.
 	mu     sync.Mutex
-	unseen *unseen // nil where nothing is hidden
+	unseen *unseen // nil if no input is hidden
 }
 
-// unseen is a terminal that does not show what is typed.
+// unseen is a terminal that does not show the text that a user types.
 type unseen struct {
 	fd          int
 	was, hidden *unix.Termios
 	prompt      func()
 }
 
-// hide has a terminal not show what is typed until restore is called. Both are done when they
-// return, so that who is interrupted in between leaves the terminal as it was; Ctrl-Z and
-// Ctrl-\ take effect after the terminal is as it was too. It calls prompt when nothing is shown
-// any more: once, and again whenever a shell lets the process go on, since the terminal has then
-// dropped what was typed.
+// hide stops a terminal from showing what the user types until restore is called. The settings
+// of the terminal are changed when hide returns, and restored when restore returns, so an
+// interruption in between leaves the terminal as it was. Before Ctrl-Z or Ctrl-\ takes effect,
+// the terminal is restored too. hide calls prompt after the input is hidden. prompt is called
+// again whenever a shell continues the stopped process, because the terminal has discarded the
+// typed text.
 func (t *typist) hide(terminal *os.File, prompt func()) (restore func() error, err error) {
 	t.watch()
 	fd := int(terminal.Fd())
@@ -67,9 +68,9 @@ func (t *typist) hide(terminal *os.File, prompt func()) (restore func() error, e
 
 func (u *unseen) set(to *unix.Termios) error { return unix.IoctlSetTermios(u.fd, setTermios, to) }
 
-// watch has signals that stop this process, or end it with a dump, go through undergo. It goes
-// on behind the prompt: the runtime of Go drops each SIGTSTP from the first time on that
-// somebody wants to know of one.
+// watch passes the signals that stop this process, or end it with a dump, to undergo. It
+// continues after the prompt, because the Go runtime drops each SIGTSTP once the process has
+// asked for that signal.
 func (t *typist) watch() {
 	if t.signals != nil {
 		return
@@ -84,8 +85,8 @@ func (t *typist) watch() {
 	}()
 }
 
-// undergo has a signal take effect, with the terminal as it was, and hides again what is typed
-// when this process goes on.
+// undergo restores the terminal and lets a signal take effect. When this process continues,
+// undergo hides the input again.
 func (t *typist) undergo(s os.Signal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +108,8 @@ func (t *typist) undergo(s os.Signal) {
 	}
 }
 
-// send sends this process a signal that stops or ends it, and returns when it goes on.
+// send sends this process a signal that stops or ends it. It returns when the process
+// continues.
 func (t *typist) send(s unix.Signal) {
 	if err := unix.Kill(unix.Getpid(), s); err != nil {
 		return
@@ -126,7 +128,7 @@ func (t *typist) send(s unix.Signal) {
 	}
 }
 
-// close ends what watch began.
+// close stops the goroutine that watch started.
 func (t *typist) close() {
 	if t.signals == nil {
 		return

@@ -2,5 +2,5 @@
 
 package main
 
-// ownFiles does nothing where files have no mode of this kind.
+// ownFiles does nothing on systems whose files have no such mode.
 func ownFiles() {}

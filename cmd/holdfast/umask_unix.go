@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// ownFiles has every file that the process makes from now on readable by its user alone,
-// those of libraries included, which ask for 0644.
+// ownFiles sets the umask of the process so that only its user can read new files. This
+// includes files of libraries that ask for the mode 0644.
 func ownFiles() { syscall.Umask(0o077) }

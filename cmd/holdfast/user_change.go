@@ -205,7 +205,7 @@ name once, so you can safely repeat the command.`,
 	return cmd
 }
 
-// change calls do to change an account and then prints the account with said.
+// change calls do, which changes an account, and then prints the account with the text said.
 func (a *app) change(cmd *cobra.Command, asJSON bool, email string, do func(context.Context, operator) error, said func(*client.UserDetail) string) error {
 	o, err := a.operator()
 	if err != nil {

@@ -2,19 +2,21 @@ package main
 
 import "runtime/debug"
 
-// version is the tag or the commit that `make build` hands to the linker.
+// version is the tag or commit of the source. `make build` sets it by the linker.
 var version = unknownVersion
 
-// unknownVersion is printed where nothing names the source: a build by `go build` without
-// its repository.
+// unknownVersion is printed if the binary does not contain the version of its source, for
+// example after a `go build` without the repository.
 const unknownVersion = "devel"
 
-// revisionLength is how much of a commit's hash is printed, as in Go's pseudo-versions.
+// revisionLength is the number of characters of a commit hash that are printed, as in Go's
+// pseudo-versions.
 const revisionLength = 12
 
-// programVersion returns the version of this build: the linker's value, or the version of
-// the module as `go install …@version` and Go's own stamp of a repository have it, or the
-// commit, or "devel". build is nil where the binary has no build information.
+// programVersion returns the version of this build. This is the value that the linker has set;
+// or else the version of the module, which `go install …@version` and the Go tool's stamp of a
+// repository record; or else the commit; or else "devel". build is nil if the binary has no
+// build information.
 func programVersion(linked string, build *debug.BuildInfo) string {
 	if linked != unknownVersion {
 		return linked

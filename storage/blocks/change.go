@@ -13,17 +13,17 @@ import (
 // of the counts in memory. Live writes and recovery use the same code.
 type change struct {
 	tx      *kv.Tx
-	loads   map[uint32]load // to be added
-	totals  totals          // to be added
+	loads   map[uint32]load // changes of the loads of segments, to be added
+	totals  totals          // changes of the totals, to be added
 	opened  map[uint64]bool // incarnations that now need a sweep
-	turned  map[uint64]bool // incarnations whose blocks are to be counted again
+	turned  map[uint64]bool // incarnations whose blocks must be counted again
 	removed []uint32        // segments whose files were removed
-	step    int             // blocks that a seal counts at once
-	born    uint64          // incarnations from this one on began in this change
-	seals   bool            // a seal of what is referenced follows in this change
-	hiding  bool            // that seal is hidden
-	hid     uint64          // entries that were made hidden for it
-	coming  bool            // references that begin now will be sealed hidden
+	step    int             // number of blocks that a seal counts at once
+	born    uint64          // incarnations from this position on begin in this change
+	seals   bool            // this change also seals the reference
+	hiding  bool            // the seal in this change is hidden
+	hid     uint64          // number of entries that this change made hidden for the seal
+	coming  bool            // references that begin in this change will be sealed hidden
 }
 
 // change starts a change. The index may already know its records.
@@ -34,8 +34,8 @@ func (s *Store) change() *change {
 	}
 }
 
-// of returns where to read what the index says of an incarnation. For one that began in
-// this change the index has nothing yet, because a position is never used twice.
+// of returns where to read the index entries of an incarnation. For an incarnation that began
+// in this change, the index has no entries yet, because a position is never used twice.
 func (c *change) of(inc uint64) getter {
 	if inc >= c.born {
 		return own{c.tx}
@@ -43,14 +43,14 @@ func (c *change) of(inc uint64) getter {
 	return c.tx
 }
 
-// own reads only what a transaction has written.
+// own reads only what a transaction has written itself.
 type own struct{ tx *kv.Tx }
 
 // Get returns a value that the transaction has written.
 func (o own) Get(key []byte) (value []byte, ok bool, err error) { return o.tx.GetOwn(key) }
 
-// add counts a live record, or a part of one, in a segment; sub removes it. Segment 0 means
-// no record.
+// add counts a live record, or a part of a record, in a segment; sub subtracts it again.
+// Segment 0 means that there is no record.
 func (c *change) add(segment uint32, bytes int64) {
 	l := c.loads[segment]
 	c.loads[segment] = load{l.records + 1, l.bytes + bytes}
@@ -75,8 +75,9 @@ func (c *change) apply(rec record, segment uint32) error {
 	}
 }
 
-// block records that the bytes of hash are at off in segment. An earlier location becomes
-// garbage: the newest is right, because it is a copy by Compact or a repair.
+// block records that the bytes of hash are at the offset off in segment. An earlier location
+// becomes garbage, because the newest location is a copy by Compact or a repair and therefore
+// right.
 func (c *change) block(hash multihash.Multihash, size, segment, off uint32) error {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil {
@@ -137,8 +138,8 @@ func (c *change) entryOf(inc uint64, reference string, segment uint32) (e refere
 	return referenceEntry{inc: inc}, false, c.drop(e.inc, reference, 0)
 }
 
-// outdate records that segment holds a record of a live reference that a later record
-// replaced. Only a drop needs to know that.
+// outdate records that segment has a record of a live reference that a later record has
+// replaced. Only the drop of the reference needs this fact.
 func (c *change) outdate(o *referenceEntry, reference string, segment uint32) error {
 	key := deadKey(segment, o.inc)
 	if _, ok, err := c.tx.Get(key); err != nil || ok {
@@ -280,9 +281,9 @@ func (c *change) doubtful(from, end []byte, limit int) (references []string, err
 	return references, err
 }
 
-// doubt revokes the seal of a reference. Its blocks stay counted as the seal said. The
-// record of the seal stays until there is another one, so that a rebuilt index doubts the
-// reference again.
+// doubt revokes the seal of a reference. The counts of its blocks stay as the seal declared
+// them. The record of the seal stays until the reference is sealed again, so that a rebuilt
+// index doubts the reference again.
 func (c *change) doubt(reference string) error {
 	o, _, err := getReference(c.tx, reference)
 	if err != nil {
@@ -299,7 +300,7 @@ func (c *change) doubt(reference string) error {
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// moveDoubt records that the revoked seal is in another segment now.
+// moveDoubt records that the record of the revoked seal is in another segment now.
 func (c *change) moveDoubt(o *referenceEntry, reference string, segment uint32) error {
 	d, err := getDoubt(c.tx, reference)
 	if err != nil || d.segment == segment {
@@ -319,8 +320,8 @@ func (c *change) moveDoubt(o *referenceEntry, reference string, segment uint32) 
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// trust ends a doubt, because the reference is sealed again or dropped. It returns the
-// segment of its last seal; 0: none.
+// trust ends a doubt, because the reference is sealed again or dropped. It returns the segment
+// of the last seal, or 0 if there is none.
 func (c *change) trust(o referenceEntry, reference string) (segment uint32, err error) {
 	segment, err = o.sealIn(c.tx, reference)
 	if err != nil || !o.doubted() {
@@ -340,8 +341,8 @@ func (c *change) close(inc uint64) error {
 	return c.tx.Delete(key)
 }
 
-// turn starts to make the entries of an incarnation hidden, or visible. Most references
-// have few blocks, so that this also ends it.
+// turn begins to make the entries of an incarnation hidden or visible. Most references have few
+// blocks, and for these turn also completes the change.
 func (c *change) turn(inc uint64, reference string, hidden bool) error {
 	if err := c.tx.Set(openKey(inc), uncounted(reference, nil)); err != nil {
 		return err
@@ -545,7 +546,7 @@ func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err
 	return freed, c.tx.Delete(blockKey(hash))
 }
 
-// settle stores x, or deletes it if no dead record of its drop is left.
+// settle stores x, or deletes the stored value if no dead record of its drop is left.
 func (c *change) settle(inc uint64, x droppedEntry) error {
 	if !x.swept || x.segments > 0 {
 		return c.tx.Set(droppedKey(inc), x.encode())

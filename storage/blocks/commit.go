@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxQueuedOps and maxQueuedBytes bound the queue of operations. Further callers wait
-	// until there is a place.
+	// maxQueuedOps and maxQueuedBytes bound the queue of operations. Further callers wait until
+	// the queue has room.
 	maxQueuedOps   = 1024
 	maxQueuedBytes = 64 << 20
 	// maxBatchOps and maxBatchBytes bound the operations of one fdatasync.
@@ -23,16 +23,16 @@ const (
 	maxBatchBytes = 8 << 20
 )
 
-// op is a step that must run alone: it reads the index through the batch and appends
-// records to it. It may fail with ErrNoSpace before it has changed anything; any other
-// error breaks the store.
+// op is a step that must run alone. It reads the index through the batch and appends records to
+// the batch. An op may fail with ErrNoSpace before it has changed anything; any other error
+// breaks the store.
 type op struct {
-	bytes int64 // about how much it appends
-	cold  bool  // it will probably not be read soon
+	bytes int64 // approximate number of bytes that the op appends
+	cold  bool  // the data will probably not be read soon
 	run   func(b *batch) error
 
 	err  error
-	done chan struct{} // closed when err is the result
+	done chan struct{} // closed when err has the result
 }
 
 // batch is a group of operations that are committed together.
@@ -40,8 +40,8 @@ type batch struct {
 	*change
 	s     *Store
 	base  int64 // position of s.buf in the active segment
-	start int   // start of the current record
-	low   bool  // no space for new blocks
+	start int   // position of the start of the current record
+	low   bool  // the disk has no space for new blocks
 }
 
 // begin starts a record. The caller appends its payload to s.buf.
@@ -73,12 +73,13 @@ func (b *batch) block(rec record) error {
 	return b.apply(rec, b.s.active.number)
 }
 
-// do runs fn alone. It returns when the changes of fn are durable and readable.
+// do runs fn while no other operation runs. It returns when the changes of fn are durable and
+// readable.
 func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) error {
 	return s.queued(ctx, &op{bytes: bytes, run: fn})
 }
 
-// queued is do for an op.
+// queued queues an op and does the same as do.
 func (s *Store) queued(ctx context.Context, o *op) error {
 	bytes := min(o.bytes, maxQueuedBytes)
 	if err := s.queueOps.Acquire(ctx, 1); err != nil {
@@ -127,8 +128,9 @@ func (s *Store) withdraw(o *op) bool {
 // the queue is empty. One goroutine does this, whose stack has grown once to what the index
 // needs.
 //
-// Callers that got their answer will soon write again, so between two batches it lets other
-// goroutines run: batches are fuller on a busy machine, and nothing waits on an idle one.
+// Callers that have got their result will soon write again. So between two batches commitAll
+// lets other goroutines run: on a busy machine this makes batches fuller, and on an idle
+// machine nothing waits.
 func (s *Store) commitAll() {
 	var ops []*op
 	for {
@@ -261,8 +263,9 @@ func (s *Store) roll() error {
 	return nil
 }
 
-// publish commits the change to the index, without fsync, and takes over its counts. number
-// and off are the position in the segments up to which the index is complete.
+// publish commits the change to the index, without fsync, and adds the change of its counts to
+// the store's counts. number and off are the position in the segments up to which the index is
+// complete.
 func (s *Store) publish(c *change, number uint32, off int64) error {
 	loads, sums, err := s.counts(c, number, off)
 	if err != nil {
@@ -294,7 +297,7 @@ func (s *Store) publish(c *change, number uint32, off int64) error {
 	return nil
 }
 
-// counts writes the counts with this change into the index and returns them.
+// counts writes the store's counts, including this change, into the index and returns them.
 func (s *Store) counts(c *change, number uint32, off int64) (loads map[uint32]load, sums totals, err error) {
 	s.stats.Lock()
 	defer s.stats.Unlock()

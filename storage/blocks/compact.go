@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// copyBatchBytes is how much Compact copies at a time, so that writers do not wait
-	// long.
+	// copyBatchBytes is the number of bytes that Compact copies at a time, so that writers do
+	// not wait long.
 	copyBatchBytes = 2 << 20
-	// garbagePart is the part of garbage above which a segment is copied. On a disk without
+	// garbagePart is the fraction of garbage above which a segment is copied. On a disk without
 	// space for new blocks, tightGarbagePart applies.
 	garbagePart      = 0.5
 	tightGarbagePart = 0.1
@@ -157,8 +157,8 @@ func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (nu
 	return number, most > 0
 }
 
-// records returns a scan of a segment, which may be read and removed by others until done
-// is called.
+// records returns a scan of a segment. Other goroutines may read or remove the segment until
+// done is called.
 func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
 	h, err := s.files.acquire(number)
 	if err != nil {
@@ -170,9 +170,9 @@ func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
 	return &scan{src: h.f, seed: h.seed, size: size}, func() { s.files.release(h) }, nil
 }
 
-// weigh measures the size of the reference records in a segment, which loads do not count.
-// For small objects they are so large that otherwise a segment without garbage would be
-// copied, then its copy, and so on.
+// weigh measures the size of the reference records in a segment, because loads do not count
+// these records. For small objects they are so large that without this measure a segment
+// without garbage would be copied, then its copy, and so on.
 func (s *Store) weigh(ctx context.Context, number uint32) error {
 	sc, done, err := s.records(number)
 	if err != nil {
@@ -290,8 +290,8 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// looksAlive reads the index without being the committer, which saves copying records that
-// are certainly dead.
+// looksAlive reports from the index, outside the committer, whether a record is probably live.
+// This saves copying records that are certainly dead.
 func (s *Store) looksAlive(rec record, number uint32) (bool, error) {
 	if rec.kind != kindBlock {
 		return true, nil

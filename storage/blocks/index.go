@@ -124,7 +124,8 @@ func sparse(key []byte) bool {
 	return len(key) > 0 && (key[0] == keyBlock || key[0] == keyReference)
 }
 
-// sparseAfter returns where the next sparse key may be after a key that is not sparse.
+// sparseAfter returns the position after a key that is not sparse at which the next sparse key
+// can be.
 func sparseAfter(key []byte) []byte {
 	switch {
 	case len(key) == 0 || key[0] < keyBlock:
@@ -176,7 +177,7 @@ func decodeBlockEntry(key, v []byte) (blockEntry, error) {
 // blockRefEntry is the index entry of one block of a reference.
 type blockRefEntry struct {
 	segment uint32
-	hidden  bool // counted in the block's hidden references
+	hidden  bool // this block is counted in its number of hidden references
 }
 
 func (e blockRefEntry) encode() []byte {
@@ -194,14 +195,14 @@ func decodeBlockRefEntry(key, v []byte) (blockRefEntry, error) {
 	return blockRefEntry{binary.BigEndian.Uint32(v), len(v) == 5}, nil
 }
 
-// uncounted returns the value for an incarnation whose entries are counted as its seal says
-// only up to a hash.
+// uncounted returns the stored value of an incarnation whose entries are counted as its seal
+// says only up to a hash.
 func uncounted(reference string, upTo multihash.Multihash) []byte {
 	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(reference)+len(upTo)), uint16(len(reference)))
 	return append(append(b, reference...), upTo...)
 }
 
-// getUncounted decodes that value; ok is false for an incarnation that is counted
+// getUncounted decodes the value of uncounted; ok is false for an incarnation that is counted
 // completely.
 func getUncounted(g getter, inc uint64) (reference string, upTo multihash.Multihash, ok bool, err error) {
 	key := openKey(inc)
@@ -219,10 +220,10 @@ func getUncounted(g getter, inc uint64) (reference string, upTo multihash.Multih
 
 type referenceEntry struct {
 	inc           uint64
-	sealSegment   uint32 // 0: not sealed
-	bytes, blocks uint64 // counted so far
+	sealSegment   uint32 // 0 means not sealed
+	bytes, blocks uint64 // bytes counted so far
 	sealed        Sealed // if it declares blocks but sealSegment is 0, the seal was revoked
-	outdated      uint32 // segments with outdated records
+	outdated      uint32 // number of segments with outdated records
 }
 
 func (e referenceEntry) encode() []byte {
@@ -246,7 +247,7 @@ func decodeReferenceEntry(key, v []byte) (referenceEntry, error) {
 	return referenceEntry{n(0), binary.BigEndian.Uint32(v[8:]), n(12), n(20), Sealed{n(28), n(36), len(v) == 49}, binary.BigEndian.Uint32(v[44:])}, nil
 }
 
-// doubted returns whether the reference was sealed and its seal was revoked.
+// doubted returns whether the reference was sealed and its seal was revoked later.
 func (e referenceEntry) doubted() bool { return e.sealSegment == 0 && e.sealed.Blocks > 0 }
 
 // sealIn returns the segment of the last seal of the reference, also a revoked one; 0:
@@ -261,15 +262,15 @@ func (e referenceEntry) sealIn(from getter, reference string) (uint32, error) {
 
 // doubtEntry describes a revoked seal.
 type doubtEntry struct {
-	lacked  uint64 // blocks that were missing then
-	segment uint32 // segment of its record
+	lacked  uint64 // blocks that were missing when the seal was revoked
+	segment uint32 // segment of the record of the seal
 }
 
 func (e doubtEntry) encode() []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, 12), e.lacked), e.segment)
 }
 
-// getDoubt returns the zero value if there is no doubt.
+// getDoubt returns the doubt of a reference, or the zero value if there is none.
 func getDoubt(from getter, reference string) (e doubtEntry, err error) {
 	key := doubtKey(reference)
 	v, ok, err := from.Get(key)
@@ -291,7 +292,7 @@ func decodeDoubtEntry(key, v []byte) (doubtEntry, error) {
 	return e, nil
 }
 
-// says returns whether the reference is sealed with exactly this declaration.
+// says returns whether the reference is sealed with exactly the given declaration.
 func (e referenceEntry) says(sealed Sealed) bool {
 	return e.sealSegment != 0 && e.sealed == e.declares(sealed)
 }
@@ -312,9 +313,9 @@ func (e referenceEntry) info(reference string) ReferenceInfo {
 }
 
 type droppedEntry struct {
-	segment   uint32 // of the drop record; 0: none
+	segment   uint32 // segment of the drop record; 0 means that there is none
 	segments  uint32 // number of other segments with dead or outdated records
-	swept     bool   // the index has no entry of the reference any more
+	swept     bool   // the index has no entries of the reference any more
 	reference string
 }
 

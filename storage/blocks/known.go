@@ -22,7 +22,7 @@ const (
 // resist an attacker, so known is used only for blocks that this node has stored.
 type known struct {
 	seed, place uint64
-	slots       [knownSlots]atomic.Uint64 // 0: none
+	slots       [knownSlots]atomic.Uint64 // fingerprints; 0 means that the slot is empty
 }
 
 func newKnown() *known {

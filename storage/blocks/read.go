@@ -22,7 +22,7 @@ import (
 // readAttempts is how often Get looks up a block that was moved at the same moment.
 const readAttempts = 4
 
-// readable makes the checks that all reads need.
+// readable returns an error if c is no CID or ctx has ended.
 func readable(ctx context.Context, c cid.Cid) error {
 	if !c.Defined() {
 		return fmt.Errorf("%w: no CID", ErrBadBlock)
@@ -55,10 +55,11 @@ func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte
 	return s.bytes(ctx, c, true, lend)
 }
 
-// fresh allocates the memory.
+// fresh allocates memory for a block.
 func fresh(bytes int) []byte { return make([]byte, bytes) }
 
-// bytes is Read. Without hashed it verifies only the checksum of the record.
+// bytes reads a block as Read does. If hashed is false, it verifies only the checksum of the
+// record.
 func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int) []byte) ([]byte, error) {
 	if err := readable(ctx, c); err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func (s *Store) GetSize(ctx context.Context, c cid.Cid) (int, error) {
 	return int(e.size), nil
 }
 
-// Reference describes a reference; the second result is false if it does not exist.
+// Reference describes a reference. The second result is false if the reference does not exist.
 func (s *Store) Reference(ctx context.Context, reference string) (ReferenceInfo, bool, error) {
 	if err := errors.Join(checkReference(reference), ctx.Err()); err != nil {
 		return ReferenceInfo{}, false, err
@@ -202,8 +203,8 @@ func (s *Store) Reference(ctx context.Context, reference string) (ReferenceInfo,
 	return e.info(reference), true, nil
 }
 
-// References calls fn for each reference whose name begins with prefix, in order, as of one
-// moment, until fn returns false or an error.
+// References calls fn for each reference whose name begins with prefix, in the order of names,
+// until fn returns false or an error. All calls see the state of one moment.
 func (s *Store) References(ctx context.Context, prefix string, fn func(ReferenceInfo) (more bool, err error)) error {
 	v := s.index.View()
 	defer v.Close()
@@ -221,8 +222,9 @@ func (s *Store) References(ctx context.Context, prefix string, fn func(Reference
 	return nil
 }
 
-// Blocks calls fn for each block of a reference, in the store or missing, as of one moment,
-// until fn returns false or an error. fn may keep the multihash.
+// Blocks calls fn for each block of a reference, whether the block is stored or missing, until
+// fn returns false or an error. All calls see the state of one moment. fn may keep the
+// multihash.
 func (s *Store) Blocks(ctx context.Context, reference string, fn func(hash multihash.Multihash) (more bool, err error)) error {
 	if err := checkReference(reference); err != nil {
 		return err
@@ -303,8 +305,8 @@ func (f face) Put(context.Context, blocks.Block) error             { return ErrN
 func (f face) PutMany(context.Context, []blocks.Block) error       { return ErrNoReference }
 func (f face) DeleteBlock(context.Context, cid.Cid) error          { return ErrNoReference }
 
-// AllKeysChan sends the CID (raw, version 1) of every readable block, as of one moment,
-// until ctx ends or the store closes.
+// AllKeysChan sends the CID (raw, version 1) of every readable block, in the state of one
+// moment, until ctx ends or the store closes.
 func (f face) AllKeysChan(ctx context.Context) (<-chan cid.Cid, error) {
 	s := f.s
 	s.mu.Lock()

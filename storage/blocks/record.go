@@ -54,7 +54,7 @@ const (
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// segmentHeader returns both copies of the header.
+// segmentHeader returns the two copies of a segment's header.
 func segmentHeader(number uint32, salt uint64) []byte {
 	h := append(make([]byte, 0, headerBytes), segmentMagic...)
 	h = binary.BigEndian.AppendUint32(h, number)
@@ -64,7 +64,7 @@ func segmentHeader(number uint32, salt uint64) []byte {
 	return append(h, h...)
 }
 
-// parseSegmentHeader returns the seed of the first valid copy.
+// parseSegmentHeader returns the seed from the first valid copy of the header.
 func parseSegmentHeader(h []byte, number uint32) (seed uint32, ok bool) {
 	for at := 0; at+headerCopyBytes <= len(h) && at < headerBytes; at += headerCopyBytes {
 		c := h[at : at+headerCopyBytes]
@@ -76,8 +76,9 @@ func parseSegmentHeader(h []byte, number uint32) (seed uint32, ok bool) {
 	return 0, false
 }
 
-// newerSegment returns the version of a header that a newer release wrote; 0: none. Its
-// checksum, which every version has in the same place, proves that it is a header.
+// newerSegment returns the version of a header that a newer release wrote, or 0 if the bytes
+// are no such header. The checksum of a header, which is in the same place in every version,
+// proves that the bytes are a header.
 func newerSegment(h []byte) uint64 {
 	for at := 0; at+headerCopyBytes <= len(h) && at < headerBytes; at += headerCopyBytes {
 		c := h[at : at+headerCopyBytes]
@@ -105,7 +106,7 @@ func endRecord(b []byte, start int, seed uint32, off int64, kind byte) {
 	endSummed(b, start, seed, off, kind, recordSum(seed, off, b[start+recordHeadBytes:]))
 }
 
-// endSummed is endRecord for a payload whose checksum is known.
+// endSummed does the same as endRecord for a payload whose checksum is known.
 func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint32) {
 	head, payload := b[start:start+recordHeadBytes], b[start+recordHeadBytes:]
 	binary.BigEndian.PutUint32(head, recordMagic)
@@ -115,8 +116,8 @@ func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint3
 	binary.BigEndian.PutUint32(head[16:], recordSum(seed, off, head[:16]))
 }
 
-// sumStep is how many bytes of a block are copied at a time and then summed while they are
-// in the nearest processor cache.
+// sumStep is the number of bytes of a block that are copied at a time. Each step is then summed
+// while it is still in the nearest processor cache.
 const sumStep = 16 << 10
 
 // appendBlock appends the payload of a block at off and returns its checksum.
@@ -181,7 +182,7 @@ func appendRefs(b []byte, inc uint64, reference string, refs []blockRef) []byte 
 	return b
 }
 
-// sealKind returns the kind of record for a declaration.
+// sealKind returns the kind of the record that stores a declaration.
 func sealKind(sealed Sealed) byte {
 	if sealed.Hidden {
 		return kindHidden
@@ -195,7 +196,8 @@ func appendSeal(b []byte, inc uint64, reference string, sealed Sealed) []byte {
 	return binary.BigEndian.AppendUint64(b, sealed.Blocks)
 }
 
-// reader decodes a payload. After the first missing byte it stays bad.
+// reader decodes a payload. After the first read beyond the end it stays bad and returns zero
+// values.
 type reader struct {
 	b   []byte
 	bad bool
@@ -233,14 +235,14 @@ func (r *reader) reference() (inc uint64, reference string) {
 type record struct {
 	kind  byte
 	off   int64
-	bytes int64 // head and payload
+	bytes int64 // size of head and payload in bytes
 
 	inc       uint64
 	reference string
 	hash      multihash.Multihash // of a block
 	data      []byte              // of a block
 	refs      []blockRef          // of a reference
-	sealed    Sealed              // of a seal
+	sealed    Sealed              // declaration of a seal
 }
 
 // parsePayload decodes a payload whose checksum is right.
@@ -282,11 +284,11 @@ func parsePayload(kind byte, payload []byte) (rec record, err error) {
 // span is a part of a segment without a valid record.
 type span struct{ from, to int64 }
 
-// scanWindowBytes is how much of a segment a scan has in memory at a time. A record always
-// fits.
+// scanWindowBytes is the number of bytes of a segment that a scan has in memory at a time.
+// Every record fits into it.
 const scanWindowBytes = maxPayloadBytes + recordHeadBytes + 2<<20
 
-// scan reads the records of a segment whose header was checked.
+// scan reads the records of a segment whose header was checked before.
 type scan struct {
 	src  io.ReaderAt
 	seed uint32
@@ -315,8 +317,8 @@ func (s *scan) at(off, n int64) ([]byte, error) {
 	return s.buf[off-s.start : off-s.start+n], nil
 }
 
-// one reads the record at off. good is true if it is valid; next is the end of the record
-// if its head is valid, else 0.
+// one reads the record at off. good is true if the record is valid. next is the end of the
+// record if its head is valid, else 0.
 func (s *scan) one(off int64) (rec record, next int64, good bool, err error) {
 	head, err := s.at(off, recordHeadBytes)
 	if head == nil || err != nil {
@@ -397,7 +399,8 @@ func (s *scan) resync(off int64) (int64, error) {
 	return s.size, nil
 }
 
-// tail returns the offset of the unreadable end of the segment, or its size.
+// tail returns the offset at which the unreadable end of the segment begins, or the size of the
+// segment if its end is readable.
 func (s *scan) tail() int64 {
 	if n := len(s.bad); n > 0 && s.bad[n-1].to == s.size {
 		return s.bad[n-1].from

@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// replayStep is how many records, and blocks of references in them, recovery adds to the
-// index at a time.
+// replayStep is the number of records, and of blocks in reference records, that recovery adds
+// to the index at a time.
 const replayStep = 2048
 
-// recoverOrRebuild recovers. If that finds the index damaged, it rebuilds the index from
-// the segments.
+// recoverOrRebuild recovers the store. If recovery finds that the index is damaged,
+// recoverOrRebuild rebuilds the index from the segments.
 func (s *Store) recoverOrRebuild() error {
 	err := s.recoverState()
 	if !errors.Is(err, kv.ErrCorrupt) {
@@ -86,8 +86,9 @@ func (s *Store) recoverState() error {
 	return nil
 }
 
-// openIndex opens the index and returns the position up to which it is complete. If the
-// index is damaged or belongs to other segments, it opens an empty one.
+// openIndex opens the index and returns the position in the segments up to which the index is
+// complete. If the index is damaged or belongs to other segments, openIndex opens an empty
+// index.
 func (s *Store) openIndex() (meta, error) {
 	dir, marker := filepath.Join(s.dir, indexDir), filepath.Join(s.dir, rebuildFile)
 	if fileExists(marker) {
@@ -127,8 +128,8 @@ func (s *Store) openIndex() (meta, error) {
 	return meta{}, nil
 }
 
-// readMeta returns the position up to which the index is complete, or an error if it does
-// not belong to the segments.
+// readMeta returns the position up to which the index is complete, or an error if the index
+// does not belong to the segments.
 func (s *Store) readMeta() (meta, error) {
 	raw, ok, err := s.index.Get([]byte{keyMeta})
 	if err != nil || !ok {
@@ -302,7 +303,7 @@ func (s *Store) enter(sc *scan, number uint32, from int64) error {
 	return publish()
 }
 
-// openActive opens the newest segment if it has space, else a new one.
+// openActive opens the newest segment if it has space, else a new segment.
 func (s *Store) openActive() error {
 	dir := filepath.Join(s.dir, segmentsDir)
 	newest := uint32(0)
@@ -342,9 +343,9 @@ func (s *Store) openActive() error {
 	return nil
 }
 
-// finishReplay frees the blocks without references, counts hidden entries, revokes the
-// seals of references that damage has left incomplete, and removes what the index still has
-// of segments whose files are gone.
+// finishReplay frees the blocks without references, counts hidden entries, and revokes the
+// seals of references that damage has left incomplete. It also removes the index entries of
+// segments whose files are gone.
 func (s *Store) finishReplay() error {
 	for done := false; !done; {
 		c := s.change()

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// loseStep is how many blocks one step records as lost.
+	// loseStep is the number of blocks that one step records as lost.
 	loseStep = 1024
-	// salvageReads is how often a block is read before it counts as lost.
+	// salvageReads is the number of attempts to read a block before the block counts as lost.
 	salvageReads = 2
 )
 
@@ -66,9 +66,9 @@ func (s *Store) retire(ctx context.Context, number uint32) error {
 	return s.do(ctx, recordSlack, func(*batch) error { return nil })
 }
 
-// fitSize sets the size of a segment to that of its file, so that reading ends there. A
-// removed file can be read while it is open here; otherwise its size is 0, and it is
-// counted until its segment is removed.
+// fitSize sets the recorded size of a segment to the size of its file, so that reading ends
+// there. A removed file that this process has open can still be read. Otherwise the size is 0,
+// and the segment is counted until it is removed from the index.
 func (s *Store) fitSize(number uint32) {
 	size := int64(0)
 	if h, err := s.files.acquire(number); err == nil {

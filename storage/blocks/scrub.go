@@ -17,26 +17,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// scrubFile has the position of the resumable pass. If it is lost, the next pass begins at
-// the first segment.
+// scrubFile is the name of the file with the position of the resumable pass. If this file is
+// lost, the next pass begins at the first segment.
 const scrubFile = "scrub.json"
 
 // ScrubOptions configure a pass of Scrub.
 type ScrubOptions struct {
-	BytesPerSecond int64 // limit of reading; 0: none
+	BytesPerSecond int64 // largest number of bytes read per second; 0 means no limit
 	Resume         bool  // continue where the last pass with Resume was interrupted
 }
 
 // Scrubbed is the result of a pass.
 type Scrubbed struct {
-	Blocks, Bytes uint64 // verified and good
-	Damaged       uint64 // blocks that are damaged or missing
+	Blocks, Bytes uint64 // number of verified, good blocks
+	Damaged       uint64 // number of damaged or missing blocks
 }
 
 // scrubState is the content of scrubFile.
 type scrubState struct {
-	Next      uint32    `json:"next"`      // next segment
-	Completed time.Time `json:"completed"` // end of the last complete pass
+	Next      uint32    `json:"next"`      // number of the next segment
+	Completed time.Time `json:"completed"` // time at which the last complete pass ended
 }
 
 // ScrubCompleted returns when the last complete pass ended, or the zero time if there was
@@ -101,8 +101,8 @@ func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (Scrubbed, error) {
 	return sum, nil
 }
 
-// CheckSegments checks, without reading them, that the file of each segment exists with
-// its full length, and handles a damaged one as Scrub does. It returns the number of lost
+// CheckSegments checks that the file of each segment exists with its full length, without
+// reading the file. It handles a damaged segment as Scrub does. It returns the number of lost
 // blocks.
 func (s *Store) CheckSegments(ctx context.Context) (gone uint64, err error) {
 	for _, number := range s.segments() {
@@ -189,7 +189,7 @@ func unreadable(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// verify reads a segment and returns whether all of it is good.
+// verify reads a segment and returns whether the whole segment is good.
 func (s *Store) verify(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) (good bool, err error) {
 	if !s.fileWhole(number) {
 		return false, nil
@@ -233,7 +233,7 @@ func (s *Store) verify(ctx context.Context, number uint32, limit *rate.Limiter, 
 	return err == nil && len(sc.bad) == 0, nil
 }
 
-// same returns whether the open file is still the one with its name.
+// same returns whether the path of a file still leads to the open file.
 func (s *Store) same(h *handle) bool {
 	named, err := os.Stat(segmentPath(filepath.Join(s.dir, segmentsDir), h.number))
 	if err != nil {

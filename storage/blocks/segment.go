@@ -22,12 +22,12 @@ const (
 	rottenSuffix = ".rotten"
 	filePerm     = 0o600
 
-	// maxOpenSegments bounds the files kept open for reading. More can be open while more
-	// are read at one moment.
+	// maxOpenSegments bounds the number of files kept open for reading. More files can be open
+	// while more segments are read at the same moment.
 	maxOpenSegments = 256
 )
 
-// errUnsynced means that a flush failed. A second flush would prove nothing.
+// errUnsynced means that a flush failed. A second flush that succeeds would prove nothing.
 var errUnsynced = errors.New("not flushed to the disk")
 
 func segmentPath(dir string, number uint32) string {
@@ -55,7 +55,8 @@ func segmentFiles(dir string) (map[uint32]int64, error) {
 	return sizes, nil
 }
 
-// newestRotten returns the highest number of a segment in dir that was set aside; 0: none.
+// newestRotten returns the highest number of a segment in dir that was set aside, or 0 if there
+// is none.
 func newestRotten(dir string) (newest uint32, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -120,7 +121,7 @@ type handle struct {
 	f       *os.File
 	seed    uint32
 	readers int
-	removed bool // not in the cache any more: the last reader closes it
+	removed bool // the handle is not in the cache any more, and the last reader closes it
 }
 
 // handles keeps segments open between reads. The least recently used ones are closed first.

@@ -95,14 +95,15 @@ var (
 // Options are the settings of a store. The zero value has the defaults.
 type Options struct {
 	Logger *slog.Logger
-	// SegmentBytes is the size at which a segment is full, in bytes.
+	// SegmentBytes is the size in bytes at which a segment is full.
 	SegmentBytes int64
-	// MinFreeBytes stays free on the disk; negative: nothing does.
+	// MinFreeBytes is the space that stays free on the disk; a negative value means no space.
 	MinFreeBytes int64
-	// Room replaces MinFreeBytes. It returns how many bytes new blocks may still take, and
-	// how many the temporary copies of Compact may. Nil: MinFreeBytes applies to both.
+	// Room replaces MinFreeBytes. It returns how many bytes new blocks may still use, and how
+	// many bytes the temporary copies of Compact may still use. If Room is nil, MinFreeBytes
+	// applies to both.
 	Room func() (content, copies int64)
-	// Full is kv.Options.Full of the index.
+	// Full is passed to the index as kv.Options.Full.
 	Full func()
 	// CompactBytesPerSecond bounds the rate at which Compact copies.
 	CompactBytesPerSecond int64
@@ -110,11 +111,11 @@ type Options struct {
 	CompactEvery time.Duration
 	// CacheBytes is the size of the cache of the index.
 	CacheBytes int64
-	// Fatal is kv.Options.Fatal of the index.
+	// Fatal is passed to the index as kv.Options.Fatal.
 	Fatal func(message string)
 
-	// Tests change these; otherwise they are the constants of the same names and
-	// durable.OpenDirect.
+	// Tests change the following fields. In the program they have the values of the constants
+	// of the same names and of durable.OpenDirect.
 	countStep   int
 	directBytes int64
 	openDirect  func(path string) (*os.File, error)
@@ -163,20 +164,20 @@ type Sealed struct {
 type ReferenceInfo struct {
 	Reference     string
 	Sealed        bool
-	Hidden        bool // value of the seal
+	Hidden        bool // whether the reference is sealed as hidden
 	Bytes, Blocks uint64
 }
 
 // Usage has the sizes of the store at one moment.
 type Usage struct {
-	Blocks    uint64 // readable blocks
-	LiveBytes uint64 // their bytes
+	Blocks    uint64 // number of readable blocks
+	LiveBytes uint64 // bytes of the readable blocks
 	DiskBytes uint64 // size of all segments
-	FreeBytes uint64 // of the file system
+	FreeBytes uint64 // free bytes of the file system
 	Segments  uint64
-	Missing   uint64 // blocks with a reference that are not in the store; they need a repair
-	Corrupt   uint64 // blocks found damaged by reads since Open
-	Damaged   uint64 // unreadable parts of segments found since Open
+	Missing   uint64 // number of missing blocks that have a reference and need a repair
+	Corrupt   uint64 // number of damaged blocks that reads have found since Open
+	Damaged   uint64 // number of unreadable parts of segments that were found since Open
 }
 
 // Store is an open block store. Its methods may be called concurrently.
@@ -195,44 +196,45 @@ type Store struct {
 	// mu guards queue and closed. It is not held during input or output.
 	mu     sync.Mutex
 	queue  []*op
-	work   sync.Cond // on mu: the queue is not empty, or closed is true
+	work   sync.Cond // condition on mu: the queue is not empty, or closed is true
 	closed bool
 
-	committer sync.WaitGroup // the goroutine that commits, and watchIndex
-	// Used by the committer only, and by Open before it starts.
+	committer sync.WaitGroup // waits for the goroutines of commitAll and watchIndex
+	// The following fields are used by the committer only, and by Open before the committer
+	// starts.
 	active *active
-	memory []byte // memory for buf
-	buf    []byte // the batch in its final form
-	direct bool   // large batches that are not read soon bypass the page cache
+	memory []byte // memory in which buf lies
+	buf    []byte // the batch in its final form on the disk
+	direct bool   // large batches of blocks that will not be read soon bypass the page cache
 	broken error
 	// retired is a damaged segment that must not be appended to.
 	retired uint32
-	rebuilt bool // the index was rebuilt from the segments; set by Open
+	rebuilt bool // the index was rebuilt from the segments; Open sets this
 
-	failed  chan struct{}  // closed when broken is set, or must be
-	failing sync.Once      // closes failed
-	closing chan struct{}  // closed by Close
-	walks   sync.WaitGroup // goroutines of AllKeysChan
+	failed  chan struct{}  // closed when broken is set, or when the store must break
+	failing sync.Once      // closes failed only once
+	closing chan struct{}  // Close closes it
+	walks   sync.WaitGroup // counts the running goroutines of AllKeysChan
 
 	// stats guards loads, sizes, totals, unswept and uncounted. Only the committer changes
 	// the first three.
 	stats   sync.Mutex
 	loads   map[uint32]load
-	sizes   map[uint32]int64 // sizes of the files
+	sizes   map[uint32]int64 // sizes of the segment files
 	totals  totals
-	unswept map[uint64]bool // dropped incarnations; true: a Drop is sweeping it
-	// uncounted has the incarnations whose entries are not counted as their seals say;
-	// true: a Seal is counting.
+	unswept map[uint64]bool // dropped incarnations that are not swept; true means that a Drop is sweeping this one
+	// uncounted has the incarnations whose entries are not counted as their seals say. A value
+	// of true means that a Seal is counting this incarnation.
 	uncounted map[uint64]bool
 
 	corrupt, damaged atomic.Uint64
 
 	garbage    chan struct{} // notifies Run
-	losses     chan struct{} // see Lost
-	compacting chan struct{} // one pass at a time
+	losses     chan struct{} // the channel that Lost returns
+	compacting chan struct{} // allows one pass of Compact at a time
 	copying    *rate.Limiter
-	stuck      map[uint32]bool // used by the pass only: segments that it could not empty
-	// heads has, for the segments that were weighed, the size of reference records that
+	stuck      map[uint32]bool // segments that the pass could not empty; only the pass uses it
+	// heads has, for each segment that was weighed, the size of the reference records that
 	// loads does not count. Only the pass uses it.
 	heads map[uint32]int64
 }
@@ -306,7 +308,8 @@ func (s *Store) Usage() Usage {
 	return u
 }
 
-// room returns how many bytes new blocks, and the copies of Compact, may still take.
+// room returns how many bytes new blocks may still use, and how many bytes the copies of
+// Compact may still use.
 func (s *Store) room() (content, copies int64) {
 	if s.opts.Room != nil {
 		return s.opts.Room()
@@ -322,8 +325,8 @@ func (s *Store) room() (content, copies int64) {
 	return left, left
 }
 
-// distrustIndex makes the next Open rebuild the index if err says that the index is
-// damaged. It returns err.
+// distrustIndex makes the next Open rebuild the index if err says that the index is damaged. It
+// returns err unchanged.
 func (s *Store) distrustIndex(err error) error {
 	if !errors.Is(err, kv.ErrCorrupt) {
 		return err
@@ -335,9 +338,10 @@ func (s *Store) distrustIndex(err error) error {
 	return err
 }
 
-// watchIndex breaks the store when any reader found its index damaged. Otherwise those
-// reads would fail until the next start, which repairs the index, and nothing would cause a
-// restart: a table that cannot be read cannot be rewritten either.
+// watchIndex breaks the store when any reader has found that its index is damaged. The next
+// start then repairs the index. Without this, reads of the damaged part would fail forever:
+// nothing else would cause a restart, and a table that cannot be read cannot be rewritten
+// either.
 func (s *Store) watchIndex() {
 	select {
 	case <-s.closing:
@@ -347,8 +351,8 @@ func (s *Store) watchIndex() {
 	}
 }
 
-// Failed is closed when the store has broken. Then every write returns ErrBroken, and the
-// node should stop.
+// Failed returns a channel that is closed when the store has broken. From then on every write
+// returns ErrBroken, and the node should stop.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Close waits for running writes and closes the store. Run should have ended before. Later

@@ -17,17 +17,17 @@ const (
 	// putStepBytes and putStepBlocks bound one step of Put.
 	putStepBytes  = 4 << 20
 	putStepBlocks = 512
-	// dropTries and dropPause bound how long Drop waits on a full disk for the few bytes of
-	// its record. Drop is what frees space.
+	// dropTries and dropPause bound how long Drop waits on a full disk for the few bytes of its
+	// record. Drop may wait because it frees space.
 	dropTries = 20
 	dropPause = time.Second
-	// sweepStep is how many entries one step of Drop removes. sweepBytes is the cost of one
-	// of them in a batch, which bounds the time: a batch removes at most 256, in a few
-	// milliseconds, before other writes get their turn.
+	// sweepStep is the number of entries that one step of Drop removes. sweepBytes is what one
+	// entry counts towards the size of a batch. It bounds the time of a batch: a batch removes
+	// at most 256 entries, in a few milliseconds, before other writes get their turn.
 	sweepStep  = 256
 	sweepBytes = maxBatchBytes / sweepStep
-	// countStep is how many entries one step of Seal makes hidden or visible. They cost as
-	// much as those that Drop removes.
+	// countStep is the number of entries that one step of Seal makes hidden or visible. An
+	// entry costs as much as one that Drop removes.
 	countStep = sweepStep
 	// recordSlack is the cost of the head and the names of a record, in bytes.
 	recordSlack = 512
@@ -101,8 +101,8 @@ func (s *Store) Put(ctx context.Context, reference string, blks []blocks.Block) 
 	return s.put(ctx, reference, blks, false)
 }
 
-// PutCold is Put for blocks that will probably not be read soon. It bypasses the page cache
-// if that is cheaper.
+// PutCold does the same as Put for blocks that will probably not be read soon. It bypasses the
+// page cache if that is cheaper.
 func (s *Store) PutCold(ctx context.Context, reference string, blks []blocks.Block) error {
 	return s.put(ctx, reference, blks, true)
 }
@@ -124,7 +124,8 @@ func (s *Store) put(ctx context.Context, reference string, blks []blocks.Block, 
 	return nil
 }
 
-// putStep returns how many of blks one step of Put stores, and their bytes.
+// putStep returns the number of blocks in blks that one step of Put stores, and their size in
+// bytes.
 func putStep(blks []blocks.Block) (n int, bytes int64) {
 	for n < len(blks) && n < putStepBlocks && (n == 0 || bytes+int64(len(blks[n].RawData())) <= putStepBytes) {
 		bytes += int64(len(blks[n].RawData())) + recordSlack
@@ -133,12 +134,14 @@ func putStep(blks []blocks.Block) (n int, bytes int64) {
 	return n, bytes
 }
 
-// PutAndSeal is Put followed by Seal, in one transaction if blks fit into one.
+// PutAndSeal does the same as Put followed by Seal. It needs only one transaction if blks fit
+// into one.
 func (s *Store) PutAndSeal(ctx context.Context, reference string, blks []blocks.Block, sealed Sealed) error {
 	return s.putAndSeal(ctx, reference, blks, sealed, false)
 }
 
-// PutColdAndSeal is PutAndSeal for the blocks of PutCold.
+// PutColdAndSeal does the same as PutCold followed by Seal, in one transaction if blks fit into
+// one.
 func (s *Store) PutColdAndSeal(ctx context.Context, reference string, blks []blocks.Block, sealed Sealed) error {
 	return s.putAndSeal(ctx, reference, blks, sealed, true)
 }
@@ -236,13 +239,13 @@ func (b *batch) put(reference string, blks []blocks.Block, bad rotten) error {
 	return nil
 }
 
-// here returns whether the bytes of hash are stored and not damaged.
+// here returns whether the bytes of hash are stored and not known to be damaged.
 func (b *batch) here(hash multihash.Multihash, bad rotten) (bool, error) {
 	e, ok, err := getBlock(b.tx, hash)
 	return ok && e.segment != 0 && !bad.has(hash), err
 }
 
-// addBlocks writes a record with those of refs that the reference does not have yet.
+// addBlocks writes a record with the blocks of refs that the reference does not have yet.
 func (b *batch) addBlocks(reference string, refs []blockRef) error {
 	o, ok, err := getReference(b.tx, reference)
 	if err != nil {
@@ -275,16 +278,16 @@ func (b *batch) addBlocks(reference string, refs []blockRef) error {
 	return nil
 }
 
-// Adopt adds those of cids to a reference whose blocks are in the store, and returns the
-// others. The change is durable on return.
+// Adopt adds to a reference those of cids whose blocks are in the store, and returns the other
+// CIDs. The change is durable on return.
 func (s *Store) Adopt(ctx context.Context, reference string, cids []cid.Cid) (missing []cid.Cid, err error) {
 	_, missing, err = s.TakeOver(ctx, reference, cids, false)
 	return missing, err
 }
 
-// TakeOver is Adopt and also returns the size in bytes of the blocks that the store has.
-// hidden announces how the reference will be sealed, so that Seal need not count its blocks
-// again. The seal may differ from the announcement.
+// TakeOver does the same as Adopt and also returns the size in bytes of the blocks that the
+// store has. hidden announces how the reference will be sealed, so that Seal need not count its
+// blocks again. The seal may differ from the announcement.
 func (s *Store) TakeOver(ctx context.Context, reference string, cids []cid.Cid, hidden bool) (bytes uint64, missing []cid.Cid, err error) {
 	if err := checkReference(reference); err != nil {
 		return 0, nil, err
@@ -324,8 +327,8 @@ func (s *Store) TakeOver(ctx context.Context, reference string, cids []cid.Cid, 
 	return bytes, missing, nil
 }
 
-// noneHere returns whether the store has no block of cids. It reads the index without being
-// the committer.
+// noneHere returns whether the store has no block of cids. It reads the index outside the
+// committer.
 func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	for _, c := range cids {
 		if isIdentity(c) {
@@ -387,8 +390,8 @@ func (s *Store) Seal(ctx context.Context, reference string, sealed Sealed) error
 	return s.counted(ctx, inc)
 }
 
-// Hide makes a sealed reference hidden or visible, as Seal would, and returns whether that
-// changed it. It does not change a reference that is not sealed.
+// Hide makes a sealed reference hidden or visible, as Seal would do, and returns whether this
+// changed the reference. Hide does not change a reference that is not sealed.
 func (s *Store) Hide(ctx context.Context, reference string, hidden bool) (changed bool, err error) {
 	if err := checkReference(reference); err != nil {
 		return false, err
@@ -420,7 +423,7 @@ func (s *Store) Hide(ctx context.Context, reference string, hidden bool) (change
 	return changed, s.counted(ctx, inc)
 }
 
-// turning is the cost of the first step of a seal in a batch.
+// turning returns what the first step of a seal counts towards the size of a batch.
 func (e referenceEntry) turning(hidden bool) int64 {
 	if e.sealed.Hidden == hidden {
 		return 0
@@ -442,8 +445,8 @@ func (b *batch) seal(reference string, sealed Sealed) (inc uint64, err error) {
 	return o.inc, b.end(record{kind: sealKind(sealed), inc: o.inc, reference: reference, sealed: sealed})
 }
 
-// counted returns when the entries of a sealed incarnation are counted as its seal says, or
-// another goroutine is counting them.
+// counted waits until the entries of a sealed incarnation are counted as its seal says, or
+// until another goroutine counts them.
 func (s *Store) counted(ctx context.Context, inc uint64) error {
 	if err := s.count(ctx, inc); err != nil {
 		return fmt.Errorf("blocks: seal: %w", err)
@@ -487,7 +490,7 @@ func (s *Store) count(ctx context.Context, inc uint64) error {
 	}
 }
 
-// countOn does a step of what turn began; done is true if nothing is left.
+// countOn does one step of the count that turn has begun. done is true if no entries are left.
 func (c *change) countOn(inc uint64, limit int) (done bool, err error) {
 	reference, from, ok, err := getUncounted(c.tx, inc)
 	if err != nil || !ok {
@@ -535,15 +538,15 @@ func (s *Store) Drop(ctx context.Context, reference string) (freed uint64, err e
 	return freed, nil
 }
 
-// buried is the incarnation of a dropped reference; 0: there was none.
+// buried is the incarnation of a dropped reference; 0 means that the reference did not exist.
 type buried struct {
 	inc   uint64
-	freed uint64 // in bytes
-	swept bool   // it had few entries, which are removed
+	freed uint64 // freed bytes
+	swept bool   // the incarnation had few entries, which are removed already
 }
 
-// bury records durably that a reference does not exist any more, and removes its entries,
-// up to one step of them.
+// bury records durably that a reference does not exist any more. It also removes the
+// reference's entries, at most as many as one step removes.
 func (s *Store) bury(ctx context.Context, reference string) (buried, error) {
 	o, ok, err := getReference(s.index, reference)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package datastore holds the IPFS peer's own datastores: small Pebble stores in one folder,
-// behind the datastore interface of IPFS. Their content can be learnt again, so a damaged
-// store is replaced by an empty one, writes are not flushed to the disk one by one, and
-// writes are refused while the disk is nearly full.
+// behind the datastore interface of IPFS. The peer can learn the content again. So a damaged
+// store is replaced by an empty one, writes are not flushed to the disk one by one, and writes
+// are refused while the disk is nearly full.
 //
 // Imports: storage/durable, storage/kv, go-ds-pebble, pebble.
 // Never:   raft, libp2p, the meaning of a key.
@@ -27,11 +27,11 @@ import (
 
 // Bounds of the datastores of one folder.
 const (
-	// cacheBytes is the block cache that all of them share. Pebble takes the memory of
-	// memtables from it.
+	// cacheBytes is the size of the block cache that all datastores share. Pebble takes the
+	// memory of memtables from this cache.
 	cacheBytes = 8 << 20
-	// memTableBytes is the size of one memtable, and so of what a crash of the machine may
-	// lose of each store. Pebble has at most two of a store before writes wait.
+	// memTableBytes is the size of one memtable. A crash of the machine may lose as many bytes
+	// of each datastore. Pebble has at most two memtables of a datastore before writes wait.
 	memTableBytes = 2 << 20
 	// maxOpenFiles bounds the file descriptors of one store.
 	maxOpenFiles = 128
@@ -40,14 +40,16 @@ const (
 // ErrNoRoom is the answer to a write while the disk is nearly full.
 var ErrNoRoom = errors.New("datastore: the disk is nearly full")
 
-// Options are the settings of a Folder. The zero value is good.
+// Options are the settings of a Folder. The zero value has working defaults.
 type Options struct {
-	Logger *slog.Logger // nil discards
-	// Full is called when a write meets a full disk, as by kv.Options. Nil: the process ends.
+	Logger *slog.Logger // nil discards log lines
+	// Full is called when a write finds the disk full, as in kv.Options. If Full is nil, the
+	// process ends.
 	Full func()
-	// Tight reports whether the disk has room for necessary writes only; nil: never.
+	// Tight reports whether the disk has room for necessary writes only; nil means that it
+	// always has more room.
 	Tight func() bool
-	// Fatal is that of kv.PebbleLogger.
+	// Fatal is passed to kv.PebbleLogger.
 	Fatal func(message string)
 }
 
@@ -59,7 +61,8 @@ type Folder struct {
 	close sync.Once
 }
 
-// Open returns the folder dir, which is made with its first datastore. The caller closes it.
+// Open returns the folder dir. The directory is created with the first datastore in it. The
+// caller closes the folder.
 func Open(dir string, opts Options) *Folder {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -70,16 +73,16 @@ func Open(dir string, opts Options) *Folder {
 	return &Folder{dir: dir, opts: opts, cache: pebble.NewCache(cacheBytes)}
 }
 
-// Close frees what the datastores share, after all of them were closed. It is safe to call
-// twice.
+// Close frees the memory that the datastores share. It must be called after all of them are
+// closed, and may be called twice.
 func (f *Folder) Close() error {
 	f.close.Do(f.cache.Unref)
 	return nil
 }
 
-// Open opens the datastore of a name, or makes it. One that cannot be opened is removed and
-// made anew; where that fails too, its content is kept in memory. Both are logged. The caller
-// closes it.
+// Open opens the datastore with a name, or creates it. A datastore that cannot be opened is
+// removed and created again; if that fails too, its content is kept in memory. Open logs both
+// cases. The caller closes the datastore.
 func (f *Folder) Open(name string) (datastore.Batching, error) {
 	s, err := f.open(name, vfs.Default)
 	if err == nil {
@@ -100,7 +103,8 @@ func (f *Folder) Open(name string) (datastore.Batching, error) {
 	return s, nil
 }
 
-// Remove removes the datastore of a name, which is not open. None is no error.
+// Remove removes the datastore with a name, which must not be open. It is no error if there is
+// none.
 func (f *Folder) Remove(name string) error {
 	if err := durable.RemoveAll(f.path(name)); err != nil {
 		return fmt.Errorf("datastore: %w", err)
@@ -160,8 +164,8 @@ func (s *store) Put(ctx context.Context, key datastore.Key, value []byte) error 
 	return s.Datastore.Put(ctx, key, value)
 }
 
-// Sync implements datastore.Datastore and does nothing: a flush for what can be learnt again
-// would delay those of Raft.
+// Sync implements datastore.Datastore and does nothing. A flush of data that can be learnt
+// again would delay the flushes of Raft.
 func (s *store) Sync(context.Context, datastore.Key) error { return nil }
 
 // Batch implements datastore.Batching.
@@ -170,7 +174,7 @@ func (s *store) Batch(ctx context.Context) (datastore.Batch, error) {
 	return &batch{Batch: b, store: s}, err
 }
 
-// Close closes the datastore, and removes it if damage was met in it.
+// Close closes the datastore, and removes it if a read has found damage in it.
 func (s *store) Close() error {
 	err := s.Datastore.Close()
 	if s.damaged.Load() {
@@ -179,11 +183,11 @@ func (s *store) Close() error {
 	return err
 }
 
-// batch gathers writes until Commit.
+// batch collects writes until Commit.
 type batch struct {
 	datastore.Batch
 	store *store
-	puts  bool // it does more than free room
+	puts  bool // the batch does more than free space
 }
 
 // Put implements datastore.Write.

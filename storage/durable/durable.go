@@ -77,8 +77,8 @@ func Datasync(f *os.File) error {
 	return nil
 }
 
-// DropCache tells the system that it may evict n durable bytes of f, from offset off on,
-// from its page cache. It is a hint and does nothing on systems without such a call.
+// DropCache tells the system that it may remove n durable bytes of f, from offset off on, from
+// its page cache. This is a hint. On systems without such a call DropCache does nothing.
 func DropCache(f *os.File, off, n int64) { dropCache(f, off, n) }
 
 // DirectAlign is the alignment in bytes that a write to a file of OpenDirect needs for its
@@ -99,8 +99,8 @@ func Linked(path string, opened fs.FileInfo) bool {
 	return !errors.Is(err, fs.ErrNotExist) && (err != nil || os.SameFile(opened, found))
 }
 
-// Rename moves oldPath to newPath (same file system) and fsyncs the folders of
-// both, so that after it no crash brings the old name back.
+// Rename moves oldPath to newPath on the same file system and fsyncs both parent folders, so
+// that no later crash brings the old name back.
 func Rename(oldPath, newPath string) error {
 	if err := os.Rename(oldPath, newPath); err != nil {
 		return fmt.Errorf("durable: rename: %w", err)

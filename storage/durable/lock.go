@@ -18,11 +18,10 @@ var ErrLocked = errors.New("already in use by another process")
 // maxLockNote is the maximum length of a lock file's note about its holder.
 const maxLockNote = 32
 
-// Lock takes the exclusive lock at path, creating the file if needed, and
-// holds it until Close or the end of the process, however it ends. If it is
-// taken, the error wraps ErrLocked and names the holder's process id as far as
-// it is known. The file stays behind: removing it would let two processes hold
-// locks on two files of the same name.
+// Lock takes the exclusive lock at path, creating the file if needed, and holds it until Close
+// or the end of the process, however it ends. If another process holds the lock, the error
+// wraps ErrLocked and names the process id of the holder if it is known. The file is never
+// removed, because otherwise two processes could hold locks on two files of the same name.
 func Lock(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -47,8 +46,8 @@ func Lock(path string) (io.Closer, error) {
 // held is a lock that is taken.
 type held struct{ f *os.File }
 
-// Close unlocks by the lock itself and not only by closing the file: a process that is
-// being forked at this moment has the file open too and would keep the lock.
+// Close releases the lock explicitly and does not only close the file: a child process that is
+// being forked at this moment also has the file open and would keep the lock.
 func (h held) Close() error {
 	err := syscall.Flock(int(h.f.Fd()), syscall.LOCK_UN)
 	return errors.Join(err, h.f.Close())

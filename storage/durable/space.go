@@ -12,12 +12,12 @@ import (
 
 // Space is a file system at one moment.
 type Space struct {
-	Device uint64 // tells file systems apart
+	Device uint64 // identifies the file system
 	// Total and Free are bytes. Free is what a process without privileges may
 	// still write.
 	Total, Free uint64
-	// Files and FreeFiles are how many files there may be, and how many more.
-	// Files is 0 where the file system does not count them.
+	// Files is the number of files that the file system can have, and FreeFiles the number that
+	// it can still create. Files is 0 if the file system does not count files.
 	Files, FreeFiles uint64
 }
 
@@ -38,8 +38,8 @@ func SpaceOf(path string) (Space, error) {
 	}, nil
 }
 
-// FreeBytes returns how many bytes an unprivileged process may still write to the file
-// system of path.
+// FreeBytes returns how many bytes an unprivileged process can still write to the file system
+// of path.
 func FreeBytes(path string) (uint64, error) {
 	s, err := SpaceOf(path)
 	return s.Free, err

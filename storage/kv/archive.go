@@ -70,8 +70,8 @@ func archiveFiles(dir string) ([]archiveFile, error) {
 	return files, nil
 }
 
-// safeName allows the names that Pebble gives its files and nothing that could
-// leave the folder or hide in it.
+// safeName returns whether name is one that Pebble gives its files. Other names are refused,
+// because they could leave the folder or hide in it.
 func safeName(name string) bool {
 	if name == "" || len(name) > maxArchiveName || name[0] == '.' {
 		return false
@@ -100,8 +100,8 @@ func ArchiveSize(checkpointDir string) (int64, error) {
 	return size, nil
 }
 
-// WriteArchive writes the checkpoint in checkpointDir to w as one stream, which
-// Store.Restore reads.
+// WriteArchive writes the checkpoint in checkpointDir to w as one stream. Store.Restore reads
+// such a stream.
 func WriteArchive(w io.Writer, checkpointDir string) error {
 	files, err := archiveFiles(checkpointDir)
 	if err != nil {
@@ -160,8 +160,8 @@ type (
 	readerOnly struct{ io.Reader }
 )
 
-// extractArchive writes the files of the archive r into the new folder dir and
-// makes them durable. r is read to its end and not past it.
+// extractArchive writes the files of the archive r into the new folder dir and makes them
+// durable. It reads r to its end and not further.
 func extractArchive(r io.Reader, dir string) error {
 	if err := durable.MkdirAll(dir, dirPerm); err != nil {
 		return err
@@ -172,7 +172,7 @@ func extractArchive(r io.Reader, dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// readArchive goes through an archive.
+// readArchive reads an archive and checks its checksums.
 func readArchive(x *extraction) error {
 	x.buf = make([]byte, copyBufferBytes)
 	magic := make([]byte, len(archiveMagic))
@@ -191,14 +191,14 @@ func readArchive(x *extraction) error {
 
 type extraction struct {
 	r     io.Reader
-	dir   string // empty: nothing is written
+	dir   string // folder for the files; empty means that no files are written
 	buf   []byte
 	files uint64
 	total uint64
 }
 
-// truncated turns the end of a stream in the middle of a frame into the error of a bad
-// archive, and returns every other error unchanged.
+// truncated replaces an end of the stream in the middle of a frame by the error of a bad
+// archive. It returns every other error unchanged.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: ends too early", ErrBadArchive)
@@ -293,7 +293,7 @@ func (x *extraction) content(name string, size int64) (err error) {
 	return f.Sync()
 }
 
-// copyTo copies the content of one file, and checks it.
+// copyTo copies the content of one file and verifies its checksum.
 func (x *extraction) copyTo(w io.Writer, name string, size int64) error {
 	sum := crc32.New(castagnoli())
 	n, err := io.CopyBuffer(writerOnly{io.MultiWriter(w, sum)}, readerOnly{io.LimitReader(x.r, size)}, x.buf)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// Getter returns the value of a key, and whether there is one.
+// Getter returns the value of a key, and whether the key exists.
 type Getter = func(key []byte) (value []byte, ok bool, err error)
 
 // VerifyCheckpoint reads the checkpoint in the folder dir completely, as Restore would,

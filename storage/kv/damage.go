@@ -2,11 +2,11 @@ package kv
 
 import "sync"
 
-// damage records that bytes on the disk are not those that were written, found by a reader
-// or by a background compaction.
+// damage records that a reader or a background compaction has found bytes on the disk that
+// differ from the written bytes.
 type damage struct {
 	once  sync.Once
-	found chan struct{} // closed by the first
+	found chan struct{} // the first damage closes it
 }
 
 func newDamage() *damage { return &damage{found: make(chan struct{})} }

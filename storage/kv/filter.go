@@ -17,11 +17,11 @@ const (
 	// filterKeys is the number of keys added before the filter is rebuilt without deleted
 	// keys. At 11 bits a key, 1 % of the answers are false positives.
 	filterKeys = 3_000_000
-	// filterMost is the most keys of a store that has a filter. With more, false positives
-	// are frequent and each rebuild reads all keys.
+	// filterMost is the largest number of keys in a store that has a filter. With more keys,
+	// false positives are frequent and each rebuild reads all keys.
 	filterMost = 8_000_000
-	// filterStep is the number of stored keys that a commit adds during a rebuild, in well
-	// below 1 ms.
+	// filterStep is the number of stored keys that one commit adds during a rebuild. This takes
+	// well below 1 ms.
 	filterStep = 256
 )
 
@@ -39,9 +39,9 @@ type filter struct {
 
 	// Store.writer guards the rest.
 
-	over  bool // given up
-	added int  // keys since whole was stored
-	most  int  // filterMost; tests set less
+	over  bool // the store has too many keys, so there is no filter
+	added int  // keys added since whole was stored
+	most  int  // filterMost; tests set a smaller number
 	// young is the filter that is being built: the selected keys below from, and all keys
 	// written since its start. It is nil between builds.
 	young *bits

@@ -7,9 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FileSystem is inner for a Pebble: its folders are for this user alone. With full, a
-// write that meets a full disk waits for full to return and is tried once more, where
-// Pebble alone would end the process.
+// FileSystem wraps the file system inner for Pebble. Only the user of the process can enter
+// folders that it creates. If full is not nil, a write that finds the disk full waits for full
+// to return and is tried once more; without this Pebble would end the process.
 func FileSystem(inner vfs.FS, full func()) vfs.FS {
 	inner = private{inner}
 	if full == nil {
@@ -18,8 +18,8 @@ func FileSystem(inner vfs.FS, full func()) vfs.FS {
 	return vfs.OnDiskFull(flushes{inner}, full)
 }
 
-// private makes folders that this user alone can enter, where Pebble would let everybody
-// in. Its files, which all may read, are in them.
+// private creates folders that only the user of the process can enter; Pebble itself would
+// create folders that everybody can enter. Everybody could read the files in them.
 type private struct{ vfs.FS }
 
 // MkdirAll implements vfs.FS.
@@ -28,9 +28,9 @@ func (p private) MkdirAll(dir string, _ os.FileMode) error { return p.FS.MkdirAl
 // Unwrap lets Pebble find the file system below.
 func (p private) Unwrap() vfs.FS { return p.FS }
 
-// flushes hides from OnDiskFull that a flush failed because the disk is full: it would
-// flush again and trust the result, but after a failed flush it is unknown which earlier
-// writes are on the disk.
+// flushes hides from Pebble's OnDiskFull that a flush failed because the disk is full.
+// Otherwise OnDiskFull would flush again and trust the result, but after a failed flush it is
+// unknown which earlier writes are on the disk.
 type flushes struct{ vfs.FS }
 
 // Create implements vfs.FS.
@@ -75,7 +75,7 @@ func (f flushedFile) SyncTo(length int64) (fullSync bool, err error) {
 	return fullSync, opaque(err)
 }
 
-// opaque keeps the text of an error and nothing else.
+// opaque returns an error with the same text that wraps no other error.
 func opaque(err error) error {
 	if err == nil {
 		return nil

@@ -7,23 +7,24 @@ import (
 )
 
 const (
-	// gapSteps is how many deleted keys a scan has passed before its first one, that it is
-	// worth remembering.
+	// gapSteps is the number of deleted keys that a scan must have passed before its first key,
+	// so that a gap is remembered.
 	gapSteps = 32
-	// maxGaps is how many gaps are remembered; with more, all are forgotten.
+	// maxGaps is the largest number of remembered gaps. When there is one more, the store
+	// forgets all gaps.
 	maxGaps = 64
 )
 
-// gaps cache, for ranges that begin with many deleted keys, the first key that is left. A
-// caller that takes keys from the front of a range would otherwise pass all deleted keys each
-// time, until Pebble has removed them. Store.writer guards them. There is one writer, so a gap
-// stays valid until that writes into it.
+// gaps remembers, for ranges that begin with many deleted keys, the first key that is left.
+// Without it, a caller that takes keys from the front of a range would pass all deleted keys
+// each time, until Pebble has removed them. Store.writer guards gaps. There is only one writer,
+// so a gap stays valid until this writer sets a key in it.
 type gaps struct {
 	all   []gap
-	steps int // gapSteps, unless a test says otherwise
+	steps int // gapSteps, or another number in tests
 }
 
-// gap is a range without a key: from at least, below to.
+// gap is a range without keys. The range begins with the key from and ends before the key to.
 type gap struct{ from, to []byte }
 
 func (g *gaps) find(from []byte) *gap {
@@ -35,7 +36,8 @@ func (g *gaps) find(from []byte) *gap {
 	return nil
 }
 
-// skip returns where a scan of [lower, upper) may begin; false: there is nothing in it.
+// skip returns the key at which a scan of [lower, upper) may begin. The second result is false
+// if the range has no keys.
 func (g *gaps) skip(lower, upper []byte) (from []byte, anything bool) {
 	known := g.find(lower)
 	if known == nil {
@@ -44,7 +46,7 @@ func (g *gaps) skip(lower, upper []byte) (from []byte, anything bool) {
 	return known.to, upper == nil || bytes.Compare(known.to, upper) < 0
 }
 
-// learn notes that there is nothing from lower on below to.
+// learn remembers that there is no key from lower on up to the key to.
 func (g *gaps) learn(lower, to []byte) {
 	if known := g.find(lower); known != nil {
 		known.to = bytes.Clone(to)
@@ -56,7 +58,7 @@ func (g *gaps) learn(lower, to []byte) {
 	g.all = append(g.all, gap{bytes.Clone(lower), bytes.Clone(to)})
 }
 
-// wrote notes a key that a commit has set.
+// wrote shortens a gap in which a commit has set a key.
 func (g *gaps) wrote(key string) {
 	for i := range g.all {
 		if known := &g.all[i]; string(known.from) <= key && key < string(known.to) {
@@ -67,7 +69,7 @@ func (g *gaps) wrote(key string) {
 
 func (g *gaps) clear() { g.all = nil }
 
-// passed is how many keys, deleted ones included, an iterator has stepped over.
+// passed returns the number of keys that an iterator has stepped over, including deleted keys.
 func passed(it *pebble.Iterator) int {
 	return it.Stats().ForwardStepCount[pebble.InternalIterCall]
 }

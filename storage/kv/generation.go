@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// generation is one opened Pebble store. The Store holds one reference to the
-// live one, each View and Tx another; the last release closes it.
+// generation is one opened Pebble store. The Store holds one reference to the live generation;
+// each View and each Tx holds another reference. The release of the last reference closes the
+// generation.
 type generation struct {
 	name string
 	dir  string
@@ -23,9 +24,10 @@ type generation struct {
 	filter filter
 	gaps   gaps
 
-	// Set before the Store gives up its reference, read after the last one.
-	obsolete bool         // replaced by Restore: remove the folder
-	onClosed func() error // the store's lock
+	// The following fields are set before the Store gives up its reference, and read after the
+	// last reference is released.
+	obsolete bool         // Restore has replaced this generation, so its folder is removed
+	onClosed func() error // releases the lock of the store
 }
 
 func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {

@@ -37,16 +37,15 @@ const (
 	dirPerm     = 0o700
 	filePerm    = 0o600
 
-	// DefaultCacheBytes is the block cache of a store whose Options name none.
+	// DefaultCacheBytes is the size of the block cache if Options set none.
 	DefaultCacheBytes = 32 << 20
-	// memTableBytes bounds what a restart replays and what a checkpoint copies
-	// instead of linking: the write-ahead log of one memtable. Pebble takes the memory
-	// of memtables from the block cache, and they have a quarter of it at the most: one
+	// memTableBytes is the size of a memtable. The write-ahead log of one memtable is what a
+	// restart replays, and what a checkpoint copies instead of linking. Pebble takes the memory
+	// of memtables from the block cache. They take at most a quarter of the cache: one memtable
 	// is written to while another is flushed.
 	memTableBytes = 8 << 20
-	// level0Tables is how many tables of level 0 that overlap are merged at once, and
-	// level0Most is with how many of them writes wait. More tables of a memtable each at
-	// once are fewer merges.
+	// level0Tables is the number of overlapping tables in level 0 at which Pebble merges them.
+	// At level0Most tables writes wait. Merging more tables at once means fewer merges.
 	level0Tables = 8
 	level0Most   = 3 * level0Tables
 	// maxOpenFiles bounds the file descriptors of one store.
@@ -58,46 +57,46 @@ const (
 )
 
 var (
-	// ErrClosed is the answer of a store, view or transaction after Close.
+	// ErrClosed is the error of a store, view or transaction after Close.
 	ErrClosed = errors.New("kv: closed")
-	// ErrCorrupt is wrapped by every error about bytes on the disk that are not those that
-	// were written.
+	// ErrCorrupt is wrapped by every error about bytes on the disk that differ from the written
+	// bytes.
 	ErrCorrupt = errors.New("kv: corrupt data on disk")
 )
 
 var generationName = regexp.MustCompile(`^gen-([0-9]{6,})$`)
 
-// Options are the settings of a store. The zero value is good.
+// Options are the settings of a store. The zero value has working defaults.
 type Options struct {
 	// Logger gets Pebble's own messages at debug and its errors at error. Nil
 	// discards them.
 	Logger *slog.Logger
-	// CacheBytes is the size of the block cache, memtables included, DefaultCacheBytes if
-	// zero.
+	// CacheBytes is the size of the block cache, including memtables; 0 means
+	// DefaultCacheBytes.
 	CacheBytes int64
 	// Fatal is called, after the message is logged, when Pebble cannot guarantee its writes
 	// any more, for example after a failed fsync of its log. It must not return. Nil ends
 	// the process with status 1.
 	Fatal func(message string)
-	// Full is called when a write meets a full disk, before it is tried once
-	// more; it may wait for room. Writes wait meanwhile, reads go on. Nil: the
-	// store fails, see Fatal.
+	// Full is called when a write finds the disk full, before the write is tried once more.
+	// Full may wait for free space. During the call writes wait and reads continue. If Full is
+	// nil, the store fails as described at Fatal.
 	Full func()
-	// Sparse selects keys that transactions look up and seldom find; nil: none. A missing
-	// one costs a transaction no look-up, because the store has a filter of the existing
-	// ones: 4 MiB, sometimes 8, for up to 8 million keys.
+	// Sparse selects keys that transactions often look up but seldom find; nil selects no keys.
+	// The store has a filter of the existing keys, so a transaction seldom searches Pebble for
+	// a missing key. The filter takes 4 MiB, sometimes 8 MiB, and serves up to 8 million keys.
 	Sparse *Sparse
 
-	// fs is the file system; nil is the machine's. Tests make it fail.
+	// fs is the file system; nil means that of the machine. Tests use one that fails.
 	fs vfs.FS
 }
 
-// Sparse selects keys. Both functions depend on their argument alone.
+// Sparse selects keys. The results of both functions depend only on their argument.
 type Sparse struct {
 	// Is returns whether a key is selected.
 	Is func(key []byte) bool
-	// After returns where the next selected key may be after a key that is not; nil:
-	// anywhere.
+	// After returns, for a key that is not selected, where the next selected key may be. If
+	// After is nil, it may be anywhere.
 	After func(key []byte) []byte
 }
 
@@ -110,19 +109,17 @@ type Store struct {
 
 	damage *damage
 
-	// writer is held by the one open Tx, and by Restore while it switches.
+	// writer is held by the one open Tx, and by Restore while it switches generations.
 	writer sync.Mutex
 
-	// mu guards live. It is held for reading only to take a reference, never
-	// during input or output.
+	// mu guards live. Readers hold it only to take a reference, never during input or output.
 	mu   sync.RWMutex
 	live *generation // nil after Close
 }
 
-// Open opens the store in dir, or creates it there. One process at a time can
-// have it open; a second gets an error that wraps durable.ErrLocked. A store
-// whose bytes are damaged in a way that shows at once is refused with an error
-// that wraps ErrCorrupt.
+// Open opens the store in dir, or creates it. Only one process at a time can have a store open;
+// another process gets an error that wraps durable.ErrLocked. If Open finds damaged bytes, it
+// returns an error that wraps ErrCorrupt.
 func Open(dir string, opts Options) (*Store, error) {
 	if opts.CacheBytes == 0 {
 		opts.CacheBytes = DefaultCacheBytes
@@ -145,8 +142,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// openLive finds the live generation, or creates the first, and clears away
-// what crashes left beside it.
+// openLive opens the live generation, or creates the first generation. It also removes other
+// folders that crashes have left behind.
 func (s *Store) openLive() (*generation, error) {
 	name, err := s.liveName()
 	if err != nil {
@@ -178,9 +175,9 @@ func (s *Store) openLive() (*generation, error) {
 	return newGeneration(name, filepath.Join(s.dir, name), db, s.opts.Sparse), nil
 }
 
-// liveName reads the pointer. Without one, a single generation is the live
-// one, none means a new store, and several are refused: guessing could throw
-// the newer one away.
+// liveName reads the name of the live generation from the pointer file. If the pointer file is
+// missing, a single generation is the live one, and no generation means a new store. Several
+// generations are refused, because a guess could discard the newer one.
 func (s *Store) liveName() (string, error) {
 	f, err := os.Open(filepath.Join(s.dir, pointerFile))
 	if err == nil {
@@ -222,9 +219,9 @@ func (s *Store) point(name string) error {
 	return durable.WriteFile(path, []byte(name+"\n"), filePerm)
 }
 
-// create makes an empty generation. Pebble is opened and closed once in it
-// because a log that began under an older format misses rot (a flipped bit
-// would silently drop the rest of the log).
+// create makes an empty generation. It opens and closes Pebble once in the new folder. A log
+// that began under an older format does not detect damage: a flipped bit would silently drop
+// the rest of the log.
 func (s *Store) create(number uint64) (string, error) {
 	name := fmt.Sprintf("gen-%06d", number)
 	tmp := filepath.Join(s.dir, name+tmpSuffix)
@@ -310,7 +307,7 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 	return db, nil
 }
 
-// coded adds ErrCorrupt to Pebble's own mark of corruption.
+// coded makes errors that Pebble marks as corruption wrap ErrCorrupt.
 func coded(err error) error {
 	if err != nil && pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -318,7 +315,7 @@ func coded(err error) error {
 	return err
 }
 
-// Get returns the newest committed value of key, owned by the caller.
+// Get returns the newest committed value of key. The value belongs to the caller.
 func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
 	g, err := s.acquire()
 	if err != nil {
@@ -328,7 +325,7 @@ func (s *Store) Get(key []byte) (value []byte, ok bool, err error) {
 	return value, ok, errors.Join(err, g.release(s.log))
 }
 
-// Sync makes everything committed before the call durable.
+// Sync makes everything durable that was committed before the call.
 func (s *Store) Sync() error {
 	g, err := s.acquire()
 	if err != nil {
@@ -340,10 +337,10 @@ func (s *Store) Sync() error {
 	return errors.Join(err, g.release(s.log))
 }
 
-// Checkpoint writes a copy of the store, as it is now and with everything
-// committed so far, synced or not, into the new folder dir. On the same file
-// system the data is hard-linked, so it costs the same whatever the size; only
-// the log of at most one memtable is copied. The copy is durable on return.
+// Checkpoint writes a copy of the store into the new folder dir. The copy has everything that
+// is committed so far, synced or not. On the same file system the data is hard-linked, so the
+// cost does not depend on the size; only the log of at most one memtable is copied. The copy is
+// durable on return.
 func (s *Store) Checkpoint(dir string) error {
 	g, err := s.acquire()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// PebbleLogger turns Pebble's messages into records of Log. Fatal gets the message by which
-// Pebble ends the process, and must not return; nil ends it with status 1.
+// PebbleLogger writes Pebble's messages to Log. Fatal is called with the message with which
+// Pebble ends the process, and must not return; nil ends the process with status 1.
 type PebbleLogger struct {
 	Log   *slog.Logger
 	Fatal func(message string)

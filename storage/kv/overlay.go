@@ -5,39 +5,39 @@ import (
 	"strings"
 )
 
-// known is what a transaction knows of a key.
+// known is what a transaction knows about a key.
 type known struct {
 	value   []byte
 	exists  bool
-	written bool // by this transaction; else it was read
-	reread  bool // it was there when it was read: worth remembering
+	written bool // written by this transaction; otherwise only read
+	reread  bool // the key existed when it was read, so it is worth caching
 }
 
-// overlay is what a transaction has read and written. Each key is written to
-// Pebble once, however often it changes, and in order, which memtables take
-// several times faster.
+// overlay has the keys that a transaction has read and written. At the end each written key is
+// written to Pebble once, however often it changed, and in the order of keys, which is several
+// times faster for memtables.
 type overlay struct {
 	keys map[string]*known
 	// written has the keys of the writes by their first byte, so that a scan reads only
 	// those that can be in its range.
 	written map[byte]*group
-	size    int // bytes of the writes, about
+	size    int // approximate size of the writes in bytes
 }
 
-// group is keys that begin with the same byte.
+// group has the keys that begin with the same byte.
 type group struct {
-	sorted []string // never changed in place: scans read it
-	added  []string // since sorted was made
+	sorted []string // never changed in place, because scans read it
+	added  []string // keys added since sorted was made
 }
 
 func newOverlay() overlay {
 	return overlay{keys: make(map[string]*known), written: make(map[byte]*group)}
 }
 
-// batchKeyBytes is what a write takes in a batch beside key and value.
+// batchKeyBytes is the size of a write in a batch, in addition to its key and value.
 const batchKeyBytes = 12
 
-// write notes that key holds value from now on, or is gone.
+// write records the new value of a key, or that the key is deleted.
 func (o *overlay) write(key, value []byte, exists bool) {
 	k := o.keys[string(key)]
 	if k == nil || !k.written {
@@ -63,7 +63,7 @@ func (o *overlay) write(key, value []byte, exists bool) {
 	k.value, k.exists = append([]byte(nil), value...), exists
 }
 
-// all returns the keys of the group in order.
+// all returns the keys of the group in rising order.
 func (g *group) all() []string {
 	if len(g.added) == 0 {
 		return g.sorted
@@ -85,8 +85,8 @@ func (g *group) all() []string {
 	return merged
 }
 
-// within returns the written keys in [lower, upper) in order; a nil bound is
-// open. Writes that follow do not change what it has returned.
+// within returns the written keys in [lower, upper) in rising order; a nil bound means no
+// bound. Later writes do not change the returned slice.
 func (o *overlay) within(lower, upper []byte) []string {
 	var firsts []byte
 	for first := range o.written {
@@ -117,8 +117,8 @@ func (o *overlay) within(lower, upper []byte) []string {
 
 func compareKey(key string, bound []byte) int { return strings.Compare(key, string(bound)) }
 
-// merge calls fn for what scan yields with the writes of keys laid over it, in
-// the same direction. keys are in rising order.
+// merge calls fn for the pairs that scan yields, overlaid with the writes of keys, in the
+// direction of the scan. keys are in rising order.
 func (o *overlay) merge(keys []string, reverse bool, fn visit, scan func(visit) error) error {
 	next := func() string { return keys[0] }
 	drop := func() { keys = keys[1:] }
@@ -160,5 +160,5 @@ func (o *overlay) merge(keys []string, reverse bool, fn visit, scan func(visit) 
 	return err
 }
 
-// visit is called for a key and its value, valid during the call alone.
+// visit is called for a key and its value. Both are valid only during the call.
 type visit = func(key, value []byte) (more bool, err error)

@@ -6,30 +6,32 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// points has the states of a generation that views read, one between each two commits. The
-// newest needs no snapshot: it is what Pebble holds until the next commit begins. That
-// commit takes one snapshot for all views of it, if there are any. So an idle store keeps
-// no old versions, and a view that ends before the next commit costs Pebble nothing.
+// points has the states of a generation that open views read. There is one state between every
+// two commits. The newest state needs no snapshot, because Pebble itself has it until the next
+// commit begins. That commit takes one snapshot for all views of the state, if there are any.
+// So an idle store keeps no old versions, and a view that ends before the next commit costs
+// Pebble nothing.
 type points struct {
-	// mu guards what follows, and the points. It is never held during input or
-	// output.
+	// mu guards the following fields and all points. It is never held during input or output.
 	mu sync.Mutex
 	// now is the newest state; nil during a commit and until a view needs it.
 	now     *point
-	writing bool   // during a commit it is unknown whether a read sees it
-	commits uint64 // since the generation was opened, and one
-	recent  recent // of the newest state; what a commit writes changes when it ends
+	writing bool   // a commit is running, so it is unknown whether a read of Pebble sees its writes
+	commits uint64 // number of commits since the generation was opened, plus one
+	recent  recent // cache of the newest state; the end of a commit updates it
 }
 
-// point is one state, for all views that were opened between two commits.
+// point is one state of the store, shared by all views that were opened between the same two
+// commits.
 type point struct {
 	gen *generation
-	// commit is the newest one in it, 0 if that is unknown.
+	// commit is the number of the newest commit in this state, or 0 if it is unknown.
 	commit uint64
 	views  int
-	// filter has every key of the state that it selects; nil: there is none.
+	// filter has every key of the state that the filter selects; nil means that there is no
+	// filter.
 	filter *bits
-	// snap shows the state; nil: nothing has been written since.
+	// snap is the snapshot of this state; nil means that nothing has been written since.
 	snap *pebble.Snapshot
 }
 
@@ -146,8 +148,8 @@ func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	return true
 }
 
-// recall returns the cached fact of a key, or else where to read it: in snap, or in Pebble
-// itself if snap is nil.
+// recall returns the cached fact about a key. Without one, it returns where to read the key: in
+// snap, or in Pebble itself if snap is nil.
 func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	s := &p.gen.points
 	s.mu.Lock()
@@ -158,8 +160,8 @@ func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	return fact{}, false, p.snap
 }
 
-// source returns where the state is to be read: in the snapshot, or if that is
-// nil in Pebble as it is.
+// source returns where to read this state: in the snapshot, or in Pebble itself if there is no
+// snapshot.
 func (p *point) source() *pebble.Snapshot {
 	s := &p.gen.points
 	s.mu.Lock()
@@ -191,8 +193,8 @@ func (p *point) get(key []byte) ([]byte, bool, error) {
 	return get(snap, key)
 }
 
-// learned stores a fact that was read from Pebble itself, and returns whether it belongs to
-// this state.
+// learned caches a fact that was read from Pebble itself. It returns whether the fact belongs
+// to this state.
 func (p *point) learned(key, value []byte, exists bool, err error) bool {
 	s := &p.gen.points
 	s.mu.Lock()

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// Restore replaces everything in the store by the archive that r yields
-// (WriteArchive made it). It waits for an open Tx. The archive is checked,
-// made durable and read through once before the switch, so a bad one changes
-// nothing. Views opened before go on reading the old data. A crash at any
-// moment leaves the old or the new data, whole.
+// Restore replaces the whole content of the store by the archive that r yields; WriteArchive
+// made the archive. Restore waits for an open Tx. It checks the archive, makes it durable and
+// reads it completely before the switch, so a bad archive changes nothing. Views that were
+// opened before continue to read the old data. After a crash the store has either all of the
+// old or all of the new data.
 func (s *Store) Restore(r io.Reader) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
@@ -50,8 +50,8 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-// extract makes the archive r the closed-and-checked generation number and
-// opens it. On error it leaves nothing behind.
+// extract unpacks the archive r into the generation with the given number, checks it and opens
+// it. After an error no files remain.
 func (s *Store) extract(r io.Reader, number uint64) (g *generation, err error) {
 	name := fmt.Sprintf("gen-%06d", number)
 	dir := filepath.Join(s.dir, name)
@@ -80,8 +80,8 @@ func (s *Store) extract(r io.Reader, number uint64) (g *generation, err error) {
 	return newGeneration(name, dir, db, s.opts.Sparse), nil
 }
 
-// readThrough verifies every checksum of the store. The archive's checksums only prove that
-// it arrived as it was sent; a damaged table of the sender must not be used.
+// readThrough verifies every checksum of the store. The checksums of the archive only prove
+// that the data arrived as it was sent, but a table may have been damaged on the sender.
 func readThrough(db *pebble.DB) error {
 	return scan(db.NewIter, nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
 }

@@ -7,19 +7,20 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Tx is the one open write transaction of a store. It reads the store and its own writes,
-// which are not visible to others before Commit. The caller must call Commit or Discard,
-// and use it from one goroutine at a time. Its writes are in memory until it ends.
+// Tx is the one open write transaction of a store. It reads the store and its own writes;
+// others do not see these writes before Commit. The caller must end the transaction with Commit
+// or Discard, and must use it from one goroutine at a time. The writes are in memory until
+// then.
 type Tx struct {
 	store   *Store
-	gen     *generation // nil once ended
+	gen     *generation // nil after the transaction has ended
 	overlay overlay
-	err     error // why it is empty: the store was closed
+	err     error // error of all methods if the store was closed
 }
 
-// Begin opens a transaction. Another Begin, Restore and Close wait until it
-// ends, so no transaction ever works on data that changes under it; begin none
-// while holding one. On a closed store every method answers ErrClosed.
+// Begin opens a transaction. Another Begin, Restore and Close wait until the transaction ends,
+// so the data never changes under it. A goroutine that holds a transaction must not begin
+// another. On a closed store every method returns ErrClosed.
 func (s *Store) Begin() *Tx {
 	s.writer.Lock()
 	g, err := s.acquire()
@@ -40,8 +41,7 @@ func (t *Tx) ended() error {
 	return nil
 }
 
-// Get returns the value of key as this transaction sees it, owned by the
-// caller.
+// Get returns the value of key as this transaction sees it. The value belongs to the caller.
 func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if err := t.ended(); err != nil {
 		return nil, false, err
@@ -63,8 +63,8 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	return owned(value, ok)
 }
 
-// GetOwn is Get for a key that the store is known not to have: it searches only the writes
-// of this transaction.
+// GetOwn returns the value of a key that is known to be missing in the store. So it searches
+// only the writes of this transaction.
 func (t *Tx) GetOwn(key []byte) (value []byte, ok bool, err error) {
 	if err := t.ended(); err != nil {
 		return nil, false, err
@@ -82,8 +82,8 @@ func owned(value []byte, ok bool) ([]byte, bool, error) {
 	return append(make([]byte, 0, len(value)), value...), true, nil
 }
 
-// Scan is View.Scan over what this transaction sees. Writes made by fn may or
-// may not be met by the same scan.
+// Scan scans what this transaction sees, as View.Scan does. It is undefined whether a scan
+// meets writes that fn makes during the scan.
 func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error {
 	if err := t.ended(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) 
 	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return t.scan(lower, upper, reverse, fn) })
 }
 
-// scan is Scan over what the store holds.
+// scan scans what the store holds, without the writes of this transaction.
 func (t *Tx) scan(lower, upper []byte, reverse bool, fn visit) error {
 	if reverse {
 		return scan(t.gen.db.NewIter, lower, upper, true, fn)
@@ -128,7 +128,7 @@ func (t *Tx) Set(key, value []byte) error {
 	return nil
 }
 
-// Delete removes key. A key that is not there is no error.
+// Delete removes key. It is no error if the key does not exist.
 func (t *Tx) Delete(key []byte) error {
 	if err := t.ended(); err != nil {
 		return err
@@ -137,9 +137,9 @@ func (t *Tx) Delete(key []byte) error {
 	return nil
 }
 
-// Commit makes the writes visible, all at once, and ends the transaction. With
-// sync they are durable on return; without, a crash may undo the newest
-// commits, but never one before another that it keeps.
+// Commit makes all writes visible at once and ends the transaction. With sync the writes are
+// durable on return. Without sync a crash may undo the newest commits, but it never undoes a
+// commit and keeps a later one.
 func (t *Tx) Commit(sync bool) error {
 	if err := t.ended(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (t *Tx) Commit(sync bool) error {
 	return errors.Join(err, t.end())
 }
 
-// write writes everything in order.
+// write writes the overlay to Pebble in the order of keys.
 func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	b := t.gen.db.NewBatchWithSize(t.overlay.size + batchKeyBytes)
 	defer func() { err = errors.Join(err, b.Close()) }()
@@ -186,8 +186,8 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	return b.Commit(opts)
 }
 
-// Discard ends the transaction and drops its writes. After Commit it does nothing, so it
-// can be deferred.
+// Discard ends the transaction without its writes. After Commit it does nothing, so callers can
+// defer it.
 func (t *Tx) Discard() {
 	if t.ended() != nil {
 		return

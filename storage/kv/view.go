@@ -8,19 +8,19 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// View reads the store as it was when the view was made, whatever is written
-// or restored later. It may be used concurrently, and must be closed.
+// View reads the store as it was when the view was opened, whatever is written or restored
+// later. It may be used concurrently and must be closed.
 type View struct {
 	store *Store
 	gen   *generation
 	at    *point
-	err   error // why the view is empty: the store was closed
+	err   error // error of all methods if the store was closed
 
 	closing sync.Once
 }
 
-// View opens a view of everything committed so far. On a closed store every
-// method of the view answers ErrClosed.
+// View opens a view of everything that is committed so far. On a closed store every method of
+// the view returns ErrClosed.
 func (s *Store) View() *View {
 	g, err := s.acquire()
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) View() *View {
 	return &View{store: s, gen: g, at: g.current()}
 }
 
-// Get returns the value of key, owned by the caller.
+// Get returns the value of key. The value belongs to the caller.
 func (v *View) Get(key []byte) (value []byte, ok bool, err error) {
 	if v.err != nil {
 		return nil, false, v.err
@@ -37,9 +37,9 @@ func (v *View) Get(key []byte) (value []byte, ok bool, err error) {
 	return v.at.get(key)
 }
 
-// Scan calls fn for each key in [lower, upper) in rising order, or falling if reverse,
-// until fn returns false or an error. A nil bound is open. The slices are valid only during
-// the call.
+// Scan calls fn for each key in [lower, upper) in rising order, or in falling order if reverse
+// is true, until fn returns false or an error. A nil bound means no bound. The slices are valid
+// only during the call.
 func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error {
 	if v.err != nil {
 		return v.err
@@ -47,8 +47,8 @@ func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte
 	return scan(v.at.iterator, lower, upper, reverse, fn)
 }
 
-// Walk is Scan in rising order. fn may return a later key to continue at; nil continues
-// with the next key. One Walk costs less than several Scans.
+// Walk does the same as Scan in rising order. fn may return a later key at which Walk
+// continues; nil means the next key. One Walk costs less than several Scans.
 func (v *View) Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error {
 	if v.err != nil {
 		return v.err
@@ -56,7 +56,7 @@ func (v *View) Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, 
 	return walk(v.at.iterator, lower, upper, fn)
 }
 
-// Close releases the view. Closing twice is allowed; reading afterwards is not.
+// Close releases the view. It may be called twice. After Close the view must not be read.
 func (v *View) Close() {
 	if v.err != nil {
 		return
@@ -135,7 +135,7 @@ func walk(open opener, lower, upper []byte, fn func(key, value []byte) (on []byt
 	})
 }
 
-// iterate opens an iterator for fn.
+// iterate opens an iterator and passes it to fn.
 func iterate(open opener, lower, upper []byte, fn func(it *pebble.Iterator) error) (err error) {
 	it, err := open(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// MaxEntries is the most keys that a Store keeps. Set deletes another key to make room.
+	// MaxEntries is the largest number of keys that a Store keeps. Set deletes another key to
+	// make room.
 	MaxEntries = 1 << 16
 	// MaxKeyBytes is the longest key. Set ignores longer ones.
 	MaxKeyBytes = 1 << 10
@@ -39,7 +40,7 @@ const (
 	version    = 1
 	header     = "holdfast notes 1\n"
 	maxHeader  = 64 // bytes
-	headBytes  = 8  // of a record
+	headBytes  = 8  // size of the head of a record in bytes
 	deleted    = 0xffff
 	// The journal is rewritten when it is larger than slack times the bytes of its
 	// current records, plus slackBytes.
@@ -59,23 +60,23 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	// mu guards the rest. It is held during writes, so records have the order of the
-	// changes.
+	// mu guards the following fields. It is held during writes of the journal, so records are
+	// in the order of the changes.
 	mu      sync.Mutex
 	file    *os.File // nil after a disk error and after Close
 	entries map[string][]byte
-	live    int64 // bytes of the current records
-	size    int64 // of the file
+	live    int64 // size of the current records in bytes
+	size    int64 // size of the journal file in bytes
 	buf     []byte
-	quiet   bool // the present disk error is logged already
-	wait    int  // changes until the next attempt to rewrite the journal
-	ended   bool // by Close
+	quiet   bool // the current disk error is logged already
+	wait    int  // number of changes until the next attempt to rewrite the journal
+	ended   bool // Close was called
 }
 
-// Open reads the journal at path. Without a file it returns an empty one, and it reads a
-// damaged file as far as it is readable. It returns an error if the file cannot be read at
-// all, and one that wraps durable.ErrNewer, without changing the file, if a newer release
-// wrote it.
+// Open reads the journal at path. If the file does not exist, it returns an empty Store. It
+// reads a damaged file as far as possible. It returns an error if the file cannot be read at
+// all. If a newer release wrote the file, Open returns an error that wraps durable.ErrNewer and
+// does not change the file.
 func Open(path string, log *slog.Logger) (*Store, error) {
 	s := &Store{path: path, log: log, entries: map[string][]byte{}}
 	b, err := os.ReadFile(path)

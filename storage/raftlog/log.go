@@ -28,10 +28,10 @@ import (
 const (
 	dirPerm = 0o700
 
-	// lockWait bounds how long Open waits for a process that is just ending.
+	// lockWait bounds how long Open waits for another process that is about to end.
 	lockWait = time.Second
-	// mapBytes is the size of the first memory map, so that a log of usual
-	// length never stops its readers to map again.
+	// mapBytes is the size of the first memory map. It is so large that a log of usual length
+	// never needs a larger map, which would make readers wait.
 	mapBytes = 64 << 20
 	// maxVerifyBytes is how much of the newest entries Open verifies. Earlier entries are
 	// verified when they are read: by Raft at its start, if they follow its newest
@@ -40,17 +40,18 @@ const (
 )
 
 var (
-	// ErrCorrupt is wrapped by every error about an entry or a value that is not the stored
-	// one. The text names it.
+	// ErrCorrupt is wrapped by every error about an entry or a value that differs from the
+	// stored one. The text of the error names the entry or value.
 	ErrCorrupt = errors.New("raftlog: corrupt")
-	// ErrBroken is returned by every write after a failed one. It is unknown whether the
-	// failed one is on the disk, and bbolt would accept and acknowledge the next. So the
-	// process must stop and recover.
+	// ErrBroken is returned by every write after a failed write. It is unknown whether the
+	// failed write is on the disk, and bbolt would accept and acknowledge the next write. So
+	// the process must stop and recover.
 	ErrBroken = errors.New("raftlog: an earlier write failed")
-	// ErrNoSpace means that the disk was full and the write left no trace: the log is
-	// unchanged, and a later write may succeed.
+	// ErrNoSpace means that the disk was full and the write changed nothing. A later write may
+	// succeed.
 	ErrNoSpace = errors.New("raftlog: no space left")
-	// errGone is a write into a file that the next start will not find.
+	// errGone is the error of a write into a file that the next start will not find, because
+	// the file was removed, replaced or moved.
 	errGone = errors.New("the file was removed or replaced, or its folder was: what is written to it is lost with this process")
 )
 
@@ -65,15 +66,16 @@ var (
 type Log struct {
 	path string
 	bolt *raftboltdb.BoltStore
-	file fs.FileInfo // of path as it was opened
+	file fs.FileInfo // the open file that path led to
 
 	// mu guards broken and is not held during input or output.
 	mu     sync.Mutex
 	broken error
-	failed chan struct{} // closed once broken is set
+	failed chan struct{} // closed after broken is set
 }
 
-// Open opens the log in the file path, or creates it and its folder.
+// Open opens the log in the file path. If they do not exist, Open creates the file and its
+// folder.
 func Open(path string) (*Log, error) {
 	if err := durable.MkdirAll(filepath.Dir(path), dirPerm); err != nil {
 		return nil, fmt.Errorf("raftlog: open: %w", err)
@@ -121,14 +123,14 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// stored is an entry in the file.
+// stored is an entry as read from the file.
 type stored struct {
 	index uint64
 	bytes int
 }
 
-// verify checks that the file is as it was written, and returns the entries in it, oldest
-// first.
+// verify checks that the file is as bbolt wrote it. It returns the newest entries of the file,
+// oldest first.
 func (l *Log) verify() (entries []stored, err error) {
 	return entries, verify(l.path, func(bucket string, key, value []byte) error {
 		switch bucket {
@@ -148,7 +150,7 @@ func (l *Log) verify() (entries []stored, err error) {
 	})
 }
 
-// guard turns bbolt's panics, its answer to a rotten page, into ErrCorrupt.
+// guard turns panics of bbolt, which panics on a damaged page, into ErrCorrupt.
 func (l *Log) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -165,9 +167,9 @@ func (l *Log) read(op string, fn func() error) error {
 	return nil
 }
 
-// write runs one writing transaction, and none after a failed one; but one that
-// a full disk has refused is as if it had never been. One into a file that is gone
-// has failed.
+// write runs one writing transaction. After a failed write it runs no further transaction. A
+// write that a full disk has refused does not count as failed, because it changed nothing. A
+// write into a file that was removed or replaced counts as failed.
 func (l *Log) write(op string, fn func() error) error {
 	l.mu.Lock()
 	broken := l.broken
@@ -216,9 +218,9 @@ func (l *Log) LastIndex() (index uint64, err error) {
 	return index, err
 }
 
-// GetLog fills entry with the one at index. It answers raft.ErrLogNotFound,
-// bare as Raft compares it, or an error that wraps ErrCorrupt and names the
-// index.
+// GetLog fills entry with the entry at index. If there is no such entry, it returns
+// raft.ErrLogNotFound unwrapped, because Raft compares it. If the entry is damaged, the error
+// wraps ErrCorrupt and names the index.
 func (l *Log) GetLog(index uint64, entry *raft.Log) error {
 	var stored raft.Log
 	err := l.guard(func() error { return l.bolt.GetLog(index, &stored) })
@@ -235,10 +237,10 @@ func (l *Log) GetLog(index uint64, entry *raft.Log) error {
 	return nil
 }
 
-// StoreLog appends one entry, durable on return.
+// StoreLog appends one entry. The entry is durable on return.
 func (l *Log) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs appends entries in one transaction, durable on return.
+// StoreLogs appends entries in one transaction. They are durable on return.
 func (l *Log) StoreLogs(entries []*raft.Log) error {
 	size := 0
 	for _, e := range entries {
@@ -256,18 +258,18 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 	return l.write("store entries", func() error { return l.bolt.StoreLogs(wrapped) })
 }
 
-// DeleteRange removes the entries from min to max, both included.
+// DeleteRange removes the entries from min to max, including both.
 func (l *Log) DeleteRange(minIndex, maxIndex uint64) error {
 	return l.write("delete entries", func() error { return l.bolt.DeleteRange(minIndex, maxIndex) })
 }
 
-// Set stores a value of Raft's own; it is durable on return.
+// Set stores a value of Raft's stable store. The value is durable on return.
 func (l *Log) Set(key, value []byte) error {
 	return l.write("set "+string(key), func() error { return l.bolt.Set(key, sealValue(key, value)) })
 }
 
-// Get returns a value of Set. A missing one is raftboltdb.ErrKeyNotFound, bare
-// because Raft compares its text.
+// Get returns a value that Set has stored. If the key is missing, it returns
+// raftboltdb.ErrKeyNotFound unwrapped, because Raft compares its text.
 func (l *Log) Get(key []byte) (value []byte, err error) {
 	var sealed []byte
 	err = l.guard(func() (err error) { sealed, err = l.bolt.Get(key); return err })
@@ -283,12 +285,12 @@ func (l *Log) Get(key []byte) (value []byte, err error) {
 	return value, nil
 }
 
-// SetUint64 is Set for a number.
+// SetUint64 stores a number as Set does.
 func (l *Log) SetUint64(key []byte, value uint64) error {
 	return l.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }
 
-// GetUint64 is Get for a number of SetUint64.
+// GetUint64 returns a number that SetUint64 has stored.
 func (l *Log) GetUint64(key []byte) (uint64, error) {
 	value, err := l.Get(key)
 	if err != nil {

@@ -20,11 +20,11 @@ var errSinkUsed = errors.New("the snapshot already has content or an end")
 var _ raft.SnapshotSink = (*Sink)(nil)
 
 // Sink receives one snapshot: a checkpoint folder by Adopt, or an archive stream by Write.
-// Close makes it visible and Cancel removes it; the first of the two counts. It is used by
-// one goroutine at a time.
+// Close makes the snapshot visible, and Cancel removes it; the first of these calls decides. A
+// Sink is used by one goroutine at a time.
 type Sink struct {
 	store *Snapshots
-	tmp   string // the folder before it has its name
+	tmp   string // path of the folder before it gets its final name
 	meta  raft.SnapshotMeta
 
 	adopted bool
@@ -32,14 +32,14 @@ type Sink struct {
 	buffer  *bufio.Writer
 
 	ended bool
-	err   error // the answer of Close, given again
+	err   error // error of the first Close, which later calls return too
 }
 
 // ID returns the id under which the snapshot can be opened after Close.
 func (s *Sink) ID() string { return s.meta.ID }
 
-// Adopt moves the checkpoint folder dir, which must lie on the same file
-// system, into the snapshot. It costs a rename.
+// Adopt moves the checkpoint folder dir into the snapshot. The folder must be on the same file
+// system, so this costs only a rename.
 func (s *Sink) Adopt(dir string) error {
 	if s.ended || s.adopted || s.stream != nil {
 		return fmt.Errorf("raftlog: adopt checkpoint: %w", errSinkUsed)
@@ -51,7 +51,7 @@ func (s *Sink) Adopt(dir string) error {
 	return nil
 }
 
-// Write appends to the archive stream.
+// Write appends to the archive stream of the snapshot.
 func (s *Sink) Write(p []byte) (int, error) {
 	if s.ended || s.adopted {
 		return 0, fmt.Errorf("raftlog: write snapshot: %w", errSinkUsed)
@@ -80,9 +80,9 @@ func (s *Sink) openStream() (err error) {
 	return nil
 }
 
-// Close makes the snapshot durable and then visible, and removes those that
-// are no longer to be retained. A failure removes it. Raft and its FSM may
-// both call it.
+// Close makes the snapshot durable and then visible, and removes older snapshots that need not
+// be kept any more. If Close fails, it removes the new snapshot. Both Raft and its FSM may call
+// it.
 func (s *Sink) Close() error {
 	if s.ended {
 		return s.err

@@ -32,7 +32,8 @@ const (
 
 	// maxMetaBytes is the maximum size of a snapshot's description.
 	maxMetaBytes = 4 << 20
-	// snapshotVersion is that of Raft's snapshots which are written and known here.
+	// snapshotVersion is the version of Raft's snapshot format that this release writes and
+	// reads.
 	snapshotVersion = 1
 )
 
@@ -53,17 +54,18 @@ type Snapshots struct {
 	retain int
 	log    *slog.Logger
 
-	// mu guards reading, and that nothing is removed between its being listed
-	// and opened.
+	// mu guards reading. It also ensures that no snapshot is removed between its listing and
+	// its opening.
 	mu      sync.Mutex
 	reading map[string]int // number of open readers by id; such snapshots are not removed
 
-	// verifying is held by Verify, which makes a folder for it.
+	// verifying is held by Verify, which creates a temporary folder.
 	verifying sync.Mutex
 }
 
-// OpenSnapshots opens the snapshots in dir, or creates the folder, and removes
-// what crashes left half made. The newest retain (at least 1) are kept.
+// OpenSnapshots opens the snapshots in dir, or creates the folder. It removes incomplete
+// snapshots that crashes have left. The store keeps the newest retain snapshots; retain is at
+// least 1.
 func OpenSnapshots(dir string, retain int, logger *slog.Logger) (*Snapshots, error) {
 	if retain < 1 {
 		return nil, fmt.Errorf("raftlog: snapshots: cannot retain %d", retain)
@@ -90,7 +92,7 @@ func OpenSnapshots(dir string, retain int, logger *slog.Logger) (*Snapshots, err
 	return &Snapshots{dir: dir, retain: retain, log: logger, reading: make(map[string]int)}, nil
 }
 
-// Create starts a snapshot. The sink is a *Sink.
+// Create starts a snapshot. The returned sink is a *Sink.
 func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
 	configurationIndex uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
@@ -117,8 +119,8 @@ func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	}
 }
 
-// List describes the snapshots, newest first. One whose description is damaged
-// is logged and left out.
+// List returns the descriptions of the snapshots, newest first. A snapshot with a damaged
+// description is logged and left out.
 func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	ids, err := s.ids()
 	if err != nil {
@@ -145,7 +147,8 @@ func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return metas, nil
 }
 
-// ids lists the folders, newest first: their names sort by index and term.
+// ids returns the names of the snapshot folders, newest first. The names sort by index and
+// term.
 func (s *Snapshots) ids() ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -161,9 +164,9 @@ func (s *Snapshots) ids() ([]string, error) {
 	return ids, nil
 }
 
-// Open returns the description of a snapshot, with the exact Size, and its
-// archive stream, which kv.Store.Restore reads. The snapshot is not removed
-// before the stream is closed.
+// Open returns the description of a snapshot, with its exact Size, and its archive stream,
+// which kv.Store.Restore reads. The snapshot is not removed before the caller closes the
+// stream.
 func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	if !snapshotID.MatchString(id) {
 		return nil, nil, fmt.Errorf("raftlog: open snapshot: %q is not one", id)
@@ -208,10 +211,10 @@ func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, f, nil
 }
 
-// Verify reads a snapshot completely, as it would be sent. It passes the content of a
-// checkpoint to check, which decides whether it is the right one; the stream of a leader
-// was checked on arrival. rotten reports that the snapshot itself is damaged; otherwise it
-// could not be read now.
+// Verify reads a snapshot completely, as if to send it. It passes the content of a checkpoint
+// to check, which decides whether the content is the expected one; a stream from a leader was
+// checked on arrival. If Verify returns an error, rotten says whether the snapshot itself is
+// damaged or only could not be read now.
 func (s *Snapshots) Verify(id string, check func(get kv.Getter) error) (rotten bool, err error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
@@ -236,8 +239,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SetAside removes a snapshot from the list. Its folder stays for inspection under another
-// name until the next snapshot is set aside.
+// SetAside removes a snapshot from the list. For inspection, its folder is kept under another
+// name until another snapshot is set aside.
 func (s *Snapshots) SetAside(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,8 +272,8 @@ func (s *Snapshots) release(id string) error {
 	return s.reap()
 }
 
-// reap removes the snapshots beyond the newest retain, except those that are being read.
-// Unreadable ones do not count, so that they cannot displace good ones.
+// reap removes all but the newest retain snapshots, except those that are being read.
+// Unreadable snapshots do not count, so they cannot displace good ones.
 func (s *Snapshots) reap() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,7 +305,7 @@ func (s *Snapshots) reap() error {
 	return nil
 }
 
-// snapshotReader gives the snapshot free when it is closed.
+// snapshotReader allows the removal of its snapshot after Close.
 type snapshotReader struct {
 	io.ReadCloser
 	release func() error
@@ -315,8 +318,8 @@ func (r *snapshotReader) Close() error {
 	return err
 }
 
-// streamArchive makes the archive of a checkpoint folder while it is read.
-// Close waits for the goroutine that writes it.
+// streamArchive builds the archive of a checkpoint folder while the caller reads it. Close
+// waits for the goroutine that writes the archive.
 func streamArchive(folder string) io.ReadCloser {
 	r, w := io.Pipe()
 	done := make(chan struct{})

@@ -26,7 +26,7 @@ import (
 const (
 	pageHeadBytes = 16
 	elementBytes  = 16
-	metaSumAt     = 56 // checksum in a meta: FNV-1a of what precedes it
+	metaSumAt     = 56 // position of the checksum in a meta: FNV-1a of the bytes before it
 	metaBytes     = metaSumAt + 8
 	metaMagic     = 0xED0CDAED
 	boltVersion   = 2
@@ -37,27 +37,25 @@ const (
 	leafBucket = 0x01
 
 	bucketHeadBytes = 16
-	maxPageBytes    = 1 << 16  // as bbolt
-	maxSpanBytes    = 64 << 20 // of one page with its overflow: several entries of the largest size
+	maxPageBytes    = 1 << 16  // the maximum of bbolt
+	maxSpanBytes    = 64 << 20 // bytes of one page with its overflow pages: several entries of the largest size
 )
 
-// walk reads a bbolt file page by page, and stops at the first thing that is not
-// as bbolt writes it.
+// walk reads a bbolt file page by page. It stops at the first part that bbolt cannot have
+// written.
 type walk struct {
 	file     *os.File
 	pageSize uint64
-	pages    uint64 // below this are pages in use
+	pages    uint64 // number of pages in use
 	seen     map[uint64]bool
 	visit    func(bucket string, key, value []byte) error
 }
 
-// verify walks the whole file. bbolt itself has no checksums but those of its
-// metas; and of two metas it takes the good one, so that rot in the newer makes
-// the last transaction vanish, a vote perhaps. Keys that are not in order, and
-// pages that are no pages, would make entries vanish, or bbolt go round in
-// circles. Nobody may have the file open; a node locks its whole folder. A file
-// that is not there is no damage. visit gets every key but those
-// of buckets.
+// verify checks the whole file. bbolt has checksums only for its two metas and uses the good
+// one of them. So damage in the newer meta would silently remove the last transaction, which
+// may contain a vote. If keys are out of order or pages are malformed, entries would disappear,
+// or bbolt would loop. No process may have the file open; a node locks its whole folder. A
+// missing file counts as good. verify calls visit for every key except the keys of buckets.
 func verify(path string, visit func(bucket string, key, value []byte) error) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +82,7 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, fmt.Errorf(format, args...))
 }
 
-// metas checks both metas and returns the root page of the newer.
+// metas checks both metas and returns the root page of the newer one.
 func (w *walk) metas(size int64) (root uint64, err error) {
 	head := make([]byte, pageHeadBytes+metaBytes)
 	if _, err := w.file.ReadAt(head, 0); err != nil {
@@ -121,10 +119,10 @@ func (w *walk) metas(size int64) (root uint64, err error) {
 	return root, nil
 }
 
-// span is the keys below a page; nil when there are none.
+// span has the first and last key below a page; it is nil if there are no keys.
 type span struct{ first, last []byte }
 
-// page checks everything below one page; every key there must be after the key after.
+// page checks everything below one page. Every key there must be greater than after.
 func (w *walk) page(bucket string, id uint64, after []byte) (keys span, err error) {
 	if id < 2 || id >= w.pages || w.seen[id] {
 		return keys, damaged("page %d of %d is no page, or comes twice", id, w.pages)
@@ -145,7 +143,7 @@ func (w *walk) page(bucket string, id uint64, after []byte) (keys span, err erro
 	return w.elements(bucket, raw, after)
 }
 
-// elements walks the elements of one page's bytes.
+// elements checks the elements of one page.
 func (w *walk) elements(bucket string, raw, after []byte) (keys span, err error) {
 	if len(raw) < pageHeadBytes {
 		return keys, damaged("a page of %d bytes", len(raw))
@@ -205,7 +203,7 @@ func (w *walk) elements(bucket string, raw, after []byte) (keys span, err error)
 	return keys, nil
 }
 
-// bucket walks a bucket by its value in the root.
+// bucket checks a bucket, whose value in the root it gets.
 func (w *walk) bucket(name string, value []byte) error {
 	if len(value) < bucketHeadBytes {
 		return damaged("bucket %q of %d bytes", name, len(value))

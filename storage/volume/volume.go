@@ -1,14 +1,14 @@
-// Package volume watches the file systems of a node's folders. It reports early that one
-// fills, and keeps a reserve on each for the writes that must go on.
+// Package volume watches the file systems of a node's folders. It reports early that a file
+// system is filling up, and keeps a reserve on each for writes that must continue.
 //
 // Imports: storage/durable.
 // Never:   the content of the folders, raft, libp2p, cluster.
 //
-// New content may not use the reserve of a file system. When half of it is gone, at
-// Tight, only the Raft log, deletions and garbage collection go on. A part of the
-// reserve is the ballast, a file without content. If another program fills the disk
-// completely, the ballast is removed so that necessary writes find room, and created
-// again later.
+// New content may not use the reserve of a file system. When half of the reserve is used, at
+// Tight, only the Raft log, deletions and garbage collection continue. A part of the reserve is
+// the ballast, a file whose content has no meaning. If another program fills the disk
+// completely, the ballast is removed so that necessary writes find room, and created again
+// later.
 package volume
 
 import (
@@ -32,11 +32,12 @@ type Level int
 
 // The levels, from best to worst.
 const (
-	// Roomy: everything goes.
+	// Roomy means that all writes are allowed.
 	Roomy Level = iota
-	// Low: no new content. The reserve has been reached.
+	// Low means that new content is refused. The free space is below the reserve.
 	Low
-	// Tight: only what frees space, and the Raft log. Half of the reserve is used.
+	// Tight means that only the Raft log and operations that free space may write. Half of the
+	// reserve is used.
 	Tight
 )
 
@@ -51,29 +52,31 @@ func (l Level) String() string {
 }
 
 const (
-	// DefaultReserve is the reserve of a file system, in bytes, if that is less
-	// than DefaultPercent of it.
+	// DefaultReserve is the reserve of a file system, in bytes. DefaultPercent applies instead
+	// if that is less.
 	DefaultReserve = 1 << 30
-	// DefaultPercent is the reserve as a part of the file system.
+	// DefaultPercent is the reserve in percent of the file system.
 	DefaultPercent = 5
-	// smallestReserve is what the percentage may not go below: the logs of the
-	// stores alone take some 20 MiB each.
+	// smallestReserve is the lower bound of the reserve that the percentage gives, because the
+	// logs of the stores alone take some 20 MiB each.
 	smallestReserve = 64 << 20
-	// DefaultEvery is how often free space is measured.
+	// DefaultEvery is the interval between two measurements of free space.
 	DefaultEvery = 250 * time.Millisecond
 
-	// tightPart of the reserve is where Tight begins, ballastPart of it is in
-	// the ballast, and backPart of it more must be free before a level is left,
-	// so that one does not come and go with every file.
+	// tightPart, ballastPart and backPart divide the reserve. Below 1/tightPart of the reserve
+	// a file system is Tight. The ballast has 1/ballastPart of the reserve. A level ends only
+	// when 1/backPart of the reserve more is free than at its start, so that the level does not
+	// change with every file.
 	tightPart   = 2
 	ballastPart = 3
 	backPart    = 8
-	// maxBallast bounds the ballast.
+	// maxBallast is the largest size of the ballast in bytes.
 	maxBallast = 64 << 20
-	// letGoPart of the ballast is how little may be free before it goes.
+	// letGoPart divides the size of the ballast. When the free space is less than this part,
+	// the ballast is removed.
 	letGoPart = 4
-	// fewFiles is how few more files there may be before a file system counts
-	// as Tight, whatever its bytes.
+	// fewFiles is the number of further files below which a file system counts as Tight,
+	// however many bytes are free.
 	fewFiles = 64
 
 	ballastFile = "ballast"
@@ -82,26 +85,26 @@ const (
 
 // Folder is a folder to watch. It must exist.
 type Folder struct {
-	Name string // for people and for the other methods
+	Name string // for people, and as argument of the other methods
 	Path string
 }
 
-// Options are the settings of a Watch. The zero value is good.
+// Options are the settings of a Watch. The zero value has working defaults.
 type Options struct {
-	// Reserve in bytes and Percent of the file system: the smaller counts.
+	// Reserve is in bytes and Percent is a part of the file system. The smaller one applies.
 	Reserve int64
 	Percent int
-	Every   time.Duration // between two measurements
+	Every   time.Duration // interval between two measurements
 	Logger  *slog.Logger
-	// SpaceOf measures; nil is durable.SpaceOf.
+	// SpaceOf measures a file system; nil means durable.SpaceOf.
 	SpaceOf func(path string) (durable.Space, error)
 }
 
-// Volume is a file system as it was when it was last measured.
+// Volume is a file system as it was at the last measurement.
 type Volume struct {
-	Folders []string // names of those that lie on it
+	Folders []string // names of the watched folders on it
 	Level   Level
-	Free    uint64 // bytes, with the ballast
+	Free    uint64 // free bytes, including the ballast
 	Total   uint64
 	Reserve uint64
 }
@@ -113,8 +116,8 @@ type Watch struct {
 	log     *slog.Logger
 	closing chan struct{}
 
-	// mu guards volumes and what they point to, and closed. It is held while a
-	// ballast is made or removed, not while free space is measured.
+	// mu guards volumes, the values that they point to, and closed. It is held while a ballast
+	// is created or removed, but not while free space is measured.
 	mu      sync.Mutex
 	volumes []*volume
 	closed  bool
@@ -123,14 +126,14 @@ type Watch struct {
 // volume is one file system.
 type volume struct {
 	Volume
-	path    string // of one folder on it
-	files   bool   // has too few inodes left
-	ballast uint64 // bytes; 0: there is none
-	quiet   bool   // the log already says that there can be no ballast
+	path    string // path of one folder on it
+	files   bool   // too few inodes are left
+	ballast uint64 // size in bytes; 0 means that there is no ballast
+	quiet   bool   // the log already says that the ballast cannot be created
 }
 
-// Open measures the folders, finds which of them share a file system, and creates the
-// ballasts. It starts no goroutine.
+// Open measures the folders, finds which of them share a file system, and creates the ballast
+// files. It starts no goroutine.
 func Open(folders []Folder, o Options) (*Watch, error) {
 	if o.Reserve <= 0 {
 		o.Reserve = DefaultReserve
@@ -170,8 +173,8 @@ func Open(folders []Folder, o Options) (*Watch, error) {
 
 func (v *volume) file() string { return filepath.Join(v.path, ballastFile) }
 
-// Run measures until ctx ends, then returns nil. When it ends, every call that waits in
-// Full returns, so that shutdown is not blocked.
+// Run measures until ctx ends, then returns nil. At the end every call that waits in Full
+// returns, so that shutdown is not blocked.
 func (w *Watch) Run(ctx context.Context) error {
 	defer func() { _ = w.Close() }()
 	every := time.NewTicker(w.opts.Every)
@@ -191,7 +194,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Measure is one pass of Run: it updates the levels and creates or removes ballasts.
+// Measure does one measurement: it updates the levels, and creates or removes ballast files.
 func (w *Watch) Measure() error {
 	var errs []error
 	for _, v := range w.volumes { // path and the slice never change
@@ -242,7 +245,7 @@ func (w *Watch) take(v *volume, s durable.Space) {
 	}
 }
 
-// level is what the measured numbers amount to, after the level before.
+// level returns the level for the measured figures. It depends on the previous level.
 func (v *volume) level() Level {
 	if v.files {
 		return Tight
@@ -264,7 +267,7 @@ func (v *volume) level() Level {
 	return Roomy
 }
 
-// load makes the ballast. A file system that cannot do that goes without. The
+// load creates the ballast. If the file system cannot allocate it, there is no ballast. The
 // caller holds mu.
 func (w *Watch) load(v *volume) bool {
 	size := min(v.Reserve/ballastPart, maxBallast)
@@ -287,7 +290,7 @@ func (w *Watch) load(v *volume) bool {
 	return true
 }
 
-// letGo removes the ballast and returns what that frees. The caller holds mu.
+// letGo removes the ballast and returns the number of freed bytes. The caller holds mu.
 func (w *Watch) letGo(v *volume) uint64 {
 	if v.ballast == 0 {
 		return 0
@@ -311,7 +314,7 @@ func (w *Watch) find(folder string) *volume {
 	return nil
 }
 
-// Level returns how full the file system of a folder was when last measured.
+// Level returns the level of the file system of a folder at the last measurement.
 func (w *Watch) Level(folder string) Level {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -321,9 +324,9 @@ func (w *Watch) Level(folder string) Level {
 	return Roomy
 }
 
-// Spare measures how many bytes can be written to the file system of folder before it
-// reaches the level until, and how many are free in all, without the ballast. For a folder
-// that cannot be measured it returns the largest number, because a write will tell.
+// Spare measures how many bytes can be written to the file system of folder before it reaches
+// the level until, and how many bytes are free in all, without the ballast. If the folder
+// cannot be measured, Spare returns the largest number, because the write itself will tell.
 func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	v := w.find(folder)
 	if v == nil {
@@ -346,7 +349,7 @@ func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	return spare, int64(min(s.Free, math.MaxInt64))
 }
 
-// Volumes returns the file systems, in the order of the folders.
+// Volumes returns the file systems, in the order of the watched folders.
 func (w *Watch) Volumes() []Volume {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -358,8 +361,9 @@ func (w *Watch) Volumes() []Volume {
 	return all
 }
 
-// Full handles a write that found the disk full, before its retry. It removes the ballast;
-// without a ballast it waits for room or for Close. It reports whether there may be room.
+// Full handles a write that found the disk full, before that write is tried again. It removes
+// the ballast. Without a ballast it waits for free space or for Close. It reports whether there
+// may be space now.
 func (w *Watch) Full(folder string) bool {
 	v := w.find(folder)
 	if v == nil {
