@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
@@ -19,20 +20,36 @@ type accountData struct {
 	Names     map[string]string // of providers, by issuer
 	Done      string            // what was changed
 	Error     string
+	Has       accounts.Holdings // what the deletion of the account takes away
+	Stays     string            // why it cannot be deleted; empty: it can
+	Proof     proof             // that its deletion asks for
+	Typed     string            // the e-mail address that was entered to confirm it
 }
 
 // accountPage serves GET /account.
 func (s *surface) accountPage(c *call) error { return s.showAccount(c, http.StatusOK, "", "") }
 
 func (s *surface) showAccount(c *call, status int, done, problem string) error {
-	all, err := s.Accounts.Sessions(c.ctx, c.who.Account)
-	if err != nil {
+	return s.showAccountData(c, status, accountData{Done: done, Error: problem})
+}
+
+// showAccountData shows the page of the own account with what d has of a form.
+func (s *surface) showAccountData(c *call, status int, d accountData) (err error) {
+	d.Current, d.Names = c.who.Session, map[string]string{}
+	if d.Sessions, err = s.Accounts.Sessions(c.ctx, c.who.Account); err != nil {
 		return err
 	}
-	d := accountData{Sessions: all, Current: c.who.Session, Names: map[string]string{}, Done: done, Error: problem}
 	if d.Ways, err = s.Accounts.Ways(c.ctx, c.who.Account); err != nil {
 		return err
 	}
+	if d.Has, err = s.Accounts.Holdings(c.ctx, string(c.who.Account)); err != nil {
+		return err
+	}
+	err = s.Accounts.MayClose(c.ctx, c.who.Account)
+	if d.Stays = refusal(err, state.CodeForbidden); err != nil && d.Stays == "" {
+		return err
+	}
+	d.Proof = s.proofBy(c, d.Ways)
 	for _, i := range d.Ways.Identities {
 		d.Names[i.Issuer] = s.providerName(i.Issuer)
 	}
@@ -90,4 +107,31 @@ func (s *surface) endOthers(c *call) error {
 		return err
 	}
 	return s.showAccount(c, http.StatusOK, "All other sessions have ended on every node.", "")
+}
+
+// deleteAccount serves POST /account/delete, for who proves who asks and types the e-mail address.
+// When it answers, no node accepts a key or a session of the account.
+func (s *surface) deleteAccount(c *call) error {
+	typed := c.r.PostForm.Get("email")
+	status, problem, err := s.prove(c)
+	if err != nil {
+		return err
+	}
+	if problem != "" {
+		return s.showAccountData(c, status, accountData{Typed: typed, Error: problem + " Nothing was deleted."})
+	}
+	if strings.TrimSpace(typed) != c.who.Email {
+		return s.showAccountData(c, http.StatusBadRequest, accountData{Typed: typed, Error: "Nothing was deleted: type the e-mail address of your account to delete it."})
+	}
+	err = s.Accounts.CloseOwn(c.ctx, c.who.Account)
+	if problem := refusal(err, state.CodeForbidden); problem != "" {
+		return s.showAccountData(c, http.StatusBadRequest, accountData{Typed: typed, Error: "Nothing was deleted: " + problem + "."})
+	}
+	if err != nil {
+		return err
+	}
+	email := c.who.Email
+	c.setCookie(sessionCookie, "")
+	c.who, c.session = accounts.Principal{}, ""
+	return s.show(c, http.StatusOK, "account-deleted", "Deleted", "", email)
 }

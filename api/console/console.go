@@ -101,6 +101,10 @@ type Accounts interface {
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
 	// SetAdmin makes an account an administrator, or no longer one.
 	SetAdmin(ctx context.Context, email string, admin bool) error
+	// CloseOwn removes the account of the person who asks, or returns state.ErrForbidden where
+	// MayClose does: for the account of local commands and the only administrator.
+	CloseOwn(ctx context.Context, account state.AccountID) error
+	MayClose(ctx context.Context, account state.AccountID) error
 	// RemoveAccount removes an account and what belongs to it.
 	RemoveAccount(ctx context.Context, email string) error
 }
@@ -247,6 +251,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
 		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},
 		{http.MethodPost, "/account/end-others", signedIn, s.endOthers},
+		{http.MethodPost, "/account/delete", signedIn, s.deleteAccount},
 		{http.MethodPost, "/account/identities/{id}/remove", signedIn, s.removeIdentity},
 		{http.MethodGet, "/link", visitor, s.linkPage},
 		{http.MethodPost, "/link", visitor, s.useLink},

@@ -143,8 +143,16 @@ type proof struct {
 // proofOf is the proof that the account of a call can give.
 func (s *surface) proofOf(c *call) (proof, error) {
 	ways, err := s.Accounts.Ways(c.ctx, c.who.Account)
-	if err != nil || ways.Password {
-		return proof{Password: ways.Password}, err
+	if err != nil {
+		return proof{}, err
+	}
+	return s.proofBy(c, ways), nil
+}
+
+// proofBy is proofOf for an account with these ways to sign in.
+func (s *surface) proofBy(c *call, ways accounts.Ways) proof {
+	if ways.Password {
+		return proof{Password: true}
 	}
 	linked := func(p openid.Provider) bool {
 		return slices.ContainsFunc(ways.Identities, func(i accounts.Identity) bool { return i.Issuer == p.Issuer })
@@ -152,7 +160,24 @@ func (s *surface) proofOf(c *call) (proof, error) {
 	return proof{
 		Fresh:   time.Since(c.who.Began) < proofLife,
 		Sources: slices.DeleteFunc(s.Providers.List(), func(p openid.Provider) bool { return !linked(p) }),
-	}, nil
+	}
+}
+
+// prove checks the proof in a form. If it is not good, problem says why, for a page with the status.
+func (s *surface) prove(c *call) (status int, problem string, err error) {
+	asked, err := s.proofOf(c)
+	if err == nil && !asked.Fresh {
+		err = s.Accounts.CheckPassword(c.ctx, c.who.Email, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
+	}
+	switch {
+	case errors.Is(err, state.ErrUnauthorized) && !asked.Password:
+		return http.StatusForbidden, "You signed in more than 10 minutes ago.", nil
+	case errors.Is(err, state.ErrUnauthorized):
+		return http.StatusForbidden, "The password is wrong.", nil
+	case errors.Is(err, state.ErrLimited):
+		return http.StatusTooManyRequests, "Too many tries. Wait a minute and try again.", nil
+	}
+	return 0, "", err
 }
 
 // showKey serves POST /keys/{id}/show: the key with its secrets, to who proves who asks.
@@ -161,19 +186,12 @@ func (s *surface) showKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	asked, err := s.proofOf(c)
-	if err == nil && !asked.Fresh {
-		err = s.Accounts.CheckPassword(c.ctx, c.who.Email, c.r.PostForm.Get("password"), s.Limits.Client(c.r))
-	}
-	switch {
-	case errors.Is(err, state.ErrUnauthorized) && !asked.Password:
-		return s.showOwnKey(c, http.StatusForbidden, key, "You signed in more than 10 minutes ago.")
-	case errors.Is(err, state.ErrUnauthorized):
-		return s.showOwnKey(c, http.StatusForbidden, key, "The password is wrong.")
-	case errors.Is(err, state.ErrLimited):
-		return s.showOwnKey(c, http.StatusTooManyRequests, key, "Too many tries. Wait a minute and try again.")
-	case err != nil:
+	status, problem, err := s.prove(c)
+	if err != nil {
 		return err
+	}
+	if problem != "" {
+		return s.showOwnKey(c, status, key, problem)
 	}
 	if key, err = s.Accounts.Show(c.ctx, key.ID); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,7 @@ var samples = map[string]sample{
 	"POST /account/password":                           {form: url.Values{"password": {"password of alice"}, "new": {"password of alice"}, "again": {"password of alice"}}, tries: true},
 	"POST /account/sessions/{id}/end":                  {id: "session"},
 	"POST /account/end-others":                         {},
+	"POST /account/delete":                             {form: url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}}, tries: true},
 	"GET /get-key":                                     {query: "?redirect=https%3A%2F%2Fphotos.example%2Fdone"},
 	"POST /get-key":                                    {form: url.Values{"redirect": {"https://photos.example/done"}, "choice": {"deny"}}},
 	"GET /setup":                                       {},
@@ -190,21 +192,26 @@ type sampled struct {
 	to   string // path and query
 }
 
-// calls are requests to every route. What removes something comes behind what needs it.
+// calls are requests to every route. What removes something comes behind what needs it. At the end
+// Alice is the only administrator, so that the deletion of her account is refused.
 func (g *ground) calls() (all []sampled) {
-	var last []sampled
+	var last, end []sampled
 	for _, row := range (&surface{}).table() {
 		c := sampled{page: row, name: row.method + " " + row.path}
 		c.sample = samples[c.name]
 		c.to = g.values.Replace(strings.ReplaceAll(row.path, "{id}", "{"+c.id+"}") + c.query)
 		switch row.path[strings.LastIndexByte(row.path, '/')+1:] {
 		case "delete", "delete-many", "move", "remove", "revoke", "end", "end-others", "password", "complete", "sign-out":
-			last = append(last, c)
+			if row.path == "/account/delete" {
+				end = append(end, c)
+			} else {
+				last = append(last, c)
+			}
 		default:
 			all = append(all, c)
 		}
 	}
-	return append(all, last...)
+	return slices.Concat(all, last, end)
 }
 
 // guarded tells whether the route needs a session.

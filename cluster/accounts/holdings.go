@@ -21,6 +21,14 @@ type Holdings struct {
 	Admin    bool // an administrator
 }
 
+// AllPins is the number of pins of any status.
+func (h Holdings) AllPins() (n uint64) {
+	for _, of := range h.Pins {
+		n += of
+	}
+	return n
+}
+
 // Holdings returns the account of an e-mail or an id with what belongs to it, or
 // state.ErrNotFound. It reads counters, the account's buckets, keys and sessions.
 func (a *Accounts) Holdings(ctx context.Context, who string) (Holdings, error) {

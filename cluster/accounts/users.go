@@ -81,6 +81,30 @@ func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
 	return a.change(ctx, "account closed", account, &state.CloseAccount{Account: account.ID})
 }
 
+// CloseOwn closes an account for its person, as RemoveAccount does. Errors: those of MayClose.
+func (a *Accounts) CloseOwn(ctx context.Context, id state.AccountID) error {
+	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, "account closed by its person", account, &state.CloseOwnAccount{Account: id})
+}
+
+// MayClose returns nil if the person of an account may close it. Errors: state.ErrNotFound,
+// state.ErrForbidden for the account of local commands and for the only administrator beside it,
+// state.ErrUnavailable.
+func (a *Accounts) MayClose(ctx context.Context, id state.AccountID) error {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return fmt.Errorf("close account: %w", err)
+	}
+	defer release()
+	if err := view.MayClose(id); err != nil {
+		return fmt.Errorf("close account: %w", err)
+	}
+	return nil
+}
+
 // SetAllowance changes how many bytes an e-mail's account may store without credits;
 // state.Unlimited is no limit. Content above a lower allowance stays.
 //

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -38,5 +39,36 @@ func TestAdministrators(t *testing.T) {
 	s.check()
 	if there, err := s.view().AnyAdmin(); err != nil || there {
 		t.Errorf("after the last one was closed there is one: %v, %v", there, err)
+	}
+}
+
+// A person closes the own account, but not that of local commands, and not as the only
+// administrator.
+func TestAPersonClosesTheOwnAccount(t *testing.T) {
+	s := shelved(t, Unlimited)
+	refused := func(id AccountID) {
+		t.Helper()
+		before := s.rows()
+		if _, err := s.apply(&CloseOwnAccount{Account: id}); !errors.Is(err, ErrForbidden) || !errors.Is(s.view().MayClose(id), ErrForbidden) || !slices.Equal(s.rows(), before) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	refused(alice) // local commands act as alice
+	s.must(&OpenFirstAdmin{Account: Account{ID: "ada", Email: "ada@example.org", Created: 1}})
+	refused("ada")
+	s.must(&SetAdmin{Account: bob, Admin: true})
+	s.must(&CloseOwnAccount{Account: "ada"})
+	s.check()
+	refused(bob)
+	s.must(&SetAdmin{Account: bob})
+	s.must(&CloseOwnAccount{Account: bob})
+	s.check()
+	for _, id := range []AccountID{"ada", bob} {
+		if _, err := s.view().Account(id); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s is still there: %v", id, err)
+		}
+		if _, err := s.apply(&CloseOwnAccount{Account: id}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s again: %v", id, err)
+		}
 	}
 }

@@ -27,7 +27,7 @@ import (
 // deadline with what they forward, and conditions on ETags that an object does not have, on its
 // size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
 // SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
-// ResetPassword, BeginSession and NoteUsage.
+// ResetPassword, BeginSession, NoteUsage and CloseOwnAccount.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

@@ -112,7 +112,7 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	if a.ID == cl.Operator {
-		return Result{}, Errorf(CodeForbidden, "local commands act as %s: it stays", a.Email)
+		return Result{}, errOperator(a)
 	}
 	keys, err := NewView(tx, e.index).Keys(a.ID)
 	if err != nil {
@@ -139,6 +139,51 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 		}
 	}
 	return Result{}, tx.Set(closingKey(a.ID), nil)
+}
+
+// errOperator is the error of the removal of the account that local commands act as.
+func errOperator(a *Account) error {
+	return Errorf(CodeForbidden, "local commands act as %s: it stays", a.Email)
+}
+
+// CloseOwnAccount is CloseAccount for a person who closes the own account. It needs feature level 6.
+//
+// Errors: those of MayClose.
+type CloseOwnAccount struct{ Account AccountID }
+
+// Code implements Command.
+func (v *CloseOwnAccount) Code(c *codec.Coder) { codec.String(c, &v.Account, MaxIDLen) }
+
+func (v *CloseOwnAccount) apply(tx Tx, e *entry) (Result, error) {
+	if err := NewView(tx, e.index).MayClose(v.Account); err != nil {
+		return Result{}, err
+	}
+	return (&CloseAccount{Account: v.Account}).apply(tx, e)
+}
+
+// MayClose returns nil if the person of an account may close it. Errors: ErrNotFound without such an
+// account, ErrForbidden for the account of local commands and for the only administrator beside it.
+func (v View) MayClose(id AccountID) error {
+	a, err := v.Account(id)
+	if err != nil {
+		return err
+	}
+	cl, err := cluster(v.r)
+	if err != nil {
+		return err
+	}
+	if id == cl.Operator {
+		return errOperator(&a)
+	}
+	is, err := has(v.r, adminKey(id))
+	if err != nil || !is {
+		return err
+	}
+	all, err := parts[AccountID](v.r, table(tableAdmin), 2)
+	if err == nil && len(all) == 1 {
+		err = Errorf(CodeForbidden, "%s is the only administrator: make another one first", a.Email)
+	}
+	return err
 }
 
 // ClearAccounts removes what closed accounts left, MaxSettle records in one

@@ -46,7 +46,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	case *state.SetBucketTags, *state.SetObjectSums:
 		return 5
 	case *state.OpenFirstAdmin, *state.SetAdmin, *state.AddApp, *state.RemoveApp, *state.SignUp, *state.LinkIdentity,
-		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession, *state.NoteUsage:
+		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession, *state.NoteUsage,
+		*state.CloseOwnAccount:
 		return 6
 	}
 	return 0

@@ -134,6 +134,7 @@ func admins() []state.Command {
 			Session: state.Session{ID: "s2", Account: "account", Created: 71, Expires: 72, Idle: 3}, Identity: "identity", Link: "link", Over: 300,
 		},
 		&state.NoteUsage{Day: 20783, Items: []state.AccountRequests{{Account: "account", Count: 300}}},
+		&state.CloseOwnAccount{Account: "account"},
 	}
 }
 

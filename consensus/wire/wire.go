@@ -81,6 +81,7 @@ const (
 	kindResetPassword    = 63
 	kindBeginSession     = 64
 	kindNoteUsage        = 65
+	kindCloseOwnAccount  = 66
 )
 
 // Bounds of what this package reads and writes.
@@ -172,6 +173,7 @@ var commands = map[uint16]func() state.Command{
 	kindResetPassword:    func() state.Command { return new(state.ResetPassword) },
 	kindBeginSession:     func() state.Command { return new(state.BeginSession) },
 	kindNoteUsage:        func() state.Command { return new(state.NoteUsage) },
+	kindCloseOwnAccount:  func() state.Command { return new(state.CloseOwnAccount) },
 }
 
 // kinds are the numbers of the types of commands.
