@@ -72,6 +72,12 @@ type Accounts interface {
 	pinning.Sessions
 }
 
+// Pins are the use cases of pins.
+type Pins interface {
+	pinning.Pins
+	console.Pins
+}
+
 // Rate is the number of requests that one account or address may send to one node.
 type Rate = web.Rate
 
@@ -97,7 +103,7 @@ type Options struct {
 	Admin   string // host:port of metrics and health
 	Folder  string // data folder, in which the socket of the local API is made
 
-	Pins     pinning.Pins
+	Pins     Pins
 	Objects  s3.Objects
 	Accounts Accounts
 	Members  admin.Members

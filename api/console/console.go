@@ -115,6 +115,8 @@ type Pins interface {
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
 	// Get returns the current state of a pin in the cluster.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
+	// Detail returns it with its copies and what this node has seen of it.
+	Detail(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Detail, error)
 	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
 	// Replace puts a new pin in the place of an old one; on any error the old one stays.

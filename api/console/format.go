@@ -30,6 +30,8 @@ func functions(version string) template.FuncMap {
 		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },
 		"level":       levelText,
 		"memberShape": memberShape,
+		"copyShape":   func(p state.Phase) state.Status { return copyShapes[p] },
+		"copyWord":    func(p state.Phase) string { return copyWords[p] },
 		"absolute":    func(link string) bool { return !strings.HasPrefix(link, "/") },
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
 )
 
 // pinForm is the form of a new pin, or of one that replaces another.
@@ -109,10 +111,18 @@ func pathOf(pin pins.Record) string { return "/pins/" + url.PathEscape(string(pi
 
 // pinData is what the page of a pin shows.
 type pinData struct {
-	pins.Record
+	pins.Detail
+	View  template.URL // opens the content in a browser that knows IPFS
 	Form  pinForm
 	Error string
 }
+
+// copyShapes are the statuses of pins whose shapes stand for the phases of copies, and copyWords
+// their words.
+var (
+	copyShapes = map[state.Phase]state.Status{state.Assigned: state.Queued, state.Fetching: state.Pinning, state.Held: state.Pinned, state.GaveUp: state.Failed}
+	copyWords  = map[state.Phase]string{state.Assigned: "waiting", state.Fetching: "fetching", state.Held: "verified", state.GaveUp: "gave up"}
+)
 
 // pinID is the pin of the path.
 func pinID(c *call) state.RequestID { return state.RequestID(c.r.PathValue("id")) }
@@ -122,11 +132,11 @@ func (s *surface) pinPage(c *call) error { return s.showPin(c, http.StatusOK, ni
 
 // showPin shows a pin, with a form that was refused, or nil.
 func (s *surface) showPin(c *call, status int, form *pinForm, problem string) error {
-	pin, err := s.Pins.Get(c.ctx, c.who.Account, pinID(c))
+	pin, err := s.Pins.Detail(c.ctx, c.who.Account, pinID(c))
 	if err != nil {
 		return err
 	}
-	d := pinData{Record: pin, Form: formOf(pin.Pin), Error: problem}
+	d := pinData{Detail: pin, View: viewOf(pin.CID), Form: formOf(pin.Pin), Error: problem}
 	if form != nil {
 		d.Form = *form
 	}
@@ -135,6 +145,16 @@ func (s *surface) showPin(c *call, status int, form *pinForm, problem string) er
 		title = short(pin.CID)
 	}
 	return s.show(c, status, "pin", title, "pins", d)
+}
+
+// viewOf is the address of the content of a CID for browsers that know IPFS. They take the CID for a
+// host and read it in lower case, so it is one of version 1 in base32.
+func viewOf(text string) template.URL {
+	c, err := cid.Decode(text)
+	if err != nil {
+		return ""
+	}
+	return template.URL("ipfs://" + state.RootOf(c).Cid().String()) //nolint:gosec // it has letters and digits
 }
 
 // replacePin serves POST /pins/{id}/replace: another pin in the place of this one.

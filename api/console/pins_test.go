@@ -128,6 +128,47 @@ func TestAPinIsReplacedAndTriedAgain(t *testing.T) {
 	}
 }
 
+// The page of a pin has its copies by node with the reasons of failures, and what was seen of it.
+func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	pin := w.pin("alice", "cat", nil)
+	shows := func(path string, want ...string) {
+		t.Helper()
+		status, body := b.get(path)
+		if text := strings.Join(strings.Fields(body), " "); status == http.StatusOK {
+			for _, part := range want {
+				if !strings.Contains(text, part) {
+					t.Errorf("the page does not have %q: %s", part, text)
+				}
+			}
+			return
+		}
+		t.Fatalf("%d %s", status, body)
+	}
+	shows(pathOf(pin), "waiting for 3 nodes", "</svg>waiting</span>", ">Added</td>", `href="ipfs://`+pin.CID+`"`)
+	report := func(node state.NodeID, phase state.Phase, reason string) {
+		t.Helper()
+		root, err := cid.Decode(pin.CID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		view, release := w.State.LocalView()
+		kept, err := view.Root(state.RootOf(root))
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.State.Apply(t, &state.ReportCopies{Node: node, Items: []state.CopyReport{{Root: kept.Key, Born: kept.Born, Phase: phase, Size: 10, Blocks: 1, Reason: reason}}})
+	}
+	report("n1", state.Held, "")
+	report("n2", state.Assigned, "nobody offered <it>")
+	shows(pathOf(pin), "</svg>verified</span>", "nobody offered &lt;it&gt;", "waiting for 3 nodes", "kept on 1 of 3 nodes; last error of node n2")
+	answer := b.post(pathOf(pin), pathOf(pin)+"/replace", url.Values{"cid": {testCID(t, "kitten")}})
+	shows(answer.Header().Get("Location"), "kept on 1 of 3 nodes", "Took the place of the pin <code>"+string(pin.ID)+"</code>")
+}
+
 // Of many pins each has a line with its own result, and pins of others are absent ones.
 func TestManyPinsAreChangedAtOnce(t *testing.T) {
 	w := newWorld(t)

@@ -108,7 +108,9 @@ func (p *progress) ask(ctx context.Context, root state.RootKey, nodes []state.No
 			if ok {
 				mu.Lock()
 				defer mu.Unlock()
-				all = append(all, pins.Progress(seen))
+				all = append(all, pins.Progress{
+					Node: id, Fetching: seen.Fetching, Bytes: seen.Bytes, Blocks: seen.Blocks, Position: seen.Position, Attempts: seen.Attempts,
+				})
 			}
 		})
 	}

@@ -76,6 +76,7 @@ type Pins struct {
 	refused func(origin string) string
 	watch   *state.Watch // nil: none
 	waiters *waiters
+	traces  *traces
 	scans   *scans
 }
 
@@ -83,7 +84,7 @@ type Pins struct {
 func New(o Options) *Pins {
 	p := &Pins{
 		state: o.State, nodes: o.Nodes, now: o.Now, agreed: o.Agreed, newID: o.NewID, log: o.Logger,
-		live: o.Live, refused: o.Refused, watch: o.Watch, waiters: newWaiters(), scans: newScans(maxScans(o.Processors)),
+		live: o.Live, refused: o.Refused, watch: o.Watch, waiters: newWaiters(), traces: newTraces(), scans: newScans(maxScans(o.Processors)),
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -163,7 +164,11 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		case err == nil && result.Pin == nil:
 			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
 		case err == nil:
-			return p.accepted(*result.Pin, asNew)
+			r, err := p.accepted(*result.Pin, asNew)
+			if err == nil && old != "" {
+				p.replaced(old, &r)
+			}
+			return r, err
 		case errors.Is(err, state.ErrNotFound):
 			return Record{}, notFound()
 		case !errors.Is(err, state.ErrConflict):

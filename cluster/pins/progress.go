@@ -21,6 +21,7 @@ const (
 
 // Progress is how far one node is with content that it does not keep yet.
 type Progress struct {
+	Node          state.NodeID
 	Fetching      bool
 	Bytes, Blocks uint64
 	Position      int // in the line for a fetch, from 1; 0: in none
@@ -34,10 +35,10 @@ type Live interface {
 	Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []Progress
 }
 
-// enliven adds the progress of the nodes to a record.
-func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) {
+// enliven adds the progress of the nodes to a record, and returns what each has said.
+func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) []Progress {
 	if p.live == nil || root == nil || r.Status != state.Queued && r.Status != state.Pinning {
-		return
+		return nil
 	}
 	var nodes []state.NodeID
 	for _, c := range root.Copies {
@@ -46,11 +47,11 @@ func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) {
 		}
 	}
 	if len(nodes) == 0 {
-		return
+		return nil
 	}
 	said := p.live.Progress(ctx, root.Key, nodes)
 	if len(said) == 0 {
-		return
+		return nil
 	}
 	best := said[0]
 	for _, s := range said[1:] {
@@ -81,6 +82,7 @@ func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) {
 	}
 	info[InfoDetails] = details
 	r.Info = info
+	return said
 }
 
 func blocks(n uint64) string {

@@ -79,8 +79,9 @@ func (p *Pins) local(account state.AccountID, id state.RequestID) (Record, *stat
 	return p.read(view, account, id)
 }
 
-// Run notifies waiting callers of changes until ctx ends, then returns nil. It follows the
-// state only while a caller waits.
+// Run notifies waiting callers of changes, and adds them to histories, until ctx ends, then
+// returns nil. It follows the state only while a caller waits or somebody has read the detail of
+// an unsettled pin lately.
 func (p *Pins) Run(ctx context.Context) error {
 	for {
 		select {
@@ -94,7 +95,7 @@ func (p *Pins) Run(ctx context.Context) error {
 	}
 }
 
-// follow notifies the waiters of changes until there are none.
+// follow notifies the waiters and the histories of changes until there are none of either.
 func (p *Pins) follow(ctx context.Context) {
 	sub := p.watch.Subscribe("")
 	defer sub.Close()
@@ -103,7 +104,9 @@ func (p *Pins) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sub.C:
-			if !p.waiters.notifyAll(sub.Take()) {
+			changes := sub.Take()
+			waiting, traced := p.waiters.notifyAll(changes), p.trace(changes)
+			if !waiting && !traced {
 				return
 			}
 		}
@@ -119,7 +122,7 @@ type waiter struct {
 
 // waiters are the calls of Wait under way.
 type waiters struct {
-	came chan struct{} // a token when a waiter has been added; capacity 1
+	came chan struct{} // a token when a waiter or a history has been added; capacity 1
 
 	// mu guards what follows. It is never held while calling out.
 	mu       sync.Mutex

@@ -109,6 +109,10 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	p.enter(`#add [name=cid]`, catCID)
 	p.press("Pin")
 	p.shows("Request id")
+	for _, n := range c.Nodes[0].Status().Peers {
+		p.shows(n.Name)
+	}
+	p.shows("Added")
 	p.picture("pin")
 	id := p.fact("Request id")
 	if got, err := pins.Get(t.Context(), id); err != nil || got.Pin.CID != catCID || got.Pin.Name != "cat" {
@@ -136,6 +140,7 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	p.picture("pin-replace")
 	p.press("Replace this pin")
 	p.shows("project: zoo")
+	p.shows("Took the place of the pin " + id)
 	p.press("Delete this pin")
 	p.shows("Pins 2")
 	if _, err := pins.Get(t.Context(), id); err == nil {

@@ -52,7 +52,8 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 		t.Fatal(err)
 	}
 	const arriving = "bafkr4ib7j5squoimkie2lkqjbnkwbepuzplunsp6j7ixyxgc5kjbpqw5bu"
-	if _, err := other.Pins(token).Post(t.Context(), harness.Pin{CID: arriving, Name: "second"}); err != nil {
+	second, err := other.Pins(token).Post(t.Context(), harness.Pin{CID: arriving, Name: "second"})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []*tab{list, overview} {
@@ -61,6 +62,10 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 	if focus := ask(list, chromedp.Evaluate[string](`document.activeElement.textContent`)); focus != "first" {
 		t.Errorf("the focus is on %q", focus)
 	}
+	page := b.open(t, list.base)
+	page.visit("/pins/" + second.RequestID)
+	page.shows("waiting")
+	page.mark()
 	if root := strings.TrimSpace(other.CLI("add", content)); root != arriving {
 		t.Fatalf("the content is %q", root)
 	}
@@ -68,6 +73,9 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 		p.shows("pinned")
 		p.marked()
 	}
+	page.shows("verified")
+	page.shows("pinned")
+	page.marked()
 	harness.Eventually(t, stepTimeout, "the browser has one stream", func() (bool, error) {
 		open := 0.0
 		for _, n := range c.Nodes {
