@@ -64,7 +64,7 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 	}
 	page := b.open(t, list.base)
 	page.visit("/pins/" + second.RequestID)
-	page.shows("waiting")
+	page.shows("Copies")
 	page.mark()
 	if root := strings.TrimSpace(other.CLI("add", content)); root != arriving {
 		t.Fatalf("the content is %q", root)
