@@ -73,7 +73,7 @@ func TestProgressAsksTheMembersThatWork(t *testing.T) {
 		if took := time.Since(began); took > progressTimeout {
 			t.Errorf("it took %s", took)
 		}
-		want := map[pins.Progress]bool{{Position: 4}: true, {Fetching: true, Bytes: 1 << 40, Blocks: 7, Attempts: 2}: true}
+		want := map[pins.Progress]bool{{Node: "self", Position: 4}: true, {Node: "far", Fetching: true, Bytes: 1 << 40, Blocks: 7, Attempts: 2}: true}
 		if len(got) != len(want) || !want[got[0]] || !want[got[1]] {
 			t.Errorf("got %+v", got)
 		}
