@@ -21,6 +21,8 @@ import (
 type heartbeats struct {
 	// raising is held while the loop raises the term.
 	raising *sync.RWMutex
+	// standing is held while the loop is told to stand for election.
+	standing sync.RWMutex
 	// raft is set when Raft has started; it listens before.
 	raft atomic.Pointer[raft.Raft]
 	loop chan raft.RPC // what Raft's loop reads
@@ -49,7 +51,11 @@ func (h *heartbeats) guarded(handle func(raft.RPC)) func(raft.RPC) {
 // set the next one, and the node would lead in a term of another.
 func (h *heartbeats) pass(rpc raft.RPC, handle func(raft.RPC)) bool {
 	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
-	if !ok || !h.raising.TryRLock() { // the loop raises the term: its disk is waited for
+	if !ok || !h.standing.TryRLock() {
+		return false
+	}
+	defer h.standing.RUnlock()
+	if !h.raising.TryRLock() { // the loop raises the term: its disk is waited for
 		return false
 	}
 	defer h.raising.RUnlock()
@@ -82,9 +88,18 @@ func (h *heartbeats) hand(rpc raft.RPC) {
 	}
 }
 
-// offer gives the loop a request of this node's own, and returns when it is answered, or
-// when ctx ends before the loop takes it.
+// offer gives the loop a request, and returns when it is answered, or when ctx ends before the
+// loop takes it.
+//
+// No heartbeat bypasses the loop while it is told to stand for election. Raft becomes a
+// candidate and only then notes that it was told to (timeoutNow in raft.go, v1.8.0). A heartbeat
+// between the two would make it a follower again, and the leader that hands over would wait for
+// an election that never comes.
 func (h *heartbeats) offer(ctx context.Context, rpc raft.RPC) error {
+	if _, told := rpc.Command.(*raft.TimeoutNowRequest); told {
+		h.standing.Lock()
+		defer h.standing.Unlock()
+	}
 	answer := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = answer
 	select {
@@ -110,6 +125,10 @@ func (h *heartbeats) pump(from <-chan raft.RPC, consent func(raft.RPC) (raft.RPC
 		case rpc := <-from:
 			rpc, answered := consent(rpc)
 			if answered {
+				continue
+			}
+			if _, told := rpc.Command.(*raft.TimeoutNowRequest); told {
+				rpc.Respond(&raft.TimeoutNowResponse{}, h.offer(context.Background(), rpc))
 				continue
 			}
 			if rpc = arriving.watch(rpc); !again.take(rpc) {

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -116,6 +117,45 @@ func TestTheTermIsNotRaisedWhileAHeartbeatPasses(t *testing.T) {
 		if got, err := f.GetUint64([]byte(termKey)); err != nil || got != term+1 {
 			t.Errorf("term %d, %v", got, err)
 		}
+	})
+}
+
+// TestAHeartbeatDoesNotUndoAHandOver: the loop of a follower that a leader hands over to does
+// not become a candidate while a heartbeat bypasses it, which could make it a follower again.
+func TestAHeartbeatDoesNotUndoAHandOver(t *testing.T) {
+	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
+		leader, heir := c.leader(), c.follower()
+		c.until("the heir follows", func() bool { return heir.raft.CurrentTerm() == leader.raft.CurrentTerm() })
+		var once sync.Once
+		stands, undone := make(chan struct{}), make(chan struct{})
+		// The loop calls this after it became a candidate, and before it notes why.
+		heir.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+			if s, ok := o.Data.(raft.RaftState); ok && s == raft.Candidate {
+				once.Do(func() { close(stands) })
+				<-undone
+			}
+			return false
+		}))
+		inside := make(chan struct{})
+		go heir.beats.pass(raft.RPC{Command: &raft.AppendEntriesRequest{Term: heir.raft.CurrentTerm()}}, func(rpc raft.RPC) {
+			defer close(undone)
+			close(inside)
+			for heir.beats.standing.TryRLock() { // until the request waits for this heartbeat
+				heir.beats.standing.RUnlock()
+				select {
+				case <-stands:
+					t.Error("the loop became a candidate while a heartbeat bypassed it")
+					return
+				default:
+					runtime.Gosched()
+				}
+			}
+		})
+		<-inside
+		if err := heir.beats.offer(t.Context(), raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: heir.rpcHeader()}}); err != nil {
+			t.Error(err)
+		}
+		c.until("the heir leads", heir.IsLeader)
 	})
 }
 
