@@ -33,6 +33,7 @@ type cluster struct {
 	names    map[string]string // of uploads
 	requests []string          // method, node, path and query
 	started  int
+	versions int
 }
 
 type stored struct {
@@ -130,7 +131,9 @@ func (c *cluster) number(words ...string) (count int) {
 
 func (c *cluster) store(name string, data []byte) *stored {
 	sum := blake3.Sum256(data)
+	c.versions++
 	o := &stored{data: data, modified: time.Now().Add(-time.Hour).Truncate(time.Second), header: http.Header{}}
+	o.modified = o.modified.Add(time.Duration(c.versions%1000) * time.Millisecond)
 	o.header.Set("Etag", etagOf(data))
 	o.header.Set("X-Holdfast-Blake3", hex.EncodeToString(sum[:]))
 	o.header.Set("X-Holdfast-Cid", "bafy")

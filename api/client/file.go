@@ -149,6 +149,9 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 		})
 	}
 	err = fetching.Wait()
+	if err == nil {
+		err = context.Cause(ctx) // the loop may have ended before the last range
+	}
 	return errors.Join(err, progress.close())
 }
 

@@ -6,10 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"mime"
 	"os"
 	"path/filepath"
-	"strings"
 
 	gateway "github.com/holdfast-ipfs/holdfast/api/client"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -78,7 +76,7 @@ func (a *app) put(ctx context.Context, c *gateway.Client, file string, to s3Targ
 	}
 	options := gateway.UploadOptions{ContentType: plan.contentType}
 	if options.ContentType == "" {
-		options.ContentType = typeOf(to.key)
+		options.ContentType = gateway.TypeOf(to.key)
 	}
 	var object gateway.Object
 	var err error
@@ -130,14 +128,6 @@ func regularSize(path string) (int64, bool) {
 		return 0, false
 	}
 	return info.Size(), true
-}
-
-// typeOf returns the type of content that the ending of a key suggests.
-func typeOf(key string) string {
-	if kind := mime.TypeByExtension(strings.ToLower(filepath.Ext(key))); kind != "" {
-		return kind
-	}
-	return "application/octet-stream"
 }
 
 // ensureBucket creates a bucket if that is asked for.

@@ -50,6 +50,7 @@ var commands = map[string][]string{
 	"get":          {"-o", "--user", "--data", "--endpoint", "--token", "--verify", "--blake3"},
 	"put":          {"--endpoint", "--token", "--json"},
 	"ls":           {"--endpoint", "--token", "--recursive", "--json"},
+	"sync":         {"--endpoint", "--token", "--delete", "--dry-run", "--checksum", "--verify", "--json"},
 	"rm":           {"--endpoint", "--token", "--recursive", "--yes", "--json"},
 	"demo":         nil,
 	"version":      {"--json"},

@@ -1,0 +1,350 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// DefaultSyncParallel is the number of files that Push and Pull transfer at once.
+const DefaultSyncParallel = 16
+
+// scanAhead is the number of transfers that are planned ahead of the one that begins.
+const scanAhead = 10_000
+
+// SyncOptions describe how a folder and a prefix are made equal. The zero value copies new and
+// changed files and removes nothing.
+type SyncOptions struct {
+	Delete   bool // remove what is only at the target
+	DryRun   bool // report, change nothing
+	Checksum bool // compare files of equal size by content, whatever their times
+	Verify   bool // of Pull: as of DownloadOptions; of Push: compare the BLAKE3 that the cluster computed
+	Follow   bool // of Push: upload what symbolic links point to
+
+	Parallel int // files at once; 0 means DefaultSyncParallel
+
+	// Journals is a folder for the journals of uploads; "" means that an interrupted upload is
+	// removed if possible. Each pair of folder and target needs its own.
+	Journals string
+
+	// Report is called for each change and each file that is not copied, from several goroutines.
+	Report func(SyncEvent)
+	// Planned is called with the size of each transfer when it is planned.
+	Planned func(bytes int64)
+	// Progress is called with the number of bytes transferred since the last call.
+	Progress func(bytes int64)
+}
+
+// Actions of a SyncEvent.
+const (
+	ActionUpload   = "upload"
+	ActionDownload = "download"
+	ActionDelete   = "delete"
+	ActionSkip     = "skip" // not a file that can be copied; not a failure
+	ActionFail     = "fail"
+)
+
+// SyncEvent is one change, or a reason why there is none.
+type SyncEvent struct {
+	Action string
+	Path   string // relative, with slashes
+	Size   int64  // bytes
+	Err    error  // the reason of skip and fail
+}
+
+// SyncResult counts what was done, or would be done by DryRun.
+type SyncResult struct {
+	Copied, Deleted, Unchanged, Skipped, Failed int
+	Bytes                                       int64 // of copied files
+}
+
+// ErrSync reports that files could not be copied. Each was reported.
+var ErrSync = errors.New("not all files were copied")
+
+// Push makes the objects of a bucket whose keys begin with prefix equal to the files below dir.
+// A file a/b gets the key prefix+"a/b". Empty folders, partial downloads, and anything but
+// regular files are not uploaded. The error is ErrSync if files failed.
+func (c *Client) Push(ctx context.Context, dir, bucket, prefix string, o SyncOptions) (SyncResult, error) {
+	return push(ctx, dir, &plainTree{client: c, bucket: bucket, prefix: prefix}, o)
+}
+
+// Pull makes the files below dir equal to the objects of a bucket whose keys begin with prefix.
+// It creates dir. A key that would be outside of dir, or is not the name of a file, is refused
+// and counts as a failure. A key that ends in "/" is a folder. Files get the time of the object.
+func (c *Client) Pull(ctx context.Context, bucket, prefix, dir string, o SyncOptions) (SyncResult, error) {
+	return pull(ctx, &plainTree{client: c, bucket: bucket, prefix: prefix}, dir, o)
+}
+
+// run is one call of Push or Pull.
+type run struct {
+	options SyncOptions
+	remote  tree
+	dir     string
+	root    *os.Root // dir, of Pull
+
+	todo    chan func(ctx context.Context)
+	deletes []deletion
+
+	mu     sync.Mutex
+	result SyncResult
+	broken bool // something could not be read, so that nothing may be deleted
+}
+
+// deletion is something that is only at the target.
+type deletion struct {
+	path string
+	do   func(ctx context.Context) error
+}
+
+func (r *run) report(action, path string, size int64, err error) {
+	r.mu.Lock()
+	switch action {
+	case ActionUpload, ActionDownload:
+		r.result.Copied++
+		r.result.Bytes += size
+	case ActionDelete:
+		r.result.Deleted++
+	case ActionSkip:
+		r.result.Skipped++
+	case ActionFail:
+		r.result.Failed++
+	}
+	r.mu.Unlock()
+	if r.options.Report != nil {
+		r.options.Report(SyncEvent{action, path, size, err})
+	}
+}
+
+func (r *run) unchanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Unchanged++
+}
+
+// unreadable reports a part of the source that could not be read. What it has may be at the
+// target, so nothing is deleted in this run.
+func (r *run) unreadable(path string, err error) {
+	r.mu.Lock()
+	r.broken = true
+	r.mu.Unlock()
+	r.report(ActionFail, path, 0, err)
+}
+
+// work calls scan, which plans transfers, and carries them out meanwhile. At the end it deletes.
+func (r *run) work(ctx context.Context, scan func(ctx context.Context) error) error {
+	parallel := r.options.Parallel
+	if parallel <= 0 {
+		parallel = DefaultSyncParallel
+	}
+	r.todo = make(chan func(context.Context), scanAhead)
+	working, stop := errgroup.WithContext(ctx)
+	working.Go(func() error {
+		defer close(r.todo)
+		return scan(stop)
+	})
+	for range parallel {
+		working.Go(func() error {
+			for do := range r.todo {
+				if stop.Err() != nil {
+					return context.Cause(stop)
+				}
+				do(stop)
+			}
+			return nil
+		})
+	}
+	err := working.Wait()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = r.delete(ctx, parallel)
+	}
+	return errors.Join(err, r.remote.finish(context.WithoutCancel(ctx)))
+}
+
+// plan has a transfer carried out.
+func (r *run) plan(ctx context.Context, bytes int64, do func(ctx context.Context)) {
+	if r.options.Planned != nil {
+		r.options.Planned(bytes)
+	}
+	select {
+	case r.todo <- do:
+	case <-ctx.Done():
+	}
+}
+
+func (r *run) delete(ctx context.Context, parallel int) error {
+	if len(r.deletes) > 0 && r.broken {
+		r.report(ActionSkip, "", 0, fmt.Errorf("%d deletions, because a part of the source could not be read", len(r.deletes)))
+		return nil
+	}
+	deleting, stop := errgroup.WithContext(ctx)
+	deleting.SetLimit(parallel)
+	for _, d := range r.deletes {
+		deleting.Go(func() error {
+			if err := context.Cause(stop); err != nil {
+				return err
+			}
+			var err error
+			if !r.options.DryRun {
+				err = d.do(stop)
+			}
+			if err != nil {
+				r.report(ActionFail, d.path, 0, err)
+			} else {
+				r.report(ActionDelete, d.path, 0, nil)
+			}
+			return nil
+		})
+	}
+	return deleting.Wait()
+}
+
+// outcome returns the result, and ErrSync if files failed.
+func (r *run) outcome(err error) (SyncResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.result.Failed > 0 {
+		err = fmt.Errorf("%w: %d failed", ErrSync, r.result.Failed)
+	}
+	return r.result, err
+}
+
+func push(ctx context.Context, dir string, remote tree, o SyncOptions) (SyncResult, error) {
+	if info, err := os.Stat(dir); err != nil {
+		return SyncResult{}, err
+	} else if !info.IsDir() {
+		return SyncResult{}, fmt.Errorf("%s is not a folder", dir)
+	}
+	r := &run{options: o, remote: remote, dir: dir}
+	err := r.work(ctx, func(ctx context.Context) error {
+		w := &walk{dir: dir, follow: o.Follow}
+		return merge(w.files(), remote.list(ctx), func(local *localFile, there *entry) error {
+			return r.pushOne(ctx, w, local, there)
+		})
+	})
+	if err == nil && !o.DryRun {
+		err = r.abandonRest(ctx)
+	}
+	return r.outcome(err)
+}
+
+// pushOne plans what one name needs. local or there is nil if it is not on that side.
+func (r *run) pushOne(ctx context.Context, w *walk, local *localFile, there *entry) error {
+	switch {
+	case local == nil:
+		if r.options.Delete && !w.protects(there.path) && !r.isFolder(there.path) {
+			r.deletes = append(r.deletes, deletion{there.path, func(ctx context.Context) error { return r.remote.remove(ctx, there) }})
+		}
+	case local.err != nil && local.skip:
+		r.report(ActionSkip, local.path, 0, local.err)
+	case local.err != nil:
+		r.unreadable(local.path, local.err)
+	case there == nil:
+		r.plan(ctx, local.size, func(ctx context.Context) { r.upload(ctx, local) })
+	case local.size == there.size && !r.options.Checksum && r.remote.stored(local, there):
+		r.unchanged()
+	case local.size != there.size:
+		r.plan(ctx, local.size, func(ctx context.Context) { r.upload(ctx, local) })
+	default:
+		r.plan(ctx, local.size, func(ctx context.Context) {
+			same, err := r.remote.same(ctx, r.path(local.path), there)
+			switch {
+			case err != nil:
+				r.failed(ctx, local.path, err)
+			case same:
+				r.unchanged()
+				r.progress(local.size)
+			default:
+				r.upload(ctx, local)
+			}
+		})
+	}
+	return ctx.Err()
+}
+
+// isFolder reports whether an object is the marker of a folder that exists.
+func (r *run) isFolder(name string) bool {
+	if !strings.HasSuffix(name, "/") {
+		return false
+	}
+	info, err := os.Stat(r.path(name))
+	return err == nil && info.IsDir()
+}
+
+func (r *run) path(name string) string { return filepath.Join(r.dir, filepath.FromSlash(name)) }
+
+func (r *run) progress(n int64) {
+	if r.options.Progress != nil {
+		r.options.Progress(n)
+	}
+}
+
+// failed reports a failure, unless the whole run was interrupted.
+func (r *run) failed(ctx context.Context, path string, err error) {
+	if ctx.Err() == nil {
+		r.report(ActionFail, path, 0, err)
+	}
+}
+
+// uploadTries is the number of times that a file is read which changes meanwhile.
+const uploadTries = 3
+
+func (r *run) upload(ctx context.Context, local *localFile) {
+	if r.options.DryRun {
+		r.report(ActionUpload, local.path, local.size, nil)
+		r.progress(local.size)
+		return
+	}
+	o := UploadOptions{Progress: r.options.Progress}
+	if r.options.Journals != "" {
+		o.Journal = r.journal(local.path)
+	}
+	var err error
+	for range uploadTries {
+		if err = r.remote.upload(ctx, local, r.path(local.path), r.options.Verify, o); !errors.Is(err, ErrChanged) {
+			break
+		}
+	}
+	if err != nil {
+		r.failed(ctx, local.path, err)
+		return
+	}
+	r.report(ActionUpload, local.path, local.size, nil)
+}
+
+// journal returns the path of the journal of a file.
+func (r *run) journal(path string) string {
+	return filepath.Join(r.options.Journals, hashName(path))
+}
+
+// abandonRest removes uploads of earlier runs whose files are gone, or smaller now. Journals of
+// files that failed in this run stay.
+func (r *run) abandonRest(ctx context.Context) error {
+	if r.options.Journals == "" || r.result.Failed > 0 {
+		return nil
+	}
+	left, err := os.ReadDir(r.options.Journals)
+	if err != nil {
+		return nil //nolint:nilerr // there is no such folder, and so no journal
+	}
+	for _, file := range left {
+		if err := r.remote.abandon(ctx, filepath.Join(r.options.Journals, file.Name())); err != nil {
+			return err
+		}
+	}
+	_ = os.Remove(r.options.Journals) // empty now, or in use again
+	return nil
+}
+
+// timeMargin is how much newer than a file its object has to be, so that their clocks need not
+// agree to the second.
+const timeMargin = 2 * time.Second

@@ -1,0 +1,203 @@
+package client
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Reasons why a file is not uploaded.
+var (
+	ErrNotRegular = errors.New("not a regular file")
+	ErrLink       = errors.New("a symbolic link")
+	ErrName       = errors.New("the name is not UTF-8, as keys are")
+)
+
+// hashName returns a short name for a text.
+func hashName(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// localFile is a file of a walk, or a reason why there is none.
+type localFile struct {
+	path     string // relative, with slashes
+	size     int64
+	modified time.Time
+	changed  time.Time // of the status, where the system has it, else as modified
+	partial  bool      // belongs to an unfinished download
+	err      error
+	skip     bool // err is no failure
+}
+
+// walk reads the files below a folder.
+type walk struct {
+	dir      string
+	follow   bool // symbolic links
+	partials bool // the folder is a target: include partial downloads
+
+	skipped []string // with what may be below them
+}
+
+// protects reports whether a name is one that the walk skipped, or below one, so that its
+// absence does not mean that it was removed.
+func (w *walk) protects(name string) bool {
+	return slices.ContainsFunc(w.skipped, func(s string) bool {
+		return name == s || strings.HasPrefix(name, s+"/")
+	})
+}
+
+// files returns the files in the order of their paths as keys: by bytes, with "/" as a byte.
+func (w *walk) files() iter.Seq2[*localFile, error] {
+	return func(yield func(*localFile, error) bool) {
+		real, err := filepath.EvalSymlinks(w.dir)
+		if w.partials && errors.Is(err, fs.ErrNotExist) {
+			return // a target that a dry run does not create
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		w.folder("", []string{real}, yield)
+	}
+}
+
+// folder walks one folder. above are the real paths of it and the folders around it.
+func (w *walk) folder(name string, above []string, yield func(*localFile, error) bool) bool {
+	list, err := os.ReadDir(filepath.Join(w.dir, filepath.FromSlash(name)))
+	if err != nil {
+		w.skipped = append(w.skipped, name)
+		return yield(&localFile{path: name, err: err}, nil)
+	}
+	type item struct {
+		key  string // with "/" behind a folder
+		info fs.FileInfo
+		err  error
+		skip bool
+	}
+	var items []item
+	for _, e := range list {
+		it := item{key: path.Join(name, e.Name())}
+		it.info, it.err = e.Info()
+		if errors.Is(it.err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if it.err == nil && it.info.Mode()&fs.ModeSymlink != 0 {
+			if !w.follow {
+				it.err, it.skip = ErrLink, true
+			} else if it.info, it.err = os.Stat(filepath.Join(w.dir, filepath.FromSlash(it.key))); errors.Is(it.err, fs.ErrNotExist) {
+				it.err, it.skip = fmt.Errorf("%w that leads nowhere", ErrLink), true
+			}
+		}
+		if it.err == nil && !utf8.ValidString(e.Name()) {
+			it.err = ErrName
+		}
+		if it.err == nil && !it.info.Mode().IsRegular() && !it.info.IsDir() {
+			it.err, it.skip = ErrNotRegular, true
+		}
+		if it.err == nil && it.info.IsDir() {
+			it.key += "/"
+		}
+		items = append(items, it)
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.key, b.key) })
+	for _, it := range items {
+		switch below, isFolder := strings.CutSuffix(it.key, "/"); {
+		case it.err != nil:
+			w.skipped = append(w.skipped, it.key)
+			if !yield(&localFile{path: it.key, err: it.err, skip: it.skip}, nil) {
+				return false
+			}
+		case isFolder:
+			if !w.below(below, above, yield) {
+				return false
+			}
+		case IsPartial(path.Base(it.key)):
+			if w.partials && !yield(&localFile{path: it.key, partial: true}, nil) {
+				return false
+			}
+		default:
+			f := &localFile{path: it.key, size: it.info.Size(), modified: it.info.ModTime(), changed: statusTime(it.info)}
+			if !yield(f, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// below walks a folder in a folder, unless a link leads back to one around it.
+func (w *walk) below(name string, above []string, yield func(*localFile, error) bool) bool {
+	if w.follow {
+		real, err := filepath.EvalSymlinks(filepath.Join(w.dir, filepath.FromSlash(name)))
+		if err == nil && slices.Contains(above, real) {
+			err = fmt.Errorf("%w to a folder around it", ErrLink)
+		}
+		if err != nil {
+			w.skipped = append(w.skipped, name)
+			return yield(&localFile{path: name, err: err, skip: errors.Is(err, ErrLink)}, nil)
+		}
+		above = append(slices.Clip(above), real)
+	}
+	return w.folder(name, above, yield)
+}
+
+// merge calls each for every path of two sequences in order, with nil for the side that lacks it.
+func merge(local iter.Seq2[*localFile, error], remote iter.Seq2[*entry, error], each func(*localFile, *entry) error) error {
+	nextLocal, stopLocal := iter.Pull2(local)
+	defer stopLocal()
+	nextRemote, stopRemote := iter.Pull2(remote)
+	defer stopRemote()
+	here, err, more := nextLocal()
+	if more && err != nil {
+		return err
+	}
+	there, err, others := nextRemote()
+	if others && err != nil {
+		return err
+	}
+	for more || others {
+		order := 0
+		switch {
+		case !others:
+			order = -1
+		case !more:
+			order = 1
+		default:
+			order = cmp.Compare(here.path, there.path)
+		}
+		var a *localFile
+		var b *entry
+		if order <= 0 {
+			a = here
+		}
+		if order >= 0 {
+			b = there
+		}
+		if err := each(a, b); err != nil {
+			return err
+		}
+		if a != nil {
+			if here, err, more = nextLocal(); more && err != nil {
+				return err
+			}
+		}
+		if b != nil {
+			if there, err, others = nextRemote(); others && err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
