@@ -62,6 +62,11 @@ const (
 	jsonWriteTimeout = 2 * time.Minute
 )
 
+// Audit are the use cases of the audit log.
+type Audit interface {
+	admin.Audit
+}
+
 // Accounts are the use cases of authentication.
 type Accounts interface {
 	web.Accounts
@@ -106,6 +111,7 @@ type Options struct {
 	Pins     Pins
 	Objects  s3.Objects
 	Accounts Accounts
+	Audit    Audit
 	Members  admin.Members
 	// Providers are the OpenID providers at which people sign in to the console; nil: none.
 	Providers console.Providers
@@ -360,7 +366,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	return admin.NewOperator(admin.OperatorOptions{
-		Members: o.Members, Accounts: o.Accounts, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
+		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
 		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
 	}), nil
 }

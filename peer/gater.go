@@ -9,6 +9,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 )
 
 // memberGater closes a connection of the cluster host as soon as the handshake has proved
@@ -100,8 +101,24 @@ func (p *Peer) reportRefused(id, addr string) {
 			p.refusals.takeBack(suppressed)
 		default:
 			p.log.Warn("refused at the cluster port", "addr", addr, "why", why, "suppressed", suppressed)
+			if p.opts.Told != nil {
+				p.opts.Told(ipText(addr), why, suppressed+1)
+			}
 		}
 	}()
+}
+
+// ipText returns the IP address of a multiaddr; empty: it has none.
+func ipText(addr string) string {
+	a, err := ma.NewMultiaddr(addr)
+	if err != nil {
+		return ""
+	}
+	ip, err := manet.ToIP(a)
+	if err != nil {
+		return ""
+	}
+	return ip.String()
 }
 
 // InterceptUpgraded accepts every connection.

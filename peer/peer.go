@@ -83,6 +83,9 @@ type Options struct {
 	// Refused returns, for the log, why a peer id is neither a member nor joining. Empty or
 	// nil: nothing is logged.
 	Refused func(id string) string
+	// Told is called with what the log says of refused peers: the IP address of the newest one, why
+	// it was refused, and how many were. It must not block. Nil: nothing is called.
+	Told func(addr, why string, refused int)
 
 	Blocks blockstore.Blockstore // the blocks to serve; only read
 	// AllowBlock returns whether bitswap may serve c to a peer; nil allows all.

@@ -4,7 +4,7 @@
 // node.
 //
 // Imports: std, prometheus, api/internal/web, cluster/members, cluster/accounts,
-// cluster/integrity, consensus/state.
+// cluster/audit, cluster/integrity, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package admin
 

@@ -33,6 +33,7 @@ type fake struct {
 	breaks bool // the file, at its end
 	quorum members.Quorum
 	calls  []string
+	log    fakeLog
 }
 
 func (f *fake) called(format string, args ...any) {
@@ -267,7 +268,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Audit: &f.log, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -344,6 +345,11 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"key_show", fake{}, "GET", "/keys/jti-1", "", "show jti-1"},
 		{"key_rotate", fake{}, "POST", "/signing-keys", "", "rotate"},
 		{"key_revoke", fake{}, "DELETE", "/keys/jti-1", "", "revoke jti-1"},
+		{"audit", fake{}, "GET", "/audit?actor=ann&action=key&target=k&since=2026-01-02T03:04:05Z&until=2026-01-03&cursor=9&limit=7", "", ""},
+		{"audit_bad_time", fake{}, "GET", "/audit?since=yesterday", "", ""},
+		{"audit_bad_action", fake{log: fakeLog{err: state.Errorf(state.CodeInvalid, "there is no action or family of actions %q", "x")}}, "GET", "/audit?action=x", "", ""},
+		{"audit_verify", fake{}, "GET", "/audit/verify", "", ""},
+		{"audit_broken", fake{log: fakeLog{broken: 7}}, "GET", "/audit/verify", "", ""},
 		{"content_add", fake{}, "POST", "/content", "some bytes", ""},
 		{"content_get", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID, "", ""},
 		{"content_get_empty", fake{}, "GET", "/content/" + fileCID, "", ""},

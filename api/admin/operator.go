@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -114,6 +115,14 @@ type Blocks interface {
 	Scrub(ctx context.Context) (integrity.Report, error)
 }
 
+// Audit has the use cases of the audit log.
+type Audit interface {
+	// List returns a page of the rows that a query asks for, the newest first.
+	List(ctx context.Context, q audit.Query) (audit.Page, error)
+	// Verify walks through the whole log.
+	Verify(ctx context.Context) (audit.Verification, error)
+}
+
 // Bounds of the local API.
 const (
 	// callTimeout bounds calls without a file.
@@ -128,6 +137,7 @@ const (
 type OperatorOptions struct {
 	Members  Members
 	Accounts Accounts
+	Audit    Audit
 	Files    Files
 	Blocks   Blocks
 	Replica  Replica
@@ -225,6 +235,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/apps", Serve: call(p.apps)},
 		{Method: http.MethodPost, Path: "/apps", Serve: p.change(p.addApp)},
 		{Method: http.MethodDelete, Path: "/apps/{name}", Serve: p.change(p.removeApp)},
+		{Method: http.MethodGet, Path: "/audit", Serve: call(p.audit)},
+		{Method: http.MethodGet, Path: "/audit/verify", Serve: call(p.verifyAudit)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
@@ -238,7 +250,7 @@ func (p *operator) routes() []web.Route {
 // nil means an answer without a body.
 func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		ctx, cancel := context.WithTimeout(state.WithActor(r.Context(), state.Actor{Kind: state.ActorOperator}), callTimeout)
 		defer cancel()
 		body, err := h(w, r.WithContext(ctx))
 		switch {

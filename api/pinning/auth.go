@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -45,6 +46,7 @@ func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	defer cancel()
+	ctx = state.WithActor(ctx, s.limits.Actor(r, &accounts.Principal{}))
 	token, err := s.sessions.SignIn(ctx, given[0], given[1], s.limits.Client(r))
 	if err != nil {
 		return fmt.Errorf("sign in: %w", err)
@@ -60,6 +62,7 @@ func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	defer cancel()
+	ctx = state.WithActor(ctx, s.limits.Actor(r, &accounts.Principal{}))
 	if err := s.sessions.SignOut(ctx, token); err != nil {
 		return fmt.Errorf("sign out: %w", err)
 	}

@@ -279,6 +279,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	ctx := objects.WithAuthCheck(objects.Seen(plain.Context(), r.who.Index), func(ctx context.Context) error {
 		return s.judgeAgain(ctx, r)
 	})
+	ctx = state.WithActor(ctx, s.limits.Actor(plain, &r.who))
 	switch {
 	case r.who.KeyID != "":
 		ctx = state.As(ctx, r.who.KeyID)

@@ -67,6 +67,7 @@ func (s *surface) guarded(op operation) web.Handler {
 		}
 		ctx, cancel := context.WithTimeout(pins.Seen(objects.Seen(r.Context(), c.who.Index), c.who.Index), caseTimeout)
 		defer cancel()
+		ctx = state.WithActor(ctx, s.Limits.Actor(r, &c.who))
 		if c.ctx = state.As(ctx, c.who.KeyID); c.who.Session != "" {
 			c.ctx = state.AsSession(ctx, c.who.Session)
 		}

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,10 @@ type Options struct {
 	// unknown. Authentication uses Now. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
+	// Refused is told of each wrong password: the account of the name, or empty, and the client.
+	// It returns at once. nil: nobody is told.
+	Refused func(account state.AccountID, from netip.Addr)
+
 	// Allowance is what a new account may store without credits, in bytes; zero
 	// is state.DefaultAllowance.
 	Allowance uint64
@@ -79,6 +84,7 @@ type Accounts struct {
 	agreed func() (early, late state.Millis, ok bool)
 	log    *slog.Logger
 	watch  *state.Watch
+	refuse func(account state.AccountID, from netip.Addr)
 
 	hashSlots hashSlots // to hash passwords in
 	known     *known    // who signed in before
@@ -110,6 +116,9 @@ func New(o Options) *Accounts {
 	a.linkKey, a.sealKey = derivedKey(o.Secret, linkInfo), derivedKey(o.Secret, valueInfo)
 	a.signUp = cmp.Or(o.SignUp, SignUpOff)
 	a.allowance = cmp.Or(o.Allowance, state.DefaultAllowance)
+	if a.refuse = o.Refused; a.refuse == nil {
+		a.refuse = func(state.AccountID, netip.Addr) {}
+	}
 	if a.now == nil {
 		a.now = time.Now
 	}

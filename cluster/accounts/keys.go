@@ -94,7 +94,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	}
 	a.log.InfoContext(ctx, "API key created", "account", account.ID, "email", account.Email, "key", key.ID,
 		"name", key.Name, "scope", strings.Join(key.Scope, " "), "expires", expiry(key.Expires))
-	return a.Show(ctx, key.ID) // the state says which key of the cluster signs it
+	return a.shown(ctx, key.ID) // the state says which key of the cluster signs it
 }
 
 // expiry is how the end of a key is logged.
@@ -203,8 +203,27 @@ func (a *Accounts) Key(ctx context.Context, jti state.KeyID) (Key, error) {
 	return found, nil
 }
 
-// Show returns a key with its token and key pair, or state.ErrNotFound.
+// Show returns a key with its token and key pair, or state.ErrNotFound. The audit log says so
+// before the key is returned.
 func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
+	key, err := a.shown(ctx, jti)
+	if err != nil {
+		return Key{}, err
+	}
+	view, release := a.state.LocalView()
+	level, err := view.FeatureLevel()
+	release()
+	if err == nil && level >= state.AuditLevel {
+		_, err = a.state.Propose(ctx, &state.NoteKeyShown{ID: jti})
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("show key: %w", err)
+	}
+	return key, nil
+}
+
+// shown is Show without a record.
+func (a *Accounts) shown(ctx context.Context, jti state.KeyID) (Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
 		return Key{}, fmt.Errorf("show key: %w", err)

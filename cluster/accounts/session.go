@@ -159,13 +159,17 @@ func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, passwor
 	}
 	account, err := a.checkPassword(ctx, in, name, password, end)
 	if err != nil {
+		if errors.Is(err, state.ErrUnauthorized) {
+			a.refuse(account.ID, from)
+		}
 		return state.Account{}, err
 	}
 	a.known.note(now, name, from)
 	return account, nil
 }
 
-// checkPassword returns the account that a name and a password open. Where there
+// checkPassword returns the account that a name and a password open. With state.ErrUnauthorized it
+// returns the account of the name, if there is one. Where there
 // is no account, or one without a password, it hashes all the same, and in the same line.
 // end is told whether they were wrong.
 func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string, end func(wrong bool)) (account state.Account, err error) {
@@ -184,7 +188,7 @@ func (a *Accounts) checkPassword(ctx context.Context, in line, name, password st
 		return state.Account{}, err
 	}
 	if !good {
-		return state.Account{}, state.ErrUnauthorized
+		return state.Account{ID: account.ID}, state.ErrUnauthorized
 	}
 	return account, nil
 }

@@ -201,6 +201,9 @@ func (s *State) breakViews(f *fault) {
 // Reads returns how many records were looked up so far, by views and commands.
 func (s *State) Reads() uint64 { return s.reads.Load() }
 
+// auditTime is the time of every row of the audit log.
+const auditTime state.Millis = 1_800_000_000_000
+
 // Propose applies cmd as it comes out of its encoded form, and tells Watch.
 func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	s.mu.Lock()
@@ -214,7 +217,13 @@ func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, e
 		before(cmd)
 		s.Before(before)
 	}
-	received, err := transmit(cmd)
+	view, release := s.LocalView()
+	level, err := view.FeatureLevel()
+	release()
+	if err != nil {
+		return state.Result{}, err
+	}
+	received, err := transmit(state.Audit(ctx, cmd, auditTime, level))
 	if err != nil {
 		return state.Result{}, err
 	}

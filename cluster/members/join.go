@@ -128,6 +128,9 @@ func (m *Members) serveJoin(ctx context.Context, conn net.Conn) error {
 		if errors.As(err, &coded) {
 			reply.Code = coded.Code
 		}
+		if m.opts.Refused != nil && reply.Code != state.CodeUnavailable {
+			m.opts.Refused(conn.RemoteAddr().String(), err.Error())
+		}
 	} else {
 		m.opts.Logger.InfoContext(ctx, "node joined", "node", req.Node.ID, "name", req.Node.Name)
 	}

@@ -76,6 +76,9 @@ type Options struct {
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Refused is told of each node that was not let in: the peer id of its connection and why. It
+	// returns at once. Nil: nobody is told.
+	Refused func(joiner, why string)
 	// GoneAfter is how long a member may be down before the leader places its content on
 	// other nodes.
 	GoneAfter time.Duration

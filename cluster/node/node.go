@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
@@ -127,6 +128,7 @@ type Node struct {
 	members   *members.Members
 	pins      *pins.Pins
 	accounts  *accounts.Accounts
+	audit     *audit.Log
 	providers *openid.Providers
 	content   *content.Content
 	objects   *objects.Objects
@@ -138,6 +140,9 @@ func (n *Node) Pins() *pins.Pins { return n.pins }
 
 // Accounts returns the use cases of accounts and API keys.
 func (n *Node) Accounts() *accounts.Accounts { return n.accounts }
+
+// Audit returns the use cases of the audit log.
+func (n *Node) Audit() *audit.Log { return n.audit }
 
 // Providers returns the OpenID providers at which people sign in.
 func (n *Node) Providers() *openid.Providers { return n.providers }
@@ -306,6 +311,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Members:             gate.member,
 		Joiners:             gate.joiner,
 		Refused:             gate.whyNot,
+		Told:                gate.refused,
 		Blocks:              n.blocks.Blockstore(),
 		AllowBlock:          n.maySee(gate),
 		Roots:               n.heldRoots,
@@ -407,15 +413,17 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	if err != nil {
 		return fmt.Errorf("join gossip: %w", err)
 	}
+	n.audit = audit.New(audit.Options{State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger})
 	n.members, err = members.New(members.Options{
 		Self: n.self, Own: n.own, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 		GoneAfter: n.opts.Config.Repair.After,
+		Refused:   func(joiner, why string) { n.audit.RefusedJoin("", "peer "+joiner+": "+why, 1) },
 	})
 	if err != nil {
 		return err
 	}
-	gate.open(n.members)
+	gate.open(n.members, n.audit)
 	var samples gossip.Topic = topic
 	if n.opts.GossipTopic != nil {
 		samples = n.opts.GossipTopic(samples)
@@ -441,7 +449,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.accounts = accounts.New(accounts.Options{
 		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // lines about who changed something are never left out
 		Watch: n.watch, Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
-		SignUp: accounts.SignUp(n.opts.Config.Console.SignUp),
+		SignUp: accounts.SignUp(n.opts.Config.Console.SignUp), Refused: n.audit.RefusedSignIn,
 	})
 	leases := tracker.NewLeases()
 	n.files = &files{

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
@@ -32,9 +33,20 @@ const (
 // membership exist.
 type gate struct {
 	members atomic.Pointer[members.Members]
+	log     atomic.Pointer[audit.Log]
 }
 
-func (g *gate) open(m *members.Members) { g.members.Store(m) }
+func (g *gate) open(m *members.Members, log *audit.Log) {
+	g.log.Store(log)
+	g.members.Store(m)
+}
+
+// refused tells the audit log which peers the cluster host has refused.
+func (g *gate) refused(addr, why string, n int) {
+	if log := g.log.Load(); log != nil {
+		log.RefusedJoin(addr, why, n)
+	}
+}
 
 func (g *gate) member(id string) bool {
 	m := g.members.Load()
@@ -244,6 +256,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"hashes":     n.objects.RunHashes,
 		"ingest":     n.ingest.Run,
 		"accounts":   n.accounts.Run,
+		"audit":      n.audit.Run,
 		"pins":       n.pins.Run,
 		"progress":   func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
 		"readers":    func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"net/url"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
@@ -40,6 +41,9 @@ type operator interface {
 	AddApp(ctx context.Context, v client.NewApp) (client.App, error)
 	Apps(ctx context.Context) ([]client.App, error)
 	RemoveApp(ctx context.Context, name string) error
+
+	Audit(ctx context.Context, query url.Values) iter.Seq2[client.AuditRow, error] // newest first
+	VerifyAudit(ctx context.Context) (client.AuditCheck, error)
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
 	Pin(ctx context.Context, user, id string) (client.PinStatus, error)

@@ -103,7 +103,7 @@ func run(tx Tx, cmd Command, e *entry) (Result, error) {
 			return Result{}, Errorf(CodeUnavailable, "the cluster has no state yet")
 		}
 	}
-	return cmd.apply(tx, e)
+	return audited(tx, cmd, e)
 }
 
 func opKey(op OpID) key { return append(table(tableOp), op[:]...) }

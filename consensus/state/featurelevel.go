@@ -27,7 +27,8 @@ import (
 // deadline with what they forward, and conditions on ETags that an object does not have, on its
 // size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
 // SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
-// ResetPassword, BeginSession, NoteUsage and CloseOwnAccount.
+// ResetPassword, BeginSession, NoteUsage and CloseOwnAccount. Level 7 brought the audit log with
+// Audited, NoteKeyShown, NoteRefusals and PruneAudit.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -35,7 +36,7 @@ type FeatureLevel uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestFeatureLevel is the newest feature level that this release understands.
-const NewestFeatureLevel FeatureLevel = 6
+const NewestFeatureLevel FeatureLevel = 7
 
 var levelKey = metaKey("level")
 

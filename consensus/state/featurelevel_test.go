@@ -126,6 +126,11 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	add("identity", (&Identity{Issuer: "https://id.example", Subject: "7", Account: "a", Email: "a@b", Linked: 300}).Code)
 	add("one-time link", (&OneTimeLink{ID: "link", Purpose: ForSession, Account: "a", Proof: Hash{1}, Expires: 300}).Code)
 	add("usage", (&Usage{Day: 20783, Stored: 1 << 40, Requests: 300}).Code)
+	add("audit row", (&AuditRow{
+		Seq: 300, At: 301, Actor: Actor{Kind: ActorSession, Account: "a", Email: "a@b", Key: "k", Session: "s", Addr: "192.0.2.7"},
+		Action: ActionUserQuota, Target: "b", Detail: "d", Refused: true, Count: 302,
+	}).Code)
+	add("audit head", (&auditHead{First: 2, Next: 301, Anchor: AuditHash{1}, Head: AuditHash{2}, Last: 303, Hour: 4, SignIns: 5, Joins: 6, Rest: 7}).Code)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {

@@ -35,6 +35,7 @@ func (m *machine) check() {
 	m.wantSigned(want)
 	m.wantCharges(want, pins, roots, links)
 	m.wantWeights(pins)
+	m.wantAuditChain()
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableRetained, tableMeta, tableCharge, tableArrived,
@@ -43,7 +44,7 @@ func (m *machine) check() {
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
-			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey)
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey)
 		})
 		compare(m.t, table, got, want.rows(table))
 	}
@@ -256,6 +257,9 @@ func textsInTags(tags []Tag) (n int) {
 // them above it.
 func (m *machine) checkAllowances(before *memory, cmd Command) {
 	m.t.Helper()
+	if by, ok := cmd.(*Audited); ok {
+		cmd = by.Change
+	}
 	switch cmd.(type) {
 	case *SetQuota, *RaiseLevel:
 		return
@@ -768,6 +772,9 @@ func (m *machine) wantNothingOf(a AccountID) {
 	m.t.Helper()
 	name := string(part(nil, a))
 	for _, r := range m.rows() {
+		if r.key[0] == tableAudit {
+			continue // what was done to the account stays on record
+		}
 		if strings.Contains(r.key, name) || r.key[0] != tableRetained && strings.Contains(r.value, string(a)) {
 			m.t.Errorf("the account is closed and cleared, and there is %q = %q", r.key, r.value)
 		}

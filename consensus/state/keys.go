@@ -64,6 +64,7 @@ const (
 	tableIdentityOf  = 'H' // account, identity -> -
 	tableOneTime     = '1' // link -> OneTimeLink
 	tableUsage       = '2' // account, day -> Usage
+	tableAudit       = '3' // sequence -> hash and AuditRow
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

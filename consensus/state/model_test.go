@@ -72,7 +72,17 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		}
 		return k, r.Born - uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1}).Draw(t, "age"))
 	}
-	switch rapid.IntRange(-1, 20).Draw(t, "kind") {
+	switch rapid.IntRange(-1, 22).Draw(t, "kind") {
+	case 21:
+		return &Audited{
+			By: Actor{Kind: ActorSession, Account: account, Addr: "192.0.2.7"}, At: Millis(rapid.IntRange(0, 9).Draw(t, "at")),
+			Change: &SetQuota{Account: account, Allowance: rapid.SampledFrom([]uint64{30, Unlimited}).Draw(t, "allowance")},
+		}
+	case 22:
+		if rapid.Bool().Draw(t, "prune") {
+			return &PruneAudit{Before: Millis(rapid.IntRange(0, 9).Draw(t, "before"))}
+		}
+		return &NoteRefusals{Items: []Refusal{{Action: ActionSessionCreate, At: Millis(rapid.IntRange(0, 2).Draw(t, "hour")) * hourMillis, Account: account, Count: 3}}}
 	case -1:
 		return &CreateOnce{
 			Key:    Hash{byte(rapid.IntRange(0, 3).Draw(t, "name"))},

@@ -2,7 +2,7 @@
 // that applies a command to the records. Each node keeps the records in an ordered
 // key-value store and reads them through views.
 //
-// Imports: std, go-cid, consensus/codec.
+// Imports: std, go-cid, blake3, consensus/codec.
 // Never:   raft, libp2p, storage, cluster, api, config, clocks, randomness,
 // goroutines, logging.
 package state

@@ -49,6 +49,10 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession, *state.NoteUsage,
 		*state.CloseOwnAccount:
 		return 6
+	case *state.Audited:
+		return max(7, FeatureLevelOf(cmd.Change))
+	case *state.NoteKeyShown, *state.NoteRefusals, *state.PruneAudit:
+		return 7
 	}
 	return 0
 }

@@ -138,6 +138,20 @@ func admins() []state.Command {
 	}
 }
 
+// audits has the commands of level 7.
+func audits() []state.Command {
+	by := state.Actor{Kind: state.ActorKey, Account: "account", Email: "a@b", Key: "jti", Session: "session", Addr: "192.0.2.7"}
+	return []state.Command{
+		&state.Audited{By: by, At: 300, Change: &state.SetQuota{Account: "account", Allowance: 1 << 40}},
+		&state.Audited{By: by, At: 300, Change: &state.ByKey{Key: "jti", Change: &state.DeleteBucket{Account: "account", Name: "bucket", Born: 41}}},
+		&state.NoteKeyShown{ID: "jti"},
+		&state.NoteRefusals{Items: []state.Refusal{
+			{Action: state.ActionSessionCreate, At: 300, Addr: "2001:db8::", Account: "account", Count: 9}, {Action: state.ActionMemberJoin, At: 301, Detail: "wrong secret", Count: 1},
+		}},
+		&state.PruneAudit{Before: 300},
+	}
+}
+
 // conditions are changes with conditions that came with level 5, each field in one at least.
 func conditions() (cmds []state.Command) {
 	all := []state.Condition{

@@ -82,6 +82,10 @@ const (
 	kindBeginSession     = 64
 	kindNoteUsage        = 65
 	kindCloseOwnAccount  = 66
+	kindAudited          = 67
+	kindNoteKeyShown     = 68
+	kindNoteRefusals     = 69
+	kindPruneAudit       = 70
 )
 
 // Bounds of what this package reads and writes.
@@ -174,6 +178,10 @@ var commands = map[uint16]func() state.Command{
 	kindBeginSession:     func() state.Command { return new(state.BeginSession) },
 	kindNoteUsage:        func() state.Command { return new(state.NoteUsage) },
 	kindCloseOwnAccount:  func() state.Command { return new(state.CloseOwnAccount) },
+	kindAudited:          func() state.Command { return new(state.Audited) },
+	kindNoteKeyShown:     func() state.Command { return new(state.NoteKeyShown) },
+	kindNoteRefusals:     func() state.Command { return new(state.NoteRefusals) },
+	kindPruneAudit:       func() state.Command { return new(state.PruneAudit) },
 }
 
 // kinds are the numbers of the types of commands.

@@ -92,7 +92,7 @@ func every() []state.Command {
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
 		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
-	}, namingsByKey(), namings5(), admins(), conditions())...)
+	}, namingsByKey(), namings5(), admins(), audits(), conditions())...)
 }
 
 // namingsByKey are the changes of the object gateway that somebody asks for, as they are
@@ -207,6 +207,9 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		if kind >= kindOpenFirstAdmin {
 			want = 6
 		}
+		if kind >= kindAudited {
+			want = 7
+		}
 		if want == 3 && asked != kind {
 			want = 4
 		}
@@ -302,6 +305,49 @@ func TestEveryCommandHasANumber(t *testing.T) {
 	}
 	if found != len(covered) {
 		t.Errorf("%d commands in package state, %d here", found, len(covered))
+	}
+}
+
+// notAudited says why commands leave no row in the audit log.
+var notAudited = map[string]string{
+	"UpdateNode": "a member tells about itself at each start", "GrantVote": "the leader chooses voters by itself",
+	"RaiseLevel": "the leader raises the level by itself", "CheckState": "members compare their states by themselves",
+	"ReportHash": "members compare their states by themselves", "Fence": "a member's own bookkeeping",
+	"CreatePin": "content, not access", "ReplacePin": "content, not access", "DeletePin": "content, not access", "CreateOnce": "creates a pin",
+	"ReportCopies": "the cluster's upkeep of content", "PlaceRoots": "the cluster's upkeep of content", "SettleRoots": "the cluster's upkeep of content",
+	"ReportArrivals": "the cluster's upkeep of content", "ClearAccounts": "ends what CloseAccount began", "ClearBuckets": "ends what DeleteBucket began",
+	"ClearUploads": "the cluster's upkeep of content", "TurnBuckets": "ends what SetBucketPublic began",
+	"NoteUses": "when a credential was used, not a change", "NoteUsage": "figures, not a change",
+	"PutObject": "content, not access", "CopyObject": "content, not access", "DeleteObjects": "content, not access", "SetObjectTags": "content, not access",
+	"SetBucketTags": "labels, not access", "SetVersioning": "how content is kept, not access", "SetObjectHash": "the cluster's upkeep of content",
+	"SetObjectSums": "the cluster's upkeep of content", "CreateUpload": "content, not access", "AbortUpload": "content, not access", "DateUpload": "content, not access",
+	"PutPart": "content, not access", "CopyPart": "content, not access", "CompleteUpload": "content, not access",
+	"NoteRefusals": "writes its rows itself", "PruneAudit": "the log's own upkeep; its anchor shows it",
+}
+
+// A new command is audited, or the table says why it is not.
+func TestEveryCommandIsAuditedOrSaysWhyNot(t *testing.T) {
+	audited, seen := map[string]bool{}, map[string]bool{}
+	for _, cmd := range every() {
+		name := strings.TrimPrefix(reflect.TypeOf(cmd).String(), "*state.")
+		seen[name] = true
+		if state.ActionOf(cmd) != "" {
+			audited[name] = true
+		}
+	}
+	for name := range seen {
+		why, excused := notAudited[name]
+		switch {
+		case audited[name] && excused:
+			t.Errorf("%s is audited, and the table says: %s", name, why)
+		case !audited[name] && !excused:
+			t.Errorf("%s is not audited: name its action in state.ActionOf, or say here why it has none", name)
+		}
+	}
+	for name := range notAudited {
+		if !seen[name] {
+			t.Errorf("there is no command %s", name)
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 // useCases are what the interfaces serve.
 var useCases = []string{
 	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
-	"cluster/openid",
+	"cluster/openid", "cluster/audit",
 }
 
 // surface is what one HTTP interface may import.
@@ -62,6 +62,7 @@ var rows = []row{
 	{"cluster/bao", nil, layerUseCase},
 	{"cluster/multimd5", nil, layerUseCase},
 	{"cluster/accounts", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/audit", []string{"consensus/state"}, layerUseCase},
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/content", []string{"consensus/state", "cluster/placement"}, layerUseCase},
@@ -76,7 +77,7 @@ var rows = []row{
 	}, layerNode},
 
 	{"api", slices.Concat([]string{"api/*"}, useCases), layerAPI},
-	{"api/internal/web", []string{"cluster/accounts", "consensus/state"}, layerAPI},
+	{"api/internal/web", []string{"cluster/accounts", "cluster/audit", "consensus/state"}, layerAPI},
 	{"api/pinning", surface, layerAPI},
 	{"api/s3", slices.Concat([]string{"api/s3/sigv4"}, surface), layerAPI},
 	{"api/s3/sigv4", nil, layerAPI},
@@ -119,7 +120,7 @@ var fences = []fence{
 	{"github.com/coreos/go-oidc", []string{"cluster/openid"}, false, "OpenID providers only in cluster/openid"},
 	{"golang.org/x/oauth2", []string{"cluster/openid"}, false, "OpenID providers only in cluster/openid"},
 	{"github.com/schollz/progressbar", []string{"cmd/holdfast"}, false, "terminals only in cmd"},
-	{"lukechampine.com/blake3", []string{"cluster/bao", "api/client", "api/client/*"}, true, "the BLAKE3 tree only in cluster/bao and the client"},
+	{"lukechampine.com/blake3", []string{"cluster/bao", "api/client", "api/client/*", "consensus/state"}, true, "BLAKE3 only in cluster/bao, the client, and the audit log of consensus/state"},
 	{"github.com/cenkalti/backoff", []string{"internal/backoff"}, false, "attempts are paced by internal/backoff"},
 	{"github.com/hashicorp/golang-lru", []string{"internal/cache"}, false, "what was used last is kept by internal/cache"},
 	{"container/list", []string{"cluster/tracker"}, false, "lines of waiting only in cluster/tracker; what was used last is kept by internal/cache"},

@@ -19,6 +19,8 @@ var completions = map[string][]string{
 	"peers r":               {"rm"},
 	"user ":                 {"add", "grant", "link", "ls", "passwd", "quota", "rm", "show"},
 	"key create --sc":       {"--scope"},
+	"audit ":                {"ls", "verify"},
+	"audit ls --action app": {"app", "app.create", "app.remove"},
 	"completion ":           {"bash", "fish", "zsh"},
 	"add som":               {"some file"},
 	"nosuch command --flag": nil,

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -59,6 +61,18 @@ type SigningKey = admin.SigningKey
 
 // App is an app that may ask people for an API key.
 type App = admin.App
+
+// AuditRow is a row of the audit log.
+type AuditRow = admin.AuditRow
+
+// AuditActor is who asked for a change, and from where.
+type AuditActor = admin.AuditActor
+
+// AuditPage is a page of the audit log.
+type AuditPage = admin.AuditPage
+
+// AuditCheck is the result of a verification of the audit log.
+type AuditCheck = admin.AuditCheck
 
 // Link is a one-time link to the console.
 type Link = admin.Link
@@ -289,6 +303,35 @@ func (c *Client) Apps(ctx context.Context) (apps []App, err error) {
 // RemoveApp removes an app; its keys stay valid.
 func (c *Client) RemoveApp(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/apps/"+url.PathEscape(name), nil, nil, nil)
+}
+
+// Audit returns the rows of the audit log that a query asks for, the newest first. The parameters
+// are those of GET /audit; an empty value filters nothing.
+func (c *Client) Audit(ctx context.Context, query url.Values) iter.Seq2[AuditRow, error] {
+	return func(yield func(AuditRow, error) bool) {
+		query = maps.Clone(query)
+		for {
+			var page AuditPage
+			if err := c.call(ctx, http.MethodGet, "/audit", query, nil, &page); err != nil {
+				yield(AuditRow{}, err)
+				return
+			}
+			for _, row := range page.Results {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			query.Set("cursor", page.Next)
+		}
+	}
+}
+
+// VerifyAudit walks through the whole audit log. A broken row is no error.
+func (c *Client) VerifyAudit(ctx context.Context) (v AuditCheck, err error) {
+	return v, c.call(ctx, http.MethodGet, "/audit/verify", nil, nil, &v)
 }
 
 // AddContent imports the content of r as a file. The node keeps its blocks for a limited

@@ -1,0 +1,183 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// How refusals are recorded, and how often old rows are looked for.
+const (
+	refusalsEvery = 15 * time.Second
+	pruneEvery    = time.Hour
+)
+
+// summed is what refusals of one row have in common.
+type summed struct {
+	action  state.Action
+	account state.AccountID
+	addr    string
+	detail  string
+	minute  int64 // since 1970; 0 for elsewhere
+}
+
+// tries are the refusals of one row.
+type tries struct {
+	last  state.Millis
+	count uint64
+}
+
+// refusals sums what a node refused until it is recorded.
+type refusals struct {
+	// mu guards by, which has at most state.MaxRefusals rows.
+	mu sync.Mutex
+	by map[summed]tries
+}
+
+// elsewhere is the row of tries for which there was no room. It is recorded with the next rows.
+var elsewhere = summed{action: state.ActionSessionCreate, detail: "from other addresses"}
+
+// add counts n tries. If there are too many rows, it counts them in elsewhere.
+func (r *refusals) add(key summed, n uint64, last state.Millis) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[summed]tries{}
+	}
+	if _, known := r.by[key]; !known && len(r.by) >= state.MaxRefusals-1 {
+		key = elsewhere
+	}
+	sum := r.by[key]
+	r.by[key] = tries{max(sum.last, last), sum.count + n}
+}
+
+// take returns what was refused in the minutes before one, and forgets it.
+func (r *refusals) take(minute int64) (items []state.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, sum := range r.by {
+		if key.minute >= minute {
+			continue
+		}
+		items = append(items, state.Refusal{
+			Action: key.action, At: sum.last, Addr: key.addr, Account: key.account, Detail: key.detail, Count: sum.count,
+		})
+		delete(r.by, key)
+	}
+	slices.SortFunc(items, func(a, b state.Refusal) int { return cmp.Compare(a.At, b.At) })
+	return items
+}
+
+// RefusedSignIn notes that a password was wrong. account is that of the name, or empty: the name
+// itself is not recorded, because people type passwords there. It returns at once.
+func (l *Log) RefusedSignIn(account state.AccountID, from netip.Addr) {
+	addr := ""
+	if from.IsValid() {
+		addr = from.String()
+	}
+	l.refused(summed{action: state.ActionSessionCreate, account: account, addr: addr}, 1)
+}
+
+// RefusedJoin notes that n nodes from an address were not let into the cluster, and why. It
+// returns at once.
+func (l *Log) RefusedJoin(addr, why string, n int) {
+	l.refused(summed{action: state.ActionMemberJoin, addr: addr, detail: why}, uint64(max(n, 0)))
+}
+
+func (l *Log) refused(key summed, n uint64) {
+	now := l.now()
+	key.minute = minuteOf(now)
+	l.refusals.add(key, n, state.MillisOf(now))
+}
+
+func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+
+// Run records refusals now and then, and removes rows that are too old, until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	record, prune := time.NewTicker(refusalsEvery), time.NewTicker(pruneEvery)
+	defer record.Stop()
+	defer prune.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-record.C:
+			err = l.RecordRefusals(ctx)
+		case <-prune.C:
+			err = l.Prune(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.LogAttrs(ctx, slog.LevelDebug, "audit log not written yet", slog.Any("err", err))
+		}
+	}
+}
+
+// has returns whether the cluster has an audit log.
+func has(view state.View) (bool, error) {
+	level, err := view.FeatureLevel()
+	return level >= state.AuditLevel, err
+}
+
+// RecordRefusals writes down what this node refused in the minutes that are over. Without a majority it
+// returns state.ErrUnavailable, and sums on.
+func (l *Log) RecordRefusals(ctx context.Context) error {
+	items := l.refusals.take(minuteOf(l.now()))
+	if len(items) == 0 {
+		return nil
+	}
+	view, release := l.state.LocalView()
+	there, err := has(view)
+	release()
+	if err != nil || !there {
+		return err // below its level there is no log
+	}
+	_, err = l.state.Propose(ctx, &state.NoteRefusals{Items: items})
+	if errors.Is(err, state.ErrUnavailable) {
+		for _, i := range items {
+			l.refusals.add(summed{action: i.Action, account: i.Account, addr: i.Addr, detail: i.Detail, minute: minuteOf(i.At.Time())}, i.Count, i.At)
+		}
+	}
+	return err
+}
+
+// Prune removes rows that are older than state.AuditFor. It does nothing while the time that most
+// members agree on is unknown.
+func (l *Log) Prune(ctx context.Context) error {
+	now, _, ok := l.agreed()
+	if !ok || now <= state.AuditFor {
+		return nil
+	}
+	before := now - state.AuditFor
+	for {
+		old, err := l.oldest()
+		if err != nil || old == 0 || old >= before {
+			return err
+		}
+		if _, err := l.state.Propose(ctx, &state.PruneAudit{Before: before}); err != nil {
+			return err
+		}
+	}
+}
+
+// oldest returns the time of the oldest row on this node; 0: there is none.
+func (l *Log) oldest() (at state.Millis, err error) {
+	view, release := l.state.LocalView()
+	defer release()
+	head, err := view.AuditHead()
+	if err != nil || head.First == head.Next {
+		return 0, err
+	}
+	err = view.AuditBefore(head.First+1, func(e state.AuditEntry) (bool, error) {
+		at = e.At
+		return false, nil
+	})
+	return at, err
+}

@@ -1,0 +1,323 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Action is what an audited change did. The texts are stored: never rename one.
+type Action string
+
+// Every action. The part before the point is its family.
+const (
+	ActionClusterCreate Action = "cluster.create"
+	ActionSigningKey    Action = "cluster.signing-key"
+	ActionSessionCreate Action = "session.create"
+	ActionSessionEnd    Action = "session.end"
+	ActionRefusalsRest  Action = "session.refused" // refusals that have no row of their own
+	ActionKeyCreate     Action = "key.create"
+	ActionKeyShow       Action = "key.show"
+	ActionKeyRevoke     Action = "key.revoke"
+	ActionUserCreate    Action = "user.create"
+	ActionUserDelete    Action = "user.delete"
+	ActionUserQuota     Action = "user.quota"
+	ActionUserCredits   Action = "user.credits"
+	ActionUserPassword  Action = "user.password"
+	ActionUserAdmin     Action = "user.admin"
+	ActionUserLink      Action = "user.link"
+	ActionUserIdentity  Action = "user.identity"
+	ActionUserUnlink    Action = "user.identity-remove"
+	ActionMemberToken   Action = "member.token"
+	ActionMemberJoin    Action = "member.join"
+	ActionMemberRemove  Action = "member.remove"
+	ActionAppCreate     Action = "app.create"
+	ActionAppRemove     Action = "app.remove"
+	ActionBucketCreate  Action = "bucket.create"
+	ActionBucketDelete  Action = "bucket.delete"
+	ActionBucketPublic  Action = "bucket.public"
+	ActionBucketCors    Action = "bucket.cors"
+)
+
+// Actions returns every action by family.
+func Actions() []Action {
+	return []Action{
+		ActionAppCreate, ActionAppRemove,
+		ActionBucketCreate, ActionBucketDelete, ActionBucketPublic, ActionBucketCors,
+		ActionClusterCreate, ActionSigningKey,
+		ActionKeyCreate, ActionKeyShow, ActionKeyRevoke,
+		ActionMemberToken, ActionMemberJoin, ActionMemberRemove,
+		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,
+		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink,
+		ActionUserIdentity, ActionUserUnlink,
+	}
+}
+
+// Family returns the first part of an action, such as "user".
+func (a Action) Family() string {
+	family, _, _ := strings.Cut(string(a), ".")
+	return family
+}
+
+// ActionOf returns what a command does by the audit log; empty: it is not audited. It reads
+// nothing, so that commands which are not audited cost no more.
+func ActionOf(cmd Command) Action {
+	switch v := cmd.(type) {
+	case *Audited:
+		return ActionOf(v.Change)
+	case *ByKey:
+		return ActionOf(v.Change)
+	case *BySession:
+		return ActionOf(v.Change)
+	case *InitCluster:
+		return ActionClusterCreate
+	case *RotateSigningKey:
+		return ActionSigningKey
+	case *CreateSession, *BeginSession:
+		return ActionSessionCreate
+	case *EndSession:
+		return ActionSessionEnd
+	case *CreateKey:
+		return ActionKeyCreate
+	case *RevokeKey:
+		return ActionKeyRevoke
+	case *NoteKeyShown:
+		return ActionKeyShow
+	case *CreateAccount, *OpenAccount, *OpenFirstAdmin, *SignUp:
+		return ActionUserCreate
+	case *CloseAccount, *CloseOwnAccount:
+		return ActionUserDelete
+	case *SetQuota:
+		return ActionUserQuota
+	case *GrantCredits:
+		return ActionUserCredits
+	case *SetPassword, *ResetPassword:
+		return ActionUserPassword
+	case *SetAdmin:
+		return ActionUserAdmin
+	case *AddOneTimeLink:
+		return ActionUserLink
+	case *LinkIdentity:
+		return ActionUserIdentity
+	case *UnlinkIdentity:
+		return ActionUserUnlink
+	case *CreateTicket:
+		return ActionMemberToken
+	case *JoinNode:
+		return ActionMemberJoin
+	case *RemoveNode:
+		return ActionMemberRemove
+	case *AddApp:
+		return ActionAppCreate
+	case *RemoveApp:
+		return ActionAppRemove
+	case *CreateBucket:
+		return ActionBucketCreate
+	case *DeleteBucket:
+		return ActionBucketDelete
+	case *SetBucketPublic:
+		return ActionBucketPublic
+	case *SetBucketCors:
+		return ActionBucketCors
+	}
+	return ""
+}
+
+// describe fills in what a change is about. It runs before the change, because some changes
+// remove what they name.
+func (v *AuditRow) describe(r Reader, change Command) error {
+	switch c := change.(type) {
+	case *ByKey:
+		return v.describeAsked(r, Actor{Kind: ActorKey, Key: c.Key}, c.Change)
+	case *BySession:
+		return v.describeAsked(r, Actor{Kind: ActorSession, Session: c.Session}, c.Change)
+	case *CreateSession:
+		return v.signedIn(r, c.Session.Account, c.Session.ID)
+	case *BeginSession:
+		return v.signedIn(r, c.Session.Account, c.Session.ID)
+	case *EndSession:
+		return v.aboutSession(r, c.ID)
+	case *ResetPassword:
+		if err := v.signedIn(r, c.Account, ""); err != nil {
+			return err
+		}
+		v.Detail += ", by a one-time link"
+	case *CreateKey:
+		v.Target = string(c.Key.ID)
+		return v.aboutKey(r, &c.Key)
+	case *RevokeKey:
+		return v.aboutStoredKey(r, c.ID)
+	case *NoteKeyShown:
+		return v.aboutStoredKey(r, c.ID)
+	case *CloseAccount:
+		return v.aboutAccount(r, c.Account, "")
+	case *CloseOwnAccount:
+		return v.aboutAccount(r, c.Account, "by its owner")
+	case *SetQuota:
+		return v.aboutAccount(r, c.Account, allowanceText(c.Allowance))
+	case *GrantCredits:
+		return v.aboutAccount(r, c.Posting.Account, fmt.Sprintf("%d credits", c.Posting.Credits))
+	case *SetPassword:
+		return v.aboutAccount(r, c.Account, "")
+	case *SetAdmin:
+		return v.aboutAccount(r, c.Account, choose(c.Admin, "administrator", "no longer administrator"))
+	case *LinkIdentity:
+		return v.aboutAccount(r, c.Identity.Account, c.Identity.Issuer)
+	case *UnlinkIdentity:
+		return v.aboutAccount(r, c.Account, "")
+	case *AddOneTimeLink:
+		v.Target, v.Detail = c.Link.Email, c.Link.Purpose.String()
+		if c.Link.Account != "" {
+			return v.aboutAccount(r, c.Link.Account, c.Link.Purpose.String())
+		}
+	default:
+		v.describeSelf(change)
+	}
+	return nil
+}
+
+// describeSelf fills in what a change is about that says so by itself.
+func (v *AuditRow) describeSelf(change Command) {
+	switch c := change.(type) {
+	case *InitCluster:
+		v.Target, v.Detail, v.At = c.Cluster.ID, c.Operator.Email, c.Cluster.Created
+	case *CreateAccount:
+		v.opened(&c.Account, "")
+	case *OpenAccount:
+		v.opened(&c.Account, allowanceText(c.Allowance))
+	case *OpenFirstAdmin:
+		v.opened(&c.Account, "administrator")
+	case *SignUp:
+		v.opened(&c.Account, choose(c.Admin, "administrator", ""))
+	case *CreateTicket:
+		v.Target, v.Detail = string(c.Ticket.ID), "valid until "+c.Ticket.Expires.Time().Format("2006-01-02 15:04:05")
+	case *JoinNode:
+		v.Target, v.Detail = string(c.Node.ID), c.Node.Name
+	case *RemoveNode:
+		v.Target = string(c.ID)
+	case *AddApp:
+		v.Target, v.Detail = c.App.Name, strings.Join(c.App.Redirects, " ")
+	case *RemoveApp:
+		v.Target = c.Name
+	case *CreateBucket:
+		v.aboutBucket(c.Bucket.Account, c.Bucket.Name, choose(c.Bucket.Public, "public", ""))
+	case *DeleteBucket:
+		v.aboutBucket(c.Account, c.Name, "")
+	case *SetBucketPublic:
+		v.aboutBucket(c.Account, c.Name, choose(c.Public, "public", "private"))
+	case *SetBucketCors:
+		v.aboutBucket(c.Account, c.Bucket, fmt.Sprintf("%d rules", len(c.Cors.Rules)))
+	}
+}
+
+// describeAsked is describe for a change with the credentials of its caller. They are the actor
+// where the proposer has named nobody.
+func (v *AuditRow) describeAsked(r Reader, caller Actor, change Command) (err error) {
+	if v.Actor.Kind == ActorCluster {
+		_, caller.Account = asked(change)
+		if caller.Email, err = emailOf(r, caller.Account); err != nil {
+			return err
+		}
+		v.Actor = caller
+	}
+	return v.describe(r, change)
+}
+
+// signedIn fills in an account that proves who it is by the change itself.
+func (v *AuditRow) signedIn(r Reader, account AccountID, session SessionID) error {
+	email, err := emailOf(r, account)
+	if err != nil {
+		return err
+	}
+	if v.Actor.Kind == ActorAnonymous || v.Actor.Kind == ActorCluster {
+		v.Actor.Account, v.Actor.Email, v.Actor.Session = account, email, session
+	}
+	v.Target, v.Detail = string(account), email
+	return nil
+}
+
+// opened fills in a new account.
+func (v *AuditRow) opened(a *Account, detail string) {
+	v.Target, v.Detail = string(a.ID), withComma(a.Email, detail)
+}
+
+// aboutAccount fills in an account.
+func (v *AuditRow) aboutAccount(r Reader, account AccountID, detail string) error {
+	email, err := emailOf(r, account)
+	v.Target, v.Detail = string(account), withComma(email, detail)
+	return err
+}
+
+// aboutSession fills in a session that is there.
+func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
+	s, err := get[Session](r, sessionKey(id))
+	if err != nil || s == nil {
+		return err
+	}
+	v.Target = string(id)
+	v.Detail, err = emailOf(r, s.Account)
+	return err
+}
+
+// aboutStoredKey fills in an API key that is there.
+func (v *AuditRow) aboutStoredKey(r Reader, id KeyID) error {
+	v.Target = string(id)
+	k, err := get[APIKey](r, apiKeyKey(id))
+	if err != nil || k == nil {
+		return err
+	}
+	return v.aboutKey(r, k)
+}
+
+func (v *AuditRow) aboutKey(r Reader, k *APIKey) error {
+	email, err := emailOf(r, k.Account)
+	v.Detail = withComma(withComma(email, k.Name), strings.Join(k.Scope, " "))
+	return err
+}
+
+func (v *AuditRow) aboutBucket(account AccountID, name, detail string) {
+	v.Target, v.Detail = string(account)+"/"+name, detail
+}
+
+// emailOf returns the e-mail address of an account; empty: there is no such account.
+func emailOf(r Reader, id AccountID) (string, error) {
+	a, err := get[Account](r, accountKey(id))
+	if err != nil || a == nil {
+		return "", err
+	}
+	return a.Email, nil
+}
+
+// withComma returns two texts with a comma between them where both have something.
+func withComma(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ", " + b
+}
+
+func choose(yes bool, a, b string) string {
+	if yes {
+		return a
+	}
+	return b
+}
+
+func allowanceText(bytes uint64) string {
+	if bytes == Unlimited {
+		return "no limit"
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// String is the purpose as the audit log has it.
+func (p LinkPurpose) String() string {
+	switch p {
+	case ForSignUp:
+		return "invitation"
+	case ForPassword:
+		return "new password"
+	case ForSession:
+		return "sign-in"
+	}
+	return fmt.Sprintf("purpose %d", uint8(p))
+}

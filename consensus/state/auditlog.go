@@ -1,0 +1,326 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// Bounds of the audit log.
+const (
+	// AuditLevel is the feature level from which there is an audit log.
+	AuditLevel FeatureLevel = 7
+	// MaxAuditRows is how many rows the log has at the most, about 300 bytes each.
+	MaxAuditRows = 100_000
+	// AuditFor is how long rows are kept: a year and a month, so that a yearly audit that is
+	// late still finds the whole year.
+	AuditFor Millis = 400 * dayMillis
+	// MaxRefusals is how many summed refusals one command records.
+	MaxRefusals = 64
+	// signInsPerHour and joinsPerHour are how many refused sign-ins and joins become rows of
+	// their own within a clock hour: neither hides the other.
+	signInsPerHour = 48
+	joinsPerHour   = 12
+	hourMillis     = Millis(60 * 60 * 1000)
+)
+
+// auditHead is the bookkeeping of the audit log.
+type auditHead struct {
+	First, Next uint64    // sequences of the oldest row and of the next one
+	Anchor      AuditHash // hash of the row before First; zero: none was pruned
+	Head        AuditHash // hash of the newest row
+	Last        Millis    // time of the newest row
+	// Hour is the clock hour in which SignIns and Joins refusals became rows of their own, and
+	// Rest tries did not.
+	Hour, SignIns, Joins, Rest uint64
+}
+
+// Code implements the record's form.
+func (v *auditHead) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Uint(c, &v.First)
+	codec.Uint(c, &v.Next)
+	codec.Fixed(c, v.Anchor[:])
+	codec.Fixed(c, v.Head[:])
+	codec.Int(c, &v.Last)
+	codec.Uint(c, &v.Hour)
+	codec.Uint(c, &v.SignIns)
+	codec.Uint(c, &v.Joins)
+	codec.Uint(c, &v.Rest)
+}
+
+var auditKey = metaKey("audit")
+
+func auditRowKey(seq uint64) key { return table(tableAudit).u64(seq) }
+
+func readAuditHead(r Reader) (*auditHead, error) {
+	h, err := get[auditHead](r, auditKey)
+	if err == nil && h == nil {
+		h = &auditHead{First: 1, Next: 1}
+	}
+	return h, err
+}
+
+// append adds a row to the log, and removes the oldest one if there are MaxAuditRows. The caller
+// writes the head.
+func (v *auditHead) append(tx Tx, row *AuditRow) error {
+	row.Seq, row.Actor = v.Next, row.Actor.clipped()
+	row.Target, row.Detail = clip(row.Target, maxAuditTarget), clip(row.Detail, maxAuditDetail)
+	if row.At == 0 {
+		row.At = v.Last
+	}
+	b, err := EncodeAuditRow(row)
+	if err != nil {
+		return err
+	}
+	v.Head = auditHash(v.Head, b)
+	if err := tx.Set(auditRowKey(row.Seq), append(v.Head[:], b...)); err != nil {
+		return err
+	}
+	v.Next, v.Last = v.Next+1, row.At
+	if v.Next-v.First > MaxAuditRows {
+		return v.prune(tx)
+	}
+	return nil
+}
+
+// prune removes the oldest row.
+func (v *auditHead) prune(tx Tx) error {
+	b, ok, err := tx.Get(auditRowKey(v.First))
+	if err != nil {
+		return err
+	}
+	if !ok || len(b) < auditHashBytes {
+		return fmt.Errorf("state: audit row %d of %d bytes", v.First, len(b))
+	}
+	v.Anchor = AuditHash(b[:auditHashBytes])
+	if err := tx.Delete(auditRowKey(v.First)); err != nil {
+		return err
+	}
+	v.First++
+	return nil
+}
+
+func decodeAuditRow(value []byte) (*AuditRow, AuditHash, error) {
+	if len(value) < auditHashBytes {
+		return nil, AuditHash{}, fmt.Errorf("state: audit row of %d bytes", len(value))
+	}
+	row, err := DecodeAuditRow(value[auditHashBytes:])
+	return row, AuditHash(value[:auditHashBytes]), err
+}
+
+// PruneAudit removes rows that are older than Before, MaxSettle rows in one command at the most.
+// The proposer takes Before from a time that most members have reached. It is of level 7.
+type PruneAudit struct{ Before Millis }
+
+// Code implements Command.
+func (v *PruneAudit) Code(c *codec.Coder) { codec.Int(c, &v.Before) }
+
+func (v *PruneAudit) apply(tx Tx, _ *entry) (Result, error) {
+	h, err := readAuditHead(tx)
+	if err != nil {
+		return Result{}, err
+	}
+	first := h.First
+	for h.First < h.Next && h.First < first+MaxSettle {
+		value, _, err := tx.Get(auditRowKey(h.First))
+		if err != nil {
+			return Result{}, err
+		}
+		row, _, err := decodeAuditRow(value)
+		if err != nil {
+			return Result{}, err
+		}
+		if row.At >= v.Before {
+			break
+		}
+		if err := h.prune(tx); err != nil {
+			return Result{}, err
+		}
+	}
+	if h.First == first {
+		return Result{}, nil
+	}
+	return Result{}, put(tx, auditKey, h)
+}
+
+// Refusal is what a node refused within a minute, of one kind, to one account and one network.
+type Refusal struct {
+	Action  Action    // ActionSessionCreate or ActionMemberJoin
+	At      Millis    // of the last try
+	Addr    string    // of the client
+	Account AccountID // whose password was wrong; empty: no account
+	Detail  string    // for people; with an account it is its e-mail address
+	Count   uint64
+}
+
+// NoteRefusals records refused tries. Within a clock hour only the first ones become
+// rows of their own; the others are summed in one row at the beginning of a later hour. So
+// strangers neither grow the log without bound nor push out what it has. It is of level 7.
+//
+// Errors: ErrInvalid for an action that is not of refusals.
+type NoteRefusals struct{ Items []Refusal }
+
+// Code implements Command.
+func (v *NoteRefusals) Code(c *codec.Coder) {
+	codec.List(c, &v.Items, MaxRefusals, func(c *codec.Coder, i *Refusal) {
+		codec.String(c, &i.Action, maxActionLen)
+		codec.Int(c, &i.At)
+		codec.String(c, &i.Addr, maxAuditAddr)
+		codec.String(c, &i.Account, MaxIDLen)
+		codec.String(c, &i.Detail, maxAuditDetail)
+		codec.Uint(c, &i.Count)
+	})
+}
+
+func (v *NoteRefusals) apply(tx Tx, _ *entry) (Result, error) {
+	for _, i := range v.Items {
+		if i.Action != ActionSessionCreate && i.Action != ActionMemberJoin || i.Count == 0 || i.At < 0 {
+			return Result{}, Errorf(CodeInvalid, "no refusal that is recorded")
+		}
+	}
+	if len(v.Items) == 0 {
+		return Result{}, nil
+	}
+	h, err := readAuditHead(tx)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, i := range v.Items {
+		if err := h.refused(tx, i); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, put(tx, auditKey, h)
+}
+
+// refused appends a row of a refusal, or counts its tries if the hour has enough rows.
+func (v *auditHead) refused(tx Tx, i Refusal) error {
+	if hour := uint64(i.At / hourMillis); hour != v.Hour {
+		if v.Rest > 0 {
+			row := AuditRow{
+				At: i.At, Actor: Actor{Kind: ActorAnonymous}, Action: ActionRefusalsRest, Detail: "tries that have no row of their own", Refused: true, Count: v.Rest,
+			}
+			if err := v.append(tx, &row); err != nil {
+				return err
+			}
+		}
+		v.Hour, v.SignIns, v.Joins, v.Rest = hour, 0, 0, 0
+	}
+	used, most := &v.SignIns, uint64(signInsPerHour)
+	if i.Action == ActionMemberJoin {
+		used, most = &v.Joins, joinsPerHour
+	}
+	if *used >= most {
+		v.Rest += i.Count
+		return nil
+	}
+	*used++
+	row := AuditRow{
+		At: i.At, Actor: Actor{Kind: ActorAnonymous, Addr: i.Addr}, Action: i.Action, Target: string(i.Account), Detail: i.Detail, Refused: true, Count: i.Count,
+	}
+	if i.Account != "" {
+		email, err := emailOf(tx, i.Account)
+		if err != nil {
+			return err
+		}
+		row.Detail = email
+	}
+	return v.append(tx, &row)
+}
+
+// AuditEntry is a row of the audit log with its hash.
+type AuditEntry struct {
+	AuditRow
+	Hash AuditHash
+}
+
+// AuditHead is the extent of the audit log.
+type AuditHead struct {
+	First, Next uint64    // sequences of the oldest row and of the next one; equal: there is none
+	Anchor      AuditHash // hash of the row before First; zero: there was none
+	Head        AuditHash // hash of the newest row
+}
+
+// AuditHead returns the extent of the audit log.
+func (v View) AuditHead() (AuditHead, error) {
+	h, err := readAuditHead(v.r)
+	if err != nil {
+		return AuditHead{}, err
+	}
+	return AuditHead{First: h.First, Next: h.Next, Anchor: h.Anchor, Head: h.Head}, nil
+}
+
+// AuditBefore calls fn for the rows below a sequence, the newest first, until fn returns false.
+func (v View) AuditBefore(seq uint64, fn func(AuditEntry) (more bool, err error)) error {
+	return v.r.Scan(table(tableAudit), auditRowKey(seq), true, func(_, value []byte) (bool, error) {
+		row, hash, err := decodeAuditRow(value)
+		if err != nil {
+			return false, err
+		}
+		return fn(AuditEntry{AuditRow: *row, Hash: hash})
+	})
+}
+
+// AuditChain is the part of the audit log that VerifyAudit has walked.
+type AuditChain struct {
+	Next   uint64    // sequence of the next row
+	Hash   AuditHash // of the row before it
+	Broken string    // what is wrong with the row Next; empty: nothing so far
+}
+
+// VerifyAudit walks up to limit rows after those of a chain, and returns the longer chain. It
+// ends at the first row that does not follow from the one before. The chain of no rows has the
+// First and the Anchor of the AuditHead.
+func (v View) VerifyAudit(from AuditChain, limit int) (AuditChain, error) {
+	head, err := v.AuditHead()
+	if err != nil || from.Broken != "" {
+		return from, err
+	}
+	rows := 0
+	broken := func(format string, args ...any) (bool, error) {
+		from.Broken = fmt.Sprintf(format, args...)
+		return false, nil
+	}
+	all := table(tableAudit)
+	lower := auditRowKey(from.Next)
+	if from.Next == head.First {
+		lower = all // also what lies before the first row
+	}
+	err = v.r.Scan(lower, all.end(), false, func(k, value []byte) (bool, error) {
+		if rows == limit {
+			return false, nil
+		}
+		rows++
+		if len(k) != len(all)+8 || binary.BigEndian.Uint64(k[len(all):]) != from.Next || from.Next >= head.Next {
+			return broken("another row is in its place")
+		}
+		row, hash, err := decodeAuditRow(value)
+		switch {
+		case err != nil:
+			return broken("its bytes are no row")
+		case row.Seq != from.Next:
+			return broken("it says that it is row %d", row.Seq)
+		case auditHash(from.Hash, value[auditHashBytes:]) != hash:
+			return broken("its hash does not follow from the row before")
+		}
+		again, err := EncodeAuditRow(row)
+		if err != nil || !bytes.Equal(again, value[auditHashBytes:]) {
+			return broken("its bytes are not in the canonical form")
+		}
+		from.Next, from.Hash = from.Next+1, hash
+		return true, nil
+	})
+	if err != nil || from.Broken != "" || rows == limit {
+		return from, err
+	}
+	switch {
+	case from.Next != head.Next:
+		from.Broken = "it is missing"
+	case head.First != head.Next && from.Hash != head.Head:
+		from.Broken = "the hash of the head is another"
+	}
+	return from, nil
+}
