@@ -33,7 +33,7 @@ type Profile struct {
 	AccessKey       string
 	SecretKey       string
 	Identity        string // path of an identity file
-	IdentityCommand string // prints an identity
+	IdentityCommand string // prints the passphrase of the identity, and may print its file behind
 }
 
 // fields binds the keys of a profile in the file.
@@ -275,10 +275,10 @@ func (p *Profile) override(env map[string]string) {
 	case p.Token == "" && p.AccessKey == "":
 		p.AccessKey, p.SecretKey = env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"]
 	}
-	switch {
-	case env[EnvIdentity] != "":
-		p.Identity, p.IdentityCommand = env[EnvIdentity], ""
-	case env[EnvIdentityCommand] != "":
-		p.Identity, p.IdentityCommand = "", env[EnvIdentityCommand]
+	if env[EnvIdentity] != "" {
+		p.Identity = env[EnvIdentity]
+	}
+	if env[EnvIdentityCommand] != "" {
+		p.IdentityCommand = env[EnvIdentityCommand]
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net"
 	"net/http"
@@ -163,11 +164,23 @@ func (w localWriter) Write(p []byte) (int, error) {
 type localReader struct {
 	io.ReadSeeker
 
+	sum    hash.Hash // of what was read, or nil
 	failed error
+}
+
+// Seek begins anew.
+func (r *localReader) Seek(offset int64, whence int) (int64, error) {
+	if r.sum != nil {
+		r.sum.Reset()
+	}
+	return r.ReadSeeker.Seek(offset, whence)
 }
 
 func (r *localReader) Read(p []byte) (int, error) {
 	n, err := r.ReadSeeker.Read(p)
+	if r.sum != nil {
+		_, _ = r.sum.Write(p[:n]) // never fails
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.failed = &sourceError{err}
 		return n, r.failed

@@ -31,7 +31,8 @@ type cluster struct {
 	objects  map[string]*stored // by bucket/key
 	uploads  map[string]map[int][]byte
 	names    map[string]string // of uploads
-	requests []string          // method, node, path and query
+	starts   map[string]*http.Request
+	requests []string // method, node, path and query
 	started  int
 	versions int
 }
@@ -53,7 +54,7 @@ type fakeNode struct {
 }
 
 func newCluster(t *testing.T, nodes int) *cluster {
-	c := &cluster{t: t, objects: map[string]*stored{}, uploads: map[string]map[int][]byte{}, names: map[string]string{}}
+	c := &cluster{t: t, objects: map[string]*stored{}, uploads: map[string]map[int][]byte{}, names: map[string]string{}, starts: map[string]*http.Request{}}
 	for i := range nodes {
 		n := &fakeNode{c: c, number: i}
 		n.server = httptest.NewServer(n)
@@ -155,29 +156,41 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	case query.Has("uploads"):
 		c.started++
 		id := fmt.Sprint("upload", c.started)
-		c.uploads[id], c.names[id] = map[int][]byte{}, name
+		c.uploads[id], c.names[id], c.starts[id] = map[int][]byte{}, name, r
 		fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
 	case query.Has("uploadId"):
 		c.part(w, r, name, body)
 	case key == "" && r.Method == http.MethodGet:
 		c.list(w, bucket, query)
+	case r.Header.Get("X-Amz-Copy-Source") != "": // onto itself, with other metadata
+		c.put(w, r, name, c.objects[name].data)
+		fmt.Fprint(w, "<CopyObjectResult></CopyObjectResult>")
 	case r.Method == http.MethodPut && key != "":
+		o := c.objects[name]
+		if m := r.Header.Get("If-Match"); m != "" && (o == nil || m != o.header.Get("Etag")) || r.Header.Get("If-None-Match") == "*" && o != nil {
+			refuse(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
 		if r.Header.Get("X-Amz-Content-Sha256") == "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" {
 			body = unframed(body)
 		}
-		o := c.store(name, body)
-		for h, values := range r.Header {
-			if strings.HasPrefix(h, "X-Amz-Meta-") || h == "Content-Type" {
-				o.header[h] = values
-			}
-		}
-		maps.Copy(w.Header(), o.header)
+		c.put(w, r, name, body)
 	case r.Method == http.MethodDelete:
 		delete(c.objects, name)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		c.get(w, r, name)
 	}
+}
+
+func (c *cluster) put(w http.ResponseWriter, r *http.Request, name string, body []byte) {
+	o := c.store(name, body)
+	for h, values := range r.Header {
+		if strings.HasPrefix(h, "X-Amz-Meta-") || h == "Content-Type" {
+			o.header[h] = values
+		}
+	}
+	maps.Copy(w.Header(), o.header)
 }
 
 // unframed removes the framing of a body whose chunks are signed.
@@ -244,10 +257,9 @@ func (c *cluster) part(w http.ResponseWriter, r *http.Request, name string, body
 		for _, number := range slices.Sorted(maps.Keys(parts)) {
 			all = append(all, parts[number]...)
 		}
-		o := c.store(name, all)
+		c.put(w, c.starts[id], name, all)
 		delete(c.uploads, id)
-		maps.Copy(w.Header(), o.header)
-		fmt.Fprintf(w, "<CompleteMultipartUploadResult><Bucket>b</Bucket><ETag>%s</ETag></CompleteMultipartUploadResult>", o.header.Get("Etag"))
+		fmt.Fprintf(w, "<CompleteMultipartUploadResult><Bucket>b</Bucket><ETag>%s</ETag></CompleteMultipartUploadResult>", etagOf(all))
 	}
 }
 

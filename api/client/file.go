@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
 // Names of unfinished downloads, in the folder of their file. The first belongs to the bytes,
@@ -51,6 +54,7 @@ func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o D
 type incoming struct {
 	client   *Client
 	fetching *fetching
+	content  *seal.Content // of an encrypted object, or nil
 	root     *os.Root
 	name     string // of the file, below root
 	options  DownloadOptions
@@ -67,7 +71,7 @@ func (in *incoming) partial() string {
 
 func (in *incoming) run(ctx context.Context) error {
 	partial := in.partial()
-	large := in.fetching.object.Size > SinglePut
+	large := in.size() > SinglePut && (in.content == nil || in.content.Chunked())
 	flags := os.O_CREATE | os.O_RDWR
 	if !large {
 		flags |= os.O_TRUNC
@@ -79,7 +83,7 @@ func (in *incoming) run(ctx context.Context) error {
 	if large {
 		err = in.ranges(ctx, file, partial)
 	} else {
-		err = in.client.fetch(ctx, in.fetching, 0, in.fetching.object.Size, in.options.reporting(file))
+		err = in.whole(ctx, in.options.reporting(file))
 	}
 	if err == nil && in.durable {
 		err = file.Sync()
@@ -125,15 +129,15 @@ func progressName(partial string) string {
 func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) error {
 	object := &in.fetching.object
 	progress, err := openProgress(in.root, progressName(partial), progressHead{
-		ETag: object.ETag, Version: object.Version, Size: object.Size, Hash: in.hash(), Range: DefaultPartSize,
+		ETag: object.ETag, Version: object.Version, Size: in.size(), Hash: in.hash(), Range: DefaultPartSize,
 	}, file)
 	if err != nil {
 		return err
 	}
 	fetching, stop := errgroup.WithContext(ctx)
 	fetching.SetLimit(in.options.parallel())
-	for off := int64(0); off < object.Size && stop.Err() == nil; off += DefaultPartSize {
-		n := min(DefaultPartSize, object.Size-off)
+	for off := int64(0); off < in.size() && stop.Err() == nil; off += DefaultPartSize {
+		n := min(DefaultPartSize, in.size()-off)
 		if progress.has(off) {
 			if in.options.Progress != nil {
 				in.options.Progress(n)
@@ -142,7 +146,7 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 		}
 		fetching.Go(func() error {
 			w := in.options.reporting(io.NewOffsetWriter(file, off))
-			if err := in.client.fetch(stop, in.fetching, off, n, w); err != nil {
+			if err := in.part(stop, off, n, w); err != nil {
 				return err
 			}
 			return progress.done(off)
@@ -152,7 +156,58 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 	if err == nil {
 		err = context.Cause(ctx) // the loop may have ended before the last range
 	}
-	return errors.Join(err, progress.close())
+	err = errors.Join(err, progress.close())
+	if err == nil && in.content != nil { // each chunk is authentic; this is the hash of all
+		return in.check(file)
+	}
+	return err
+}
+
+// size returns the number of bytes of the file.
+func (in *incoming) size() int64 {
+	if in.content != nil {
+		return in.content.Metadata().Size
+	}
+	return in.fetching.object.Size
+}
+
+// whole writes the whole file to w.
+func (in *incoming) whole(ctx context.Context, w io.Writer) error {
+	size := in.fetching.object.Size
+	if in.content == nil {
+		return in.client.fetch(ctx, in.fetching, 0, size, w)
+	}
+	return in.client.decrypt(ctx, in.fetching, 0, size, in.content.Reader, w)
+}
+
+// part writes the n bytes of the file from off on to w.
+func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer) error {
+	if in.content == nil {
+		return in.client.fetch(ctx, in.fetching, off, n, w)
+	}
+	start, size, err := in.content.Range(off, n)
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = in.client.decrypt(ctx, in.fetching, start, size, func(ciphertext io.Reader) io.Reader {
+		plain, err := in.content.RangeReader(ciphertext, off, n)
+		if err != nil {
+			failed = err
+			return strings.NewReader("")
+		}
+		return plain
+	}, w)
+	return cmp.Or(failed, err)
+}
+
+// check compares the file with the hash of the content.
+func (in *incoming) check(file *os.File) error {
+	digest, err := seal.DigestOf(io.NewSectionReader(file, 0, in.size()))
+	if err == nil && digest.Hash != in.content.Metadata().Hash {
+		err = seal.ErrHash
+	}
+	return err
 }
 
 func (in *incoming) hash() string {

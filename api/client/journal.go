@@ -21,6 +21,7 @@ type journalHead struct {
 	Size     int64    `json:"size,omitempty"`      // of the file, in bytes
 	Modified int64    `json:"modified,omitempty"`  // of the file, Unix time in ns
 	PartSize int64    `json:"part_size,omitempty"` // bytes
+	Sealed   string   `json:"sealed,omitempty"`    // encryption header of the upload
 	Others   []string `json:"others,omitempty"`    // uploads of this key that were open before
 }
 
@@ -41,7 +42,7 @@ type journalState struct {
 // continues reports whether the upload can go on with a file that head describes.
 func (s *journalState) continues(head journalHead) bool {
 	return s.UploadID != "" && s.Bucket == head.Bucket && s.Key == head.Key && s.Path == head.Path &&
-		s.Size == head.Size && s.Modified == head.Modified && s.PartSize == head.PartSize
+		s.Size == head.Size && s.Modified == head.Modified && s.PartSize == head.PartSize && s.Sealed == head.Sealed
 }
 
 // readJournal returns nil if there is no journal. A journal without a head belongs to an upload

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,24 +15,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-func newBytes(data []byte) io.ReadSeeker { return bytes.NewReader(data) }
-
 // abandonTimeout bounds how long a failed upload waits for its parts to be removed.
 const abandonTimeout = 15 * time.Second
 
-// uploadParts stores what src delivers as one object of several parts. file is src if the
-// upload can be continued from the journal, else nil.
-func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source, file *sections, o UploadOptions) (Object, error) {
-	u, err := c.begin(ctx, bucket, key, file, o)
+// uploadParts stores what src delivers as one object of several parts.
+func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source, o UploadOptions) (Object, error) {
+	u, err := c.begin(ctx, bucket, key, src, o)
 	if err != nil {
 		return Object{}, err
 	}
 	object, err := c.finish(ctx, u, src, o)
-	if file != nil && u.continued && errors.Is(err, ErrNotFound) { // the upload has ended meanwhile
+	if u.continued && errors.Is(err, ErrNotFound) { // the upload has ended meanwhile
 		if err := u.journal.remove(); err != nil {
 			return Object{}, err
 		}
-		if u, err = c.begin(ctx, bucket, key, file, o); err != nil {
+		if u, err = c.begin(ctx, bucket, key, src, o); err != nil {
 			return Object{}, err
 		}
 		object, err = c.finish(ctx, u, src, o)
@@ -41,7 +37,7 @@ func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source
 	if err == nil {
 		return object, u.journal.remove()
 	}
-	if file != nil && o.Journal != "" && !errors.Is(err, ErrChanged) {
+	if src.head().Path != "" && o.Journal != "" && !errors.Is(err, ErrChanged) {
 		return Object{}, errors.Join(err, u.journal.close()) // to be continued
 	}
 	aborting, stop := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
@@ -78,18 +74,16 @@ func (u *upload) keep(number int, etag string) error {
 }
 
 // begin starts an upload, or returns the one of the journal.
-func (c *Client) begin(ctx context.Context, bucket, key string, file *sections, o UploadOptions) (*upload, error) {
+func (c *Client) begin(ctx context.Context, bucket, key string, src source, o UploadOptions) (*upload, error) {
 	u := &upload{bucket: bucket, key: key, stored: map[int]string{}}
-	entry := journalHead{Bucket: bucket, Key: key}
-	if file != nil {
-		entry.Path, entry.Size, entry.Modified, entry.PartSize = file.file.Name(), file.size, file.modified.UnixNano(), file.partSize
-	}
+	entry := src.head()
+	entry.Bucket, entry.Key = bucket, key
 	if o.Journal != "" {
 		old, err := readJournal(o.Journal)
 		switch {
 		case err != nil:
 			return nil, err
-		case old != nil && file != nil && old.continues(entry):
+		case old != nil && entry.Path != "" && old.continues(entry):
 			u.id, u.stored, u.continued = old.UploadID, old.stored, true
 			u.journal, err = appendJournal(o.Journal)
 			return u, err
@@ -127,13 +121,12 @@ func (c *Client) initiate(ctx context.Context, bucket, key string, o UploadOptio
 // finish stores the parts that are missing and completes the upload.
 func (c *Client) finish(ctx context.Context, u *upload, src source, o UploadOptions) (Object, error) {
 	var size int64
-	file, _ := src.(*sections)
 	sending, stop := errgroup.WithContext(ctx)
 	sending.SetLimit(o.parallel())
 	err := func() error {
 		for number := 1; ; number++ {
 			if u.etag(number) != "" { // only of a file
-				there := file.sizeOf(number)
+				there := src.sizeOf(number)
 				size += there
 				o.progress(there)
 				continue
@@ -155,7 +148,7 @@ func (c *Client) finish(ctx context.Context, u *upload, src source, o UploadOpti
 				if err != nil {
 					return err
 				}
-				o.progress(p.size)
+				o.progress(p.content())
 				return u.keep(p.number, etag)
 			})
 		}
@@ -163,8 +156,8 @@ func (c *Client) finish(ctx context.Context, u *upload, src source, o UploadOpti
 	if sent := sending.Wait(); sent != nil { // the first failure of a part stops the loop too
 		err = sent
 	}
-	if err == nil && file != nil {
-		err = file.changed()
+	if err == nil {
+		err = src.changed()
 	}
 	if err != nil {
 		return Object{}, err
@@ -177,11 +170,14 @@ func (c *Client) finish(ctx context.Context, u *upload, src source, o UploadOpti
 }
 
 func (c *Client) putPart(ctx context.Context, u *upload, p part) (etag string, err error) {
-	headers := http.Header{"X-Amz-Checksum-Crc32c": {p.crc}}
-	_, err = c.send(ctx, operation{verb: "put a part of", bucket: u.bucket, key: u.key}, p, func(ctx context.Context, n *node, body io.Reader) error {
+	headers := http.Header{}
+	if p.crc != "" {
+		headers.Set("X-Amz-Checksum-Crc32c", p.crc)
+	}
+	_, err = c.send(ctx, operation{verb: "put a part of", bucket: u.bucket, key: u.key}, p, func(ctx context.Context, n *node, body io.Reader) (string, error) {
 		stored, err := n.core.PutObjectPart(ctx, u.bucket, u.key, u.id, p.number, body, p.size, minio.PutObjectPartOptions{CustomHeader: headers})
 		etag = stored.ETag
-		return err
+		return etag, err
 	})
 	return etag, err
 }

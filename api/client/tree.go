@@ -25,6 +25,7 @@ type entry struct {
 	size     int64 // bytes
 	modified time.Time
 	etag     string
+	hash     *Hash // of the content, if the list has it
 }
 
 // tree is the side of a sync that is in the cluster.

@@ -2,13 +2,16 @@ package client
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // the ETag of S3
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -68,7 +71,7 @@ func (c *Client) Upload(ctx context.Context, bucket, key string, src io.Reader, 
 	if len(first) < cap(first) { // the end
 		return c.put(ctx, bucket, key, newPart(1, first), o)
 	}
-	return c.uploadParts(ctx, bucket, key, &stream{from: src, first: first}, nil, o)
+	return c.uploadParts(ctx, bucket, key, &stream{from: src, first: first}, o)
 }
 
 // UploadFile stores the file at path, which must be regular. If the file changes meanwhile, the
@@ -95,7 +98,7 @@ func (c *Client) UploadFile(ctx context.Context, bucket, key, path string, o Upl
 		object, err := c.put(ctx, bucket, key, p, o)
 		return object, errors.Join(err, src.changed())
 	}
-	return c.uploadParts(ctx, bucket, key, src, src, o)
+	return c.uploadParts(ctx, bucket, key, src, o)
 }
 
 // partSize returns the size of the parts of a file of size bytes.
@@ -109,7 +112,8 @@ type part struct {
 	number int
 	body   io.ReadSeeker
 	size   int64
-	crc    string // CRC32C as x-amz-checksum-crc32c has it
+	plain  int64  // bytes of the file that are in it; 0 if as size
+	crc    string // CRC32C as x-amz-checksum-crc32c has it; "" if each attempt has other bytes
 	buffer []byte // to be reused, or nil
 }
 
@@ -129,29 +133,50 @@ func newPart(number int, data []byte) part {
 // put stores p as an object.
 func (c *Client) put(ctx context.Context, bucket, key string, p part, o UploadOptions) (Object, error) {
 	options := o.put()
-	options.UserMetadata["x-amz-checksum-crc32c"] = p.crc
-	seen, err := c.send(ctx, operation{verb: "put", bucket: bucket, key: key}, p, func(ctx context.Context, n *node, body io.Reader) error {
-		_, err := n.core.PutObject(ctx, bucket, key, body, p.size, "", "", options)
-		return err
+	if p.crc != "" {
+		options.UserMetadata["x-amz-checksum-crc32c"] = p.crc
+	}
+	seen, err := c.send(ctx, operation{verb: "put", bucket: bucket, key: key}, p, func(ctx context.Context, n *node, body io.Reader) (string, error) {
+		stored, err := n.core.PutObject(ctx, bucket, key, body, p.size, "", "", options)
+		return stored.ETag, err
 	})
 	if err != nil {
 		return Object{}, err
 	}
-	o.progress(p.size)
+	o.progress(p.content())
 	object := fromHeader(bucket, key, seen.header)
 	object.Size, object.ContentType, object.Metadata = p.size, options.ContentType, o.Metadata
 	return object, nil
 }
 
-// send has a part sent, from its beginning on each attempt.
-func (c *Client) send(ctx context.Context, op operation, p part, request func(ctx context.Context, n *node, body io.Reader) error) (answer, error) {
+// content returns how many bytes of the file are in the part.
+func (p part) content() int64 {
+	if p.plain > 0 {
+		return p.plain
+	}
+	return p.size
+}
+
+// errDamaged reports that a node has stored other bytes than were sent. They are sent again.
+var errDamaged = errors.New("the node received other bytes than were sent")
+
+// send has a part sent, from its beginning on each attempt. request returns the ETag of what was
+// stored. Without a CRC, which the node compares, the client compares the ETag, which is the MD5.
+func (c *Client) send(ctx context.Context, op operation, p part, request func(ctx context.Context, n *node, body io.Reader) (etag string, err error)) (answer, error) {
 	return c.do(ctx, op, func(ctx context.Context, n *node) error {
 		if _, err := p.body.Seek(0, io.SeekStart); err != nil {
 			return &sourceError{err}
 		}
 		body := &localReader{ReadSeeker: p.body}
-		if err := request(ctx, n, body); err != nil {
+		if p.crc == "" {
+			body.sum = md5.New() //nolint:gosec // the ETag of S3
+		}
+		etag, err := request(ctx, n, body)
+		if err != nil {
 			return errors.Join(body.failed, err)
+		}
+		if body.sum != nil && strings.Trim(etag, `"`) != hex.EncodeToString(body.sum.Sum(nil)) {
+			return &bodyError{errDamaged}
 		}
 		return nil
 	})
@@ -172,6 +197,11 @@ func (o UploadOptions) put() minio.PutObjectOptions {
 // source delivers the parts of an object in order, and io.EOF after the last.
 type source interface {
 	next(number int) (part, error)
+	// sizeOf returns how many bytes of the file are in a part, and changed returns ErrChanged if
+	// the file is not what it was. head describes the file; an upload of none is not continued.
+	sizeOf(number int) int64
+	changed() error
+	head() journalHead
 	// release takes back the memory of a part that was stored or given up.
 	release(p part)
 }
@@ -207,6 +237,10 @@ func (s *sections) section(number int, from, size int64) (part, error) {
 }
 
 func (s *sections) release(part) {}
+
+func (s *sections) head() journalHead {
+	return journalHead{Path: s.file.Name(), Size: s.size, Modified: s.modified.UnixNano(), PartSize: s.partSize}
+}
 
 // changed returns ErrChanged if the file is not what it was at the start.
 func (s *sections) changed() error {
@@ -253,7 +287,10 @@ func (s *stream) next(number int) (part, error) {
 	return newPart(number, data), nil
 }
 
-func (s *stream) release(p part) { s.free <- p.buffer }
+func (s *stream) release(p part)    { s.free <- p.buffer }
+func (s *stream) sizeOf(int) int64  { return 0 }
+func (s *stream) changed() error    { return nil }
+func (s *stream) head() journalHead { return journalHead{} }
 
 // fill reads until data is full or the source has ended.
 func fill(src io.Reader, data []byte) ([]byte, error) {

@@ -135,15 +135,15 @@ bad node, but not against a whole cluster that lies.`,
 			return arguments("CID")(cmd, args)
 		},
 	}
-	r := remoteFlags(cmd)
+	r, s := remoteFlags(cmd), sealingFlags(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if isS3(args[0]) {
 			if user != "" {
 				return usagef("%s: --user is for a CID: objects are read with a key", called(cmd))
 			}
-			return a.getObject(cmd, r, args, output, plan)
+			return a.getObject(cmd, r, s, args, output, plan)
 		}
-		for _, name := range []string{"verify", "blake3", "endpoint", "token", "profile"} {
+		for _, name := range []string{"verify", "blake3", "endpoint", "token", "profile", "encrypt", "identity", "passphrase-file"} {
 			if cmd.Flags().Changed(name) {
 				return usagef("%s: --%s is for s3://BUCKET/KEY: the node on this machine verifies each block of a CID", called(cmd), name)
 			}

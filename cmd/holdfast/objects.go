@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -25,12 +26,17 @@ type readPlan struct {
 }
 
 // getObject runs get s3://BUCKET/KEY [FILE].
-func (a *app) getObject(cmd *cobra.Command, r *remote, args []string, output string, plan readPlan) error {
+func (a *app) getObject(cmd *cobra.Command, r *remote, s *sealing, args []string, output string, plan readPlan) error {
+	if err := s.check(cmd); err != nil {
+		return err
+	}
 	from, err := parseObject(cmd, args[0])
 	if err != nil {
 		return err
 	}
 	switch {
+	case s.encrypt && plan.blake3 != "":
+		return usagef("%s: --blake3 is the hash of the stored bytes, which --encrypt makes anew for each upload: use --verify", called(cmd))
 	case len(args) == 2 && output != "":
 		return usagef("%s: give FILE or --output, not both", called(cmd))
 	case len(args) == 2:
@@ -54,20 +60,33 @@ func (a *app) getObject(cmd *cobra.Command, r *remote, args []string, output str
 		return err
 	}
 	defer c.Close()
-	return clusterError(cmd.Context(), a.download(cmd.Context(), c, from, output, options))
-}
-
-func (a *app) download(ctx context.Context, c *gateway.Client, from s3Target, output string, options gateway.DownloadOptions) error {
-	object, err := c.Head(ctx, from.bucket, from.key)
+	v, err := a.vault(cmd, c, r, s, from.bucket)
 	if err != nil {
 		return err
 	}
-	options.Object = &object
-	if output == "-" {
-		_, err := c.Download(ctx, from.bucket, from.key, a.stdout, options)
+	return clusterError(cmd.Context(), a.download(cmd.Context(), c, v, from, output, options))
+}
+
+func (a *app) download(ctx context.Context, c *gateway.Client, v *gateway.Vault, from s3Target, output string, options gateway.DownloadOptions) error {
+	size := int64(-1)
+	if v == nil {
+		object, err := c.Head(ctx, from.bucket, from.key)
+		if err != nil {
+			return err
+		}
+		options.Object, size = &object, object.Size
+	}
+	toWriter := func(w io.Writer) error {
+		if v != nil {
+			return v.Download(ctx, from.key, w, options)
+		}
+		_, err := c.Download(ctx, from.bucket, from.key, w, options)
 		return err
 	}
-	bar := a.newBar(object.Size, "downloading")
+	if output == "-" {
+		return toWriter(a.stdout)
+	}
+	bar := a.newBar(size, "downloading")
 	defer func() { _ = bar.Finish() }() // it is only for the eye
 	options.Progress = func(n int64) { _ = bar.Add64(n) }
 	info, err := os.Stat(output)
@@ -75,10 +94,10 @@ func (a *app) download(ctx context.Context, c *gateway.Client, from s3Target, ou
 	case err == nil && info.IsDir():
 		output = filepath.Join(output, path.Base(from.key))
 	case err == nil && !info.Mode().IsRegular(): // such as /dev/null
-		return writeInto(output, info, func(w io.Writer) error {
-			_, err := c.Download(ctx, from.bucket, from.key, w, options)
-			return err
-		})
+		return writeInto(output, info, toWriter)
+	}
+	if v != nil {
+		return v.DownloadFile(ctx, from.key, output, options)
 	}
 	_, err = c.DownloadFile(ctx, from.bucket, from.key, output, options)
 	return err
@@ -103,8 +122,11 @@ account.`,
 			return arguments("s3://BUCKET/PREFIX")(cmd, args)
 		},
 	}
-	r := remoteFlags(cmd)
+	r, s := remoteFlags(cmd), sealingFlags(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.check(cmd); err != nil {
+			return err
+		}
 		var of s3Target
 		if len(args) == 1 && args[0] != s3Scheme {
 			var err error
@@ -118,9 +140,20 @@ account.`,
 		}
 		defer c.Close()
 		if of.bucket == "" {
+			if s.encrypt {
+				return usagef("%s: --encrypt needs s3://BUCKET", called(cmd))
+			}
 			return clusterError(cmd.Context(), a.listBuckets(cmd.Context(), c, asJSON))
 		}
-		return clusterError(cmd.Context(), a.listObjects(cmd.Context(), c, of, recursive, asJSON))
+		v, err := a.vault(cmd, c, r, s, of.bucket)
+		if err != nil {
+			return err
+		}
+		list := c.List(cmd.Context(), of.bucket, gateway.ListOptions{Prefix: of.key, Recursive: recursive})
+		if v != nil {
+			list = v.Entries(cmd.Context(), of.key, recursive)
+		}
+		return clusterError(cmd.Context(), a.listObjects(list, asJSON))
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "list all keys that begin with PREFIX")
 	jsonFlag(cmd, &asJSON)
@@ -160,10 +193,10 @@ type objectRow struct {
 }
 
 // listObjects prints a list as it arrives, so that its length is not bounded by memory.
-func (a *app) listObjects(ctx context.Context, c *gateway.Client, of s3Target, recursive, asJSON bool) error {
+func (a *app) listObjects(list iter.Seq2[gateway.Object, error], asJSON bool) error {
 	out := bufio.NewWriter(a.stdout)
 	rows := 0
-	for object, err := range c.List(ctx, of.bucket, gateway.ListOptions{Prefix: of.key, Recursive: recursive}) {
+	for object, err := range list {
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
@@ -207,8 +240,11 @@ bucket that keeps versions the old versions stay.`,
   holdfast rm --recursive s3://photos/2025/`,
 		Args: arguments("s3://BUCKET/KEY"),
 	}
-	r, how := remoteFlags(cmd), removalFlags(cmd)
+	r, s, how := remoteFlags(cmd), sealingFlags(cmd, false), removalFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.check(cmd); err != nil {
+			return err
+		}
 		parse := parseObject
 		if recursive {
 			parse = parseS3
@@ -222,11 +258,23 @@ bucket that keeps versions the old versions stay.`,
 			return err
 		}
 		defer c.Close()
+		v, err := a.vault(cmd, c, r, s, of.bucket)
+		if err != nil {
+			return err
+		}
+		list := func() iter.Seq2[gateway.Object, error] {
+			return c.List(cmd.Context(), of.bucket, gateway.ListOptions{Prefix: of.key, Recursive: true})
+		}
+		remove := func(ctx context.Context, key string) error { return c.Remove(ctx, of.bucket, key) }
+		if v != nil {
+			list = func() iter.Seq2[gateway.Object, error] { return v.Entries(cmd.Context(), of.key, true) }
+			remove = v.Remove
+		}
 		removed := 1
 		if recursive {
-			removed, err = a.removeAll(cmd.Context(), c, of, how)
+			removed, err = a.removeAll(cmd.Context(), list, remove, of, how)
 		} else {
-			err = c.Remove(cmd.Context(), of.bucket, of.key)
+			err = remove(cmd.Context(), of.key)
 		}
 		if err != nil {
 			return clusterError(cmd.Context(), err)
@@ -238,10 +286,10 @@ bucket that keeps versions the old versions stay.`,
 }
 
 // removeAll removes all objects with a prefix and returns their number.
-func (a *app) removeAll(ctx context.Context, c *gateway.Client, of s3Target, how *removal) (removed int, err error) {
+func (a *app) removeAll(ctx context.Context, list func() iter.Seq2[gateway.Object, error], remove func(context.Context, string) error, of s3Target, how *removal) (removed int, err error) {
 	if a.asks(how) {
 		count, size := 0, int64(0)
-		for object, err := range c.List(ctx, of.bucket, gateway.ListOptions{Prefix: of.key, Recursive: true}) {
+		for object, err := range list() {
 			if err != nil {
 				return 0, err
 			}
@@ -253,12 +301,12 @@ func (a *app) removeAll(ctx context.Context, c *gateway.Client, of s3Target, how
 	}
 	removing, stop := errgroup.WithContext(ctx)
 	removing.SetLimit(removers)
-	for object, listed := range c.List(ctx, of.bucket, gateway.ListOptions{Prefix: of.key, Recursive: true}) {
+	for object, listed := range list() {
 		if err = cmp.Or(listed, stop.Err()); err != nil {
 			break
 		}
 		removed++
-		removing.Go(func() error { return c.Remove(stop, of.bucket, object.Key) })
+		removing.Go(func() error { return remove(stop, object.Key) })
 	}
 	return removed, errors.Join(removing.Wait(), err)
 }

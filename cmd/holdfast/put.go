@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -31,13 +32,19 @@ the name of FILE. With - as FILE the command reads standard input.
 
 Files above 16 MiB are sent in parts, in parallel. If such an upload of a file
 is interrupted, the same command continues it, provided that the file has not
-changed. holdfast sync copies folders.`,
+changed. holdfast sync copies folders.
+
+With --encrypt the file is encrypted on this machine, and the cluster learns
+neither its name nor its type. Give --encrypt to the other commands as well.`,
 		Example: `  holdfast put holiday.jpg s3://photos/2026/
   tar c work | holdfast put - s3://backup/work.tar`,
 		Args: arguments(fileArgument, "s3://BUCKET/KEY"),
 	}
-	r := remoteFlags(cmd)
+	r, s := remoteFlags(cmd), sealingFlags(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.check(cmd); err != nil {
+			return err
+		}
 		target, err := parseS3(cmd, args[1])
 		if err != nil {
 			return err
@@ -50,7 +57,11 @@ changed. holdfast sync copies folders.`,
 			return err
 		}
 		defer c.Close()
-		return clusterError(cmd.Context(), a.put(cmd.Context(), c, args[0], target, plan))
+		v, err := a.vault(cmd, c, r, s, target.bucket)
+		if err != nil {
+			return err
+		}
+		return clusterError(cmd.Context(), a.put(cmd.Context(), c, v, args[0], target, plan))
 	}
 	cmd.Flags().StringVar(&plan.contentType, "content-type", "", "`type` of the content (default by the ending of KEY)")
 	cmd.Flags().BoolVar(&plan.makeBucket, "make-bucket", false, "create the bucket if it does not exist")
@@ -65,12 +76,13 @@ type putObject struct {
 	Bucket string `json:"bucket"`
 	Key    string `json:"key"`
 	Size   int64  `json:"size"` // bytes
-	ETag   string `json:"etag"`
-	BLAKE3 string `json:"blake3"` // hex, or "" if the cluster does not know it yet
-	CID    string `json:"cid"`
+	// With --encrypt these are absent, because they are those of the ciphertext.
+	ETag   string `json:"etag,omitempty"`
+	BLAKE3 string `json:"blake3,omitempty"` // hex; absent if the cluster does not know it yet
+	CID    string `json:"cid,omitempty"`
 }
 
-func (a *app) put(ctx context.Context, c *gateway.Client, file string, to s3Target, plan putPlan) error {
+func (a *app) put(ctx context.Context, c *gateway.Client, v *gateway.Vault, file string, to s3Target, plan putPlan) error {
 	if err := ensureBucket(ctx, c, to.bucket, plan.makeBucket); err != nil {
 		return err
 	}
@@ -86,10 +98,14 @@ func (a *app) put(ctx context.Context, c *gateway.Client, file string, to s3Targ
 		if options.Journal, err = a.journal(to, file); err != nil {
 			return err
 		}
-		object, err = c.UploadFile(ctx, to.bucket, to.key, file, options)
+		if v != nil {
+			object.Size, err = size, v.UploadFile(ctx, to.key, file, options)
+		} else {
+			object, err = c.UploadFile(ctx, to.bucket, to.key, file, options)
+		}
 		_ = bar.Finish()
 	} else {
-		object, err = a.putStream(ctx, c, file, to, options)
+		object, err = a.putStream(ctx, c, v, file, to, options)
 	}
 	if err != nil {
 		return err
@@ -99,7 +115,7 @@ func (a *app) put(ctx context.Context, c *gateway.Client, file string, to s3Targ
 }
 
 // putStream uploads standard input, or a pipe.
-func (a *app) putStream(ctx context.Context, c *gateway.Client, file string, to s3Target, options gateway.UploadOptions) (gateway.Object, error) {
+func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault, file string, to s3Target, options gateway.UploadOptions) (gateway.Object, error) {
 	in := interruptible(ctx, a.stdin)
 	if file != "-" {
 		f, err := openInput(ctx, file)
@@ -115,7 +131,25 @@ func (a *app) putStream(ctx context.Context, c *gateway.Client, file string, to 
 	bar := a.newBar(-1, "uploading")
 	defer func() { _ = bar.Finish() }()
 	options.Progress = func(n int64) { _ = bar.Add64(n) }
+	if v != nil {
+		count := &counter{from: in}
+		err := v.Upload(ctx, to.key, count, options)
+		return gateway.Object{Size: count.n}, err
+	}
 	return c.Upload(ctx, to.bucket, to.key, in, options)
+}
+
+// counter counts what is read.
+type counter struct {
+	from io.Reader
+	n    int64
+}
+
+// Read implements io.Reader.
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // regularSize returns the size of a regular file.

@@ -48,8 +48,11 @@ exits 1.`,
   holdfast sync --verify s3://photos/2026 restored`,
 		Args: arguments("FROM", "TO"),
 	}
-	r := remoteFlags(cmd)
+	r, s := remoteFlags(cmd), sealingFlags(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.check(cmd); err != nil {
+			return err
+		}
 		if isS3(args[0]) == isS3(args[1]) {
 			return usagef("%s: give a folder and s3://BUCKET/PREFIX, in either order", called(cmd))
 		}
@@ -75,12 +78,18 @@ exits 1.`,
 			return err
 		}
 		defer c.Close()
+		var side syncSide = plainSide{c, target}
+		if v, err := a.vault(cmd, c, r, s, target.bucket); err != nil {
+			return err
+		} else if v != nil {
+			side = vaultSide{v, target}
+		}
 		if !isS3(args[0]) && !plan.options.DryRun {
 			if err := ensureBucket(cmd.Context(), c, target.bucket, plan.makeBucket); err != nil {
 				return err
 			}
 		}
-		return clusterError(cmd.Context(), a.sync(cmd.Context(), c, dir, target, isS3(args[0]), plan))
+		return clusterError(cmd.Context(), a.sync(cmd.Context(), side, dir, target, isS3(args[0]), plan))
 	}
 	f := cmd.Flags()
 	f.BoolVar(&plan.options.Delete, "delete", false, "remove what is only at the second argument")
@@ -113,7 +122,39 @@ type syncChange struct {
 	Size   int64  `json:"size"` // bytes
 }
 
-func (a *app) sync(ctx context.Context, c *gateway.Client, dir string, at s3Target, download bool, plan syncPlan) error {
+// syncSide is the side of a sync that is in the cluster.
+type syncSide interface {
+	push(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error)
+	pull(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error)
+}
+
+type plainSide struct {
+	c  *gateway.Client
+	at s3Target
+}
+
+func (s plainSide) push(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error) {
+	return s.c.Push(ctx, dir, s.at.bucket, s.at.key, o)
+}
+
+func (s plainSide) pull(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error) {
+	return s.c.Pull(ctx, s.at.bucket, s.at.key, dir, o)
+}
+
+type vaultSide struct {
+	v  *gateway.Vault
+	at s3Target
+}
+
+func (s vaultSide) push(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error) {
+	return s.v.Push(ctx, dir, s.at.key, o)
+}
+
+func (s vaultSide) pull(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error) {
+	return s.v.Pull(ctx, s.at.key, dir, o)
+}
+
+func (a *app) sync(ctx context.Context, side syncSide, dir string, at s3Target, download bool, plan syncPlan) error {
 	state, err := config.StateDir(a.environ)
 	if err != nil {
 		return err
@@ -128,9 +169,9 @@ func (a *app) sync(ctx context.Context, c *gateway.Client, dir string, at s3Targ
 	plan.options.Report, plan.options.Planned, plan.options.Progress = w.event, w.planned, w.progress
 	var result gateway.SyncResult
 	if download {
-		result, err = c.Pull(ctx, at.bucket, at.key, dir, plan.options)
+		result, err = side.pull(ctx, dir, plan.options)
 	} else {
-		result, err = c.Push(ctx, dir, at.bucket, at.key, plan.options)
+		result, err = side.push(ctx, dir, plan.options)
 	}
 	_ = w.bar.Finish() // it is only for the eye
 	w.report.Copied, w.report.Bytes, w.report.Deleted = result.Copied, result.Bytes, result.Deleted

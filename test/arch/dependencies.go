@@ -11,7 +11,6 @@ var testModules = []string{
 	"github.com/anishathalye/porcupine",
 	"github.com/aws/",
 	"github.com/chromedp/",
-	"github.com/gowebpki/jcs", // until a command imports api/client/seal
 	"github.com/marcopolo/simnet",
 	"github.com/oauth2-proxy/mockoidc",
 	"github.com/santhosh-tekuri/jsonschema/v6",

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"errors"
+	"io"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+)
+
+// sealedParts are the parts of the ciphertext of a file. They are encrypted when they are sent,
+// anew on each attempt, so they take the memory of one chunk.
+type sealedParts struct {
+	sections // of the plaintext; a part is a number of chunks
+
+	encryption *seal.Encryption
+}
+
+// sealedPartSize returns the plaintext of a part in bytes, for a file of size bytes.
+func sealedPartSize(size int64) int64 {
+	return (partSize(size) + seal.ChunkSize - 1) / seal.ChunkSize * seal.ChunkSize
+}
+
+func (s *sealedParts) next(number int) (part, error) {
+	from := int64(number-1) * s.partSize
+	if from >= s.size {
+		return part{}, io.EOF
+	}
+	plain := s.sizeOf(number)
+	chunks := (plain + seal.ChunkSize - 1) / seal.ChunkSize
+	return part{
+		number: number, size: plain + chunks*seal.ChunkOverhead, plain: plain,
+		body: &sealing{parts: s, from: from, size: plain, first: from / seal.ChunkSize, count: chunks},
+	}, nil
+}
+
+// whole returns the whole file as one part.
+func (s *sealedParts) whole() part {
+	size, _ := s.encryption.Size()
+	return part{number: 1, size: size, plain: s.size, body: &sealing{parts: s, size: s.size}}
+}
+
+func (s *sealedParts) head() journalHead {
+	h := s.sections.head()
+	if header, err := s.encryption.Header(); err == nil {
+		h.Sealed = string(header)
+	}
+	return h
+}
+
+// resume continues the encryption of a journal, so that the parts that are stored fit to the
+// others. If the journal is of another file, or cannot be opened, it does nothing.
+func (s *sealedParts) resume(with seal.Opener, bucket, key, journal string) {
+	old, err := readJournal(journal)
+	if err != nil || old == nil || old.Sealed == "" {
+		return // the upload reports a journal that cannot be read
+	}
+	want := s.head()
+	want.Bucket, want.Key, want.Sealed = bucket, key, old.Sealed
+	if !old.continues(want) {
+		return
+	}
+	if e, err := seal.Resume(with, seal.Header(old.Sealed), key); err == nil {
+		s.encryption = e
+	}
+}
+
+// sealing is the ciphertext of some chunks of a file. A Seek to the start begins a new encryption.
+type sealing struct {
+	parts        *sealedParts
+	from, size   int64 // of the plaintext in bytes
+	first, count int64 // chunks; 0 of them is the whole file
+
+	now io.Reader // nil before the first Read
+}
+
+func (s *sealing) Read(p []byte) (int, error) {
+	if s.now == nil {
+		src := io.NewSectionReader(s.parts.file, s.from, s.size)
+		if s.count == 0 {
+			s.now = s.parts.encryption.Reader(src)
+		} else {
+			var err error
+			if s.now, err = s.parts.encryption.ReaderFrom(src, s.first, s.count); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return s.now.Read(p)
+}
+
+// errSeek reports a Seek to anywhere but the start.
+var errSeek = errors.New("ciphertext is read from its start")
+
+func (s *sealing) Seek(offset int64, whence int) (int64, error) {
+	if offset != 0 || whence != io.SeekStart {
+		return 0, errSeek
+	}
+	s.now = nil
+	return 0, nil
+}

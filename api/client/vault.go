@@ -1,0 +1,411 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+)
+
+// Vault stores encrypted files in a bucket. A node sees ciphertext, storage keys that say
+// nothing, and sizes. An encrypted index for each folder has the names. Names are paths without a
+// slash in front, such as photos/beach.jpg, in their shortest form (seal.ErrPath). A Vault is safe
+// for concurrent use, also by several programs.
+type Vault struct {
+	client   *Client
+	bucket   string
+	identity *seal.Identity
+	to       seal.PublicKey
+	folders  seal.FolderKey // of the whole bucket
+
+	mu      sync.Mutex
+	indexes map[string]*seal.Index // by folder, absolute
+	known   map[string]bool        // folders that their parents name
+}
+
+// NewVault returns the files of an identity in a bucket. With hybrid, data keys are wrapped for
+// the post-quantum key of the identity too; older readers refuse such files.
+func (c *Client) NewVault(bucket string, identity *seal.Identity, hybrid bool) (*Vault, error) {
+	folders, err := identity.FolderKey(bucket)
+	if err != nil {
+		return nil, err
+	}
+	v := &Vault{
+		client: c, bucket: bucket, identity: identity, to: identity.PublicKey(), folders: folders,
+		indexes: map[string]*seal.Index{}, known: map[string]bool{"/": true},
+	}
+	if hybrid {
+		v.to = identity.HybridPublicKey()
+	}
+	return v, nil
+}
+
+// absolute returns a name as the format of seal has it.
+func absolute(name string) string { return "/" + name }
+
+// split returns the folder of an absolute path, and its name there.
+func split(p string) (folder, name string) { return path.Dir(p), path.Base(p) }
+
+// index returns the index of a folder.
+func (v *Vault) index(folder string) (*seal.Index, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if x := v.indexes[folder]; x != nil {
+		return x, nil
+	}
+	key, err := v.folders.Folder(folder)
+	if err != nil {
+		return nil, err
+	}
+	x := seal.NewIndex(&indexStore{v.client, v.bucket}, v.bucket, key, "")
+	v.indexes[folder] = x
+	return x, nil
+}
+
+// record puts files of one folder into its index, and the folder into the one above.
+func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry) error {
+	x, err := v.index(folder)
+	if err != nil {
+		return err
+	}
+	if err := x.Put(ctx, entries...); err != nil {
+		return fmt.Errorf("index of %s: %w", folder, err)
+	}
+	v.mu.Lock()
+	known := v.known[folder]
+	v.mu.Unlock()
+	if known {
+		return nil
+	}
+	above, name := split(folder)
+	if err := v.record(ctx, above, seal.Entry{Name: name + "/"}); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known[folder] = true
+	return nil
+}
+
+// List returns the entries of a folder by name; "" is the whole bucket. Names of folders end in "/".
+func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
+	x, err := v.index(absolute(strings.Trim(folder, "/")))
+	if err != nil {
+		return nil, err
+	}
+	return x.List(ctx)
+}
+
+// Entries returns the files and folders in a folder by name, or with recursive the files of the
+// folders below too. Key is the whole name, and folders end in "/". If prefix does not end in "/",
+// it returns those of its folder whose names begin with the rest.
+func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
+	folder, begin := "", prefix
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		folder, begin = prefix[:i+1], prefix[i+1:]
+	}
+	return func(yield func(Object, error) bool) { v.entries(ctx, folder, begin, recursive, yield) }
+}
+
+func (v *Vault) entries(ctx context.Context, folder, begin string, recursive bool, yield func(Object, error) bool) bool {
+	list, err := v.List(ctx, folder)
+	if err != nil {
+		return yield(Object{}, err)
+	}
+	for _, e := range list {
+		if !strings.HasPrefix(e.Name, begin) {
+			continue
+		}
+		o := Object{Bucket: v.bucket, Key: folder + e.Name, Size: e.Size, Modified: e.Modified, BLAKE3: Hash(e.Hash).String()}
+		if strings.HasSuffix(e.Name, "/") {
+			if recursive {
+				if !v.entries(ctx, o.Key, "", true, yield) {
+					return false
+				}
+				continue
+			}
+			o = Object{Bucket: v.bucket, Key: o.Key}
+		}
+		if !yield(o, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// Remove removes a file. An absent file is no error.
+func (v *Vault) Remove(ctx context.Context, name string) error {
+	key, err := v.identity.StorageKey(seal.DeterministicHash, absolute(name))
+	if err != nil {
+		return err
+	}
+	if err := v.client.Remove(ctx, v.bucket, key); err != nil {
+		return err
+	}
+	folder, base := split(absolute(name))
+	x, err := v.index(folder)
+	if err != nil {
+		return err
+	}
+	return x.Remove(ctx, base)
+}
+
+// Upload stores what src delivers as a file. More than SinglePut bytes are sent in parts.
+func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o UploadOptions) error {
+	first, err := fill(src, make([]byte, 0, SinglePut))
+	if err != nil {
+		return err
+	}
+	object := v.object(name, o)
+	if len(first) < cap(first) { // the end
+		digest, err := seal.DigestOf(bytes.NewReader(first))
+		if err != nil {
+			return err
+		}
+		object.Digest = &digest
+	}
+	e, entry, err := v.encryption(&object)
+	if err != nil {
+		return err
+	}
+	ciphertext := e.Reader(io.MultiReader(bytes.NewReader(first), src))
+	stored := o
+	stored.ContentType, stored.Metadata = "", nil
+	if object.Digest != nil {
+		if stored.Metadata, err = metadataOf(e); err != nil {
+			return err
+		}
+	}
+	if _, err := v.client.Upload(ctx, v.bucket, object.StorageKey, ciphertext, stored); err != nil {
+		return err
+	}
+	if object.Digest == nil { // the header is known only now
+		if err := v.complete(ctx, e, object.StorageKey, &entry); err != nil {
+			return err
+		}
+	}
+	folder, _ := split(object.Path)
+	return v.record(ctx, folder, entry)
+}
+
+// complete gives the object of a stream its header. No content moves.
+func (v *Vault) complete(ctx context.Context, e *seal.Encryption, key string, entry *seal.Entry) error {
+	metadata, err := metadataOf(e)
+	if err != nil {
+		return err
+	}
+	header := map[string]string{"X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream"}
+	for name, value := range metadata {
+		header[metadataPrefix+name] = value
+	}
+	_, err = v.client.do(ctx, operation{verb: "complete", bucket: v.bucket, key: key}, func(ctx context.Context, n *node) error {
+		_, err := n.core.CopyObject(ctx, v.bucket, key, v.bucket, key, header, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	head, err := e.Header()
+	if err != nil {
+		return err
+	}
+	content, err := seal.Open(v.identity, head, key, seal.Options{})
+	if err != nil {
+		return err
+	}
+	entry.Size, entry.Hash = content.Metadata().Size, content.Metadata().Hash
+	return nil
+}
+
+func (v *Vault) object(name string, o UploadOptions) seal.Object {
+	kind := o.ContentType
+	if kind == "" {
+		kind = TypeOf(name)
+	}
+	return seal.Object{Path: absolute(name), ContentType: kind, User: o.Metadata, Folder: &v.folders}
+}
+
+// encryption begins to encrypt an object, and returns its entry of the index.
+func (v *Vault) encryption(o *seal.Object) (*seal.Encryption, seal.Entry, error) {
+	var err error
+	if o.StorageKey, err = v.identity.StorageKey(seal.DeterministicHash, o.Path); err != nil {
+		return nil, seal.Entry{}, err
+	}
+	if o.Modified.IsZero() {
+		o.Modified = time.Now()
+	}
+	e, err := seal.New(v.to, *o)
+	if err != nil {
+		return nil, seal.Entry{}, err
+	}
+	_, base := split(o.Path)
+	entry := seal.Entry{Name: base, StorageKey: o.StorageKey, Modified: o.Modified}
+	if o.Digest != nil {
+		entry.Size, entry.Hash = o.Digest.Size, o.Digest.Hash
+	}
+	return e, entry, nil
+}
+
+// metadataOf returns the pair of headers as metadata of an upload.
+func metadataOf(e *seal.Encryption) (map[string]string, error) {
+	header, err := e.Header()
+	if err != nil {
+		return nil, err
+	}
+	metadata := map[string]string{}
+	for name, value := range header.Map() {
+		metadata[strings.TrimPrefix(name, metadataPrefix)] = value
+	}
+	return metadata, nil
+}
+
+// UploadFile stores the regular file at path. It reads the file twice, because the header with
+// its hash comes first. An interrupted upload is continued as by Client.UploadFile.
+func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptions) error {
+	entry, err := v.send(ctx, name, path, o)
+	if err != nil {
+		return err
+	}
+	folder, _ := split(absolute(name))
+	return v.record(ctx, folder, entry)
+}
+
+// send stores a file without recording it.
+func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (seal.Entry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return seal.Entry{}, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	info, err := f.Stat()
+	if err != nil {
+		return seal.Entry{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return seal.Entry{}, fmt.Errorf("%s is not a regular file", path)
+	}
+	digest, err := seal.DigestOf(f)
+	if err != nil {
+		return seal.Entry{}, err
+	}
+	object := v.object(name, o)
+	object.Digest, object.Modified = &digest, info.ModTime()
+	e, entry, err := v.encryption(&object)
+	if err != nil {
+		return seal.Entry{}, err
+	}
+	src := &sealedParts{
+		sections:   sections{file: f, size: digest.Size, modified: info.ModTime(), partSize: sealedPartSize(digest.Size)},
+		encryption: e,
+	}
+	if o.Journal != "" && digest.Size > SinglePut {
+		src.resume(v.identity, v.bucket, object.StorageKey, o.Journal)
+	}
+	stored := o
+	stored.ContentType = ""
+	if stored.Metadata, err = metadataOf(src.encryption); err != nil {
+		return seal.Entry{}, err
+	}
+	if digest.Size > SinglePut {
+		_, err = v.client.uploadParts(ctx, v.bucket, object.StorageKey, src, stored)
+	} else {
+		_, err = v.client.put(ctx, v.bucket, object.StorageKey, src.whole(), stored)
+		err = errors.Join(err, src.changed())
+	}
+	if errors.Is(err, seal.ErrSourceChanged) {
+		err = fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return entry, err
+}
+
+// open returns the content of a file.
+func (v *Vault) open(ctx context.Context, name string, o DownloadOptions) (*fetching, *seal.Content, error) {
+	key, err := v.identity.StorageKey(seal.DeterministicHash, absolute(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	return v.client.openSealed(ctx, v.bucket, key, v.identity, absolute(name), o)
+}
+
+// openSealed returns the content of an encrypted object, whose path must be path.
+func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.Opener, path string, o DownloadOptions) (*fetching, *seal.Content, error) {
+	o.Object = nil // the header is not in a list
+	f, err := c.prepare(ctx, bucket, key, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	header, err := seal.FindHeader(func(name string) string {
+		return f.object.Metadata[strings.TrimPrefix(name, metadataPrefix)]
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("get %s: %w", f.name(), err)
+	}
+	content, err := seal.Open(with, header, key, seal.Options{Path: path})
+	if err != nil {
+		return nil, nil, fmt.Errorf("get %s: %w", f.name(), err)
+	}
+	if size, known := content.Size(); !known || size != f.object.Size {
+		return nil, nil, fmt.Errorf("get %s: %w: %d bytes are stored", f.name(), seal.ErrTruncated, f.object.Size)
+	}
+	return f, content, nil
+}
+
+// Download writes a file to w. Each chunk of 256 KiB is authenticated before it is written; if
+// the error is nil, the whole content has its hash.
+func (v *Vault) Download(ctx context.Context, name string, w io.Writer, o DownloadOptions) error {
+	f, content, err := v.open(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	return v.client.decrypt(ctx, f, 0, f.object.Size, content.Reader, o.reporting(w))
+}
+
+// DownloadFile writes a file to path as Client.DownloadFile does.
+func (v *Vault) DownloadFile(ctx context.Context, name, path string, o DownloadOptions) error {
+	f, content, err := v.open(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // nothing is written through it
+	in := &incoming{client: v.client, fetching: f, content: content, root: root, name: filepath.Base(path), options: o, durable: true}
+	return in.run(ctx)
+}
+
+// decrypt writes to w what open makes of n bytes of ciphertext from off on.
+func (c *Client) decrypt(ctx context.Context, f *fetching, off, n int64, open func(io.Reader) io.Reader, w io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, in := io.Pipe()
+	fetched := make(chan error, 1)
+	go func() {
+		err := c.fetch(ctx, f, off, n, in)
+		_ = in.CloseWithError(err) // never fails
+		fetched <- err
+	}()
+	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{open(out)}, make([]byte, seal.ChunkSize))
+	_ = out.CloseWithError(err) // never fails; it ends the fetch
+	if err == nil {
+		return <-fetched
+	}
+	cancel()
+	if failure := <-fetched; failure != nil && !errors.Is(failure, context.Canceled) && !errors.Is(failure, err) {
+		return failure // decryption failed because the ciphertext ended
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+)
+
+func newVault(t *testing.T, c *cluster, id *seal.Identity) *Vault {
+	t.Helper()
+	v, err := c.client().NewVault("bucket", id, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func newIdentity(t *testing.T) *seal.Identity {
+	t.Helper()
+	id, err := seal.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestAVaultStoresCiphertextOnly promises that files of every size come back, and that neither
+// their bytes nor their names nor their types are in the cluster.
+func TestAVaultStoresCiphertextOnly(t *testing.T) {
+	c := newCluster(t, 2)
+	id := newIdentity(t)
+	v := newVault(t, c, id)
+	dir := t.TempDir()
+	for name, size := range map[string]int{"empty.txt": 0, "secretive/one.html": 1, "secretive/deeplyhid/chunk": seal.ChunkSize, "secretive/two.mp4": seal.ChunkSize + 1, "big.iso": bigSize} {
+		data := randomBytes(size)
+		path := filepath.Join(dir, "file")
+		writeFile(t, path, data)
+		if err := v.UploadFile(t.Context(), name, path, UploadOptions{}); err != nil {
+			t.Fatal(name, err)
+		}
+		if err := v.Upload(t.Context(), "streaming/"+name, bytes.NewReader(data), UploadOptions{}); err != nil {
+			t.Fatal(name, err)
+		}
+		for _, stored := range []string{name, "streaming/" + name} {
+			for _, verify := range []bool{false, true} {
+				var got bytes.Buffer
+				if err := newVault(t, c, id).Download(t.Context(), stored, &got, DownloadOptions{Verify: verify}); err != nil || !bytes.Equal(got.Bytes(), data) {
+					t.Errorf("%s, verify %t: %d bytes, %v", stored, verify, got.Len(), err)
+				}
+			}
+			to := filepath.Join(dir, "to")
+			if err := v.DownloadFile(t.Context(), stored, to, DownloadOptions{}); err != nil {
+				t.Error(stored, err)
+			}
+			if got, err := os.ReadFile(to); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s: %d bytes, %v", stored, len(got), err)
+			}
+		}
+		for key, o := range c.objects {
+			if size > 100 && bytes.Contains(o.data, data[:64]) {
+				t.Errorf("%s has plaintext of %s", key, name)
+			}
+			text := key + string(o.data)
+			for h, values := range o.header {
+				text += h + strings.Join(values, "")
+			}
+			for _, word := range []string{"secretive", "deeplyhid", "streaming", "text/html", "video/mp4"} {
+				if strings.Contains(text, word) {
+					t.Errorf("%s says %q", key, word)
+				}
+			}
+		}
+	}
+	names := map[string]bool{}
+	list, err := newVault(t, c, id).List(t.Context(), "secretive/")
+	for _, e := range list {
+		names[e.Name] = true
+	}
+	if want := map[string]bool{"deeplyhid/": true, "one.html": true, "two.mp4": true}; err != nil || !maps.Equal(names, want) {
+		t.Errorf("%v, %v", names, err)
+	}
+	if err := v.Remove(t.Context(), "secretive/one.html"); err != nil {
+		t.Error(err)
+	}
+	if err := v.Download(t.Context(), "secretive/one.html", &bytes.Buffer{}, DownloadOptions{}); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if list, err := v.List(t.Context(), "secretive"); err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+	other := newVault(t, c, newIdentity(t))
+	if list, err := other.List(t.Context(), ""); err != nil || len(list) != 0 {
+		t.Errorf("another identity lists %v, %v", list, err)
+	}
+	if err := v.Upload(t.Context(), "../x", strings.NewReader(""), UploadOptions{}); !errors.Is(err, seal.ErrPath) {
+		t.Error(err)
+	}
+}
+
+// TestDamagedCiphertextIsNotHandedOn promises an error of its own for bytes that were changed in
+// the cluster, and no file.
+func TestDamagedCiphertextIsNotHandedOn(t *testing.T) {
+	c := newCluster(t, 1)
+	v := newVault(t, c, newIdentity(t))
+	for name, size := range map[string]int{"small": 1000, "chunks": 3 * seal.ChunkSize, "large": bigSize} {
+		if err := v.Upload(t.Context(), name, bytes.NewReader(randomBytes(size)), UploadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		key, err := v.identity.StorageKey(seal.DeterministicHash, "/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := c.objects["bucket/"+key]
+		o.data[len(o.data)/2] ^= 1
+		path := filepath.Join(t.TempDir(), "file")
+		err = v.DownloadFile(t.Context(), name, path, DownloadOptions{})
+		if !errors.Is(err, seal.ErrChunk) && !errors.Is(err, seal.ErrContent) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {
+			t.Errorf("%s: left behind %v", name, left)
+		}
+	}
+}
+
+// TestAnEncryptedUploadContinues promises that the parts of an interrupted upload and those of
+// its continuation make one object.
+func TestAnEncryptedUploadContinues(t *testing.T) {
+	c := newCluster(t, 1)
+	id := newIdentity(t)
+	dir := t.TempDir()
+	path, journal := filepath.Join(dir, "file"), filepath.Join(dir, "journal")
+	data := randomBytes(2 * bigSize)
+	writeFile(t, path, data)
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	c.nodes[0].breaks(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("partNumber") == "4" {
+			once.Do(cancel)
+		}
+		return false
+	})
+	o := UploadOptions{Journal: journal, Parallel: 1}
+	if err := newVault(t, c, id).UploadFile(ctx, "name", path, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	c.nodes[0].breaks(nil)
+	before := c.number("partNumber")
+	if err := newVault(t, c, id).UploadFile(t.Context(), "name", path, o); err != nil {
+		t.Fatal(err)
+	}
+	if sent := c.number("partNumber") - before; sent > 2 || c.started != 1 {
+		t.Errorf("%d parts sent again, %d uploads", sent, c.started)
+	}
+	var got bytes.Buffer
+	if err := newVault(t, c, id).Download(t.Context(), "name", &got, DownloadOptions{}); err != nil || !bytes.Equal(got.Bytes(), data) {
+		t.Errorf("%d bytes, %v", got.Len(), err)
+	}
+}
+
+// TestEncryptedSyncMakesBothSidesEqual is TestSyncMakesBothSidesEqual for a Vault.
+func TestEncryptedSyncMakesBothSidesEqual(t *testing.T) {
+	c := newCluster(t, 2)
+	id := newIdentity(t)
+	dir, back := t.TempDir(), t.TempDir()
+	files := tree1()
+	files["large"] = string(randomBytes(bigSize))
+	fillFolder(t, dir, files)
+	n := len(files)
+	push := func(o SyncOptions, copied, deleted int) {
+		t.Helper()
+		var e events
+		r, err := newVault(t, c, id).Push(t.Context(), dir, "p/q", e.options(o))
+		if err != nil || r.Copied != copied || r.Deleted != deleted {
+			t.Errorf("%+v, %v, %v", r, err, e.list)
+		}
+	}
+	pull := func(o SyncOptions, copied, deleted int) {
+		t.Helper()
+		var e events
+		r, err := newVault(t, c, id).Pull(t.Context(), "p/q/", back, e.options(o))
+		if err != nil || r.Copied != copied || r.Deleted != deleted {
+			t.Errorf("%+v, %v, %v", r, err, e.list)
+		}
+		if got := readFolder(t, back); !maps.Equal(got, files) {
+			t.Errorf("downloaded %d files of %d", len(got), len(files))
+		}
+	}
+	push(SyncOptions{DryRun: true}, n, 0)
+	push(SyncOptions{Verify: true}, n, 0)
+	push(SyncOptions{}, 0, 0)
+	push(SyncOptions{Checksum: true}, 0, 0)
+	pull(SyncOptions{}, n, 0)
+	pull(SyncOptions{}, 0, 0)
+	writeFile(t, filepath.Join(dir, "a", "b"), []byte("Z"))
+	if err := os.Remove(filepath.Join(dir, "a-b")); err != nil {
+		t.Fatal(err)
+	}
+	files["a/b"] = "Z"
+	delete(files, "a-b")
+	push(SyncOptions{Delete: true}, 1, 1)
+	pull(SyncOptions{Delete: true, Verify: true}, 1, 1)
+}

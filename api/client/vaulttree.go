@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lukechampine.com/blake3"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+)
+
+// recordEvery is the number of files of one folder that a sync records at once. Files that are
+// stored and not recorded when a process is killed are sent again by the next run.
+const recordEvery = 256
+
+// finishWithin bounds how long a sync that was interrupted takes to record its files.
+const finishWithin = 20 * time.Second
+
+// Push is Client.Push for encrypted files; prefix is a folder, or "".
+func (v *Vault) Push(ctx context.Context, dir, prefix string, o SyncOptions) (SyncResult, error) {
+	return push(ctx, dir, v.tree(prefix), o)
+}
+
+// Pull is Client.Pull for encrypted files.
+func (v *Vault) Pull(ctx context.Context, prefix, dir string, o SyncOptions) (SyncResult, error) {
+	return pull(ctx, v.tree(prefix), dir, o)
+}
+
+func (v *Vault) tree(prefix string) *vaultTree {
+	return &vaultTree{vault: v, folder: strings.Trim(prefix, "/"), pending: map[string][]seal.Entry{}}
+}
+
+// vaultTree is the encrypted files below a folder.
+type vaultTree struct {
+	vault  *Vault
+	folder string // without slashes around it
+
+	mu      sync.Mutex
+	pending map[string][]seal.Entry // stored and not recorded, by folder
+}
+
+func (t *vaultTree) name(p string) string { return path.Join(t.folder, p) }
+
+func (t *vaultTree) list(ctx context.Context) iter.Seq2[*entry, error] {
+	return func(yield func(*entry, error) bool) { t.walk(ctx, "", yield) }
+}
+
+// walk lists one folder and those below it. Entries are in the order of their paths, because the
+// names of folders end in "/".
+func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, error) bool) bool {
+	entries, err := t.vault.List(ctx, t.name(folder))
+	if err != nil {
+		return yield(nil, err)
+	}
+	slices.SortFunc(entries, func(a, b seal.Entry) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range entries {
+		p := folder + e.Name
+		if strings.HasSuffix(e.Name, "/") {
+			if !t.walk(ctx, p, yield) {
+				return false
+			}
+			continue
+		}
+		hash := Hash(e.Hash)
+		if !yield(&entry{path: p, key: e.StorageKey, size: e.Size, modified: e.Modified, hash: &hash}, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// stored compares seconds, which the index has. The index has the time of the file, so the times
+// of an unchanged file are equal.
+func (t *vaultTree) stored(local *localFile, there *entry) bool {
+	return local.modified.Unix() == there.modified.Unix()
+}
+
+func (t *vaultTree) fetched(local *localFile, there *entry) bool { return t.stored(local, there) }
+
+func (t *vaultTree) same(_ context.Context, file string, there *entry) (bool, error) {
+	sum, err := hashFile(file, blake3.New(len(Hash{}), nil))
+	return err == nil && Hash(sum) == *there.hash, err
+}
+
+// upload stores a file. The BLAKE3 that a node could compute is that of the ciphertext, which
+// differs on each attempt, so verify reads the file back.
+func (t *vaultTree) upload(ctx context.Context, local *localFile, file string, verify bool, o UploadOptions) error {
+	name := t.name(local.path)
+	e, err := t.vault.send(ctx, name, file, o)
+	if err != nil {
+		return err
+	}
+	if verify {
+		if err := t.vault.Download(ctx, name, discard{}, DownloadOptions{Verify: true}); err != nil {
+			return err
+		}
+	}
+	return t.note(ctx, name, e)
+}
+
+// discard is a writer that keeps nothing.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// note records a file together with others of its folder.
+func (t *vaultTree) note(ctx context.Context, name string, e seal.Entry) error {
+	folder, _ := split(absolute(name))
+	t.mu.Lock()
+	t.pending[folder] = append(t.pending[folder], e)
+	var due []seal.Entry
+	if len(t.pending[folder]) >= recordEvery {
+		due = t.pending[folder]
+		delete(t.pending, folder)
+	}
+	t.mu.Unlock()
+	if due == nil {
+		return nil
+	}
+	return t.vault.record(ctx, folder, due...)
+}
+
+func (t *vaultTree) download(ctx context.Context, there *entry, to *incoming) error {
+	f, content, err := t.vault.open(ctx, t.name(there.path), to.options)
+	if err != nil {
+		return err
+	}
+	to.client, to.fetching, to.content = t.vault.client, f, content
+	return to.run(ctx)
+}
+
+func (t *vaultTree) remove(ctx context.Context, there *entry) error {
+	return t.vault.Remove(ctx, t.name(there.path))
+}
+
+func (t *vaultTree) abandon(ctx context.Context, journal string) error {
+	return t.vault.client.Abandon(ctx, journal)
+}
+
+func (t *vaultTree) finish(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, finishWithin)
+	defer stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for folder, entries := range t.pending {
+		if err := t.vault.record(ctx, folder, entries...); err != nil {
+			return err
+		}
+		delete(t.pending, folder)
+	}
+	return nil
+}

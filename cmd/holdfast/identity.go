@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+	"github.com/spf13/cobra"
+)
+
+// Bounds of passphrases. Eight characters resist a guesser who has the file for a day only if
+// they are random; the documentation asks for five words.
+const (
+	minPassphrase = 8    // characters
+	maxPassphrase = 1024 // bytes
+)
+
+// sealing has the flags of commands that encrypt.
+type sealing struct {
+	encrypt        bool
+	hybrid         bool
+	identity       string
+	passphraseFile string
+}
+
+// sealingFlags adds the flags of a command that encrypts or decrypts to cmd.
+func sealingFlags(cmd *cobra.Command, writes bool) *sealing {
+	s := new(sealing)
+	f := cmd.Flags()
+	f.BoolVar(&s.encrypt, "encrypt", false, "the object is encrypted for --identity, and its name is hidden")
+	f.StringVar(&s.identity, "identity", "", "`file` with the identity, see holdfast keygen (default $HOLDFAST_IDENTITY)")
+	f.StringVar(&s.passphraseFile, "passphrase-file", "", "`file` with the passphrase of the identity (default: ask on the terminal)")
+	if writes {
+		f.BoolVar(&s.hybrid, "post-quantum", false, "wrap keys for ML-KEM-768 with X25519; releases before this one cannot read it")
+	}
+	mustNotBeEmpty(cmd, "identity", "passphrase-file")
+	return s
+}
+
+// check rejects flags that need --encrypt.
+func (s *sealing) check(cmd *cobra.Command) error {
+	for _, name := range []string{"identity", "passphrase-file", "post-quantum"} {
+		if !s.encrypt && cmd.Flags().Changed(name) {
+			return usagef("%s: --%s needs --encrypt", called(cmd), name)
+		}
+	}
+	return nil
+}
+
+// vault returns the encrypted files of a bucket, or nil without --encrypt.
+func (a *app) vault(cmd *cobra.Command, c *gateway.Client, r *remote, s *sealing, bucket string) (*gateway.Vault, error) {
+	if !s.encrypt {
+		return nil, nil
+	}
+	id, err := a.openIdentity(cmd, r, s)
+	if err != nil {
+		return nil, err
+	}
+	return c.NewVault(bucket, id, s.hybrid)
+}
+
+// openIdentity reads the identity of --identity, or of the environment or profile. A command that
+// is set there prints the passphrase on its first line. If more follows, it is the identity file.
+func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Identity, error) {
+	p, err := a.remoteSettings(r)
+	if err != nil {
+		return nil, err
+	}
+	path := p.Identity
+	if s.identity != "" {
+		path = s.identity
+	}
+	var passphrase, file []byte
+	if p.IdentityCommand != "" && s.passphraseFile == "" {
+		out, err := a.runAgent(cmd.Context(), p.IdentityCommand)
+		if err != nil {
+			return nil, err
+		}
+		passphrase, file, _ = bytes.Cut(out, []byte("\n"))
+		passphrase = bytes.TrimSuffix(passphrase, []byte("\r"))
+	}
+	if len(bytes.TrimSpace(file)) == 0 {
+		if path == "" {
+			return nil, usagef("%s: no identity is named: give --identity FILE or set HOLDFAST_IDENTITY; holdfast keygen makes one", called(cmd))
+		}
+		if file, err = readIdentity(cmd.Context(), path); err != nil {
+			return nil, err
+		}
+	}
+	if passphrase == nil {
+		if passphrase, err = a.passphrase(cmd.Context(), s.passphraseFile, "Passphrase of the identity: "); err != nil {
+			return nil, err
+		}
+	}
+	id, err := seal.OpenIdentity(file, passphrase)
+	if err != nil {
+		return nil, fmt.Errorf("identity %s: %w", path, err)
+	}
+	return id, nil
+}
+
+// readIdentity reads an identity file, which others must not be able to read.
+func readIdentity(ctx context.Context, path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s has the mode %04o, and others can read it: run chmod 600 %s", path, info.Mode().Perm(), path)
+	}
+	return readSecretFile(ctx, path)
+}
+
+// runAgent runs a command of the user in a shell and returns its output.
+func (a *app) runAgent(ctx context.Context, command string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Env, cmd.Stderr = a.environ, a.stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("HOLDFAST_IDENTITY_COMMAND: %w", err)
+	}
+	return out, nil
+}
+
+// passphrase reads a passphrase from a file, or from the terminal.
+func (a *app) passphrase(ctx context.Context, file, prompt string) ([]byte, error) {
+	if file != "" {
+		text, err := readSecretFile(ctx, file)
+		if err != nil {
+			return nil, err
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		return []byte(strings.TrimSuffix(line, "\r")), nil
+	}
+	in, ok := a.terminalIn()
+	if !ok {
+		return nil, errors.New("no passphrase: give --passphrase-file, or set HOLDFAST_IDENTITY_COMMAND to a command that prints it")
+	}
+	text, err := a.typedUnseen(ctx, in, prompt)
+	return []byte(text), err
+}
+
+func (a *app) keygenCommand() *cobra.Command {
+	var passphraseFile string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "keygen FILE",
+		Short: "Create an identity to encrypt files with",
+		Long: `Creates an identity: the keys with which other commands encrypt and decrypt. It
+is written to FILE with mode 0600, encrypted under a passphrase (argon2id).
+The command prints the share identity, which others need to share files with
+you, and which is no secret.
+
+Without FILE or without the passphrase nobody can read your files. Keep a copy
+of both.`,
+		Example: `  holdfast keygen ~/.config/holdfast/identity
+  holdfast keygen identity --passphrase-file passphrase.txt`,
+		Args: arguments(fileArgument),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Lstat(args[0]); err == nil {
+				return fmt.Errorf("%s exists: an identity is not replaced", args[0])
+			}
+			passphrase, err := a.newPassphrase(cmd.Context(), passphraseFile)
+			if err != nil {
+				return err
+			}
+			id, err := seal.Generate()
+			if err != nil {
+				return err
+			}
+			file, err := id.Seal(passphrase, seal.DefaultCost())
+			if err != nil {
+				return err
+			}
+			if err := writeNew(args[0], append(file, '\n')); err != nil {
+				return err
+			}
+			return a.did(asJSON, map[string]string{"identity": id.Public().String(), "file": args[0]}, "%s", id.Public())
+		},
+	}
+	cmd.Flags().StringVar(&passphraseFile, "passphrase-file", "", "`file` with the passphrase (default: ask on the terminal)")
+	mustNotBeEmpty(cmd, "passphrase-file")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// newPassphrase reads a passphrase, twice from a terminal.
+func (a *app) newPassphrase(ctx context.Context, file string) ([]byte, error) {
+	passphrase, err := a.passphrase(ctx, file, "New passphrase: ")
+	switch {
+	case err != nil:
+		return nil, err
+	case len([]rune(string(passphrase))) < minPassphrase:
+		return nil, fmt.Errorf("the passphrase is shorter than %d characters", minPassphrase)
+	case len(passphrase) > maxPassphrase:
+		return nil, fmt.Errorf("the passphrase is longer than %d bytes", maxPassphrase)
+	case file != "":
+		return passphrase, nil
+	}
+	again, err := a.passphrase(ctx, "", "The same again: ")
+	if err == nil && !bytes.Equal(again, passphrase) {
+		err = errors.New("the two passphrases differ: nothing was created")
+	}
+	return passphrase, err
+}
+
+// writeNew writes a file of mode 0600 that must not exist.
+func writeNew(path string, data []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: an identity is not replaced", path)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(path) // the first error counts
+	}
+	return err
+}
