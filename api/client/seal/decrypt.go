@@ -128,6 +128,7 @@ type decrypting struct {
 	take   int64          // plaintext bytes still to hand out
 
 	aead             cipher.AEAD
+	prefix           string // of the additional data
 	buf, plain, aad  []byte
 	ready            []byte // part of plain that Read hands out
 	err              error  // after ready
@@ -170,7 +171,7 @@ func (r *decrypting) WriteTo(w io.Writer) (written int64, err error) {
 // fill decrypts the next chunk, or sets err.
 func (r *decrypting) fill() {
 	if !r.started {
-		r.started, r.first, r.aead = true, r.chunks.first, r.c.key.aead()
+		r.started, r.first, r.aead, r.prefix = true, r.chunks.first, r.c.key.aead(), chunkPrefix(r.c.storageKey)
 	}
 	if r.chunks.first >= r.chunks.last {
 		r.err = r.end()
@@ -284,7 +285,7 @@ func (r *decrypting) chunk(i int64) ([]byte, error) {
 }
 
 func (r *decrypting) openAs(sealed []byte, i int64) ([]byte, error) {
-	r.aad = appendChunkAAD(r.aad[:0], chunkPrefix(r.c.storageKey), i)
+	r.aad = appendChunkAAD(r.aad[:0], r.prefix, i)
 	return r.aead.Open(r.plain[:0], sealed[:nonceSize], sealed[nonceSize:], r.aad)
 }
 

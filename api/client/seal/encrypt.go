@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ type Object struct {
 	Created     time.Time // the time of [New] if zero
 	Modified    time.Time // likewise
 	User        map[string]string
+	// Unknown is that of the [Metadata] of the object that this one replaces.
+	Unknown map[string]json.RawMessage
 	// Digest is that of the plaintext. Nil is a stream whose size and hash are known at its end
 	// only: its header is complete after the upload, and it is always cut in chunks.
 	Digest *Digest
@@ -65,7 +68,7 @@ func New(to PublicKey, o Object) (*Encryption, error) {
 	}
 	e := &Encryption{key: newDataKey(), storageKey: o.StorageKey, known: o.Digest != nil}
 	now := time.Now()
-	e.m = Metadata{Path: o.Path, ContentType: o.ContentType, Created: orElse(o.Created, now), Modified: orElse(o.Modified, now), User: o.User}
+	e.m = Metadata{Path: o.Path, ContentType: o.ContentType, Created: orElse(o.Created, now), Modified: orElse(o.Modified, now), User: o.User, Unknown: o.Unknown}
 	if e.known {
 		if o.Digest.Size < 0 || o.Digest.Size > maxSize {
 			return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, o.Digest.Size)

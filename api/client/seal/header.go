@@ -108,11 +108,16 @@ func (h *header) encode() (Header, error) {
 	return Header(text), nil
 }
 
-// json is the form of the specification. HPKE has no nonce of its own here; see docs/encryption.md.
-func (w wrappedKey) json() map[string]string {
-	return map[string]string{
-		"encapsulated_key": encode64(w.Encapsulated), "ciphertext": encode64(w.Ciphertext), "nonce": encode64(make([]byte, nonceSize)),
-	}
+// wrappedJSON is the form of a wrapped key in the specification. HPKE has no nonce of its own here;
+// see docs/encryption.md.
+type wrappedJSON struct {
+	Encapsulated string `json:"encapsulated_key"`
+	Ciphertext   string `json:"ciphertext"`
+	Nonce        string `json:"nonce"`
+}
+
+func (w wrappedKey) json() wrappedJSON {
+	return wrappedJSON{encode64(w.Encapsulated), encode64(w.Ciphertext), encode64(make([]byte, nonceSize))}
 }
 
 // parseHeader reads a header. The error is [ErrHeader], [ErrVersion], [ErrAlgorithm] or
