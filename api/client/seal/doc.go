@@ -9,14 +9,13 @@
 //     [Decrypt] do both for objects that fit in memory.
 //   - [Identity.StorageKey] is the name under which a server stores a path.
 //   - [Index] keeps the names of a folder where storage keys cannot be turned back.
-//   - [NewToken] shares a folder or an object; [Token.Open] verifies a token and opens it; [Link]
-//     is a token for somebody who has no identity.
+//   - [Identity.NewToken] shares a folder or an object; [Token.Open] verifies a token and opens
+//     it; [Link] is a token for somebody who has no identity.
 //   - [Rewrap] gives an object to new keys without touching its content.
 //
-// The package does no network and no file access, and it starts goroutines only in [Index.List].
-// Everything it is given may come from an attacker: each input has a bound, and each refusal has
-// an error of its own, to be compared with errors.Is. Its functions are safe for concurrent use;
-// a reader is not.
+// The package does no network and no file access. Goroutines that an Index starts end with the
+// call. Everything may come from an attacker: each input has a bound, and each refusal has an error
+// of its own, to be compared with errors.Is. Functions are safe for concurrent use; a reader is not.
 //
 // Imports: std, golang.org/x/crypto, golang.org/x/sync, lukechampine.com/blake3, google/uuid,
 // gowebpki/jcs.

@@ -50,7 +50,8 @@ func DigestOf(r io.Reader) (Digest, error) {
 }
 
 // Encryption encrypts one object. Each upload has one of its own, because each has its own data
-// key; a resumed upload continues with [Resume].
+// key; a resumed upload continues with [Resume]. If the digest is known, its methods are safe for
+// concurrent use.
 type Encryption struct {
 	key        DataKey
 	h          header
@@ -60,8 +61,9 @@ type Encryption struct {
 	chunked    bool
 }
 
-// New begins the encryption of o for a key. The error is [ErrPath], or [ErrTooLarge] if the size
-// or the metadata is too large.
+// New begins the encryption of o for a key. The error is [ErrPath], [ErrTooLarge] if the size or the
+// metadata is too large, [ErrPathScope] if the folder is not above the path, or [ErrIdentity] for
+// the zero value of a key.
 func New(to PublicKey, o Object) (*Encryption, error) {
 	if err := checkPath(o.Path); err != nil {
 		return nil, err

@@ -12,9 +12,6 @@ var (
 	ErrVersion = errors.New("encryption version is not supported")
 	// ErrAlgorithm: the header names a cipher that this reader does not know.
 	ErrAlgorithm = errors.New("encryption algorithm is not supported")
-	// ErrHybridKey: the data key is wrapped for a hybrid post-quantum key, and the key that is to
-	// open it is none, or the other way round.
-	ErrHybridKey = errors.New("data key is wrapped for another kind of key")
 	// ErrWrongKey: the data key was not wrapped for this key, or the wrapped key was changed.
 	ErrWrongKey = errors.New("data key cannot be opened with this key")
 	// ErrNoFolderKey: the object was not encrypted for readers of its folder.

@@ -16,7 +16,7 @@ import (
 )
 
 // Store keeps the parts of an [Index]. A bucket of the gateway is one, with If-Match and
-// If-None-Match.
+// If-None-Match. A Get sees every write that was acknowledged before it.
 type Store interface {
 	// Get returns an object and its ETag, or [ErrNotFound].
 	Get(ctx context.Context, key string) (data []byte, etag string, err error)
@@ -175,14 +175,10 @@ func (x *Index) branch(ctx context.Context, split string, depth int, changes []c
 		parts[d] = append(parts[d], c)
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(indexReaders)
+	if depth > 0 {
+		work.SetLimit(1) // one level of goroutines is enough
+	}
 	for d, part := range parts {
-		if depth > 0 { // one level of goroutines is enough
-			if err := x.apply(ctx, childID(split, d), depth+1, part); err != nil {
-				return err
-			}
-			continue
-		}
 		work.Go(func() error { return x.apply(ctx, childID(split, d), depth+1, part) })
 	}
 	return work.Wait()
@@ -202,16 +198,20 @@ func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node
 		d := digit(e.Name, depth)
 		parts[d] = append(parts[d], e)
 	}
-	for d, part := range parts {
-		child, err := x.writeTree(ctx, part, depth+1)
-		if err != nil {
-			return node{}, err
-		}
-		if err := x.write(ctx, childID(split, d), child, ""); err != nil {
-			return node{}, err
-		}
+	work, ctx := errgroup.WithContext(ctx)
+	if depth > 0 {
+		work.SetLimit(1) // one level of goroutines is enough
 	}
-	return node{split: split}, nil
+	for d, part := range parts {
+		work.Go(func() error {
+			child, err := x.writeTree(ctx, part, depth+1)
+			if err != nil {
+				return err
+			}
+			return x.write(ctx, childID(split, d), child, "")
+		})
+	}
+	return node{split: split}, work.Wait()
 }
 
 // abandon deletes the objects below a node that was not written. It may fail: nothing names them.
@@ -221,14 +221,13 @@ func (x *Index) abandon(ctx context.Context, n node) {
 		return
 	}
 	for d := range fanOut {
-		child, _, err := x.read(ctx, childID(n.split, d))
+		id := childID(n.split, d)
+		child, _, err := x.read(ctx, id)
 		if err != nil {
-			return
+			continue // it was not written either
 		}
 		x.abandon(ctx, child)
-		if err := store.Delete(ctx, x.storageKey(childID(n.split, d))); err != nil {
-			return
-		}
+		_ = store.Delete(ctx, x.storageKey(id)) // an object that stays takes room and does no harm
 	}
 }
 

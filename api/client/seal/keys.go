@@ -101,7 +101,7 @@ func (k FolderKey) open(h *header, storageKey string) (DataKey, error) {
 }
 
 // PublicKey is a key that data keys are wrapped for. [Identity.PublicKey] and
-// [Identity.HybridPublicKey] return one.
+// [Identity.HybridPublicKey] return one. The zero value is no key.
 type PublicKey struct{ key hpke.PublicKey }
 
 // ParsePublicKey reads an X25519 public key of 32 bytes. The error is [ErrIdentity].
@@ -121,11 +121,19 @@ func parsePublicKey(kem hpke.KEM, b []byte) (PublicKey, error) {
 	return PublicKey{key}, nil
 }
 
-// Bytes returns the key in the form that [ParsePublicKey] or [ParseHybridPublicKey] reads.
-func (k PublicKey) Bytes() []byte { return k.key.Bytes() }
+// Bytes returns the key in the form that [ParsePublicKey] or [ParseHybridPublicKey] reads, and nil
+// for the zero value.
+func (k PublicKey) Bytes() []byte {
+	if k.key == nil {
+		return nil
+	}
+	return k.key.Bytes()
+}
 
 // Hybrid reports whether the key is a hybrid post-quantum key.
-func (k PublicKey) Hybrid() bool { return k.key.KEM().ID() == hpke.MLKEM768X25519().ID() }
+func (k PublicKey) Hybrid() bool {
+	return k.key != nil && k.key.KEM().ID() == hpke.MLKEM768X25519().ID()
+}
 
 // Equal reports whether both are the same key.
 func (k PublicKey) Equal(other PublicKey) bool {

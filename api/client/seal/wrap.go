@@ -20,8 +20,12 @@ type wrappedKey struct {
 
 func classicKEM() hpke.KEM { return hpke.DHKEM(ecdh.X25519()) }
 
-// wrapKey encrypts key for to. additional is authenticated with it.
+// wrapKey encrypts key for to. additional is authenticated with it. The error is [ErrIdentity] if
+// to is no key.
 func wrapKey(to PublicKey, key [keySize]byte, additional []byte) (wrappedKey, error) {
+	if to.key == nil {
+		return wrappedKey{}, fmt.Errorf("%w: no public key", ErrIdentity)
+	}
 	encapsulated, sender, err := hpke.NewSender(to.key, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), []byte(infoStorage))
 	if err != nil {
 		return wrappedKey{}, fmt.Errorf("wrap data key: %w", err)
