@@ -32,7 +32,7 @@ func closing(h http.Handler) http.Handler {
 // watchedKey is the key of a request's *watchedConn in its context.
 type watchedKey struct{}
 
-// withConn is the http.Server's ConnContext.
+// withConn returns the http.Server's ConnContext.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if watched, ok := c.(*watchedConn); ok {
 		return context.WithValue(ctx, watchedKey{}, watched)

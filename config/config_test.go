@@ -512,7 +512,7 @@ func TestTemplateUncommentedIsTheDefaults(t *testing.T) {
 	}
 }
 
-// values is every setting of c as text.
+// values returns every setting of c as text.
 func values(c Config) []string {
 	var all []string
 	for _, s := range table {

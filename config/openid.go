@@ -36,7 +36,7 @@ const (
 	signUpOff     = "off"
 )
 
-// fields are the keys of the table, in the order in which documents show them.
+// fields returns the keys of the table, in the order in which documents show them.
 func (p *OpenID) fields() []struct {
 	name  string
 	field any
@@ -133,7 +133,7 @@ func providers(field any) error {
 	return nil
 }
 
-// ID is the name of a provider in paths: its letters and digits in lower case, with a hyphen for
+// ID returns the name of a provider in paths: its letters and digits in lower case, with a hyphen for
 // each run of other characters.
 func (p *OpenID) ID() string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(p.Name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")

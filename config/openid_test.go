@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// folderWith is a data folder with a settings file.
+// folderWith returns a data folder with a settings file.
 func folderWith(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

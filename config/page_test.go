@@ -18,7 +18,7 @@ func TestThePageOfSettingsIsThatOfTheTable(t *testing.T) {
 	goldentest.File(t, pageFile, page())
 }
 
-// page is the page of settings in Markdown.
+// page returns the page of settings in Markdown.
 func page() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Settings\n\n" +
@@ -41,7 +41,7 @@ func page() []byte {
 	return b.Bytes()
 }
 
-// formOf is the form of a value, by its type.
+// formOf returns the form of a value, by its type.
 func formOf(field any) string {
 	switch field.(type) {
 	case *time.Duration:

@@ -82,7 +82,7 @@ type AutoDuration time.Duration
 
 const auto = "auto"
 
-// String is the inverse of parseAuto.
+// String returns the inverse of parseAuto.
 func (d AutoDuration) String() string {
 	if d == 0 {
 		return auto

@@ -8,21 +8,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// arrivalPatience is how long a node waits for the next byte of a snapshot if it hears
-// nothing else of the sender. Raft does nothing else while it reads a snapshot. Without
-// this limit the node could take part in no election until the connection to a lost sender
-// times out, after 40 s. It is as long as Raft's time-out of a message.
+// arrivalPatience is how long a node waits for the next byte of a snapshot while it hears
+// nothing else from the sender. Raft does nothing else while it reads a snapshot. Without this
+// limit, the node could take part in no election until the connection to a lost sender times
+// out, after 40 s. The limit is as long as Raft's time-out of a message.
 const arrivalPatience = 5 * time.Second
 
-// arrivals has snapshots that stopped coming end.
+// arrivals ends the transfer of snapshots whose sender has stopped sending.
 type arrivals struct {
-	// heard is when this node last heard of a leader.
+	// heard returns when this node last heard from a leader.
 	heard func() time.Time
 	// drop closes the streams from a member.
 	drop func(from string)
 }
 
-// watch makes the end of a snapshot that is on its way a matter of this node.
+// watch puts the stream of an arriving snapshot under the control of arrivals, so that a
+// transfer without progress ends.
 func (a arrivals) watch(rpc raft.RPC) raft.RPC {
 	if args, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && rpc.Reader != nil {
 		rpc.Reader = newArrival(rpc.Reader, a, string(args.ID))
@@ -30,16 +31,16 @@ func (a arrivals) watch(rpc raft.RPC) raft.RPC {
 	return rpc
 }
 
-// arrival is a snapshot on its way. It is read by one goroutine.
+// arrival is a snapshot that is being received. One goroutine reads it.
 type arrival struct {
 	arrivals
 	from   io.Reader
 	sender string
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
-	since time.Time   // when the Read began that waits; zero: none does
-	stuck *time.Timer // runs meanwhile
+	since time.Time   // when the waiting Read began; zero if none waits
+	stuck *time.Timer // timer that runs while a Read waits
 }
 
 func newArrival(from io.Reader, a arrivals, sender string) *arrival {
@@ -67,8 +68,8 @@ func (r *arrival) waits(since time.Time) {
 	r.stuck.Reset(arrivalPatience)
 }
 
-// check gives up the snapshot unless bytes arrived or the sender was heard of since. Bytes
-// may arrive during the check.
+// check gives the snapshot up unless bytes have arrived, or the sender was heard from, since
+// the wait began. Bytes may also arrive during the check.
 func (r *arrival) check() {
 	silent := time.Since(r.heard()) >= arrivalPatience
 	if r.gaveUp(silent) {

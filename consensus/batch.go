@@ -16,26 +16,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// Bounds of what waits at a leader.
+// Bounds of the commands that wait at a leader.
 const (
-	// maxWaiting is the most commands that wait to be packed into an entry.
+	// maxWaiting is the largest number of commands that wait to be packed into an entry.
 	maxWaiting = 4096
-	// maxWaitingBytes is the most bytes of them.
+	// maxWaitingBytes is the largest size of the waiting commands in bytes.
 	maxWaitingBytes = 64 << 20
-	// entryBytes is when an entry takes no further command.
+	// entryBytes is the size in bytes from which on an entry takes no further command.
 	entryBytes = 1 << 20
-	// maxEntries is how many entries are under way to the log at a time: one
-	// that is written to disks and one that is being decided.
+	// maxEntries is how many entries are in progress at a time: one that is written to disks,
+	// and one whose outcome is being decided.
 	maxEntries = 2
 	// maxGather bounds how long commands wait for others to join their entry; see pace.
 	maxGather = 2 * time.Millisecond
-	// enqueueTimeout is how long an entry waits until Raft takes it: it does
-	// when it has written the one before.
+	// enqueueTimeout is how long an entry waits until Raft takes it. Raft takes an entry when
+	// it has written the previous one.
 	enqueueTimeout = stalledWrite
 )
 
-// errRetry is wrapped by what a proposal can be tried again after, through the
-// same node or another. Whether the command has been committed is unknown.
+// errRetry is wrapped by errors after which a proposal can be tried again, through the same
+// node or another one. It is unknown whether the command has been committed.
 var errRetry = errors.New("not decided")
 
 // errUntaken means that no log has the command, and that the asked node will not propose
@@ -48,36 +48,36 @@ var errStopping = fmt.Errorf("%w: this node is stopping", errUntaken)
 // waiting is a command that waits at the leader.
 type waiting struct {
 	body   []byte
-	by     time.Time     // Raft has it by then, or never; zero: there is no such time
-	answer chan decision // has room for it
-	taken  atomic.Bool   // set by whoever decides whether the command goes into an entry
+	by     time.Time     // Raft has taken the command by this time, or never takes it; zero means no limit
+	answer chan decision // has room for the answer
+	taken  atomic.Bool   // the first goroutine to set it decides whether the command goes into an entry
 }
 
-// take returns whether a command may still go into an entry, and prevents that it is
+// take returns whether a command may still go into an entry. From then on the command cannot be
 // withdrawn.
 func (w *waiting) take(now time.Time) bool {
 	return (w.by.IsZero() || now.Before(w.by)) && w.taken.CompareAndSwap(false, true)
 }
 
-// withdraw keeps a command from going into an entry; false: it is in one.
+// withdraw prevents that a command goes into an entry. It returns false if the command is in an
+// entry already.
 func (w *waiting) withdraw() bool { return w.taken.CompareAndSwap(false, true) }
 
-// decision is the outcome of a command, or why there is none.
+// decision is the outcome of a command, or the error that there is none.
 type decision struct {
 	outcome wire.Outcome
 	err     error
 }
 
-// batcher packs the commands that wait into log entries, and keeps several
-// entries under way.
+// batcher packs waiting commands into log entries, and keeps several entries in progress.
 type batcher struct {
 	node  *Node
 	queue chan *waiting
-	bytes atomic.Int64  // of the commands in queue
+	bytes atomic.Int64  // size of the commands in queue
 	need  atomic.Int64  // number of queued commands that makes run build an entry; entryBytes is enough too
 	ready chan struct{} // has a token when run should check the queue
 
-	// mu guards ended, and that nothing enters the queue after it.
+	// mu guards ended. It also ensures that no command enters the queue after ended is set.
 	mu    sync.Mutex
 	ended bool
 }
@@ -154,7 +154,7 @@ func (b *batcher) enqueue(w *waiting) error {
 type batch struct {
 	members []*waiting
 	data    []byte
-	by      time.Time // the first of theirs; zero: none has one
+	by      time.Time // the earliest time limit of its commands; zero if no command has one
 }
 
 // answer sends the outcome of the entry to its callers.
@@ -220,23 +220,23 @@ func (b *batcher) run(ctx context.Context) error {
 // its log, two disk flushes and a message, about as much as many commands. Entries should
 // therefore be few and full, but a single waiting command goes at once.
 //
-// Clients that wait for an answer send their next command when they have it, so most of them
-// return right after an entry. Without a pause the first command would go alone and the others
-// would wait for it. So the next entry waits until three quarters of the previous clients are
-// back, for at most half the duration of an entry and at most maxGather. One or two clients
-// never wait.
+// Clients that wait for an answer send their next command when they have the answer, so most of
+// the next commands arrive right after an entry. Without a pause, the first of these commands
+// would make an entry alone, and the others would wait for that entry. So the next entry waits
+// until three quarters of the previous number of commands have arrived, but at most half the
+// duration of an entry and at most maxGather. One or two clients never wait.
 //
-// While an entry is under way, another begins only if it is three times as large, that is when
-// there are many more clients than an entry has held so far. Beside an entry of a single
-// command any entry may begin.
+// While an entry is in progress, another begins only if it is three times as large, that is
+// when there are many more clients than an entry has held so far. While an entry of a single
+// command is in progress, any other entry may begin.
 type pace struct {
-	entries, commands int         // under way
-	began             time.Time   // the oldest of them, about
-	wanted            int         // commands that are worth waiting for; 0: none
-	gather            *time.Timer // ends that
+	entries, commands int         // in progress
+	began             time.Time   // approximate start of the oldest entry in progress
+	wanted            int         // number of commands to wait for; 0 means no wait
+	gather            *time.Timer // ends the wait
 }
 
-// need is how many commands make an entry now.
+// need returns the number of commands that make an entry now.
 func (p *pace) need() int {
 	switch {
 	case p.entries == 0:
@@ -258,7 +258,7 @@ func (p *pace) begin(commands int) {
 	p.wanted = 0
 }
 
-// end notes that an entry was decided, while others wait.
+// end records that an entry was decided while other commands wait.
 func (p *pace) end(commands, waiting int) {
 	p.entries--
 	p.commands -= commands
@@ -271,8 +271,9 @@ func (p *pace) end(commands, waiting int) {
 	}
 }
 
-// pack takes what waits into one entry, within its bounds, and leaves out what was given up.
-// An error is a bug: every body is a command, and the bounds here are below those of an entry.
+// pack packs waiting commands into one entry, within its bounds, and leaves out withdrawn
+// commands. An error means a bug: every body is a valid command, and the bounds here are below
+// those of an entry.
 func (b *batcher) pack() (batch, error) {
 	var e batch
 	var bodies [][]byte
@@ -306,8 +307,8 @@ func (b *batcher) pack() (batch, error) {
 	return e, nil
 }
 
-// patience is how long the entry waits until Raft takes it: not beyond the time of any
-// command in it. It is above 0, which Raft takes for no bound.
+// patience returns how long the entry waits until Raft takes it: at most until the time limit
+// of any command in it. The result is always above 0, because Raft takes 0 to mean no limit.
 func (e batch) patience() time.Duration {
 	if e.by.IsZero() {
 		return enqueueTimeout
@@ -315,7 +316,7 @@ func (e batch) patience() time.Duration {
 	return max(time.Nanosecond, min(enqueueTimeout, time.Until(e.by)))
 }
 
-// outcomes waits for an entry.
+// outcomes waits until an entry is applied and returns the outcomes of its commands.
 func (b *batcher) outcomes(ctx context.Context, future raft.ApplyFuture, want int) ([]wire.Outcome, error) {
 	err := b.node.await(ctx, future)
 	switch {

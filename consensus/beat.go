@@ -16,44 +16,44 @@ import (
 
 // Bounds of beats.
 const (
-	// beatTimeout is how long the answer to a beat is waited for.
+	// beatTimeout is how long the leader waits for the answer to a beat.
 	beatTimeout = mostPatience
-	// maxBeatsInFlight is how many beats to one member are without an answer.
+	// maxBeatsInFlight is the largest number of unanswered beats to one member.
 	maxBeatsInFlight = 16
-	// olderBeat is how far apart heartbeats to a member are that knows no beats: such a one
-	// elects another leader after 300 ms.
+	// olderBeat is the interval of Raft heartbeats to a member that does not know beats. Such a
+	// member elects another leader after 300 ms of silence.
 	olderBeat = 75 * time.Millisecond
-	// almostStalled is the age of a hanging write to the log at which a leader announces
-	// that it can no longer lead. At stalledWrite it stops.
+	// almostStalled is how long a write to the log must hang before a leader announces that it
+	// can no longer lead. After stalledWrite the leader stops.
 	almostStalled = stalledWrite - 500*time.Millisecond
-	// askOlderAgain is how long such a member is taken for one.
+	// askOlderAgain is how long the leader assumes that such a member does not know beats.
 	askOlderAgain = 10 * time.Second
 )
 
 // Sizes of a beat and its answer. Later releases may append fields.
 const (
-	beatBytes       = 8 + 4 + 1 // term, patience in ms, 1 if it can lead no more
-	beatAnswerBytes = 4 + 1     // the longest gap in ms, 1 if the member follows
+	beatBytes       = 8 + 4 + 1 // term, patience in ms, and 1 if the leader can no longer lead
+	beatAnswerBytes = 4 + 1     // the longest gap in ms, and 1 if the member follows
 )
 
-// beatSender sends the leader's beats, in one term.
+// beatSender sends the beats of the leader, in one term.
 type beatSender struct {
 	node *Node
 	term uint64
 	work *sync.WaitGroup
 
-	// mu guards what follows. It is never held during input or output.
+	// mu guards the fields below. It is never held during input or output.
 	mu      sync.Mutex
 	members map[raft.ServerID]*beaten
 }
 
-// beaten is what a leader knows of a member. Times are those of the detector's clock.
+// beaten is what a leader knows about a member. Times are those of the detector's clock.
 type beaten struct {
 	inFlight  int
 	answered  time.Duration
-	older     bool // it knows no beats
+	older     bool // the member does not know beats
 	askAgain  time.Duration
-	gap       time.Duration // the longest that it has seen
+	gap       time.Duration // the longest gap that the member has seen
 	roundTrip extreme
 }
 
@@ -86,7 +86,7 @@ func (n *Node) sendBeats(ctx context.Context) error {
 	}
 }
 
-// round sends one beat to every other member, and returns when the next is due.
+// round sends one beat to every other member, and returns when the next beat is due.
 func (s *beatSender) round(ctx context.Context) (every time.Duration) {
 	n := s.node
 	_, now := n.detector.current()
@@ -170,8 +170,8 @@ func (s *beatSender) begin(id raft.ServerID, now time.Duration) (beat, older boo
 	return beat, m.older
 }
 
-// send sends a beat, and a heartbeat of Raft to a member that does not follow yet, or knows
-// no beats.
+// send sends a beat. To a member that does not follow yet, or does not know beats, it also
+// sends a Raft heartbeat.
 func (s *beatSender) send(ctx context.Context, id raft.ServerID, body []byte, beat bool) {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
@@ -189,7 +189,7 @@ func (s *beatSender) send(ctx context.Context, id raft.ServerID, body []byte, be
 	s.members[id].inFlight--
 }
 
-// ask sends a beat. A member that does not know what one is does not follow.
+// ask sends a beat. A member that does not know beats counts as not following.
 func (s *beatSender) ask(ctx context.Context, id raft.ServerID, body []byte) (follows bool, err error) {
 	began := time.Now()
 	answer, err := s.node.forwards.call(ctx, state.NodeID(id), askBeat, body)
@@ -211,7 +211,7 @@ func (s *beatSender) ask(ctx context.Context, id raft.ServerID, body []byte) (fo
 	return answer[4] == 1, nil
 }
 
-// answered notes that a member has answered.
+// answered records that a member has answered.
 func (s *beatSender) answered(id raft.ServerID, also func(m *beaten, now time.Duration)) {
 	_, now := s.node.detector.current()
 	s.mu.Lock()
@@ -221,7 +221,8 @@ func (s *beatSender) answered(id raft.ServerID, also func(m *beaten, now time.Du
 	also(m, now)
 }
 
-// heartbeat sends what Raft sends now and then. It cannot end before its answer.
+// heartbeat sends a Raft heartbeat, as Raft itself does from time to time. It returns only
+// after the answer, because Raft gives no way to cancel it.
 func (s *beatSender) heartbeat(ctx context.Context, id raft.ServerID) error {
 	if !s.node.beats.leads(s.term) {
 		return errLeadsNot

@@ -16,17 +16,19 @@ import (
 
 // Bounds of a candidacy.
 const (
-	// candidacyTimeout is how long a candidate waits for the answers of the others.
+	// candidacyTimeout is how long a candidate waits for the answers of the other voters.
 	candidacyTimeout = 2 * time.Second
-	// handTimeout is how long it waits for its own Raft to begin: later the reason may be over.
+	// handTimeout is how long a candidate waits for its own Raft to start the election. After a
+	// longer wait, the reason for the election may no longer exist.
 	handTimeout = 200 * time.Millisecond
 )
 
-// errNoConsent is the answer of a voter that sees no reason for another leader, or that has
-// promised to agree with another candidate.
+// errNoConsent is the answer of a voter that sees no reason to elect another leader, or that
+// has promised to agree with another candidate.
 var errNoConsent = errors.New("it does not agree")
 
-// watchLeader has this node stand for election when its detector finds a reason, until ctx ends.
+// watchLeader makes this node stand for election whenever its detector finds a reason, until
+// ctx ends.
 func (n *Node) watchLeader(ctx context.Context) error {
 	if n.detector == nil {
 		return nil
@@ -56,7 +58,7 @@ func (n *Node) watchLeader(ctx context.Context) error {
 	}
 }
 
-// mayStand is nil if this node may stand for election at all.
+// mayStand returns nil if this node is allowed to stand for election.
 func (n *Node) mayStand() error {
 	if n.IsLeader() {
 		return errors.New("it leads")
@@ -71,8 +73,8 @@ func (n *Node) mayStand() error {
 	return n.ballots().mayCampaign()
 }
 
-// stand asks the other voters, by Raft's pre-vote request, whether they agree that this
-// node stands for election. If a majority does, it makes Raft stand.
+// stand asks the other voters by Raft's pre-vote request whether they agree that this node
+// stands for election. If a majority agrees, it makes Raft start the election.
 func (n *Node) stand(ctx context.Context, why string) error {
 	if err := n.mayStand(); err != nil {
 		return err
@@ -98,7 +100,7 @@ func (n *Node) stand(ctx context.Context, why string) error {
 	return n.timeOut(ctx, term)
 }
 
-// askConsent is nil if a voter agrees.
+// askConsent asks one voter and returns nil if that voter agrees.
 func (n *Node) askConsent(ctx context.Context, id raft.ServerID, ask raft.RequestPreVoteRequest) error {
 	answer := make(chan error, 1)
 	n.waits.Go(func() {
@@ -117,8 +119,8 @@ func (n *Node) askConsent(ctx context.Context, id raft.ServerID, ask raft.Reques
 	}
 }
 
-// timeOut has Raft stand for election at once, as when a leader hands over: without another
-// pre-vote, and voters that know a leader still may elect it.
+// timeOut makes Raft start an election at once, as after a leadership transfer: without another
+// pre-vote, and so that voters that still know a leader may vote for this node.
 func (n *Node) timeOut(ctx context.Context, term uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, handTimeout)
 	defer cancel()
@@ -158,8 +160,8 @@ func (n *Node) consent(rpc raft.RPC) (on raft.RPC, answered bool) {
 	return rpc, false
 }
 
-// preVote decides on a candidate as Raft does, except for the current leader, about which
-// the detector decides.
+// preVote decides on the pre-vote request of a candidate as Raft does, except that the detector
+// decides whether the current leader counts.
 func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResponse {
 	resp := &raft.RequestPreVoteResponse{RPCHeader: n.rpcHeader(), Term: n.raft.CurrentTerm()}
 	from := state.NodeID(ask.ID)
@@ -182,8 +184,8 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	return resp
 }
 
-// lastEntry returns index and term of the last entry of this node's log. Raft has them
-// without a disk access only as text.
+// lastEntry returns the index and the term of the last entry of this node's log. Without a disk
+// access, Raft offers both only as text.
 func (n *Node) lastEntry() (index, term uint64) {
 	stats := n.raft.Stats()
 	number := func(name string) uint64 {
@@ -207,7 +209,7 @@ func (n *Node) rpcHeader() raft.RPCHeader {
 	}
 }
 
-// voterIDs are the voters, in the order in which they stand for election.
+// voterIDs returns the voters, in the order in which they stand for election.
 func (n *Node) voterIDs() []state.NodeID {
 	var ids []state.NodeID
 	for _, id := range n.voters() {

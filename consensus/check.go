@@ -13,11 +13,11 @@ import (
 
 // Bounds of checks of the state.
 const (
-	// reportTimeout is how long a node tries to report a hash; the next check
-	// makes up for one that was not.
+	// reportTimeout is how long a node tries to report a hash. If it fails, the next check
+	// replaces this one.
 	reportTimeout = time.Minute
-	// recheckAfter is how soon after a check the state of a rebuilt node is checked again.
-	// It doubles each time the node differs, up to the interval between checks.
+	// recheckAfter is the time after which the state of a rebuilt node is checked again. It
+	// doubles each time the state differs, up to the interval between checks.
 	recheckAfter = 5 * time.Second
 	// checkPoll is the interval at which a caller that waits for a check reads its result.
 	checkPoll = 20 * time.Millisecond
@@ -27,13 +27,13 @@ const (
 // majority, once the node has lost its vote. The node must start again without its state.
 var ErrQuarantined = errors.New("this node's state differs from that of the majority")
 
-// checker keeps a view of the state at the entry of the newest check until it is hashed. A
-// newer check replaces it.
+// checker keeps a view of the state at the log entry of the newest check, until the view is
+// hashed. A newer check replaces the view.
 type checker struct {
 	store Store
 	ready chan struct{} // has a token while there is something to hash
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	index uint64
 	view  Snapshot // nil: nothing to hash
@@ -41,7 +41,7 @@ type checker struct {
 
 func newChecker(store Store) *checker { return &checker{store: store, ready: make(chan struct{}, 1)} }
 
-// take keeps the state as it is now, after the entry at index.
+// take keeps a view of the present state, which is the state after the entry at index.
 func (c *checker) take(index uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *checker) take(index uint64) {
 	}
 }
 
-// give returns the view to hash; nil if there is none.
+// give returns the view to hash, or nil if there is none.
 func (c *checker) give() (index uint64, view Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *checker) close() {
 	}
 }
 
-// reportHashes hashes the state wherever a check asks for it, and reports.
+// reportHashes hashes the state at the entry of each check, and reports the hash.
 func (n *Node) reportHashes(ctx context.Context) error {
 	for {
 		select {
@@ -107,7 +107,8 @@ func (n *Node) hashOnce(ctx context.Context, view state.View) (state.Hash, error
 	return hashView(ctx, view)
 }
 
-// report proposes a hash until it is committed, a newer check exists, or its time is up.
+// report proposes a hash until it is committed, a newer check exists, or reportTimeout has
+// passed.
 func (n *Node) report(ctx context.Context, cmd *state.ReportHash) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -122,9 +123,9 @@ func (n *Node) report(ctx context.Context, cmd *state.ReportHash) {
 	}
 }
 
-// CheckState makes all members compare their states. It waits until every member has
-// reported or ctx ends, and returns the recorded check; Complete reports which of both
-// happened.
+// CheckState makes all members compare their states. It waits until every member has reported
+// or ctx ends, and returns the recorded check; Complete reports whether every member has
+// reported.
 func (n *Node) CheckState(ctx context.Context) (state.Check, error) {
 	outcome, err := n.decide(ctx, &state.CheckState{At: state.MillisOf(time.Now())})
 	if err != nil {
@@ -169,7 +170,7 @@ func (n *Node) Checks() ([]state.Check, error) {
 // Quarantined returns why this node neither votes nor serves, or nil if it does.
 func (n *Node) Quarantined() *state.Quarantine { return n.fsm.verdict().quarantine }
 
-// refused is the error of a node in quarantine, nil of any other.
+// refused returns the error of a node in quarantine, nil of any other.
 func (n *Node) refused() error {
 	q := n.Quarantined()
 	if q == nil {
@@ -179,7 +180,7 @@ func (n *Node) refused() error {
 		"the state of this node differs from the majority's (check at index %d: %s here, %s there): it is in quarantine until it has the state anew", q.Check, q.Hash, q.Majority)
 }
 
-// checkDue proposes a check, as the leader, when it is time for one.
+// checkDue proposes a check when one is due and this node leads.
 func (n *Node) checkDue(ctx context.Context, view state.View) error {
 	if n.fsm.level() < 1 {
 		return nil
@@ -228,7 +229,7 @@ func (n *Node) isCheckDue(ctx context.Context, view state.View) (bool, error) {
 	return false, nil
 }
 
-// watchChecks logs the results of checks, once each.
+// watchChecks logs the result of each check once.
 func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) error {
 	checks, err := view.Checks()
 	if err != nil {
@@ -259,8 +260,8 @@ func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) e
 	return nil
 }
 
-// outOfService stops a node in quarantine when it no longer votes. It starts again without
-// its state and with a new store id.
+// outOfService ends the work of a quarantined node when the node no longer votes. The node then
+// starts again without its state and with a new store id.
 func (n *Node) outOfService(ctx context.Context) error {
 	q := n.Quarantined()
 	store, _ := n.Store()

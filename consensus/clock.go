@@ -11,22 +11,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the reading of the leader's clock that a follower sends.
+// Bounds of a follower's readings of the leader's clock.
 const (
 	// deadlineLevel is the level from which members understand deadlines on the leader's clock.
 	deadlineLevel state.FeatureLevel = 5
-	// clockAge is how old a reading may be that a deadline is made from.
+	// clockAge is the greatest age of a reading from which a deadline may be computed.
 	clockAge = 10 * time.Second
 	// clockDrift bounds the drift of two monotonic clocks: 1 part in clockDrift. Crystals
 	// are ten times better, and a kernel that corrects its time changes the rate by 50 % of
 	// that.
 	clockDrift = 1000
-	// readingBytes is the size of an encoded reading, and of a deadline.
+	// readingBytes is the size in bytes of an encoded reading. An encoded deadline has the same
+	// size.
 	readingBytes = 16
 )
 
 // clock is the monotonic clock of this process. Readings of different processes cannot be
-// compared, so each has the name of its clock. A restarted node has a new clock.
+// compared, so each reading has the name of its clock. A restarted node has a new clock with
+// another name.
 type clock struct {
 	name  uint64
 	began time.Time
@@ -40,16 +42,17 @@ func newClock() (clock, error) {
 	return clock{name: binary.BigEndian.Uint64(name[:]), began: time.Now()}, nil
 }
 
-// now is a reading of the clock.
+// now returns a reading of the clock.
 func (c clock) now() reading { return reading{clock: c.name, at: time.Since(c.began)} }
 
-// when is the time of a reading; false: it is of another clock.
+// when returns the time of a reading. The second result is false if the reading is from another
+// clock.
 func (c clock) when(r reading) (time.Time, bool) { return c.began.Add(r.at), r.clock == c.name }
 
 // reading is a moment on some node's clock.
 type reading struct {
 	clock uint64
-	at    time.Duration // since the clock began, not negative
+	at    time.Duration // time since the clock began; not negative
 }
 
 // append appends the reading in its form on the wire: two numbers of 8 bytes, big endian.
@@ -58,7 +61,7 @@ func (r reading) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(r.at))
 }
 
-// cutReading splits a reading from what follows it.
+// cutReading splits a reading from the bytes that follow it.
 func cutReading(b []byte) (r reading, rest []byte, ok bool) {
 	if len(b) < readingBytes {
 		return reading{}, nil, false
@@ -67,15 +70,15 @@ func cutReading(b []byte) (r reading, rest []byte, ok bool) {
 	return r, b[readingBytes:], r.at >= 0
 }
 
-// leaderClock is what a node knows of the clock of its leader.
+// leaderClock is what a node knows about the clock of its leader.
 type leaderClock struct {
 	asking chan struct{} // has a token while no goroutine asks
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
-	of    <-chan struct{} // the leadership that it was read in, as leaderGate.get names it
+	of    <-chan struct{} // leadership of the reading, in the form in which leaderGate.get identifies it
 	read  reading
-	heard time.Time // after it was read
+	heard time.Time // time after the reading had arrived
 }
 
 func newLeaderClock() *leaderClock {
@@ -91,16 +94,17 @@ func (c *leaderClock) heardOf(of <-chan struct{}, r reading) {
 	c.of, c.read, c.heard = of, r, time.Now()
 }
 
-// known is the reading of a leadership, if there is a fresh one.
+// known returns the reading of a leadership. ok is false if there is no fresh one.
 func (c *leaderClock) known(of <-chan struct{}) (r reading, heard time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.read, c.heard, c.of == of && time.Since(c.heard) < clockAge
 }
 
-// by returns what the leader's clock shows at a moment of this node's, or a little before.
-// The clock was read before its reading was heard, so at the moment it shows at least the
-// reading and the time from hearing it to then. ask asks for a reading if there is none.
+// by returns the time that the leader's clock shows at the given moment of this node's clock,
+// or a slightly earlier time. The leader read its clock before this node received the reading.
+// So at the given moment the leader's clock shows at least the reading plus the time since the
+// reading arrived. If there is no fresh reading, by calls ask for one.
 func (c *leaderClock) by(ctx context.Context, of <-chan struct{}, moment time.Time, ask func() (reading, error)) (reading, error) {
 	r, heard, ok := c.known(of)
 	if !ok {

@@ -98,7 +98,7 @@ func (c *testCluster) add(id state.NodeID) *testNode {
 	return node
 }
 
-// empty is a node with empty disks that has not started.
+// empty returns a node with empty disks that has not started.
 func (c *testCluster) empty(id state.NodeID) *testNode {
 	disk := raft.NewInmemStore()
 	c.nodes[id] = &testNode{cluster: c, id: id, store: newMemStore(), disk: disk, log: memLog{disk}, snaps: &memSnapshots{}}
@@ -136,7 +136,7 @@ func (c *testCluster) join(id state.NodeID) {
 	c.announce(id)
 }
 
-// record is what a node says of itself, if it is one of the test's.
+// record returns what a node says of itself, if it is one of the test's.
 func (c *testCluster) record(id state.NodeID) state.Node {
 	if n := c.nodes[id]; n != nil && n.Node != nil {
 		return n.record()
@@ -299,7 +299,7 @@ func (c *testCluster) follower() *testNode {
 
 func (c *testCluster) voters() int { return c.leader().voters() }
 
-// voters is how many members vote, as a node knows it.
+// voters returns how many members vote, as a node knows it.
 func (n *testNode) voters() (voters int) {
 	for _, role := range n.Roles() {
 		if role == roleVoter {

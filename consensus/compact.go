@@ -16,17 +16,17 @@ import (
 // snapshot, and so on as long as there are many writes.
 const serving = 5 * time.Minute
 
-// growth counts what the log has gained since the newest snapshot. Raft's goroutine counts,
-// and others read.
+// growth counts what was added to the log since the newest snapshot. Raft's goroutine counts,
+// and other goroutines read the counts.
 type growth struct {
 	entries, bytes meter
-	limit          uint64        // of bytes, at most
+	limit          uint64        // largest number of bytes
 	due            atomic.Uint64 // bytes at which a snapshot is due at once
-	full           chan struct{} // has a token when they have been reached
-	notified       atomic.Bool   // full got a token since the newest snapshot
+	full           chan struct{} // has a token when so many bytes have been reached
+	notified       atomic.Bool   // full has got a token since the newest snapshot
 }
 
-// meter counts, and notes how much of the count a snapshot has.
+// meter counts, and records which part of the count the newest snapshot covers.
 type meter struct{ total, covered atomic.Uint64 }
 
 func (m *meter) open() uint64 {
@@ -40,8 +40,8 @@ func newGrowth(limit uint64) *growth {
 	return g
 }
 
-// draw chooses when the next snapshot is due, differently on each member. Writes wait for a
-// majority, so the members should not take their snapshots at the same entry.
+// draw chooses at random when the next snapshot is due. Writes wait for a majority, so the
+// members should not take their snapshots at the same entry.
 func (g *growth) draw() { g.due.Store(g.limit - rand.Uint64N(g.limit/4+1)) } //nolint:gosec // no secret
 
 func (g *growth) add(entries []*raft.Log) {
@@ -53,7 +53,7 @@ func (g *growth) add(entries []*raft.Log) {
 	g.bytes.total.Add(size)
 }
 
-// notify makes the compactor take a snapshot now if one is due by bytes.
+// notify makes the compactor take a snapshot now if the number of bytes makes one due.
 func (g *growth) notify() {
 	if g.bytes.open() < g.due.Load() || g.notified.Swap(true) {
 		return
@@ -69,7 +69,8 @@ func (g *growth) enough(entries uint64) bool {
 	return g.entries.open() >= entries || g.bytes.open() >= g.due.Load()
 }
 
-// mark returns a function to call when a snapshot of everything counted so far is stored.
+// mark returns a function. The caller calls it when a snapshot of everything counted so far is
+// stored.
 func (g *growth) mark() (kept func()) {
 	entries, bytes := g.entries.total.Load(), g.bytes.total.Load()
 	return func() {
@@ -81,10 +82,10 @@ func (g *growth) mark() (kept func()) {
 	}
 }
 
-// keepLogShort takes a snapshot when the log has grown by enough, so that Raft can
-// drop what lies before. Raft itself would count entries only, and an entry has
-// one command or hundreds. It is bytes that a node which starts or joins has to go
-// through, so they make a snapshot due at once.
+// keepLogShort takes a snapshot when the log has grown by enough, so that Raft can remove
+// earlier entries. Raft itself would count only entries, and an entry may have one command or
+// hundreds. A node that starts or joins has to process all bytes of the log, so the number of
+// bytes makes a snapshot due at once.
 func (n *Node) keepLogShort(ctx context.Context) error {
 	for {
 		// Not all members at the same time: writes wait for a majority.

@@ -18,7 +18,7 @@ func shortInBytes() Timings {
 	return Timings{SnapshotInterval: time.Hour, SnapshotBytes: 16 << 10, TrailingBytes: 4 << 10}
 }
 
-// logBytes is how much the log of a node holds.
+// logBytes returns how much the log of a node holds.
 func (n *testNode) logBytes() (size uint64) {
 	n.cluster.t.Helper()
 	first, err := n.disk.FirstIndex()
@@ -43,7 +43,7 @@ func (n *testNode) logBytes() (size uint64) {
 	return size
 }
 
-// pinOf is a pin of which so many bytes are said.
+// pinOf returns a pin of which so many bytes are said.
 func pinOf(bytes int, id string) *state.CreatePin {
 	cmd := pin(id)
 	cmd.Pin.Meta = map[string]string{"k": strings.Repeat("v", bytes)}

@@ -28,7 +28,7 @@ import (
 
 // Store is the ordered store of the replicated state.
 type Store interface {
-	// Begin opens the one transaction that there is at a time.
+	// Begin opens a transaction. There is only one at a time.
 	Begin() Tx
 	// View opens a view of everything committed.
 	View() Snapshot
@@ -36,8 +36,8 @@ type Store interface {
 	Sync() error
 	// Checkpoint copies the committed state into the new folder dir. It must be fast.
 	Checkpoint(dir string) error
-	// Restore replaces everything, all at once and durably, by what a
-	// snapshot's stream holds. Open views stay as they are.
+	// Restore atomically and durably replaces the whole content by the content of a snapshot's
+	// stream. Open views do not change.
 	Restore(r io.Reader) error
 }
 
@@ -45,8 +45,8 @@ type Store interface {
 // after Commit does nothing.
 type Tx interface {
 	state.Tx
-	// Commit makes the writes visible, with sync durable too. Without, a crash
-	// may undo the newest commits, but none that an earlier one depends on.
+	// Commit makes the writes visible, and with sync also durable. Without sync, a crash may
+	// undo the newest commits, but never a commit on which a remaining one depends.
 	Commit(sync bool) error
 	Discard()
 }
@@ -62,51 +62,52 @@ type Log = raft.LogStore
 
 // Intervals at which an idle Raft sends messages.
 const (
-	// beatParts is how many heartbeats to each follower fit into the time without
-	// one that makes it stand for election, at the most.
+	// beatParts is the largest number of heartbeats to a follower within the time after which a
+	// follower without heartbeats stands for election.
 	beatParts = 4
-	// replicaTick is the minimum interval at which Raft checks whether to send a commit
-	// index to a follower. NotifyCommit sends it without that.
+	// replicaTick is the minimum interval at which Raft checks whether to send a commit index
+	// to a follower. NotifyCommit sends the commit index without waiting for that check.
 	replicaTick = 100 * time.Millisecond
 )
 
 // Network connects the members.
 type Network = transport.Network
 
-// Errors that Run and Bootstrap end in, for errors.Is.
+// Errors with which Run and Bootstrap end, for errors.Is.
 var (
 	// ErrRemoved means that this node is not a member of the cluster any more.
 	ErrRemoved = errors.New("this node was removed from the cluster")
-	// ErrBootstrapped: there is Raft state already.
+	// ErrBootstrapped means that Raft state exists already.
 	ErrBootstrapped = errors.New("this node belongs to a cluster already")
 	// ErrBroken means that the store, the log or an invariant of the state cannot be
 	// trusted. The process must stop.
 	ErrBroken = errors.New("replicated state is broken on this node")
-	// ErrStalled: the disk of the Raft log does not answer.
+	// ErrStalled means that the disk of the Raft log does not answer.
 	ErrStalled = errors.New("the disk of the Raft log hangs")
 )
 
 // Timings are the time-outs of Raft. Zero values take the defaults.
 type Timings struct {
-	// Adaptive: how long a leader may be silent before an election is found out by the
-	// members, from 1.5 s to 5 s (ADR 47). Heartbeat, 5 s, is the last resort then.
+	// Adaptive means that the members measure how long a leader may be silent before an
+	// election, from 1.5 s to 5 s (ADR 47). Raft's own time-out, Heartbeat, is then 5 s and
+	// only the last resort.
 	Adaptive  bool
-	Heartbeat time.Duration // without a leader's word before an election, 300 ms
-	Election  time.Duration // of one candidacy, as Heartbeat
-	Lease     time.Duration // of a leader without a majority's word, five sixths of Heartbeat
+	Heartbeat time.Duration // silence of a leader before an election, 300 ms
+	Election  time.Duration // duration of one candidacy, the same as Heartbeat
+	Lease     time.Duration // time that a leader leads without hearing from a majority, five sixths of Heartbeat
 	// Commit is the delay after which the leader reports a commit to followers if no further
 	// entry does, 10 ms. A follower that waits for a commit, with a proposal or a read, gets
 	// the report at once.
 	Commit    time.Duration
 	Reconcile time.Duration // interval between two runs of reconcile, 2 s
-	Check     time.Duration // between comparisons of the state on all nodes, 1 h
+	Check     time.Duration // interval between comparisons of the state on all nodes, 1 h
 
 	SnapshotInterval  time.Duration // interval between two checks whether a snapshot is due, 1 min to twice that
-	SnapshotThreshold uint64        // entries since the last snapshot that make it due, 8,192
-	SnapshotBytes     uint64        // bytes of entries that make one due at once: 75 % of this or more, 32 MiB
-	TrailingLogs      uint64        // entries kept behind a snapshot, 4,096
-	TrailingBytes     uint64        // bytes of them, 32 MiB
-	ServingBytes      uint64        // bytes of all behind a snapshot that a follower was sent lately, 512 MiB
+	SnapshotThreshold uint64        // number of entries since the last snapshot that makes one due, 8,192
+	SnapshotBytes     uint64        // bytes of entries that make one due, at random from 75 % on, 32 MiB
+	TrailingLogs      uint64        // entries kept in the log after a snapshot, 4,096
+	TrailingBytes     uint64        // bytes of these entries, 32 MiB
+	ServingBytes      uint64        // bytes of entries kept for a follower after its snapshot, 512 MiB
 }
 
 func (t Timings) withDefaults() Timings {
@@ -128,7 +129,7 @@ func (t Timings) withDefaults() Timings {
 	return t
 }
 
-// heartbeatsApart is how far apart heartbeats of Raft to one follower are at the least.
+// heartbeatsApart returns the shortest interval between two Raft heartbeats to one follower.
 func (t Timings) heartbeatsApart() time.Duration {
 	if t.Adaptive {
 		return 0 // the library makes one every 0.5 to 1 s
@@ -136,13 +137,13 @@ func (t Timings) heartbeatsApart() time.Duration {
 	return t.Heartbeat / beatParts
 }
 
-// Options are what a Node is made of. All are required but Registerer.
+// Options are the dependencies and settings of a Node. All are required except Registerer.
 type Options struct {
 	ID        state.NodeID
 	Store     Store
 	Log       Log
 	Stable    raft.StableStore
-	Snapshots raft.SnapshotStore // its sinks have Adopt(dir string) error
+	Snapshots raft.SnapshotStore // the sinks of its snapshots have the method Adopt(dir string) error
 	// CheckpointDir is the folder for checkpoints of snapshots, on the file system of the
 	// snapshots. Start removes the files of an earlier run from it.
 	CheckpointDir string
@@ -152,22 +153,23 @@ type Options struct {
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
 
-	// NoSpace returns whether an error of Log or Stable means that a full disk refused a
-	// write without leaving a trace. Nil: every error stops the node.
+	// NoSpace returns whether an error of Log or Stable means that a full disk refused a write
+	// and that the write changed nothing. If NoSpace is nil, every error stops the node.
 	NoSpace func(error) bool
-	// Eligibility returns why this node should not lead now and which other members could, best
-	// first. It is called often and must not block. With an empty reason, or no other member,
-	// this node may lead. Nil: it always may.
+	// Eligibility returns a reason why this node should not lead now, and the other members
+	// that could lead, best first. It is called often and must not block. If the reason is
+	// empty, or if there is no other member, this node may lead. If Eligibility is nil, this
+	// node may always lead.
 	Eligibility func() (unfit string, heirs []state.NodeID)
-	// Tight returns whether another member, according to its newest sample, should not
-	// lead. It becomes leader only if no other voter answers. Tight must not block. Nil: no
-	// member is.
+	// Tight returns whether another member, according to its newest sample, should not lead.
+	// Such a member becomes leader only if no other voter answers. Tight must not block. Nil
+	// means that every member may lead.
 	Tight func(state.NodeID) bool
-	// Gone returns whether a member has been down for so long that another one should vote
-	// in its place. It must not block. Nil: no member is.
+	// Gone returns whether a member has been down for so long that another member should vote
+	// in its place. Gone must not block. Nil means that no member has.
 	Gone func(state.NodeID) bool
 	// Refused returns whether an error of Network.Dial means that no process listens at any
-	// address of a member. Nil: no error does.
+	// address of a member. Nil means that no error does.
 	Refused func(error) bool
 }
 
@@ -184,8 +186,8 @@ type Node struct {
 	raft        *raft.Raft
 	transport   *transport.Raft
 	beats       *heartbeats
-	detector    *detector         // nil: Raft's own timers are all there is
-	doubted     chan state.NodeID // the leader to ask whether it still leads
+	detector    *detector         // nil if only Raft's own timers are used
+	doubted     chan state.NodeID // receives the leader that is to be asked whether it still leads
 	consents    quorum
 	forwards    *forwards
 	clock       clock
@@ -197,30 +199,31 @@ type Node struct {
 	observed    chan raft.Observation
 	metrics     *metrics
 	snapshots   *goodSnapshots
-	taken       atomic.Pointer[raft.SnapshotMeta] // the newest that a leader sent and Raft goes on from
-	longLog     atomic.Bool                       // the log has more than trails, for a follower or since a disk was full
+	taken       atomic.Pointer[raft.SnapshotMeta] // newest snapshot of a leader with which Raft continued
+	longLog     atomic.Bool                       // a follower or a full disk keeps more than trails entries in the log
 	empty       []byte                            // an entry without commands
 
 	// ledTerm has a token when this node has committed an entry in its own term.
 	ledTerm chan struct{}
-	// fatal gets the first reason to end.
+	// fatal receives the first reason to end.
 	fatal chan error
-	// waits are the goroutines that wait for answers of Raft.
+	// waits counts the goroutines that wait for answers of Raft.
 	waits sync.WaitGroup
 	// hashing has a token while a goroutine hashes the state.
 	hashing chan struct{}
-	// askedLevels is when members were last asked; keepMembership's own.
+	// askedLevels is when members were last asked for their feature level. Only keepMembership
+	// uses it.
 	askedLevels time.Time
 
-	// caughtUp is closed once this node has what was committed when it first
-	// heard of a leader.
+	// caughtUp is closed once this node has everything that was committed when it first heard
+	// of a leader.
 	caughtUp chan struct{}
-	// lag is whether it has fallen behind since.
+	// lag tells whether this node has fallen behind since then.
 	lag lag
 
 	// mu guards ended.
 	mu       sync.Mutex
-	ended    error // why Run ends, or has ended
+	ended    error // reason why Run ends or has ended
 	closing  sync.Once
 	closeErr error
 }
@@ -273,10 +276,10 @@ func Open(opts Options) (*Node, error) {
 
 // Bounds of what Raft holds in memory and sends at once.
 const (
-	// cachedEntries is how many of the newest entries followers are sent
-	// without reading the log.
+	// cachedEntries is the number of newest entries that can be sent to followers without
+	// reading the log.
 	cachedEntries = 128
-	// maxAppend is the most entries of one message to a follower.
+	// maxAppend is the largest number of entries in one message to a follower.
 	maxAppend = 64
 	// maxObserved is how many leader changes may wait to be processed.
 	maxObserved = 64
@@ -328,8 +331,8 @@ func (n *Node) startRaft() error {
 	return nil
 }
 
-// newRaft starts Raft. Its answer to an entry that it cannot read is a panic,
-// and it has started nothing by then.
+// newRaft starts Raft. For a log entry that Raft cannot read, Raft panics before it has started
+// anything; newRaft returns that panic as an error.
 func (n *Node) newRaft(conf *raft.Config, cache raft.LogStore) (err error) {
 	n.beats = newHeartbeats(&n.eligibility.raising)
 	if n.timings.Adaptive {
@@ -391,7 +394,7 @@ func (n *Node) HasState() bool {
 	return has || err != nil || n.Applied() > 0
 }
 
-// fail ends Run with a reason; the first one counts.
+// fail ends Run with a reason. Only the first reason counts.
 func (n *Node) fail(err error) {
 	select {
 	case n.fatal <- err:
@@ -459,17 +462,17 @@ func (n *Node) hasCaughtUp() bool {
 
 // Bounds of ending.
 const (
-	// handOverTimeout is how long a leader tries to hand over.
+	// handOverTimeout is how long a leader tries to hand its leadership over.
 	handOverTimeout = 2 * time.Second
-	// heirTimeout is how long of that it waits for voters to report their index. A silent
-	// voter leaves enough time for the others.
+	// heirTimeout is the part of handOverTimeout in which the leader waits for voters to report
+	// their index. A silent voter then leaves enough time for the others.
 	heirTimeout = 500 * time.Millisecond
-	// drainTimeout is how long an answer of Raft is awaited after its callers have given
+	// drainTimeout is how long the node waits for an answer of Raft after the caller has given
 	// up.
 	drainTimeout = 2 * time.Second
 	// stopTimeout is how long Close waits for a Raft that does not stop.
 	stopTimeout = 5 * time.Second
-	// leftoverTimeout is how long it waits for answers that a stopped Raft may still owe.
+	// leftoverTimeout is how long Close waits for answers that a stopped Raft may still owe.
 	// Raft drops requests that it has not processed.
 	leftoverTimeout = 200 * time.Millisecond
 )
@@ -556,10 +559,9 @@ func within(limit time.Duration, fn func()) bool {
 	}
 }
 
-// await waits for an answer of Raft until ctx ends, and a little longer: while
-// Raft runs it answers everything, unless its disk hangs, and what it answers
-// counts more than that time is up. When it stops it forgets questions, so none
-// should be open then.
+// await waits for an answer of Raft until ctx ends, and for drainTimeout longer. While Raft
+// runs, it answers every request, unless its disk hangs, and a real answer is worth more than a
+// time-out. When Raft stops, it forgets requests, so no request should be open then.
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	answer := make(chan error, 1)
 	n.waits.Go(func() { answer <- f.Error() })

@@ -217,7 +217,7 @@ func deposed(t *testing.T, c *testCluster) {
 	c.sameEverywhere()
 }
 
-// last is a node that does not vote, if there is one, else one that does not lead.
+// last returns a node that does not vote, if there is one, else one that does not lead.
 func (c *testCluster) last() *testNode {
 	for id, role := range c.leader().Roles() {
 		if role != roleVoter {

@@ -13,20 +13,20 @@ import (
 const (
 	// detectorStep is the resolution of the measured silence.
 	detectorStep = 100 * time.Millisecond
-	// leaderlessWait is how long a voter that knows no leader waits for a message of one.
+	// leaderlessWait is how long a voter that knows no leader waits for a message from one.
 	leaderlessWait = 300 * time.Millisecond
 	// firstCandidacyPause is how long a voter waits after a candidacy that found no majority;
 	// it doubles up to lastCandidacyPause.
 	firstCandidacyPause, lastCandidacyPause = 100 * time.Millisecond, 800 * time.Millisecond
-	// promiseParts is the divisor of the patience that gives the duration of a promise. In
-	// that time a candidate needs one round trip, and the patience is at least five of
-	// them.
+	// promiseParts is the divisor that gives the duration of a promise from the patience. In
+	// this time a candidate needs one round trip, and the patience is at least five round
+	// trips.
 	promiseParts = 3
-	// lostParts is the divisor of the patience that gives how long a leader must have
+	// lostParts is the divisor that gives, from the patience, for how long a leader must have
 	// reported that it can no longer lead.
 	lostParts = 5
-	// agreeEarly is which part of the patience a voter need not have waited to agree with a
-	// candidate that has: both have heard the last beat at different times.
+	// agreeEarly is the part of the patience that a voter may have waited less than the
+	// candidate with which it agrees, because both have heard the last beat at different times.
 	agreeEarly = 5
 )
 
@@ -45,45 +45,46 @@ type detector struct {
 	// look returns what Raft knows: the leader, its term, and when it was last heard of. It
 	// must not block.
 	look  func() following
-	ready chan struct{} // has a token when there is evidence
+	ready chan struct{} // has a token when there is new evidence
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
-	clock    time.Duration // how long the process has run, in steps
-	stepped  time.Time     // when the last step was; zero before the first
+	clock    time.Duration // how long the process has run, counted in steps
+	stepped  time.Time     // time of the last step; zero before the first
 	patience time.Duration
-	agreedAt time.Duration // when the leader chose it last
-	gaps     extreme       // between beats, and pauses of this process
+	agreedAt time.Duration // when the leader last chose the patience
+	gaps     extreme       // gaps between beats, and pauses of this process
 
 	following
-	since     time.Duration // when it began to follow
-	heard     time.Duration // when the leader was heard last
-	beats     bool          // the leader sends beats, and Raft's contact does not count
+	since     time.Duration // when this node began to follow the leader
+	heard     time.Duration // when this node last heard from the leader
+	beats     bool          // the leader sends beats, so Raft's own contact does not count
 	lostSaid  bool          // the leader reports that it can no longer lead
-	lostSince time.Duration // since when
-	gone      bool          // there is evidence that it leads no more
+	lostSince time.Duration // time of the first such report
+	gone      bool          // there is evidence that the leader no longer leads
 	goneSince time.Duration
 
 	promised     state.NodeID // the voter to which this voter has agreed
 	promisedTill time.Duration
 
 	standing bool             // a candidacy is under way
-	next     time.Duration    // before it there is no further one
-	pause    *backoff.Backoff // after those that fail
+	next     time.Duration    // earliest time of the next candidacy
+	pause    *backoff.Backoff // pause after a candidacy that failed
 }
 
 // following describes the leader that a node follows.
 type following struct {
 	leader  state.NodeID // empty: unknown
 	term    uint64
-	contact time.Time // when Raft last heard of the leader
+	contact time.Time // when Raft last heard from the leader
 }
 
 func newDetector(self state.NodeID, look func() following) *detector {
 	return &detector{self: self, look: look, ready: make(chan struct{}, 1), patience: leastPatience, pause: backoff.New(firstCandidacyPause, lastCandidacyPause)}
 }
 
-// step lets the clock go on, once a tick, however long the process was paused. It notes the pause.
+// step advances the clock by one step for each tick, however long the process was paused, and
+// records the pause.
 func (d *detector) step(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,8 +96,8 @@ func (d *detector) step(now time.Time) {
 	d.refresh()
 }
 
-// refresh reads what Raft knows. It reads under mu, so that an older answer cannot replace
-// a newer one. The caller holds mu.
+// refresh reads what Raft knows about the leader. It reads while mu is held, so that an older
+// result cannot replace a newer one. The caller holds mu.
 func (d *detector) refresh() {
 	now := d.look()
 	if now.leader != d.leader || now.term != d.term {
@@ -115,8 +116,8 @@ func (d *detector) refresh() {
 	d.following = now
 }
 
-// beat notes a beat, and returns whether it is of the leader that this node follows, and the
-// longest gap that this node has seen.
+// beat records a beat. It returns whether the beat is from the leader that this node follows,
+// and the longest gap that this node has seen.
 func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, lost bool) (follows bool, gap time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +139,7 @@ func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, 
 	return follows, d.gaps.value(d.clock)
 }
 
-// leaderGone notes evidence that a leader leads no more.
+// leaderGone records evidence that a leader no longer leads.
 func (d *detector) leaderGone(leader state.NodeID, term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,7 +149,7 @@ func (d *detector) leaderGone(leader state.NodeID, term uint64) {
 	}
 }
 
-// setGone needs mu.
+// setGone records the evidence. The caller holds mu.
 func (d *detector) setGone(gone bool) {
 	if gone && !d.gone {
 		d.goneSince = d.clock
@@ -168,8 +169,8 @@ func (d *detector) follows() following {
 	return d.following
 }
 
-// reason returns why there should be a new leader, and since when; empty: there is no
-// reason. The caller holds mu.
+// reason returns why there should be a new leader, and since when. The reason is empty if there
+// is none. The caller holds mu.
 func (d *detector) reason(patience time.Duration) (why string, since time.Duration) {
 	switch {
 	case d.leader == d.self:
@@ -184,7 +185,8 @@ func (d *detector) reason(patience time.Duration) (why string, since time.Durati
 	return "", 0
 }
 
-// turn is which voter's turn it is: all but the leader stand one after the other.
+// turn returns how long a voter waits for its turn. All voters except the leader take turns, in
+// the order of their ids.
 func (d *detector) turn(id state.NodeID, voters []state.NodeID) time.Duration {
 	turn := 0
 	for _, v := range voters {
@@ -195,8 +197,8 @@ func (d *detector) turn(id state.NodeID, voters []state.NodeID) time.Duration {
 	return time.Duration(turn) * detectorStep
 }
 
-// stand returns why this voter should stand for election now and records that it does,
-// until stood is called; empty: it should not.
+// stand returns why this voter should stand for election now, and records that a candidacy is
+// in progress until stood is called. The result is empty if the voter should not stand.
 func (d *detector) stand(voters []state.NodeID) (why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,7 +214,7 @@ func (d *detector) stand(voters []state.NodeID) (why string) {
 	return why
 }
 
-// stood ends a candidacy, that took so long.
+// stood ends a candidacy that has lasted for took, and sets the earliest time of the next one.
 func (d *detector) stood(took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -252,15 +254,16 @@ func (d *detector) agree(to state.NodeID, voters []state.NodeID) bool {
 	return true
 }
 
-// current is the patience, as all members have agreed on it, and how long this node has run.
+// current returns the patience, on which all members have agreed, and how long this node has
+// run.
 func (d *detector) current() (patience, clock time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.patience, d.clock
 }
 
-// agreePatience sets the leader's patience from the round trip and the longest gap. It
-// rises at once and falls slowly. risen is true if it rose.
+// agreePatience computes the leader's patience from the round trip and the longest gap. The
+// patience rises at once and falls slowly. risen is true if it rose.
 func (d *detector) agreePatience(roundTrip, gap time.Duration) (now time.Duration, risen bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // adaptive has the members find out how long a leader may be silent.
 var adaptive = Timings{Adaptive: true}
 
-// outage is how long it takes from now until a write through one of the nodes is done.
+// outage returns how long it takes from now until a write through one of the nodes is done.
 func (c *testCluster) outage(name string, through *testNode) time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -177,10 +177,10 @@ func TestOneLeaderThroughLossAndPauses(t *testing.T) {
 	}
 }
 
-// after is a moment.
+// after returns a moment.
 func after(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
 
-// fakeRaft is what a detector knows of Raft.
+// fakeRaft returns what a detector knows of Raft.
 func fakeRaft(leader state.NodeID, term uint64) (*following, func() following) {
 	f := &following{leader: leader, term: term}
 	return f, func() following { return *f }

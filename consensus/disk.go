@@ -12,63 +12,64 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of a write to the Raft log. A leader whose disk hangs would stay
-// leader for ever, for Raft's heartbeats need no disk.
+// Bounds of a write to the Raft log. A leader whose disk hangs would stay leader forever,
+// because Raft's heartbeats need no disk.
 const (
-	// slowWrite is when this node takes no more proposals.
+	// slowWrite is the duration of a write from which on this node takes no more proposals.
 	slowWrite = 2 * time.Second
-	// stalledWrite is when it gives up.
+	// stalledWrite is the duration of a write after which this node gives up.
 	stalledWrite = 5 * time.Second
-	// diskCheck is the interval of the check.
+	// diskCheck is the interval at which running writes are checked.
 	diskCheck = 250 * time.Millisecond
-	// refusedFor is how long after a full disk has refused a write this node
-	// does not stand for election.
+	// refusedFor is how long this node does not stand for election after a full disk has
+	// refused a write.
 	refusedFor = 3 * time.Second
 )
 
-// The kinds of writes. There is at most one of a kind at a time, except that a truncation
-// after a snapshot may overlap one that a follower makes.
+// The kinds of writes. At most one write of each kind runs at a time, except that a truncation
+// after a snapshot may overlap a truncation that a follower makes.
 const (
 	writeAppend = iota
 	writeTruncate
-	writeOwn // of Raft's own values: term and vote
+	writeOwn // Raft's own values: term and vote
 	writeKinds
 )
 
-// disk watches the writes of Raft's log and stable store. If one fails, the node stops,
-// because it is unknown which bytes are on the disk, and Raft would continue. A write that
-// a full disk refused has left nothing: a leader becomes a follower, and a follower falls
+// disk watches the writes to Raft's log and stable store. If a write fails, the node stops,
+// because it is unknown which bytes are on the disk, and Raft would continue. A write that a
+// full disk refused has changed nothing: a leader then becomes a follower, and a follower falls
 // behind until there is space.
 type disk struct {
 	ran     *ran
 	fail    func(error)
-	noSpace func(error) bool // nil: no error is that
+	noSpace func(error) bool // nil means that no error counts as a full disk
 	log     *slog.Logger
-	closing chan struct{} // no write waits for space any more
+	closing chan struct{} // closed when no write may wait for space any more
 
-	under   [writeKinds]stopwatch // the writes under way
-	refused stopwatch             // since a write was last refused
-	refusal atomic.Uint64         // how many were
-	refuses atomic.Bool           // nothing was appended since one was
-	cut     atomic.Bool           // the log's end was removed, and nothing put in its place yet
+	under   [writeKinds]stopwatch // the running writes
+	refused stopwatch             // time of the last refused write
+	refusal atomic.Uint64         // number of refused writes
+	refuses atomic.Bool           // nothing was appended since the last refused write
+	cut     atomic.Bool           // the end of the log was removed, and its replacement is not written yet
 }
 
-// errCut means that the disk became full between the two steps in which entries are
-// replaced by those of a leader. The old entries are gone, and Raft does not know it: it
-// would vote and accept entries as if it still had them. A restarted node knows.
+// errCut means that the disk became full between the two steps in which a follower replaces
+// entries by those of a leader. The old entries are gone, but Raft does not know this: it would
+// vote and accept entries as if it still had them. A restarted node knows it, because it reads
+// the log.
 var errCut = errors.New("a full disk refused what was to replace entries")
 
-// errUnwritten means that a full disk refused a change of the Raft configuration. A leader
-// that proposes one uses it at once, even if it could not be written. It and the members
-// that get its snapshots would count voters differently from the others. A restarted node
-// uses the configuration in its log.
+// errUnwritten means that a full disk refused a change of the Raft configuration. A leader uses
+// a new configuration at once, even if it could not write it. The leader, and the members that
+// get its snapshots, would then count voters differently from the others. A restarted node uses
+// the configuration in its log.
 var errUnwritten = errors.New("a full disk refused a change of who votes")
 
-// watchedLog is the Raft log store under the eyes of disk.
+// watchedLog is the Raft log store whose writes disk watches.
 type watchedLog struct {
 	raft.LogStore
 	*disk
-	leading func() bool // whether this node leads; nil: it does not
+	leading func() bool // whether this node leads; nil means that it does not
 }
 
 // StoreLog implements raft.LogStore.
@@ -111,10 +112,10 @@ func (l watchedLog) DeleteRange(first, last uint64) error {
 	})
 }
 
-// watchedValues is the store of Raft's own values under the eyes of disk. Raft
-// answers an error of it with a panic, and may not go on without the value. So
-// a full disk is waited for; with any other error, and at the end, the goroutine
-// that asked ends: it is Raft's own loop, and the node is ending anyway.
+// watchedValues is the store of Raft's own values whose writes disk watches. Raft panics if
+// this store returns an error, and must not continue without the value. So a write that a full
+// disk refuses waits for space. After any other error, and when the node ends, the calling
+// goroutine ends. This goroutine is Raft's main loop, and the node is ending anyway.
 type watchedValues struct {
 	raft.StableStore
 	*disk
@@ -173,7 +174,7 @@ func (d *disk) write(kind int, op string, fn func() error) error {
 	return err
 }
 
-// writing is how long the oldest write under way has taken, 0 when there is none.
+// writing returns how long the oldest running write has taken, or 0 if none runs.
 func (d *disk) writing() (longest time.Duration) {
 	for i := range d.under {
 		took, _ := d.under[i].shows(d.ran)
@@ -188,8 +189,8 @@ func (d *disk) refusedLately() bool {
 	return refused && ago < refusedFor
 }
 
-// Refuses reports whether the disk of the Raft log is full. lately is true if it refused a
-// write a moment ago, and since if no write has succeeded after the last refusal.
+// Refuses reports whether the disk of the Raft log is full. lately is true if the disk refused
+// a write a moment ago. since is true if no write has succeeded after the last refusal.
 func (n *Node) Refuses() (lately, since bool) {
 	return n.disk.refusedLately(), n.disk.refuses.Load()
 }

@@ -87,7 +87,7 @@ func (n *diskNode) found(t testing.TB) {
 	}
 }
 
-// record is what a node says of itself.
+// record returns what a node says of itself.
 func (n *diskNode) record() state.Node {
 	record := member(n.opts.ID)
 	record.FeatureLevel = state.NewestFeatureLevel

@@ -8,16 +8,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// How far away members may be.
+// Bounds of the distance of members, measured as round trips.
 const (
-	// distanceBeats is how many heartbeats are compared: the fastest of them shows the
-	// distance of a member, because the others have waited somewhere.
+	// distanceBeats is the number of heartbeats that are compared. The fastest of them shows
+	// the distance of a member, because the others have waited somewhere on their way.
 	distanceBeats = 16
-	// nearParts is how many times the way there and back fits into Timings.Heartbeat
-	// at the least. With less a lost packet is enough for an election, and with less
-	// than one there is no leader at all.
+	// nearParts is the smallest number of round trips that must fit into Timings.Heartbeat.
+	// With fewer, a single lost packet is enough to cause an election; with less than one,
+	// there is no leader at all.
 	nearParts = 3
-	// wantedParts is how many times it should.
+	// wantedParts is the number of round trips that should fit into Timings.Heartbeat.
 	wantedParts = 5
 	// maxDistances bounds the members that are measured.
 	maxDistances = 1 << 10
@@ -36,7 +36,7 @@ type distances struct {
 }
 
 type distance struct {
-	beats int // since the last check
+	beats int // number of heartbeats since the last check
 	least time.Duration
 	told  bool // a warning was logged, and the member has not come much closer since
 }
@@ -45,7 +45,7 @@ func newDistances(heartbeat time.Duration, log *slog.Logger) *distances {
 	return &distances{heartbeat: heartbeat, log: log, of: cache.New[string, distance](maxDistances)}
 }
 
-// answered notes how long a heartbeat to a member took.
+// answered records how long a heartbeat to a member took.
 func (d *distances) answered(member string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,8 @@ func (d *distances) answered(member string, took time.Duration) {
 	d.of.Put(member, m)
 }
 
-// wantedHeartbeat is what bears a round trip well, in tenths of a second.
+// wantedHeartbeat returns a setting for Timings.Heartbeat that tolerates a round trip well, in
+// tenths of a second.
 func wantedHeartbeat(roundTrip time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	return (wantedParts*roundTrip + step - 1) / step * step

@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Keys of the stable store: one of this package, and those of Raft that it reads.
+// Keys of the stable store: one key of this package, and the keys of Raft that it reads.
 const (
 	eligibilityKey = "HoldfastFranchise"
 	termKey        = "CurrentTerm"
 	voteTermKey    = "LastVoteTerm"
 )
 
-// storeIDBytes is the length of the random part of a store's id, in bytes.
+// storeIDBytes is the length of the random part of a store id, in bytes.
 const storeIDBytes = 16
 
 // errNoVote is the answer to Raft when it wants to vote and the store is not eligible.
@@ -35,10 +35,10 @@ var errNoVote = errors.New("this node's log was lost or is new: it has no vote u
 type eligibility struct {
 	raft.StableStore // for Raft's own values
 
-	own raft.StableStore // for the record below
+	own raft.StableStore // for the eligibility record
 
-	// raising is held while Raft's loop raises the term, and by callers that need the term
-	// to stay the same. term is the stored one.
+	// raising is held while Raft's main loop raises the term, and by callers that need the term
+	// to stay the same. term is the stored term.
 	raising sync.RWMutex
 	term    atomic.Uint64
 
@@ -64,7 +64,7 @@ func (r *eligibilityRecord) code(c *codec.Coder) {
 
 // openEligibility reads the record of the store, or writes one for a new store. If lost is
 // true, the log is not the newest one that this node had, and the store counts as new. A store
-// without a record but with a term is of an earlier release and keeps its vote.
+// that has a term but no record was written by an earlier release, and keeps its vote.
 func openEligibility(stable raft.StableStore, lost bool) (*eligibility, error) {
 	f := &eligibility{StableStore: stable, own: stable}
 	term, err := stable.GetUint64([]byte(termKey))
@@ -132,8 +132,8 @@ func (f *eligibility) SetUint64(key []byte, value uint64) error {
 	return f.StableStore.SetUint64(key, value)
 }
 
-// raise stores a later term. For the stored term it does nothing and takes no lock, which a
-// heartbeat of that term may hold.
+// raise stores a later term. If the term is stored already, raise does nothing and takes no
+// lock, because a heartbeat of that term may hold the lock.
 func (f *eligibility) raise(term uint64) error {
 	if term == f.term.Load() {
 		return nil
@@ -153,9 +153,9 @@ func (n *Node) Store() (id state.StoreID, votes bool) {
 	return r.store, r.votes
 }
 
-// knowsItsTerm returns true if this node knows every term that it voted in. A node that lost
-// its log may have lost a term too. At feature level 0 a new voter is not eligible before it
-// has caught up, and for that it confirms a read itself.
+// knowsItsTerm returns true if this node knows every term in which it has voted. A node that
+// lost its log may have lost a term too. At feature level 0, a new voter becomes eligible only
+// after it has caught up, and it must confirm a read itself to catch up.
 func (n *Node) knowsItsTerm() bool {
 	if n.eligibility.read().votes {
 		return true

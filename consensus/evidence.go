@@ -8,23 +8,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the question whether a leader is gone.
+// Bounds of asking whether a leader is gone.
 const (
-	// askGoneTimeout is how long one answer is waited for.
+	// askGoneTimeout is how long this node waits for one answer.
 	askGoneTimeout = time.Second
-	// askGoneAgain is how soon a leader is asked again that neither answers nor refuses: the
-	// system takes connections for a process until it has ended all of it.
+	// askGoneAgain is the pause before a leader is asked again that neither answers nor
+	// refuses. The system accepts connections for a process until all of the process has ended.
 	askGoneAgain = 50 * time.Millisecond
 )
 
-// streamEnded has a leader asked whether it leads still when the stream of its beats has ended.
+// streamEnded causes a question to the leader whether it still leads, because the stream of its
+// beats has ended.
 func (n *Node) streamEnded(from string) {
 	if n.detector != nil && state.NodeID(from) == n.detector.follows().leader {
 		n.doubt(state.NodeID(from))
 	}
 }
 
-// doubt has a leader asked whether it leads still.
+// doubt causes a question to a leader whether it still leads.
 func (n *Node) doubt(leader state.NodeID) {
 	select {
 	case n.doubted <- leader:
@@ -45,8 +46,8 @@ func (n *Node) askWhetherGone(ctx context.Context) error {
 	}
 }
 
-// askGone asks a leader until it answers or its address refuses the connection, or until
-// other evidence exists.
+// askGone asks a leader until the leader answers, its address refuses the connection, or other
+// evidence exists.
 func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
 	followed := n.detector.follows()
 	patience, _ := n.detector.current()
@@ -72,7 +73,8 @@ func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
 	}
 }
 
-// leadsNoMore asks a leader whether it leads; not known: it neither answers nor refuses.
+// leadsNoMore asks a leader whether it still leads. known is false if the leader neither
+// answers nor refuses the connection.
 func (n *Node) leadsNoMore(ctx context.Context, leader state.NodeID, term uint64) (gone, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askGoneTimeout)
 	defer cancel()

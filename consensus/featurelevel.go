@@ -55,8 +55,8 @@ func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error)
 	return err == nil, err
 }
 
-// levelOf asks a member what it understands: nothing new if it does not know
-// the question, or does not answer.
+// levelOf asks a member which feature level it understands. A member that does not know the
+// question, or does not answer, counts as understanding nothing new.
 func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.FeatureLevel {
 	if id == n.opts.ID {
 		return state.NewestFeatureLevel
@@ -71,8 +71,8 @@ func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.FeatureLevel 
 	return state.FeatureLevel(min(level, uint64(state.NewestFeatureLevel)))
 }
 
-// ownEligibility applies the local state to this node: its vote, a restart from scratch, and
-// the results of state checks.
+// ownEligibility applies to this node what the local state says about it: its voter
+// eligibility, a restart without its state, and the results of state checks.
 func (n *Node) ownEligibility(ctx context.Context, said *uint64) error {
 	view, release := n.LocalView()
 	defer release()

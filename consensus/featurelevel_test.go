@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// entryOf is a log entry with one command.
+// entryOf returns a log entry with one command.
 func entryOf(t *testing.T, cmd state.Command) []byte {
 	t.Helper()
 	body, err := wire.EncodeCommand(wire.Command{Body: cmd})

@@ -15,26 +15,26 @@ import (
 
 // Kinds of requests between members. Numbers are append-only.
 const (
-	askPropose   = 1 // commit this encoded command -> its encoded outcome
-	askReadIndex = 2 // with the newest term that a voter knows, or nothing -> an index that every read from now on must include
+	askPropose   = 1 // commit this encoded command -> the encoded outcome
+	askReadIndex = 2 // newest term known to the voter, or nothing -> an index that later reads must include
 	askApplied   = 3 // -> the index that the node has applied
 	askTerm      = 4 // -> the newest term that the node knows
-	askLevel     = 5 // -> the newest level that the node understands
+	askLevel     = 5 // -> the newest feature level that the node understands
 	askClock     = 6 // -> a reading of the node's clock
 	askProposeBy = 7 // commit this encoded command unless it arrives after a deadline -> a clock reading and its encoded outcome
-	askBeat      = 8 // the leader's word, see beat.go -> what the node has seen of it
-	askLeads     = 9 // -> the term in which the node leads, 0 if it does not
+	askBeat      = 8 // a beat, see beat.go -> what the node has seen of the leader
+	askLeads     = 9 // -> the term in which the node leads, or 0
 )
 
-// How it went. Numbers are append-only.
+// Results of requests between members. Numbers are append-only.
 const (
 	answerDone    = 1
-	answerRetry   = 2 // body: why, for people
-	answerRefused = 3 // body: an outcome with the error
-	answerLate    = 4 // body: a reading; the node has not taken the command by its deadline, and will not
+	answerRetry   = 2 // body: the reason, for people
+	answerRefused = 3 // body: an outcome with an error
+	answerLate    = 4 // body: a clock reading; the node has not taken the command by its deadline, and never will
 )
 
-// forwards is the calls from and to other members.
+// forwards sends requests to other members and answers theirs.
 type forwards struct {
 	client   *transport.Client
 	listener net.Listener
@@ -57,7 +57,7 @@ func (f *forwards) close() error {
 	return errors.Join(err, f.client.Close())
 }
 
-// propose has the leader commit an encoded command; errors as batcher.submit's.
+// propose makes the leader commit an encoded command. Its errors are those of batcher.submit.
 func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte) (wire.Outcome, error) {
 	answer, err := f.call(ctx, leader, askPropose, body)
 	if err != nil {
@@ -70,9 +70,9 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 	return outcome, nil
 }
 
-// proposeBy is propose with a deadline on the leader's clock: the end of ctx, or
+// proposeBy does the same as propose, with a deadline on the leader's clock: the end of ctx, or
 // proposeTimeout. An error that wraps errUntaken means that the leader has not taken the
-// command and never will. changed is the leadership, as in leaderGate.get.
+// command and never will. changed identifies the leadership, as in leaderGate.get.
 func (f *forwards) proposeBy(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -136,7 +136,7 @@ func (f *forwards) call(ctx context.Context, node state.NodeID, kind uint8, body
 	return f.answered(node, how, answer)
 }
 
-// answered returns the body of an answer that has one, or its error.
+// answered returns the body of a successful answer, or the error that the answer carries.
 func (f *forwards) answered(node state.NodeID, how uint8, answer []byte) ([]byte, error) {
 	switch how {
 	case answerDone:
@@ -205,7 +205,7 @@ func (n *Node) serve(ctx context.Context, from string, kind uint8, body []byte) 
 	return refusal(state.Errorf(state.CodeInvalid, "request of unknown kind %d", kind))
 }
 
-// serveBy commits a command of another member if its deadline has not passed.
+// serveBy commits a command of another member, unless the deadline of the command has passed.
 func (n *Node) serveBy(ctx context.Context, from string, request []byte) (uint8, []byte) {
 	by, body, ok := cutReading(request)
 	if !ok {
@@ -232,7 +232,7 @@ func (n *Node) serveBy(ctx context.Context, from string, request []byte) (uint8,
 	return answerDone, append(n.clock.now().append(make([]byte, 0, readingBytes+len(encoded))), encoded...)
 }
 
-// refusal is the answer that carries an error.
+// refusal returns the answer that carries an error.
 func refusal(err error) (uint8, []byte) {
 	var coded *state.Error
 	if errors.As(err, &coded) && !errors.Is(err, errRetry) {

@@ -18,12 +18,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// appliedKey holds the index of the newest entry in the state, 8 bytes big
-// endian. It is written with that entry's effects, so that neither is ever
-// there without the other. The byte 0x00 is this package's table in the store.
+// appliedKey returns the key of the index of the newest entry in the state, 8 bytes big endian.
+// The index is written in one transaction with the effects of that entry, so both are always
+// there together. The byte 0x00 is this package's table in the store.
 func appliedKey() []byte { return []byte{0x00} }
 
-// checkpointPrefix is the prefix of the folders of checkpoints.
+// checkpointPrefix is the prefix of the names of checkpoint folders.
 const checkpointPrefix = "checkpoint-"
 
 // fsm is the state machine as Raft sees it. Raft calls it from one goroutine.
@@ -35,45 +35,45 @@ type fsm struct {
 	log      *slog.Logger
 	progress *progress
 
-	// committed is called with the index of applied entries, which followers of this leader
-	// must learn; nil: none has to.
+	// committed is called with the index of applied entries that followers of this leader must
+	// learn about. It is nil if followers need not learn about them.
 	committed func(index uint64)
 	// members has a token when the records of the members have changed.
 	members chan struct{}
-	// checks takes the state at the entries where it is to be hashed.
+	// checks receives the state at the entries at which it must be hashed.
 	checks *checker
-	// known has the facts of the state about this node and the cluster that are read often.
-	// Every change of them replaces it.
+	// known has facts about this node and the cluster that are often read from the state. Every
+	// change of the facts replaces the value.
 	known atomic.Pointer[verdict]
 	self  state.NodeID
 
-	// work runs while entries are applied, by the time of ran.
+	// work measures how long entries have been applied, by the time of ran.
 	work stopwatch
 	ran  *ran
 
-	// restored is called when the state is that of a leader's snapshot. It is set before
-	// Raft runs.
+	// restored is called when the state has become that of a leader's snapshot. It is set
+	// before Raft runs.
 	restored func(index uint64) error
-	// refused is called when a snapshot could not be restored. whole returns whether the
-	// state received all of it. Both are set before Raft runs.
+	// refused is called when a snapshot could not be restored. whole returns an error if the
+	// state has not received the whole snapshot. Both are set before Raft runs.
 	refused func(id string, why error)
 	whole   func(id string, index uint64) error
-	// covers returns the entry at which a snapshot was taken. It is set before Raft runs.
+	// covers returns the log index at which a snapshot was taken. It is set before Raft runs.
 	covers func(id string) (index uint64, known bool, err error)
 
-	// grown is how much the log has got since the newest snapshot.
+	// grown counts how much was added to the log since the newest snapshot.
 	grown *growth
 
-	// Only Raft's goroutine uses the rest.
-	broken      error // nothing more is applied
+	// Only Raft's goroutine uses the fields below.
+	broken      error // no further entry is applied
 	applier     state.Applier
-	handed      uint64 // the newest entry that Raft has handed over
-	checkpoints uint64 // made so far, for their names
+	handed      uint64 // index of the newest entry that Raft has passed to the state machine
+	checkpoints uint64 // number of checkpoints so far, which gives them names
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
 
-// applied is the answer to the proposer of one entry.
+// applied is the result of one entry for its proposer.
 type applied struct {
 	outcomes []wire.Outcome
 }
@@ -98,15 +98,16 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 
 // verdict has the facts of the local state about the cluster and this node.
 type verdict struct {
-	// since is the index of the entry after which the state says so. It is valid until the
-	// next entry with Effects.Members or Effects.Level.
+	// since is the index of the entry after which the state has these facts. They are valid
+	// until the next entry with Effects.Members or Effects.Level.
 	since      uint64
 	members    *state.Members
 	level      state.FeatureLevel
-	quarantine *state.Quarantine // of this node; nil: it is in none
+	quarantine *state.Quarantine // the quarantine of this node, or nil
 }
 
-// verdict is the newest one; that of a cluster without a state before learn.
+// verdict returns the newest facts. Before learn was called, these are the facts of a cluster
+// without a state.
 func (f *fsm) verdict() verdict {
 	if s := f.known.Load(); s != nil {
 		return *s
@@ -114,11 +115,12 @@ func (f *fsm) verdict() verdict {
 	return verdict{}
 }
 
-// level is that of the cluster.
+// level returns the feature level of the cluster.
 func (f *fsm) level() state.FeatureLevel { return f.verdict().level }
 
-// learn reads the verdict from the state. One of a level that this release does not know
-// ends in state.ErrTooOld: it would apply entries in another way than the others.
+// learn reads the verdict from the state. If the state has a feature level that this release
+// does not know, learn returns state.ErrTooOld, because this node would apply entries
+// differently from the others.
 func (f *fsm) learn() error {
 	snapshot := f.store.View()
 	defer snapshot.Close()
@@ -161,9 +163,8 @@ func decodeApplied(b []byte, ok bool, err error) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// view returns the state that a snapshot holds, with the members at hand where
-// those that are known are the snapshot's: no later ones, and none before a
-// change that the snapshot has.
+// view returns a view of the state in a snapshot. If the member records that this node has in
+// memory are those of the snapshot, the view uses them.
 func (f *fsm) view(snapshot state.Reader, index uint64) state.View {
 	view := state.NewView(snapshot, index)
 	if f.progress.index() < index {
@@ -175,7 +176,7 @@ func (f *fsm) view(snapshot state.Reader, index uint64) state.View {
 	return view
 }
 
-// removeLeftovers removes the checkpoints that a crash left.
+// removeLeftovers removes checkpoints that an earlier crash has left.
 func (f *fsm) removeLeftovers() error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return fmt.Errorf("checkpoint folder: %w", err)
@@ -234,8 +235,8 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	return answers
 }
 
-// apply applies entries, in one transaction unless the state is to be hashed in
-// their midst.
+// apply applies entries in one transaction. It needs several transactions if the state must be
+// hashed after one of the entries.
 func (f *fsm) apply(entries []*raft.Log, answers []any) error {
 	for len(entries) > 0 {
 		done, err := f.applySome(entries, answers)
@@ -294,8 +295,8 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 	return len(entries), nil
 }
 
-// applying is how long the entries being applied have taken, or the snapshot that holds
-// them up, 0 when there are none.
+// applying returns how long the current entries have been applied, or how long a snapshot has
+// delayed them, or 0 if no entries are being applied.
 func (f *fsm) applying() time.Duration {
 	took, _ := f.work.shows(f.ran)
 	return took
@@ -353,8 +354,8 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return &checkpoint{dir: dir, log: f.log, kept: f.grown.mark()}, nil
 }
 
-// Restore implements raft.FSM: the state becomes that of a leader's snapshot.
-// One that cannot be read changes nothing, and Raft asks again.
+// Restore implements raft.FSM. It replaces the state by that of a leader's snapshot. If the
+// snapshot cannot be read, nothing changes, and Raft asks for it again.
 func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	defer func() { _ = snapshot.Close() }()
 	id := snapshotID(snapshot)
@@ -391,9 +392,10 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	return f.goOn(index)
 }
 
-// has returns true if the state contains a snapshot, and the index of its last entry. The state
-// contains committed entries only, so the node need not load the snapshot and apply the log
-// again. Readers would miss newer data meanwhile, perhaps for long.
+// has returns true if the state contains a snapshot, and the index of the snapshot's last
+// entry. The state contains only committed entries, so in that case the node need not load the
+// snapshot and apply the log again. During such a load, readers would miss newer data, perhaps
+// for a long time.
 func (f *fsm) has(id string) (index uint64, has bool) {
 	if f.covers == nil || f.broken != nil {
 		return 0, false
@@ -402,8 +404,8 @@ func (f *fsm) has(id string) (index uint64, has bool) {
 	return index, err == nil && known && index <= f.progress.index()
 }
 
-// keep goes on from a snapshot with the state that has it. Raft hands over again what
-// lies behind the snapshot, as after a start.
+// keep makes Raft continue after a snapshot with the present state, which contains the
+// snapshot. Raft then passes the entries after the snapshot again, as after a start.
 func (f *fsm) keep(index uint64) error {
 	if err := f.store.Sync(); err != nil { // the log before the snapshot goes
 		return fmt.Errorf("restore snapshot: %w", err)
@@ -411,7 +413,7 @@ func (f *fsm) keep(index uint64) error {
 	return f.goOn(index)
 }
 
-// goOn has Raft go on from a snapshot that the state has.
+// goOn makes Raft continue after a snapshot that the state contains.
 func (f *fsm) goOn(index uint64) error {
 	f.handed = index
 	f.grown.mark()()
@@ -423,16 +425,16 @@ func (f *fsm) goOn(index uint64) error {
 	return nil
 }
 
-// adopter is a snapshot sink that takes a checkpoint's folder over.
+// adopter is a snapshot sink that can take over the folder of a checkpoint.
 type adopter interface {
 	Adopt(dir string) error
 }
 
-// checkpoint is a copy of the state in its own folder.
+// checkpoint is a copy of the state in a separate folder.
 type checkpoint struct {
 	dir  string
 	log  *slog.Logger
-	kept func() // called when it is a snapshot
+	kept func() // called when the checkpoint has become a snapshot
 }
 
 // Persist implements raft.FSMSnapshot.

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// living are the running nodes that vote, as a node knows it.
+// living returns the running nodes that vote, as a node knows it.
 func (c *testCluster) living(on *testNode) (voters []state.NodeID) {
 	for id, role := range on.Roles() {
 		if role == roleVoter && c.nodes[id].Node != nil {

@@ -10,8 +10,8 @@ import (
 
 // Bounds of hashing the state.
 const (
-	// hashRate is the most bytes of the state that are read in a second, so
-	// that hashing leaves most of a disk and of a core to the clients.
+	// hashRate is the largest number of bytes of the state that are read in a second, so that
+	// hashing leaves most of a disk and of a processor to clients.
 	hashRate = 64 << 20
 	// hashStep is the number of bytes after which the rate is checked.
 	hashStep = 1 << 20
@@ -39,10 +39,10 @@ func hashView(ctx context.Context, view state.View) (state.Hash, error) {
 
 // pacer slows a reader down to hashRate.
 type pacer struct {
-	ctx     context.Context // of the one call that the pacer is made for
+	ctx     context.Context // context of the one call for which the pacer is made
 	began   time.Time
-	bytes   int64 // read so far
-	checked int64 // bytes at the last check of the rate
+	bytes   int64 // bytes read so far
+	checked int64 // number of bytes at the last check of the rate
 }
 
 func (p *pacer) read(bytes int) error {

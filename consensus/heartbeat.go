@@ -8,32 +8,32 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heartbeats passes some heartbeats to Raft outside of its main loop, so that a node that
-// waits for its disk still hears its leader. Raft processes heartbeats like entries, which
-// by its own rules only the loop may do. A heartbeat of a new leader raises the term. If a
-// leader of an earlier term accepts entries from clients at that moment, or a candidate has
-// just been elected, it would write them with the new term. Then two entries have the same
+// heartbeats passes some heartbeats to Raft outside of its main loop, so that a node that waits
+// for its disk still hears its leader. Raft processes heartbeats like entries, which by its own
+// rules only the loop may do. A heartbeat of a new leader raises the term. If a leader of an
+// earlier term accepts entries from clients at that moment, or a candidate has just been
+// elected, this node would write the entries with the new term. Then two entries have the same
 // index and term, and the logs never agree again.
 //
 // So only heartbeats that change nothing bypass the loop: those of the leader that this
 // node already follows, because the loop does not raise the term while one is processed.
 // All others go to the loop.
 type heartbeats struct {
-	// raising is held while the loop raises the term.
+	// raising is held while the main loop raises the term.
 	raising *sync.RWMutex
 	// standing is held while the loop is told to stand for election.
 	standing sync.RWMutex
 	// raft is set when Raft has started; it listens before.
 	raft atomic.Pointer[raft.Raft]
-	loop chan raft.RPC // what Raft's loop reads
-	done chan struct{} // closed when no goroutine reads any more
+	loop chan raft.RPC // channel from which Raft's main loop reads requests
+	done chan struct{} // closed when no goroutine reads from loop any more
 }
 
 func newHeartbeats(raising *sync.RWMutex) *heartbeats {
 	return &heartbeats{raising: raising, loop: make(chan raft.RPC), done: make(chan struct{})}
 }
 
-// guarded is a handler that gets only heartbeats that change nothing.
+// guarded wraps a heartbeat handler, which then gets only heartbeats that change nothing.
 func (h *heartbeats) guarded(handle func(raft.RPC)) func(raft.RPC) {
 	if handle == nil {
 		return nil
@@ -45,10 +45,10 @@ func (h *heartbeats) guarded(handle func(raft.RPC)) func(raft.RPC) {
 	}
 }
 
-// pass has a heartbeat handled if it changes nothing. The loop may begin to stand
-// for election meanwhile, and the handler then makes the node a follower again,
-// in the same term: without the turn it could set that term after the loop has
-// set the next one, and the node would lead in a term of another.
+// pass calls the handler if a heartbeat changes nothing. Raft's main loop may begin to stand
+// for election during the call, and the handler then makes the node a follower again, in the
+// same term. raising prevents that the handler sets that term after the loop has set the next
+// one. Otherwise the node could lead in a term in which another node was elected.
 func (h *heartbeats) pass(rpc raft.RPC, handle func(raft.RPC)) bool {
 	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok || !h.standing.TryRLock() {
@@ -78,8 +78,8 @@ func (h *heartbeats) leads(term uint64) bool {
 	return h.leading() && h.raft.Load().CurrentTerm() == term
 }
 
-// hand passes a request to the loop. When Raft has stopped, the request gets no answer, and
-// the transport closes its stream.
+// hand passes a request to Raft's main loop. When Raft has stopped, the request gets no answer,
+// and the transport closes its stream.
 func (h *heartbeats) hand(rpc raft.RPC) {
 	select {
 	case h.loop <- rpc:
@@ -117,8 +117,8 @@ func (h *heartbeats) offer(ctx context.Context, rpc raft.RPC) error {
 	}
 }
 
-// pump passes requests to the loop, unless consent or again answers them, until Raft has
-// stopped.
+// pump passes requests to Raft's main loop until Raft has stopped. Requests that consent or
+// again answers are not passed on.
 func (h *heartbeats) pump(from <-chan raft.RPC, consent func(raft.RPC) (raft.RPC, bool), arriving arrivals, again *resent) {
 	for {
 		select {

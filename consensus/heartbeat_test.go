@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heartbeat is what a leader of some term sends; it tells whether the loop hears
+// heartbeat returns what a leader of some term sends; it tells whether the loop hears
 // of it, and not the handler beside it.
 func heartbeat(r *raft.Raft, term uint64) (loop bool) {
 	h := newHeartbeats(new(sync.RWMutex))

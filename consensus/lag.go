@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// When a node takes itself for one that cannot answer reads.
+// Bounds for deciding that this node is too far behind to answer reads.
 const (
-	// lagged is how long a read must have waited for the local state in vain for this node to
-	// count as behind. A shorter wait only raises a doubt.
+	// lagged is how long a read must have waited in vain for the local state before this node
+	// counts as behind. A shorter wait only raises a doubt.
 	lagged = 2 * time.Second
-	// lagCheck is the interval at which a doubt, or a node that is behind, is checked.
+	// lagCheck is the interval at which this node checks itself while there is a doubt or while
+	// it is behind.
 	lagCheck = time.Second
 )
 
@@ -20,13 +21,13 @@ const (
 // linearizable reads, for example because the disk of its log is full or its state hangs.
 type lag struct {
 	log   *slog.Logger
-	ready func() bool // whether the node has once caught up; before that it is not ready, and behind is nothing to act on
+	ready func() bool // whether the node has caught up once; before that, behind has no meaning
 
-	doubted atomic.Bool // a caller gave up waiting for the local state
-	behind  atomic.Bool // a read failed for it, and none has succeeded since
+	doubted atomic.Bool // a caller has given up waiting for the local state
+	behind  atomic.Bool // a read has failed because of the local state, and none has succeeded since
 }
 
-// gaveUp records that a caller waited for the local state and gave up.
+// gaveUp records that a caller has given up waiting for the local state.
 func (l *lag) gaveUp(waited time.Duration) {
 	l.doubted.Store(true)
 	if waited >= lagged && l.behind.CompareAndSwap(false, true) {
@@ -38,16 +39,16 @@ func (l *lag) gaveUp(waited time.Duration) {
 	}
 }
 
-// caughtUp notes that the local state had what a read needs.
+// caughtUp records that the local state had everything that a read needs.
 func (l *lag) caughtUp() {
 	if l.behind.Load() && l.behind.CompareAndSwap(true, false) && l.ready() {
 		l.log.Info("this node has caught up and answers reads again")
 	}
 }
 
-// watchLag checks with its own reads whether this node answers reads while there is a
-// doubt, because clients may send none to a node that is not ready. There is one read at a
-// time, bounded by viewTimeout.
+// watchLag makes reads of its own while there is a doubt, to find out whether this node can
+// answer reads. It cannot rely on clients, because they may send no reads to a node that is not
+// ready. One read runs at a time, bounded by viewTimeout.
 func (n *Node) watchLag(ctx context.Context) error {
 	return each(ctx, lagCheck, func() error {
 		doubted := n.lag.doubted.Swap(false)
@@ -58,7 +59,7 @@ func (n *Node) watchLag(ctx context.Context) error {
 	})
 }
 
-// whyBehind returns the reason why the node is behind, as far as it knows.
+// whyBehind returns the reason why this node is behind, if it is known.
 func (n *Node) whyBehind() string {
 	if n.disk.refusedLately() {
 		return ": the disk of its Raft log is full"

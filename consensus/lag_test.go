@@ -162,7 +162,7 @@ func TestAReadThatFindsNoMajorityDoesNotMakeANodeBehind(t *testing.T) {
 	})
 }
 
-// whoseStateHangs is a follower that does not apply what its leader has pinned, until the
+// whoseStateHangs returns a follower that does not apply what its leader has pinned, until the
 // function is called.
 func (c *testCluster) whoseStateHangs() (sick, leader *testNode, goOn func()) {
 	c.t.Helper()

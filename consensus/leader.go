@@ -10,10 +10,10 @@ import (
 type leaderGate struct {
 	lookup func() (state.NodeID, bool)
 
-	// mu guards what follows. Looking up under it keeps an older answer from
-	// coming after a newer one.
+	// mu guards the fields below. The leader is looked up while mu is held, so that an older
+	// result cannot replace a newer one.
 	mu      sync.Mutex
-	leader  state.NodeID  // empty: none is known
+	leader  state.NodeID  // empty means that no leader is known
 	changed chan struct{} // closed and replaced when leader changes
 }
 
@@ -21,7 +21,7 @@ func newLeaderGate(lookup func() (state.NodeID, bool)) *leaderGate {
 	return &leaderGate{lookup: lookup, changed: make(chan struct{})}
 }
 
-// refresh reads which node leads.
+// refresh looks up which node leads.
 func (g *leaderGate) refresh() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -37,7 +37,8 @@ func (g *leaderGate) refresh() {
 	g.changed = make(chan struct{})
 }
 
-// get returns the leader, if any, and a channel that closes when it is another.
+// get returns the leader, if there is one, and a channel that is closed when another node
+// leads.
 func (g *leaderGate) get() (state.NodeID, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

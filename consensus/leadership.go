@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
-// ballots is Raft's transport without vote requests while this node should not lead. The node
-// still votes and follows a leader, so the election of another node takes no longer.
+// ballots is Raft's transport. It sends no vote requests while this node should not lead. The
+// node still votes and follows a leader, so the election of another node takes no longer.
 type ballots struct {
 	*transport.Raft
 	unfit func() (why string, heirs []state.NodeID)
@@ -33,8 +33,8 @@ func (b ballots) SetHeartbeatHandler(handle func(raft.RPC)) {
 	b.Raft.SetHeartbeatHandler(b.beats.guarded(handle))
 }
 
-// errLeadsNot is returned for a message that was prepared in a term that this node no longer
-// leads.
+// errLeadsNot is the error for a message that was prepared in a term in which this node no
+// longer leads.
 var errLeadsNot = errors.New("consensus: this node does not lead in that term any more")
 
 // AppendEntries implements raft.Transport.
@@ -139,8 +139,8 @@ func (n *Node) keepEligible(ctx context.Context) error {
 	})
 }
 
-// handOverTo transfers leadership to one of the heirs, the next one at each attempt. If
-// none of them is a voter, Raft chooses.
+// handOverTo transfers leadership to one of the heirs, to another one at each attempt. If none
+// of them is a voter, Raft chooses the next leader.
 func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, attempt int) error {
 	roles := n.Roles()
 	heirs = slices.DeleteFunc(slices.Clone(heirs), func(id state.NodeID) bool {
@@ -168,9 +168,9 @@ func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, attempt int
 	return n.await(ctx, n.raft.LeadershipTransferToServer(raft.ServerID(heir), raft.ServerAddress(heir)))
 }
 
-// heir returns the best next leader of the voters that answer within heirTimeout. found is
-// false if none does. Raft would choose the voter that had the longest log when it last
-// answered. That one may be down, or refuse leadership because its disk is full.
+// heir returns the best next leader among the voters that answer within heirTimeout. found is
+// false if no voter answers. Raft itself would choose the voter that had the longest log when
+// it last answered. That voter may be down, or may refuse leadership because its disk is full.
 func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
 	ctx, cancel := context.WithTimeout(ctx, heirTimeout)
 	defer cancel()
@@ -190,11 +190,11 @@ func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
 	return best.id, found
 }
 
-// claim is the answer of a voter that may lead next.
+// claim is the answer of a voter that may become the next leader.
 type claim struct {
 	id      state.NodeID
 	applied uint64
-	tight   bool // one of its disks is almost full
+	tight   bool // one of the voter's disks is almost full
 	err     error
 }
 

@@ -83,8 +83,8 @@ func ordinary(msg string, args []any) bool {
 	return strings.HasPrefix(msg, "rejecting vote request") || strings.HasPrefix(msg, "rejecting pre-vote request")
 }
 
-// ofAnother returns whether an error is about data sent to another member, such as a
-// snapshot. Then this node is fine.
+// ofAnother returns whether an error is about data sent to another member, such as a snapshot.
+// Such an error does not mean that this node has a fault.
 func ofAnother(args []any) bool {
 	for i := range args {
 		if namesMember(args, i) {
@@ -107,7 +107,7 @@ func memberOf(v any) any {
 	return plain(v)
 }
 
-// plain turns what only hclog can print into text.
+// plain converts values that only hclog can print into text.
 func plain(v any) any {
 	if f, ok := v.(hclog.Format); ok && len(f) > 0 {
 		return fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)

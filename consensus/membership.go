@@ -15,22 +15,25 @@ import (
 
 // Bounds of the Raft membership.
 const (
-	// maxVoters is the most members that vote; the others follow.
+	// maxVoters is the largest number of members that vote. The other members follow without a
+	// vote.
 	maxVoters = 5
-	// promoteLag is how many entries a member may be behind to be given a vote, or the lead.
+	// promoteLag is the largest number of entries that a member may be behind and still be
+	// given a vote or the leadership.
 	promoteLag = 64
-	// changeTimeout is how long the leader waits for one change.
+	// changeTimeout is how long the leader waits for one change of the configuration.
 	changeTimeout = 5 * time.Second
-	// askTimeout is how long it waits for a member to report its index.
+	// askTimeout is how long the leader waits for a member to report its index.
 	askTimeout = time.Second
-	// votePoll is how often it asks meanwhile whether one has taken its vote.
+	// votePoll is the interval at which the leader meanwhile asks whether the member has taken
+	// its vote.
 	votePoll = 10 * time.Millisecond
 	// removalGrace is how long a node that finds itself removed waits for contrary news
 	// from the cluster.
 	removalGrace = 5 * time.Second
 )
 
-// The roles of servers, as Roles names them.
+// The roles of servers, as Roles returns them.
 const (
 	roleVoter    = "voter"
 	roleNonvoter = "nonvoter"
@@ -49,7 +52,7 @@ func (n *Node) Roles() map[state.NodeID]string {
 	return roles
 }
 
-// servers is the newest Raft configuration, committed or not.
+// servers returns the newest Raft configuration, committed or not.
 func (n *Node) servers() []raft.Server {
 	future := n.raft.GetConfiguration()
 	if future.Error() != nil { // Raft never answers so
@@ -58,7 +61,7 @@ func (n *Node) servers() []raft.Server {
 	return future.Configuration().Servers
 }
 
-// voters returns those that vote by the newest configuration.
+// voters returns the servers that vote according to the newest configuration.
 func (n *Node) voters() (ids []raft.ServerID) {
 	for _, s := range n.servers() {
 		if s.Suffrage == raft.Voter {
@@ -124,8 +127,8 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	return false, n.checkDue(ctx, view)
 }
 
-// electable returns the members that are in no quarantine, by their ids. They
-// count for how many vote.
+// electable returns the members that are not in quarantine, by their ids. The number of voters
+// depends on their number.
 func electable(view state.View, nodes []state.Node) (map[raft.ServerID]state.Node, error) {
 	in, err := view.Quarantined()
 	if err != nil {
@@ -142,8 +145,8 @@ func electable(view state.View, nodes []state.Node) (map[raft.ServerID]state.Nod
 
 func raftID(id state.NodeID) raft.ServerID { return raft.ServerID(id) }
 
-// revokeVotes takes the vote of a member in quarantine, and of one whose store
-// may not vote: its log was lost, and what it had promised with it.
+// revokeVotes takes the vote from a member in quarantine, and from a member whose store may not
+// vote. Such a store has lost its log, and so its promises to other voters.
 func (n *Node) revokeVotes(ctx context.Context, nodes []state.Node, voting map[raft.ServerID]state.Node, servers []raft.Server) (bool, error) {
 	for _, node := range nodes {
 		id := raftID(node.ID)
@@ -172,7 +175,7 @@ func (n *Node) change(ctx context.Context, what string, future raft.Future) erro
 	return nil
 }
 
-// newcomer returns a member that is no server yet.
+// newcomer returns a member that is not in the Raft configuration yet.
 func newcomer(members []raft.ServerID, servers []raft.Server) (raft.ServerID, bool) {
 	i := slices.IndexFunc(members, func(id raft.ServerID) bool { return !isServer(servers, id) })
 	if i < 0 {
@@ -185,8 +188,9 @@ func isServer(servers []raft.Server, id raft.ServerID) bool {
 	return slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == id })
 }
 
-// votersFor is how many of so many members vote: an odd number, for an even one
-// survives no more failures; but both of two, so that neither is a copy only.
+// votersFor returns how many of a number of members vote. The result is odd, because an even
+// number of voters survives no more failures. The exception is two members, which both vote, so
+// that neither is only a copy.
 func votersFor(members int) int {
 	voters := min(members, maxVoters)
 	if voters > 2 && voters%2 == 0 {
@@ -195,7 +199,7 @@ func votersFor(members int) int {
 	return voters
 }
 
-// electorate returns the members that vote and those that do not, by id.
+// electorate returns the members that vote and the members that do not, by id.
 func electorate(members []raft.ServerID, servers []raft.Server) (voters, others []raft.ServerID) {
 	for _, s := range servers {
 		switch {
@@ -217,9 +221,10 @@ func (n *Node) gone(id raft.ServerID) bool {
 	return n.opts.Gone != nil && id != raft.ServerID(n.opts.ID) && n.opts.Gone(state.NodeID(id))
 }
 
-// promote gives a vote to a member that has caught up if a vote is missing, or if a voter
-// is gone; demote then takes the vote from that one. Otherwise members that fail one after
-// the other, days apart, would take the majority with them although others are healthy.
+// promote gives a vote to a member that has caught up, if a vote is missing or if a voter is
+// gone. In the second case demote then takes the vote from the voter that is gone. Without
+// this, members that fail one after the other, days apart, would end the majority although
+// other members are healthy.
 func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, others := electorate(members, servers)
 	if voters = slices.DeleteFunc(voters, n.gone); len(voters) >= votersFor(len(voting)) {
@@ -252,10 +257,10 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 	return false, nil
 }
 
-// grantVote makes a server a voter. Another entry must follow: Raft sends the entry with
-// the vote before it counts the server, so it can miss a fast answer, and learns only from
-// the next entry that the server has the log. If the majority needs that server, the vote
-// is not committed until then, and no other change of members can be.
+// grantVote makes a server a voter. Another entry must follow: Raft sends the entry with the
+// vote before it counts the server, so Raft can miss a fast answer, and learns only from the
+// answer to the next entry that the server has the log. If the majority needs that server, the
+// vote is not committed before that, and neither is any other change of members.
 func (n *Node) grantVote(id raft.ServerID) raft.Future {
 	future := n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout)
 	n.raft.Apply(n.empty, enqueueTimeout)
@@ -268,9 +273,9 @@ func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) 
 	return n.forwards.number(ctx, state.NodeID(id), askApplied, nil)
 }
 
-// voteTaken returns nil when a member knows of its vote. A member that counts as a voter,
-// went down and does not know of its vote when it is back cannot help to elect a leader,
-// and only a leader could inform it.
+// voteTaken returns nil when a member knows that it has a vote. Suppose a member counts as a
+// voter, goes down, and does not know of its vote when it is back. It cannot help to elect a
+// leader, and only a leader could tell it.
 func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -285,7 +290,8 @@ func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 	}
 }
 
-// expel removes a server that is no member; this node after it has handed over.
+// expel removes a server that is no member. This node removes itself last, after it has handed
+// leadership over.
 func (n *Node) expel(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	// Itself last: it can remove the others first.
 	servers = slices.SortedStableFunc(slices.Values(servers), func(a, b raft.Server) int {
@@ -312,8 +318,8 @@ func (n *Node) rank(id raft.ServerID) int {
 	return 0
 }
 
-// demote takes a vote when one too many has it: from one that is gone or does not
-// answer, else from the last by id, never from the leader.
+// demote takes one vote away if there are too many voters. It takes the vote of a voter that is
+// gone or does not answer, else of the voter with the last id, but never of the leader.
 func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, _ := electorate(members, servers)
 	if len(voters) <= votersFor(len(voting)) {
@@ -335,8 +341,8 @@ func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, 
 	return true, n.change(ctx, "demote "+string(chosen), n.raft.DemoteVoter(chosen, 0, changeTimeout))
 }
 
-// keepMembership reconciles when members or leader change, and now and then.
-// It ends with ErrRemoved when this node is a member no more.
+// keepMembership calls reconcile when the members or the leader change, and at intervals. It
+// returns ErrRemoved when this node is no longer a member.
 func (n *Node) keepMembership(ctx context.Context) error {
 	every := time.NewTicker(n.timings.Reconcile)
 	defer every.Stop()
@@ -372,17 +378,17 @@ func (n *Node) keepMembership(ctx context.Context) error {
 	}
 }
 
-// tenure has what a node knows of its own membership.
+// tenure is what a node knows about its own membership.
 type tenure struct {
-	member bool      // it was one since the start
-	absent time.Time // since when it is none and nothing else is heard; zero: it is one
-	index  uint64    // applied at that time
+	member bool      // this node has been a member since the start of the process
+	absent time.Time // since when this node is no member and hears of nothing else; zero if it is a member
+	index  uint64    // applied index at that time
 }
 
 // removed returns true if this node is no longer a member. Absence from the local state is not
-// enough: a node that joins again reads its earlier removal on the way, and a leaving node
-// still takes part in the leader's work. A node that stopped before it read its own record gets
-// the rest from the leader, which may take time.
+// enough: while a node that joins again applies the log, it also reads its earlier removal, and
+// a leaving node is still needed for the leader's work. A node that stopped before it read its
+// own record gets the rest from the leader, which may take time.
 //
 // So a removal counts if Raft has dropped the node and the leader has nothing newer. It also
 // counts if no member has answered for some time, because a removed node is disconnected and

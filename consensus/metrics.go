@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// metrics are what this package counts.
+// metrics has the counters of this package.
 type metrics struct {
 	commits   prometheus.Histogram
 	proposals *prometheus.CounterVec
 	reads     prometheus.Counter
 	checks    *prometheus.CounterVec
 
-	to         prometheus.Registerer // nil: no metrics
+	to         prometheus.Registerer // nil means that there are no metrics
 	registered []prometheus.Collector
 }
 

@@ -41,7 +41,7 @@ func newMemNetwork() *memNetwork {
 	}
 }
 
-// onWay is how long a write to a stream with buffers is on its way. As TCP has it, one that
+// onWay returns how long a write to a stream with buffers is on its way. As TCP has it, one that
 // is lost is sent again after the way there and back and a little, then after twice that.
 func (m *memNetwork) onWay() time.Duration {
 	const little = 200 * time.Millisecond

@@ -5,24 +5,25 @@ import "time"
 // Bounds and parts of the patience: how long a leader may be silent before another
 // one is elected (ADR 47).
 const (
-	// leastPatience tolerates a first pause of one second.
+	// leastPatience is the shortest patience. It tolerates a first pause of one second.
 	leastPatience = 1500 * time.Millisecond
-	// mostPatience is that of Raft's own timers, which are the last resort, and is as long
-	// as a request waits for a leader.
+	// mostPatience is the longest patience. Raft's own timers, which are the last resort, have
+	// the same time-out, and a request waits as long for a leader.
 	mostPatience = 5 * time.Second
-	// roundTripParts is how many round trips fit into the patience at the least.
+	// roundTripParts is the smallest number of round trips that fit into the patience.
 	roundTripParts = 5
-	// gapParts is how many times the longest gap between two beats fits into it.
+	// gapParts is how many times the longest gap between two beats fits into the patience.
 	gapParts = 2
-	// beatsPerPatience is how many beats a leader sends within it.
+	// beatsPerPatience is the number of beats that a leader sends within the patience.
 	beatsPerPatience = 10
-	// patienceWindow is how long an extreme value counts at the least; at the most twice that.
+	// patienceWindow is the shortest time for which an extreme value counts; the longest is
+	// twice that.
 	patienceWindow = 5 * time.Minute
-	// patienceFalls is how long the patience takes to fall to a third or so of itself.
+	// patienceFalls is the time in which a falling patience shrinks to about a third.
 	patienceFalls = time.Minute
 )
 
-// wantedPatience is the patience that suits a round trip to the farthest voter and the
+// wantedPatience returns the patience that fits a round trip to the farthest voter and the
 // longest gap that any member has seen.
 func wantedPatience(roundTrip, gap time.Duration) time.Duration {
 	return boundedPatience(max(roundTripParts*roundTrip, gapParts*gap+roundTrip))
@@ -32,12 +33,12 @@ func boundedPatience(d time.Duration) time.Duration {
 	return min(max(d.Round(time.Millisecond), leastPatience), mostPatience)
 }
 
-// extreme is the greatest, or the least, of the values of the last five to ten minutes. The
-// zero value has none. Times are those of a detector's clock.
+// extreme keeps the greatest, or the least, of the values of the last five to ten minutes. The
+// zero value has no values. Times are those of a detector's clock.
 type extreme struct {
 	least       bool
-	now, before time.Duration // of this window and the one before; 0: none
-	began       time.Duration // of this window
+	now, before time.Duration // extreme of this window and of the one before; 0 means no value
+	began       time.Duration // start of this window
 }
 
 func (e *extreme) note(at, value time.Duration) {
@@ -45,7 +46,7 @@ func (e *extreme) note(at, value time.Duration) {
 	e.now = e.pick(e.now, value)
 }
 
-// value is 0 if there is none.
+// value returns the extreme value, or 0 if there is none.
 func (e *extreme) value(at time.Duration) time.Duration {
 	e.turn(at)
 	return e.pick(e.now, e.before)
@@ -58,7 +59,7 @@ func (e *extreme) pick(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// turn starts a new window when it is time.
+// turn starts a new window when the present one has ended.
 func (e *extreme) turn(at time.Duration) {
 	switch passed := at - e.began; {
 	case passed >= 2*patienceWindow:

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// progress has the index of the local state and the callers that wait for it.
+// progress has the index of the local state, and wakes callers that wait for an index.
 type progress struct {
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	applied uint64
-	term    uint64        // of the newest entry that was applied
-	moved   chan struct{} // closed and replaced whenever the state moves
+	term    uint64        // term of the newest applied entry
+	moved   chan struct{} // closed and replaced whenever the index rises
 }
 
 func newProgress(applied uint64) *progress {
@@ -24,7 +24,7 @@ func (p *progress) index() uint64 {
 	return p.applied
 }
 
-// lastTerm is the term of the newest entry that was applied since the start.
+// lastTerm returns the term of the newest entry that was applied since the start.
 func (p *progress) lastTerm() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +39,7 @@ func (p *progress) set(applied, term uint64) {
 	p.moved = make(chan struct{})
 }
 
-// changed returns the index, and a channel that closes when it is another.
+// changed returns the index, and a channel that is closed when the index changes.
 func (p *progress) changed() (uint64, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 
 // Bounds of a proposal.
 const (
-	// proposeTimeout is how long a proposal that may be under way is followed
-	// up until it is decided.
+	// proposeTimeout is how long a node tries to find out the outcome of a proposal that may
+	// have reached a log.
 	proposeTimeout = 10 * time.Second
-	// leaderlessTimeout is how long a proposal that no leader has taken waits for one.
+	// leaderlessTimeout is how long a proposal that no leader has taken waits for a leader.
 	leaderlessTimeout = 5 * time.Second
-	// firstBackoff and lastBackoff are the waits between two attempts, doubled
-	// from one to the next. A new leader ends every wait.
+	// firstBackoff and lastBackoff are the shortest and the longest pause between two attempts.
+	// The pause doubles after each attempt, and a new leader ends it.
 	firstBackoff = 2 * time.Millisecond
 	lastBackoff  = 100 * time.Millisecond
 )
@@ -80,8 +80,8 @@ func (n *Node) mayPropose(cmd state.Command) error {
 	return n.understood(cmd)
 }
 
-// understood refuses a command that is above the cluster's level. A cluster
-// that is being founded has none yet.
+// understood refuses a command whose feature level is above the cluster's. A cluster that is
+// being founded has no level yet and accepts every command.
 func (n *Node) understood(cmd state.Command) error {
 	need := wire.FeatureLevelOf(cmd)
 	if _, founds := cmd.(*state.InitCluster); need == 0 || founds {
@@ -94,7 +94,7 @@ func (n *Node) understood(cmd state.Command) error {
 	return nil
 }
 
-// propose is Propose without asking whether this node may.
+// propose does the same as Propose without calling mayPropose.
 func (n *Node) propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	outcome, err := n.decide(ctx, cmd)
 	if err != nil {
@@ -103,8 +103,8 @@ func (n *Node) propose(ctx context.Context, cmd state.Command) (state.Result, er
 	return outcome.Result, nil
 }
 
-// decide commits a command and returns its outcome once the local state holds
-// it; its error is the outcome's, or why there is none.
+// decide commits a command and returns its outcome once the local state has it. The error is
+// that of the outcome, or the reason why there is no outcome.
 func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, error) {
 	op, err := newOperation(cmd)
 	if err != nil {
@@ -132,8 +132,8 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 }
 
 // newOperation creates the id that makes a repeated command take effect once. Commands that
-// report facts need none. A check needs none either: its id is the index of its entry, so a
-// repeat is a new check.
+// report facts need no such id. A check needs none either: the id of a check is the index of
+// its entry, so a repeat is a new check.
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode,
@@ -145,7 +145,7 @@ func newOperation(cmd state.Command) (op state.OpID, err error) {
 	return op, err
 }
 
-// commit tries until a leader has decided the command, or time is up.
+// commit repeats attempts until a leader has decided the command, or until the time is up.
 func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	wait := retry{backoff.New(firstBackoff, lastBackoff)}
 	giveUp := time.Now().Add(leaderlessTimeout)
@@ -171,13 +171,13 @@ func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
 
 // attempts has the results of the attempts to commit a command so far.
 type attempts struct {
-	doubt bool // one may have reached a log, or may until its deadline
+	doubt bool // a command may have reached a log, or may still reach one until its deadline
 	last  error
 }
 
-// failed notes an attempt without an outcome, and returns the answer if there is one already.
-// After an attempt in doubt another one's refusal is none: the first could take effect later,
-// until the time of all attempts is up.
+// failed records an attempt without an outcome, and returns the final error if it is known
+// already. After an attempt that may have reached a log, the refusal of another leader is not
+// final: the first attempt could still take effect until its deadline.
 func (a *attempts) failed(err error) error {
 	switch {
 	case errors.Is(err, errStopping):
@@ -193,8 +193,8 @@ func (a *attempts) failed(err error) error {
 	return nil
 }
 
-// undecided is the answer that no leader has decided the command. Only after an attempt in
-// doubt may it take effect all the same, before all that is proposed from now on.
+// undecided returns the error that no leader has decided the command. Only if an attempt may
+// have reached a log can the command still take effect, and then before every later proposal.
 func (a *attempts) undecided(cause error) error {
 	what := "nothing was written"
 	if a.doubt {
@@ -203,7 +203,7 @@ func (a *attempts) undecided(cause error) error {
 	return unavailable(what, errors.Join(a.last, cause))
 }
 
-// attempt asks one leader to commit a command, until there is another leader.
+// attempt asks one leader to commit a command. It gives up when there is another leader.
 func (n *Node) attempt(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
 	attempt, cancel := until(ctx, changed)
 	defer cancel()
@@ -216,7 +216,7 @@ func (n *Node) attempt(ctx context.Context, leader state.NodeID, changed <-chan 
 	return n.forwards.proposeBy(attempt, leader, changed, body)
 }
 
-// until returns a context that ends with ctx, or when a channel closes.
+// until returns a context that ends when ctx ends or when the channel is closed.
 func until(ctx context.Context, end <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -231,7 +231,7 @@ func until(ctx context.Context, end <-chan struct{}) (context.Context, context.C
 	return ctx, func() { cancel(); <-done }
 }
 
-// unavailable is the error of what could not be decided.
+// unavailable returns the error of what could not be decided.
 func unavailable(what string, cause error) error {
 	return fmt.Errorf("%w: %w", state.Errorf(state.CodeUnavailable, "the cluster does not answer, %s", what), cause)
 }
@@ -239,7 +239,7 @@ func unavailable(what string, cause error) error {
 // retry paces the attempts of one request.
 type retry struct{ *backoff.Backoff }
 
-// pause waits before the next attempt; changed ends it early.
+// pause waits before the next attempt. changed ends the wait early.
 func (r retry) pause(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(r.NextBackOff())
 	defer timer.Stop()

@@ -11,20 +11,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// askOthersAfter is how long voters that are asked first have the question to
-// themselves.
+// askOthersAfter is how long a quorum waits for the first voters before it asks the others.
 const askOthersAfter = 5 * time.Millisecond
 
-// quorum asks voters, at first only as many as it needs. It asks another one at once if one
-// fails, and all others when the time is up. Voters that were late are asked last the next
-// time.
+// quorum asks voters, at first only as many as it needs. If a voter fails, it asks another one
+// at once. After askOthersAfter it asks all others. Voters that were late are asked last the
+// next time.
 type quorum struct {
 	// mu guards late.
 	mu   sync.Mutex
-	late []raft.ServerID // voters that were late in the last request, the newest at the end
+	late []raft.ServerID // voters that were late in the last request, the most recent one at the end
 }
 
-// errNoVoter is why a quorum is missed that is larger than the voters that are asked.
+// errNoVoter is the error if a quorum is larger than the number of voters that can be asked.
 var errNoVoter = errors.New("there is no other voter")
 
 // reach returns nil when need voters have answered without an error, and an error when that
@@ -79,7 +78,7 @@ func (q *quorum) reach(
 	return nil
 }
 
-// order returns voters with those that were late behind the others.
+// order returns the voters, with those that were late at the end.
 func (q *quorum) order(voters []raft.ServerID) []raft.ServerID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -90,7 +89,7 @@ func (q *quorum) order(voters []raft.ServerID) []raft.ServerID {
 	return ordered
 }
 
-// wait notes which of the voters were waited for in vain.
+// wait records which voters did not answer in time.
 func (q *quorum) wait(voters, awaited []raft.ServerID) {
 	if len(awaited) == 0 {
 		return

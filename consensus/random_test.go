@@ -184,7 +184,7 @@ func (s script) entries(t testing.TB, commands int) (log []*raft.Log) {
 	return log
 }
 
-// machineOf is a state machine on an empty store.
+// machineOf returns a state machine on an empty store.
 func machineOf(t testing.TB) (*fsm, *memStore) {
 	t.Helper()
 	store := newMemStore()

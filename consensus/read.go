@@ -19,7 +19,7 @@ const (
 	// viewTimeout is how long a read waits for a leader, a majority, and the
 	// local state.
 	viewTimeout = 5 * time.Second
-	// roundTimeout is how long one round waits for the leader.
+	// roundTimeout is how long one round waits for the answer of the leader.
 	roundTimeout = 2 * time.Second
 )
 
@@ -78,19 +78,20 @@ func (n *Node) catchUp(ctx context.Context) error {
 	}
 }
 
-// readRounds lets concurrent reads share what it costs to learn an index.
+// readRounds lets concurrent reads share the cost of learning a commit index.
 type readRounds struct {
 	ready chan struct{} // has a token while a round waits to begin
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	next  *round
 	ended bool // no further round begins
 }
 
-// round is one request for an index that includes everything committed before it began.
+// round is one request for an index that includes everything that was committed before the
+// round began.
 type round struct {
-	done  chan struct{} // closed when the rest is set
+	done  chan struct{} // closed when the other fields are set
 	index uint64
 	err   error
 }
@@ -121,9 +122,9 @@ func (r *readRounds) join(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run runs a round whenever a caller waits for one, until ctx ends. There is one at a time:
-// callers that arrive meanwhile share the next one, and with more rounds at a time fewer
-// would share each.
+// run runs a round whenever a caller waits for one, until ctx ends. Only one round runs at a
+// time: callers that arrive during a round share the next one, and with parallel rounds fewer
+// callers would share each round.
 func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64, error)) error {
 	defer r.end()
 	for {
@@ -148,7 +149,7 @@ func (r *readRounds) round(ctx context.Context, look func(context.Context) (uint
 	close(begun.done)
 }
 
-// end answers the waiting callers that no further round begins.
+// end tells the waiting callers that no further round begins.
 func (r *readRounds) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +161,7 @@ func (r *readRounds) end() {
 	}
 }
 
-// readIndex asks the leader for an index that includes everything committed.
+// readIndex asks the leader for an index that includes everything committed so far.
 func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	n.metrics.reads.Inc()
 	leader, changed := n.leaders.get()
@@ -175,7 +176,8 @@ func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	return n.forwards.number(ctx, leader, askReadIndex, n.vouch())
 }
 
-// leaderIndex returns the commit index of a leader that is one still.
+// leaderIndex returns the commit index of this node after it has confirmed that the node still
+// leads.
 func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 	term, index, err := n.led()
 	if err != nil {
@@ -187,8 +189,9 @@ func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// led returns the term that this node leads in as far as it knows, and its commit
-// index, if it has committed in that term, without which it may be an old one.
+// led returns the term in which this node leads, as far as it knows, and its commit index.
+// Before this node has committed an entry in that term, led returns an error, because the
+// commit index may be old.
 func (n *Node) led() (term, index uint64, err error) {
 	term = n.raft.CurrentTerm()
 	// A deposed leader stops being leader before its term changes, so it led this term while
@@ -204,7 +207,7 @@ func (n *Node) led() (term, index uint64, err error) {
 }
 
 // vouch returns the newest term that this voter knows, which it sends with its request for an
-// index. It returns nil on a node that is no voter or may have forgotten a term.
+// index. It returns nil if this node is no voter or may have forgotten a term.
 func (n *Node) vouch() []byte {
 	if !n.knowsItsTerm() {
 		return nil

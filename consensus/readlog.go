@@ -9,14 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// readableLog is the log as Raft reads it. If an entry cannot be read, this node stops: the
-// entry must not be skipped, and the next start finds what is left. Raft would panic where
-// it applies entries, and ask again for ever where it sends them. So the goroutine that
-// reads the entry ends, as with watchedValues.
+// readableLog is the log as Raft reads it. If an entry cannot be read, this node stops, because
+// the entry must not be skipped, and the next start finds out what is left. Raft itself would
+// panic where it applies entries, and would retry forever where it sends them. So the goroutine
+// that reads the entry ends, as with watchedValues.
 type readableLog struct {
 	raft.LogStore
 	fail func(error)
-	// started is set once Raft runs. Before that the caller of Open gets the error.
+	// started is set once Raft runs. Before that, the caller of Open gets the error.
 	started *atomic.Bool
 }
 

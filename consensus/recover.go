@@ -19,35 +19,35 @@ import (
 // snapshot has them, so this node cannot continue with its data.
 var ErrIncomplete = errors.New("the state, the snapshots and the log do not reach each other")
 
-// goodSnapshots are the snapshots that Raft may use. Unreadable ones are left out, and a
-// snapshot is verified before it is sent. A follower refuses a damaged one and would ask for it
-// for ever.
+// goodSnapshots are the snapshots that Raft may use. Unreadable snapshots are left out. A
+// snapshot is verified before it is sent, because a follower would refuse a damaged snapshot
+// and ask for it forever.
 type goodSnapshots struct {
 	raft.SnapshotStore
 	log   *slog.Logger
-	sends func() bool   // whether this node leads: then Raft opens a snapshot to send it
-	again chan struct{} // has a token when one that is needed was left out
+	sends func() bool   // whether this node leads; then Raft opens a snapshot in order to send it
+	again chan struct{} // has a token when a snapshot was left out that a follower needs
 
-	// reading has a token while one is read through. Raft opens the same for each follower
-	// that lacks it, at any time.
+	// reading has a token while a snapshot is read through. Raft opens the same snapshot for
+	// each follower that needs it, at any time.
 	reading chan struct{}
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	bad   map[string]bool      // by id
-	read  map[string]time.Time // by id, when those were read through that were not sent since
-	given map[*given]struct{}  // snapshots that are being sent to followers, or were recently
+	read  map[string]time.Time // verification times, by id, of snapshots that were not sent since
+	given map[*given]struct{}  // snapshots that are being sent to followers, or were sent recently
 }
 
-// given is a snapshot that a follower is sent.
+// given is a snapshot that was opened for a follower.
 type given struct {
 	index uint64
-	until time.Time // what follows it in the log is kept for the follower; zero: it is being sent
+	until time.Time // until then the log keeps later entries; zero while it is being sent
 }
 
 // Bounds of the memory of verified snapshots.
 const (
-	maxRead = 16 // of how many
+	maxRead = 16 // largest number of remembered verifications
 	// readFor is how long a verification is valid, because a disk may lose data while the
 	// follower that needs the snapshot is down.
 	readFor = time.Hour
@@ -59,7 +59,7 @@ type verifier interface {
 	// if that cannot be determined now. If the content may lack the newest commits, Verify
 	// passes it to check, which returns whether it does.
 	Verify(id string, check func(get func(key []byte) ([]byte, bool, error)) error) (rotten bool, err error)
-	// SetAside takes it out of the list.
+	// SetAside removes a snapshot from the list.
 	SetAside(id string) error
 }
 
@@ -95,15 +95,16 @@ func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, &sentSnapshot{ReadCloser: stream, store: s, id: id, given: g}, nil
 }
 
-// namedSnapshot is the stream of a snapshot that is taken over, and knows which it is. One
-// that Raft opens to send it when this node has just lost the lead is one too.
+// namedSnapshot is the stream of a snapshot that this node takes over. It knows the id of the
+// snapshot. It is also used if Raft opens a snapshot to send it when this node has just lost
+// leadership.
 type namedSnapshot struct {
 	io.ReadCloser
 	id string
 }
 
-// snapshotID returns the id of the snapshot that a stream reads, although Raft has wrapped
-// the stream to count bytes; "" if the stream has another source.
+// snapshotID returns the id of the snapshot that a stream reads, although Raft has wrapped the
+// stream to count bytes. It returns "" if the stream has another source.
 func snapshotID(stream io.ReadCloser) string {
 	for {
 		switch s := stream.(type) {
@@ -119,8 +120,8 @@ func snapshotID(stream io.ReadCloser) string {
 	}
 }
 
-// sentSnapshot is the stream of a snapshot that goes to a follower. Raft opens it
-// before it has reached the follower, which may be down for days.
+// sentSnapshot is the stream of a snapshot for a follower. Raft opens the stream before it has
+// reached the follower, and the follower may be down for days.
 type sentSnapshot struct {
 	io.ReadCloser
 	store *goodSnapshots
@@ -144,7 +145,8 @@ func (s *sentSnapshot) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// give notes that a follower is to be sent a snapshot, and lacks what follows it.
+// give records that a snapshot is to be sent to a follower, which also needs the entries after
+// the snapshot.
 func (s *goodSnapshots) give(id string) (*given, error) {
 	index, known, err := s.index(id)
 	if err != nil {
@@ -160,7 +162,7 @@ func (s *goodSnapshots) give(id string) (*given, error) {
 	return g, nil
 }
 
-// took notes that a follower has what was given to it, or that nothing was sent.
+// took records that a follower has received the snapshot, or that nothing was sent.
 func (s *goodSnapshots) took(g *given, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +240,7 @@ func (s *goodSnapshots) readThrough(id string, g *given) error {
 	return nil
 }
 
-// index is at what entry a snapshot was taken.
+// index returns the log index at which a snapshot was taken.
 func (s *goodSnapshots) index(id string) (index uint64, known bool, err error) {
 	metas, err := s.SnapshotStore.List()
 	if err != nil {
@@ -252,9 +254,9 @@ func (s *goodSnapshots) index(id string) (index uint64, known bool, err error) {
 	return 0, false, nil
 }
 
-// whole is nil if the state is at the entry of the snapshot that was taken over.
-// One whose newest commits are lost would be taken for it: Raft goes on behind
-// the snapshot, and what lies between would be missing here for ever.
+// whole returns an error if the state is not at the entry of the snapshot that was taken over.
+// This happens if the newest commits of the snapshot are lost. Raft continues after the
+// snapshot's entry, so this node would lack the lost commits forever.
 func (s *goodSnapshots) whole(id string, state uint64) error {
 	want, known, err := s.index(id)
 	if err == nil && known && want != state {
@@ -263,8 +265,8 @@ func (s *goodSnapshots) whole(id string, state uint64) error {
 	return err
 }
 
-// refused removes a snapshot that could not be restored. It came from a leader and would
-// otherwise be the newest one.
+// refused removes a snapshot that could not be restored. The snapshot came from a leader and
+// would otherwise be the newest one.
 func (s *goodSnapshots) refused(id string, why error) {
 	s.leaveOut(id, why)
 	s.setAside(id)
@@ -299,11 +301,11 @@ func (s *goodSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	return good, err
 }
 
-// recover brings state, snapshots and log together before Raft starts, which
-// takes all of them for good. The state goes forward to the newest snapshot if
-// it is behind it; a crash between a snapshot's arrival and its use leaves it
-// so, and so does a state that was lost. Behind the state, the log may only be
-// longer: if it is shorter, this is not the log that the node had.
+// recover makes state, snapshots and log agree before Raft starts, because Raft trusts all of
+// them. If the state is older than the newest snapshot, recover replaces the state; this
+// happens after a crash between the arrival of a snapshot and its use, and after the loss of
+// the state. If the log ends before the state, the log is not the one that this node had, so
+// recover makes the store count as new.
 func (n *Node) recover() error {
 	n.snapshots = newGoodSnapshots(n.opts.Snapshots, n.log, func() bool { return n.beats != nil && n.beats.leading() })
 	newest, err := n.restoreNewest()
@@ -339,8 +341,8 @@ func (n *Node) recover() error {
 	return nil
 }
 
-// leadToSent is leadTo for a snapshot that a leader has just sent. cached is the log with
-// what remembers entries of it.
+// leadToSent does the same as leadTo for a snapshot that a leader has just sent. cached is the
+// log with the cache of its entries.
 func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	metas, err := n.snapshots.List()
 	if err != nil {
@@ -358,8 +360,8 @@ func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	return fmt.Errorf("the snapshot at %d is not listed", index)
 }
 
-// leadTo makes the log continue from a snapshot. It ignores a full disk that has no space
-// for one more entry, which the cache would not report.
+// leadTo makes the log continue from a snapshot. It ignores a full disk that has no space for
+// one more entry, because the cache would not report this error.
 func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if err := forgetCovered(cached, snapshot); err != nil {
 		return err
@@ -432,8 +434,8 @@ func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	return nil
 }
 
-// restoreNewest makes the state at least as new as the newest readable snapshot and returns
-// that snapshot; index 0 if there is none.
+// restoreNewest makes the state at least as new as the newest readable snapshot, and returns
+// that snapshot. Index 0 means that there is none.
 func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
 	metas, err := n.snapshots.List()
 	if err != nil {
@@ -467,8 +469,7 @@ func (n *Node) openSnapshot(id string) (io.ReadCloser, error) {
 	return stream, err
 }
 
-// remakeSnapshots makes a snapshot whenever one had to be left out that a follower
-// needs.
+// remakeSnapshots takes a new snapshot whenever a snapshot was left out that a follower needs.
 func (n *Node) remakeSnapshots(ctx context.Context) error {
 	for {
 		select {

@@ -9,19 +9,19 @@ import (
 )
 
 // resent answers for snapshots that arrive although this node already has the entries after
-// them: late, or again because the leader missed the answer. Raft would restore such a
-// snapshot and use its configuration, although it has already processed later entries that
-// change the voters. This node, and the snapshots that it takes, would then count voters
-// differently from the others until the next change, and two halves of a cluster could each
-// be a majority. If the log was truncated after the snapshot, Raft would also look for
-// entries that are gone.
+// them. Such a snapshot arrives late, or again because the leader missed the answer. Raft would
+// restore the snapshot and use its configuration, although Raft has already processed later
+// entries that change the voters. This node, and the snapshots that it takes, would then count
+// voters differently from the other members until the next change, and two halves of a cluster
+// could each be a majority. If the log was truncated after the snapshot, Raft would also look
+// for entries that are gone.
 type resent struct {
 	raft     *raft.Raft
-	log      raft.LogStore // not of Raft's: one entry may go to it beside Raft's own
+	log      raft.LogStore // the log below Raft's cache; resent may write one entry to it
 	progress *progress
 	disk     *disk
-	run      func(func()) // runs what Close waits for
-	// taken is the newest snapshot that was taken over; nil: none was.
+	run      func(func()) // starts goroutines for which Close waits
+	// taken is the newest snapshot that was taken over; nil if there is none.
 	taken *atomic.Pointer[raft.SnapshotMeta]
 }
 
@@ -43,7 +43,8 @@ func (r *resent) behind(rpc raft.RPC) raft.RPC {
 	return rpc
 }
 
-// take has a snapshot answered that this node has, and returns at once; false: it is Raft's.
+// take answers the request for a snapshot that this node has, and returns at once. It returns
+// false if Raft has to handle the request.
 func (r *resent) take(rpc raft.RPC) bool {
 	args, ok := rpc.Command.(*raft.InstallSnapshotRequest)
 	if !ok || rpc.Reader == nil || args.Term < r.raft.CurrentTerm() || !r.has(args) {
@@ -82,8 +83,8 @@ func (r *resent) has(args *raft.InstallSnapshotRequest) bool {
 	return err == nil && entry.Term == args.LastLogTerm && first <= applied+1
 }
 
-// goOn has what follows a snapshot be taken. An error of a full disk is answered, and the
-// leader tries again; any other one ends the node.
+// goOn makes Raft continue after a snapshot. If a full disk prevents this, the error is
+// returned to the leader, which tries again; any other error ends the node.
 func (r *resent) goOn(snapshot raft.SnapshotMeta) error {
 	err := standIn(r.log, snapshot)
 	if err != nil && !r.disk.full(err) {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// taken is a snapshot that a node takes now, with its content.
+// taken returns a snapshot that a node takes now, with its content.
 func (n *testNode) taken() (raft.SnapshotMeta, []byte) {
 	n.cluster.t.Helper()
 	if err := n.snapshot(n.cluster.t.Context()); err != nil {
@@ -150,7 +150,7 @@ func TestALateSnapshotBeforeTheLog(t *testing.T) {
 	})
 }
 
-// leftBehind is a follower that is down, and what follows its log is in a snapshot of its
+// leftBehind returns a follower that is down, and what follows its log is in a snapshot of its
 // leader.
 func (c *testCluster) leftBehind() (lagging, leader *testNode) {
 	c.t.Helper()
@@ -164,7 +164,7 @@ func (c *testCluster) leftBehind() (lagging, leader *testNode) {
 	return lagging, leader
 }
 
-// refusedOnce has a full disk refuse what a node writes to log first; has tells whether it did.
+// refusedOnce returns a full disk refuse what a node writes to log first; has tells whether it did.
 func (n *testNode) refusedOnce(log raft.LogStore) (has func() bool) {
 	var refused atomic.Bool
 	n.tune = func(o *Options) {

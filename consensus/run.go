@@ -55,7 +55,7 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// end notes, and returns, why this node cannot go on.
+// end records and returns the reason why this node cannot continue.
 func (n *Node) end(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,7 +65,7 @@ func (n *Node) end(err error) error {
 	return n.ended
 }
 
-// leaderTick is the maximum interval between two checks of who leads.
+// leaderTick is the longest interval between two checks of which node leads.
 const leaderTick = 300 * time.Millisecond
 
 // watchLeaders notifies waiting callers when another node leads.
@@ -116,8 +116,8 @@ func (n *Node) openTerms(ctx context.Context) error {
 	}
 }
 
-// catchUpOnce makes the node ready when it has what was committed before it
-// first heard of a leader.
+// catchUpOnce makes the node ready when it has everything that was committed before it first
+// heard of a leader.
 func (n *Node) catchUpOnce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if n.tryCatchUp(ctx) {
@@ -135,8 +135,8 @@ func (n *Node) tryCatchUp(ctx context.Context) bool {
 	return n.catchUp(ctx) == nil
 }
 
-// each calls fn once in every interval, first after one interval, until it fails or ctx
-// ends. The end of ctx is not an error.
+// each calls fn once in every interval, first after one interval, until fn fails or ctx ends.
+// The end of ctx is not an error.
 func each(ctx context.Context, interval time.Duration, fn func() error) error {
 	every := time.NewTicker(interval)
 	defer every.Stop()
@@ -152,8 +152,9 @@ func each(ctx context.Context, interval time.Duration, fn func() error) error {
 	}
 }
 
-// watchDisk ends the node when a write to the Raft log hangs, so that another
-// one can lead: a leader sends heartbeats whatever its disk does.
+// watchDisk ends the node when a write to the Raft log hangs, so that another node can lead.
+// Without this the node would stay leader, because a leader sends heartbeats whatever its disk
+// does.
 func (n *Node) watchDisk(ctx context.Context) error {
 	return each(ctx, diskCheck, func() error {
 		n.disk.ran.goOn()

@@ -66,7 +66,7 @@ func (s *lateStream) Read(b []byte) (int, error) {
 	return s.ReadCloser.Read(b)
 }
 
-// sendSlowly has a node's snapshots take so long to be looked at and to be sent.
+// sendSlowly returns a node's snapshots take so long to be looked at and to be sent.
 func (n *testNode) sendSlowly(check, first time.Duration) *sentSnapshots {
 	n.cluster.t.Helper()
 	s := &sentSnapshots{memSnapshots: n.snaps, check: check, first: first}
@@ -99,7 +99,7 @@ func (n *testNode) changed(tune func(*Options)) {
 	n.cluster.until("it is back", func() bool { return n.cluster.ready() == ready })
 }
 
-// writes has a node make pins until it is called: so many bytes each, so far apart.
+// writes returns a node make pins until it is called: so many bytes each, so far apart.
 func (n *testNode) writes(bytes int, apart time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(n.cluster.t.Context())
 	done := make(chan struct{})

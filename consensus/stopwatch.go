@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// ran is how long this process has run, in steps of diskCheck. It stops while the process
-// or its machine is paused, and it ignores jumps of the clock: a node that was paused
-// during a write must not treat its disk as hanging. watchDisk advances it.
+// ran measures how long this process has run, in steps of diskCheck. It stops while the process
+// or its machine is paused, and ignores jumps of the clock. So a node that was paused during a
+// write does not treat its disk as hanging. watchDisk advances ran.
 type ran struct{ passed atomic.Int64 } // nanoseconds
 
-// goOn adds one step; a ticker gives one, however long the process was paused.
+// goOn adds one step. A ticker gives one tick, however long the process was paused.
 func (r *ran) goOn() { r.passed.Add(int64(diskCheck)) }
 
 func (r *ran) now() time.Duration { return time.Duration(r.passed.Load()) }
@@ -23,7 +23,8 @@ func (s *stopwatch) start(r *ran) { s.started.Store(int64(r.now()) + 1) }
 
 func (s *stopwatch) stop() { s.started.Store(0) }
 
-// shows is the time since the start; false for a stopwatch that does not run.
+// shows returns the time since the start. The second result is false if the stopwatch does not
+// run.
 func (s *stopwatch) shows(r *ran) (time.Duration, bool) {
 	at := s.started.Load()
 	if at == 0 {

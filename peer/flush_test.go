@@ -44,7 +44,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// secured are the ends of a connection, the first over what counts.
+// secured returns the ends of a connection, the first over what counts.
 func secured(t *testing.T) (a, b sec.SecureConn, below *counted) {
 	t.Helper()
 	from, _ := tlsNow(t)

@@ -28,7 +28,7 @@ type simulated struct {
 	sim *simnet.Simnet
 	ip  net.IP
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	port     int
 	managers []*quicreuse.ConnManager

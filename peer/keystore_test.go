@@ -51,7 +51,7 @@ func number(i int) cid.Cid {
 	return cid.NewCidV1(cid.Raw, hash)
 }
 
-// sizeOf is how many keys there are, as the keystore counts them and as they are found.
+// sizeOf returns how many keys there are, as the keystore counts them and as they are found.
 func sizeOf(tb testing.TB, k *keystore) int {
 	tb.Helper()
 	n, err := k.Size(tb.Context())

@@ -72,7 +72,7 @@ type testPeer struct {
 	store *peertest.Store
 }
 
-// newDatastores are those of a folder until the test ends.
+// newDatastores returns those of a folder until the test ends.
 func newDatastores(tb testing.TB, dir string) Datastores {
 	tb.Helper()
 	folder := datastore.Open(dir, datastore.Options{})
@@ -84,7 +84,7 @@ func newDatastores(tb testing.TB, dir string) Datastores {
 	return folder
 }
 
-// testOptions are those of a peer on loopback that has no blocks.
+// testOptions returns those of a peer on loopback that has no blocks.
 func testOptions(tb testing.TB, r *roster) Options {
 	tb.Helper()
 	key, err := NewKey()
@@ -164,7 +164,7 @@ func until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// newUnknownPeer is a libp2p host that knows nobody's secret.
+// newUnknownPeer returns a libp2p host that knows nobody's secret.
 func newUnknownPeer(tb testing.TB, key []byte) host.Host {
 	tb.Helper()
 	options := []libp2p.Option{libp2p.NoListenAddrs, libp2p.DisableMetrics()}

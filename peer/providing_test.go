@@ -120,7 +120,7 @@ func TestWhatIsWithdrawnBeforeItsTurnIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// newSeeker is a peer of boot's DHT that is no Holdfast node. What it returns asks it once
+// newSeeker returns a peer of boot's DHT that is no Holdfast node. What it returns asks it once
 // whether a peer has c.
 func newSeeker(t *testing.T, boot testPeer) (finds func(id libp2ppeer.ID, c cid.Cid) bool) {
 	t.Helper()

@@ -166,7 +166,7 @@ func TestFetchTellsThatNobodyHasIt(t *testing.T) {
 	}
 }
 
-// silent is a TCP address where connections are taken, by the system, and nothing is said.
+// silent returns a TCP address where connections are taken, by the system, and nothing is said.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

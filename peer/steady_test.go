@@ -36,7 +36,7 @@ type memberConn struct{ network.Conn }
 
 func (memberConn) RemotePeer() libp2ppeer.ID { return "member" }
 
-// lonely is a peer without hosts.
+// lonely returns a peer without hosts.
 func lonely(t *testing.T, store *peertest.Store) *Peer {
 	t.Helper()
 	p := &Peer{

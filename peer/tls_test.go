@@ -13,7 +13,7 @@ import (
 	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
 )
 
-// tlsNow is the TLS of a member whose process begins now, and its id.
+// tlsNow returns the TLS of a member whose process begins now, and its id.
 func tlsNow(t *testing.T) (wholeTLS, peer.ID) {
 	t.Helper()
 	key, _, err := crypto.GenerateEd25519Key(rand.Reader)

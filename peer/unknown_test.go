@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
 
-// door is an unknownPeers over a resource manager without limits.
+// door returns an unknownPeers over a resource manager without limits.
 func door(trusted ...libp2ppeer.ID) (s *unknownPeers, refused *int) {
 	refused = new(int)
 	return newUnknownPeers(&network.NullResourceManager{}, func(id libp2ppeer.ID) bool {
@@ -372,7 +372,7 @@ func wantlist(n int) []byte {
 	return unframed(m)
 }
 
-// unframed is an encoded message without its length.
+// unframed returns an encoded message without its length.
 func unframed(m message.BitSwapMessage) []byte {
 	var buf bytes.Buffer
 	if err := m.ToNetV1(&buf); err != nil {

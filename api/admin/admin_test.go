@@ -293,7 +293,7 @@ func fullStatus() members.Status {
 	}
 }
 
-// twoAreMissing is a cluster of three of which one is here.
+// twoAreMissing returns a cluster of three of which one is here.
 func twoAreMissing() members.Quorum {
 	return members.Quorum{Votes: 3, Needed: 2, Here: 1, Missing: []members.Missing{
 		{ID: "12D3KooWthreethree", Name: "three"},

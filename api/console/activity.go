@@ -23,7 +23,7 @@ func (s *surface) activityPage(c *call) error {
 	return s.show(c, http.StatusOK, "activity", "Activity", "cluster", d)
 }
 
-// levelText is the level of a log record in a word.
+// levelText returns the level of a log record in a word.
 func levelText(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:

@@ -114,10 +114,10 @@ func (c *call) asking(ctx context.Context) context.Context {
 	return state.AsSession(objects.Seen(ctx, c.who.Index), c.who.Session)
 }
 
-// bucketName is the bucket that the path names.
+// bucketName returns the bucket that the path names.
 func (c *call) bucketName() string { return c.r.PathValue("bucket") }
 
-// bucketAddress is the page of a bucket at a prefix.
+// bucketAddress returns the page of a bucket at a prefix.
 func bucketAddress(bucket, prefix string) string {
 	address := "/buckets/" + url.PathEscape(bucket)
 	if prefix != "" {
@@ -203,7 +203,7 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	return s.show(c, status, "bucket", name, "buckets", d)
 }
 
-// above are the folders of a prefix that ends with "/", from the bucket itself on.
+// above returns the folders of a prefix that ends with "/", from the bucket itself on.
 func above(bucket, folder string) []link {
 	all := []link{{bucket, bucketAddress(bucket, "")}}
 	for at := 0; at < len(folder); {
@@ -214,7 +214,7 @@ func above(bucket, folder string) []link {
 	return all
 }
 
-// below is the name of a key within a folder. The key that is the folder's own has none, and
+// below returns the name of a key within a folder. The key that is the folder's own has none, and
 // keeps what it is.
 func below(key, folder string) string {
 	if name := strings.TrimPrefix(key, folder); name != "" {

@@ -223,7 +223,7 @@ type page struct {
 	serve        func(c *call) error
 }
 
-// table is every route. All but those of GET take a form token.
+// table returns every route. All but those of GET take a form token.
 func (s *surface) table() []page {
 	return []page{
 		{http.MethodGet, "/sign-in", visitor, s.signInPage},

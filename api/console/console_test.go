@@ -24,7 +24,7 @@ type route struct {
 // absentID is an id that nobody has.
 const absentID = "7f3c1c1e-0000-4000-8000-000000000000"
 
-// paths are the routes with an access: ids of keys, pins and sessions are Alice's, and of users
+// paths returns the routes with an access: ids of keys, pins and sessions are Alice's, and of users
 // Bob's.
 func (w *world) paths(of access) (gets, posts []route) {
 	key, err := w.users.CreateKey(w.t.Context(), "alice@example.org", "test", nil, 0)
@@ -70,7 +70,7 @@ func (w *world) paths(of access) (gets, posts []route) {
 	return gets, posts
 }
 
-// allPaths are the paths of signedIn and admins.
+// allPaths returns the paths of signedIn and admins.
 func (w *world) allPaths() (gets, posts []string) {
 	for _, of := range []access{signedIn, admins} {
 		g, p := w.paths(of)

@@ -26,7 +26,7 @@ var previews = map[string]string{
 	"text/plain": "page", "application/pdf": "page",
 }
 
-// previewOf is how an object is shown; "" is for a download only.
+// previewOf returns how an object is shown; "" is for a download only.
 func previewOf(o *state.Object) string {
 	kind, _, err := mime.ParseMediaType(typeOf(o))
 	if err != nil || o.Headers["Content-Encoding"] != "" || strings.Contains(typeOf(o), ",") {
@@ -115,7 +115,7 @@ func (s *surface) sendContent(c *call, o *state.Object, inline bool) (err error)
 	return nil
 }
 
-// escapeName is a name as a parameter of a header (RFC 8187, section 3.2). What a file system
+// escapeName returns a name as a parameter of a header (RFC 8187, section 3.2). What a file system
 // could take for a path, and what a person does not see, is "_".
 func escapeName(name string) string {
 	const upper = "0123456789ABCDEF"

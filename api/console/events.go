@@ -57,7 +57,7 @@ func (s *streams) enter(account state.AccountID) (leave func(), err error) {
 	}, nil
 }
 
-// seenOf is a fingerprint of what pages show of an account. It is the same on every node.
+// seenOf returns a fingerprint of what pages show of an account. It is the same on every node.
 func seenOf(g accounts.Glance) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintln(h, g.Quota, g.Pins) // a hash takes all
@@ -129,7 +129,7 @@ func (s *surface) events(c *call) error {
 	}
 }
 
-// clusterSeen is a fingerprint of the cluster as this node sees it; empty for those who may not
+// clusterSeen returns a fingerprint of the cluster as this node sees it; empty for those who may not
 // see it.
 func (s *surface) clusterSeen(c *call, admin bool) string {
 	if !admin {

@@ -45,7 +45,7 @@ func (b *browser) stream(t *testing.T) *stream {
 	return &stream{t, bufio.NewScanner(answer.Body), answer}
 }
 
-// next is the next event; "" is the end of the stream.
+// next returns the next event; "" is the end of the stream.
 func (s *stream) next() (event, data string) {
 	s.t.Helper()
 	for s.lines.Scan() {
@@ -58,7 +58,7 @@ func (s *stream) next() (event, data string) {
 
 var seenIn = regexp.MustCompile(`data-seen="([^"]+)"`)
 
-// seen is the fingerprint of the account that a page has.
+// seen returns the fingerprint of the account that a page has.
 func (b *browser) seen(path string) string {
 	b.t.Helper()
 	_, body := b.get(path)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// functions are what templates call.
+// functions returns what templates call.
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
 		"scope":       scopeText,
@@ -50,7 +50,7 @@ func short(id string) string {
 	return id[:8] + "…" + id[len(id)-4:]
 }
 
-// bytesText is a size for people, in units of 1,024.
+// bytesText returns a size for people, in units of 1,024.
 func bytesText(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -75,7 +75,7 @@ func sizeText(decimal string) string {
 	return bytesText(n)
 }
 
-// count is a number with its digits in groups of three.
+// count returns a number with its digits in groups of three.
 func count[N ~int | ~int64 | ~uint64](n N) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -84,7 +84,7 @@ func count[N ~int | ~int64 | ~uint64](n N) string {
 	return text
 }
 
-// memberShape is the status of pins whose shape stands for the state of a member.
+// memberShape returns the status of pins whose shape stands for the state of a member.
 func memberShape(memberState string) state.Status {
 	switch memberState {
 	case "alive":
@@ -119,7 +119,7 @@ func parseSize(text string) (uint64, error) {
 	return uint64(n), nil
 }
 
-// ago is how long something is past, for people.
+// ago returns how long something is past, for people.
 func ago(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -137,7 +137,7 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// scopeText is what a scope of an API key lets its bearer do.
+// scopeText returns what a scope of an API key lets its bearer do.
 func scopeText(scope string) string {
 	switch scope {
 	case state.ScopeRead:

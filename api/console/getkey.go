@@ -26,7 +26,7 @@ type getKeyData struct {
 	Error           string
 }
 
-// Scope is what the app asks for, in one text.
+// Scope returns what the app asks for, in one text.
 func (d getKeyData) Scope() string { return strings.Join(d.App.Scope, " ") }
 
 // getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]: an app sends a person here, who signs in
@@ -51,7 +51,7 @@ func (s *surface) showGetKey(c *call, status int, d getKeyData) (err error) {
 	return s.show(c, status, "get-key", "An app asks for a key", "", d)
 }
 
-// asking is what an app asks for, or a page with 400 where no app may ask so.
+// asking returns what an app asks for, or a page with 400 where no app may ask so.
 func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	app, err := s.Accounts.AppOf(c.ctx, redirect)
 	if errors.Is(err, state.ErrNotFound) || len(echo) > maxState {
@@ -64,7 +64,7 @@ func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	return getKeyData{App: app, To: to, Redirect: redirect, State: echo}, nil
 }
 
-// keysOf are the account's keys that have the name of an app, may do what it may and no more, and
+// keysOf returns the account's keys that have the name of an app, may do what it may and no more, and
 // have not expired.
 func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	all, err := s.Accounts.Keys(c.ctx, c.who.Email)

@@ -37,7 +37,7 @@ var lives = []life{
 	{"no expiry", "never", 0},
 }
 
-// ttlOf is the time of the choice with a value of the form.
+// ttlOf returns the time of the choice with a value of the form.
 func ttlOf(choices []life, value string) (time.Duration, error) {
 	at := slices.IndexFunc(choices, func(l life) bool { return l.For == value })
 	if at < 0 {
@@ -140,7 +140,7 @@ type proof struct {
 	Sources  []openid.Provider // at which a new session begins
 }
 
-// proofOf is the proof that the account of a call can give.
+// proofOf returns the proof that the account of a call can give.
 func (s *surface) proofOf(c *call) (proof, error) {
 	ways, err := s.Accounts.Ways(c.ctx, c.who.Account)
 	if err != nil {

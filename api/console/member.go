@@ -28,7 +28,7 @@ func (d memberData) Lost() bool {
 	return d.Leaving != nil && d.Leaving.Votes > 0 && d.Leaving.Answer <= d.Leaving.Votes/2
 }
 
-// memberPath is the page of a member.
+// memberPath returns the page of a member.
 func memberPath(id state.NodeID) string { return "/cluster/nodes/" + url.PathEscape(string(id)) }
 
 // memberPage serves GET /cluster/nodes/{id}, also without a majority.

@@ -40,7 +40,7 @@ type objectData struct {
 	Error    string
 }
 
-// Address is a path of this object, of the page or of its content.
+// Address returns a path of this object, of the page or of its content.
 func (d objectData) Address(what string) string {
 	return addressOf(what, d.Bucket, d.Object.Key, d.Version)
 }
@@ -59,7 +59,7 @@ var shares = []life{
 	{"7 days", "7d", 7 * 24 * time.Hour}, // the most that a presigned link has
 }
 
-// addressOf is the path and query of what concerns an object. A key is any text, with // and ..
+// addressOf returns the path and query of what concerns an object. A key is any text, with // and ..
 // in it, so it is in the query.
 func addressOf(what, bucket, key string, version state.VersionID) string {
 	values := url.Values{"key": {key}}
@@ -73,7 +73,7 @@ func objectAddress(bucket, key string, version state.VersionID) string {
 	return addressOf("object", bucket, key, version)
 }
 
-// version is the version of an object that the address names; "" is the current one.
+// version returns the version of an object that the address names; "" is the current one.
 func (c *call) version() state.VersionID { return state.VersionID(c.r.URL.Query().Get("version")) }
 
 // objectOf returns the version of a key that the address names, which may be a delete marker.
@@ -212,7 +212,7 @@ func (s *surface) shareObject(c *call) error {
 	return s.showObject(c, http.StatusOK, d)
 }
 
-// typeOf is the Content-Type of an object. The type of content that a client has encrypted is
+// typeOf returns the Content-Type of an object. The type of content that a client has encrypted is
 // that of what it was.
 func typeOf(o *state.Object) string {
 	return cmp.Or(o.Headers["Content-Type"], "application/octet-stream")

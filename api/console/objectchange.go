@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// refusedObject is what a person reads of an error whose cause is what was entered for an object.
+// refusedObject returns what a person reads of an error whose cause is what was entered for an object.
 func refusedObject(err error) string {
 	if errors.Is(err, state.ErrPrecondition) {
 		return "There is an object of that key already, or this one has changed meanwhile. Nothing was changed."
@@ -72,7 +72,7 @@ func (s *surface) moveObject(c *call) error {
 	return c.redirect(objectAddress(bucket, to, ""))
 }
 
-// copiedOnly is the error of a move that made the copy and did not delete the object.
+// copiedOnly returns the error of a move that made the copy and did not delete the object.
 func copiedOnly(from, to string, err error) error {
 	t := troubleOf(err)
 	if errors.Is(err, state.ErrPrecondition) {
@@ -155,7 +155,7 @@ type corsForm struct {
 	Other   bool   // a program has set rules that the form cannot show
 }
 
-// corsFormOf is the form that shows the rules of a bucket.
+// corsFormOf returns the form that shows the rules of a bucket.
 func corsFormOf(rules []state.CorsRule) corsForm {
 	if len(rules) == 0 {
 		return corsForm{}
@@ -167,7 +167,7 @@ func corsFormOf(rules []state.CorsRule) corsForm {
 	return f
 }
 
-// corsRule is the rule that lets scripts of some origins read, and write too.
+// corsRule returns the rule that lets scripts of some origins read, and write too.
 func corsRule(origins []string, write bool) state.CorsRule {
 	methods := []string{http.MethodGet, http.MethodHead}
 	if write {

@@ -19,7 +19,7 @@ func (w *world) bucket() {
 	}
 }
 
-// keys are the keys of a bucket of alice.
+// keys returns the keys of a bucket of alice.
 func (w *world) keys(bucket string) (keys []string) {
 	w.t.Helper()
 	page, err := w.objects.List(w.t.Context(), w.account("alice"), bucket, state.ObjectsQuery{Limit: 100})

@@ -29,7 +29,7 @@ type objectRoute struct {
 	path string
 }
 
-// objectRoutes are the routes of the table below /buckets/{bucket}, for a bucket, a key and an
+// objectRoutes returns the routes of the table below /buckets/{bucket}, for a bucket, a key and an
 // upload.
 func objectRoutes(bucket, key string, upload state.UploadID) (all []objectRoute) {
 	for _, row := range (&surface{}).table() {
@@ -48,14 +48,14 @@ func (w *world) photos(key string) state.UploadID { return w.Photos(key) }
 // store puts an object into Alice's bucket.
 func (w *world) store(key, kind, text string) { w.Store(key, kind, text) }
 
-// token is a form token of a browser that has signed in.
+// token returns a form token of a browser that has signed in.
 func (b *browser) token() string {
 	b.t.Helper()
 	_, body := b.get("/buckets")
 	return tokenOf.FindStringSubmatch(body)[1]
 }
 
-// request is one to a route as the console's own pages send it, with a form token.
+// request returns one to a route as the console's own pages send it, with a form token.
 func (b *browser) request(route objectRoute, token string) *http.Request {
 	b.t.Helper()
 	switch route.access {
@@ -75,7 +75,7 @@ func (b *browser) request(route objectRoute, token string) *http.Request {
 // file is one of a form.
 type file struct{ name, text string }
 
-// filesRequest is a form with files, as a browser sends it.
+// filesRequest returns a form with files, as a browser sends it.
 func filesRequest(t testing.TB, path, token string, files ...file) *http.Request {
 	t.Helper()
 	var body bytes.Buffer
@@ -400,7 +400,7 @@ func TestABucketIsBrowsed(t *testing.T) {
 	}
 }
 
-// textBetween is the last text that begins behind one and ends before another.
+// textBetween returns the last text that begins behind one and ends before another.
 func textBetween(text, begin, end string) string {
 	before, _, _ := strings.Cut(text, end)
 	return before[strings.LastIndex(before, begin)+len(begin):]

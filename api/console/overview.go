@@ -36,7 +36,7 @@ type statusCount struct {
 // serve has none.
 type Endpoints struct{ Pinning, S3, Region string }
 
-// S3Host is the host and port of the object gateway.
+// S3Host returns the host and port of the object gateway.
 func (e Endpoints) S3Host() string { _, host, _ := strings.Cut(e.S3, "://"); return host }
 
 // S3Plain tells whether the object gateway uses plain HTTP.
@@ -75,7 +75,7 @@ func (s *surface) overview(c *call) error {
 	return s.show(c, http.StatusOK, "overview", "Overview", "overview", d)
 }
 
-// endpoints are the addresses of the APIs as this browser reaches them.
+// endpoints returns the addresses of the APIs as this browser reaches them.
 func (s *surface) endpoints(c *call) Endpoints {
 	scheme := s.Limits.Scheme(c.r)
 	return Endpoints{Pinning: s.PinningURL(c.r.Host, scheme), S3: s.S3URL(c.r.Host, scheme), Region: s.Region}

@@ -154,7 +154,7 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 	return s.render(w, t.Status, "error", v)
 }
 
-// refusal is what a person reads beside the form of an error with one of some codes, whose cause is
+// refusal returns what a person reads beside the form of an error with one of some codes, whose cause is
 // what was entered. It is empty for other errors.
 func refusal(err error, codes ...state.Code) string {
 	var known *state.Error
@@ -164,7 +164,7 @@ func refusal(err error, codes ...state.Code) string {
 	return ""
 }
 
-// oneOfMany is the trouble of one change of several, whose answer is a page all the same. The log
+// oneOfMany returns the trouble of one change of several, whose answer is a page all the same. The log
 // gets what it would have of the error of a page.
 func (s *surface) oneOfMany(c *call, err error) trouble {
 	t := troubleOf(err)
@@ -174,7 +174,7 @@ func (s *surface) oneOfMany(c *call, err error) trouble {
 	return t
 }
 
-// troubleOf is the error table of the console.
+// troubleOf returns the error table of the console.
 func troubleOf(err error) trouble {
 	var own *web.Error
 	var known *state.Error

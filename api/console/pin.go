@@ -21,12 +21,12 @@ type pinForm struct {
 	KeepMeta  bool   // the meta of the pin cannot be shown as lines, and stays
 }
 
-// pinFormOf is the form that a request has.
+// pinFormOf returns the form that a request has.
 func pinFormOf(v url.Values) pinForm {
 	return pinForm{strings.TrimSpace(v.Get("cid")), v.Get("name"), v.Get("origins"), v.Get("meta"), !v.Has("meta")}
 }
 
-// formOf is the form that would make a pin again.
+// formOf returns the form that would make a pin again.
 func formOf(p state.Pin) pinForm {
 	f := pinForm{CID: p.CID, Name: p.Name, Origins: strings.Join(p.Origins, "\n")}
 	meta, ok := linesOf(p.Meta)
@@ -34,7 +34,7 @@ func formOf(p state.Pin) pinForm {
 	return f
 }
 
-// linesOf is the inverse of parseMeta. It is not ok if lines cannot hold the pairs, which a
+// linesOf returns the inverse of parseMeta. It is not ok if lines cannot hold the pairs, which a
 // program may have set.
 func linesOf(meta map[string]string) (text string, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(meta)) {
@@ -44,7 +44,7 @@ func linesOf(meta map[string]string) (text string, ok bool) {
 	return text, err == nil && maps.Equal(again, meta)
 }
 
-// request is the form as the use case takes it. Errors are state.CodeInvalid.
+// request returns the form as the use case takes it. Errors are state.CodeInvalid.
 func (f pinForm) request() (pins.Request, error) {
 	meta, err := parseMeta(f.Meta)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f pinForm) request() (pins.Request, error) {
 	return r, nil
 }
 
-// requestOf is the request that made a pin.
+// requestOf returns the request that made a pin.
 func requestOf(p state.Pin) pins.Request {
 	return pins.Request{CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}
 }

@@ -90,7 +90,7 @@ func (s *surface) createPins(c *call) error {
 	})
 }
 
-// chosen are the pins that were ticked in the list. The value of each is its id and its name.
+// chosen returns the pins that were ticked in the list. The value of each is its id and its name.
 func (c *call) chosen() (ids []state.RequestID, all []outcome) {
 	for _, value := range c.r.PostForm["pin"] {
 		id, name, _ := strings.Cut(value, " ")

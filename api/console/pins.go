@@ -89,7 +89,7 @@ func (s *surface) showPins(c *call, status int, form pinForm, problem string) er
 	return s.show(c, status, "pins", "Pins", "pins", d)
 }
 
-// filterOf is the filter of an address.
+// filterOf returns the filter of an address.
 func filterOf(v url.Values) filter {
 	var f filter
 	for name, value := range f.fields() {
@@ -98,14 +98,14 @@ func filterOf(v url.Values) filter {
 	return f
 }
 
-// fields are the values of a filter by their names in an address.
+// fields returns the values of a filter by their names in an address.
 func (f *filter) fields() map[string]*string {
 	return map[string]*string{
 		"status": &f.Status, "name": &f.Name, "match": &f.Match, "cid": &f.CID, "meta": &f.Meta, "from": &f.From, "to": &f.To, "before": &f.Before,
 	}
 }
 
-// values is the filter as the query of an address.
+// values returns the filter as the query of an address.
 func (f filter) values() url.Values {
 	v := url.Values{}
 	for name, value := range f.fields() {
@@ -116,7 +116,7 @@ func (f filter) values() url.Values {
 	return v
 }
 
-// day is the beginning of a day of a filter.
+// day returns the beginning of a day of a filter.
 func day(text string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
@@ -125,7 +125,7 @@ func day(text string) (time.Time, error) {
 	return t, nil
 }
 
-// query is the filter as the use case takes it.
+// query returns the filter as the use case takes it.
 func (f filter) query() (state.PinQuery, error) {
 	q := state.PinQuery{Statuses: statuses, Name: f.Name, Match: matches[0].match, Limit: pinRows}
 	if f.CID != "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// testCID is the CID of some content that nobody has.
+// testCID returns the CID of some content that nobody has.
 func testCID(t testing.TB, content string) string {
 	t.Helper()
 	sum, err := multihash.Sum([]byte(content), multihash.SHA2_256, -1)
@@ -44,7 +44,7 @@ func (w *world) pin(account, name string, meta map[string]string) pins.Record {
 	return pin
 }
 
-// names are the names of an account's pins.
+// names returns the names of an account's pins.
 func (w *world) names(account string) []string {
 	w.t.Helper()
 	_, rows, err := w.pins.List(w.t.Context(), w.account(account), state.PinQuery{Limit: 100})

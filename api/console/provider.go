@@ -136,7 +136,7 @@ func (s *surface) linkPending(c *call, token string) error {
 	return s.Accounts.LinkIdentity(c.ctx, who.Account, p)
 }
 
-// pending is the person who is to be linked at the next sign-in, and its provider.
+// pending returns the person who is to be linked at the next sign-in, and its provider.
 func (s *surface) pending(c *call) (p accounts.Person, provider string) {
 	if !c.sealed(s, pendingCookie, &p) {
 		return accounts.Person{}, ""
@@ -144,7 +144,7 @@ func (s *surface) pending(c *call) (p accounts.Person, provider string) {
 	return p, s.providerName(p.Issuer)
 }
 
-// providerName is the name of the provider of an issuer, or the issuer.
+// providerName returns the name of the provider of an issuer, or the issuer.
 func (s *surface) providerName(issuer string) string {
 	all := s.Providers.List()
 	if i := slices.IndexFunc(all, func(p openid.Provider) bool { return p.Issuer == issuer }); i >= 0 {
@@ -159,7 +159,7 @@ func (c *call) sealed(s *surface, name string, into any) bool {
 	return err == nil && cookie.Value != "" && s.Accounts.OpenValue(name, cookie.Value, into) == nil
 }
 
-// providerTrouble is the error of a sign-in at a provider, for a page.
+// providerTrouble returns the error of a sign-in at a provider, for a page.
 func (s *surface) providerTrouble(c *call, err error) error {
 	switch {
 	case errors.Is(err, openid.ErrUnknown):
@@ -176,7 +176,7 @@ func (s *surface) providerTrouble(c *call, err error) error {
 // reasonSignIn marks the errors of sign-ins at providers.
 const reasonSignIn = "SIGN_IN_FAILED"
 
-// notSignedIn is the error of a sign-in at a provider that opened nothing.
+// notSignedIn returns the error of a sign-in at a provider that opened nothing.
 func notSignedIn(status int, why string) error {
 	return web.Errorf(status, reasonSignIn, "%s", why)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/oidctest"
 )
 
-// linked is the identity of an account of the world at a provider.
+// linked returns the identity of an account of the world at a provider.
 func (w *world) linked(name string) state.IdentityID {
 	w.t.Helper()
 	err := w.users.LinkIdentity(w.t.Context(), w.account(name), accounts.Person{Issuer: "https://id.example", Subject: name, Email: name + "@example.org"})
@@ -66,7 +66,7 @@ func (b *browser) through(p *oidctest.Provider, path string, who oidctest.Person
 	return back.RequestURI()
 }
 
-// elsewhere is the same browser at another node.
+// elsewhere returns the same browser at another node.
 func (b *browser) elsewhere(w *world) *browser { return &browser{world: w, cookies: b.cookies} }
 
 // is checks whom the browser has a session of.

@@ -220,7 +220,7 @@ func (s sampled) guarded() bool { return s.access >= signedIn }
 // change tells whether the request changes something where it is allowed.
 func (s sampled) change() bool { return s.method != http.MethodGet }
 
-// request is one as the console's own pages send it, with a form token.
+// request returns one as the console's own pages send it, with a form token.
 func (g *ground) request(c sampled, token string) *http.Request {
 	g.t.Helper()
 	r := g.browser().request(objectRoute{c.page, c.to}, token)
@@ -403,7 +403,7 @@ func TestIDsInFormsOfAnotherAccountAreAbsent(t *testing.T) {
 	}
 }
 
-// parsed is the form of a request without its token.
+// parsed returns the form of a request without its token.
 func parsed(t *testing.T, r *http.Request) url.Values {
 	t.Helper()
 	if err := r.ParseForm(); err != nil {
@@ -459,7 +459,7 @@ func TestNoPageLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// formToken is the form token of a browser, which visits the sign-in page first where it has none.
+// formToken returns the form token of a browser, which visits the sign-in page first where it has none.
 func (b *browser) formToken() string {
 	b.t.Helper()
 	if token := web.FormToken(b.cookies[sessionCookie]); token != "" {
@@ -620,7 +620,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	}
 }
 
-// firstWith is the first line of a text that has a part.
+// firstWith returns the first line of a text that has a part.
 func firstWith(text, part string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.Contains(line, part) {

@@ -140,7 +140,7 @@ func (s *surface) identify(c *call) error {
 	return nil
 }
 
-// sessionToken is what the session cookie has; empty without one, and for what is no token.
+// sessionToken returns what the session cookie has; empty without one, and for what is no token.
 func (c *call) sessionToken() string {
 	cookie, err := c.r.Cookie(c.cookieName(sessionCookie))
 	if err != nil || len(cookie.Value) > accounts.MaxToken {
@@ -176,7 +176,7 @@ func (c *call) isToken(token string) bool { return web.IsFormToken(token, c.form
 // neither a session nor a visitor cookie.
 func (c *call) formToken() string { return web.FormToken(c.formSecret()) }
 
-// formSecret is the value of the cookie that form tokens are made from: the session token, or
+// formSecret returns the value of the cookie that form tokens are made from: the session token, or
 // without a session the visitor cookie.
 func (c *call) formSecret() string {
 	if c.session != "" {
@@ -203,7 +203,7 @@ func (c *call) visit() {
 	c.r.AddCookie(&http.Cookie{Name: name, Value: value})
 }
 
-// cookieName is the name of a cookie on this connection.
+// cookieName returns the name of a cookie on this connection.
 func (c *call) cookieName(name string) string { return web.CookieName(name, c.secure) }
 
 // setCookie sets a cookie that ends with the browser; an empty value removes it.
@@ -226,7 +226,7 @@ func (c *call) toSignIn() error {
 	return c.redirect(signInPath(c.r.URL.RequestURI()))
 }
 
-// signInPath is the sign-in page, which leads to a path of this host.
+// signInPath returns the sign-in page, which leads to a path of this host.
 func signInPath(to string) string { return "/sign-in?" + url.Values{"to": {to}}.Encode() }
 
 // localPath returns path if it is one of this host that a GET may return to, else "/". What a

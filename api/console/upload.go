@@ -34,7 +34,7 @@ const (
 	maxFailed   = 500      // failed files that the answer names
 )
 
-// partSize is how many bytes a part of an upload has that is not the last.
+// partSize returns how many bytes a part of an upload has that is not the last.
 func (s *surface) partSize() int64 { return max(filePart, s.MinPart) }
 
 // Errors of bodies that a client does not send to their end.
@@ -56,7 +56,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// attributesOf are the attributes of a file that a browser says is of a type.
+// attributesOf returns the attributes of a file that a browser says is of a type.
 func attributesOf(kind string) objects.Attributes {
 	if _, _, err := mime.ParseMediaType(kind); err != nil || len(kind) > maxType {
 		return objects.Attributes{}
@@ -123,7 +123,7 @@ type filesData struct {
 	After           bool         // the files after the last one were not read
 }
 
-// Unnamed is how many files that were not stored the page does not name.
+// Unnamed returns how many files that were not stored the page does not name.
 func (d filesData) Unnamed() int { return d.NotStored - len(d.Failed) }
 
 // fail adds a file that was not stored. A name has as many bytes as a key at the most.
@@ -299,7 +299,7 @@ func (s *surface) createUpload(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
-// upload is what a request about an upload names.
+// upload returns what a request about an upload names.
 func (c *call) upload() (key string, id state.UploadID, query url.Values) {
 	query = c.r.URL.Query()
 	return query.Get("key"), state.UploadID(c.r.PathValue("upload")), query

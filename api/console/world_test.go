@@ -36,7 +36,7 @@ type world struct {
 	draining chan struct{} // closed: the node stops
 }
 
-// another is a node of the same cluster with other options.
+// another returns a node of the same cluster with other options.
 func (w *world) another(change func(*Options)) *world {
 	w.t.Helper()
 	other := *w
@@ -128,7 +128,7 @@ func (b *browser) signIn(name string) {
 	}
 }
 
-// cookies are the cookies that an answer sets.
+// cookies returns the cookies that an answer sets.
 func cookies(t testing.TB, answer *httptest.ResponseRecorder) (all []*http.Cookie) {
 	t.Helper()
 	for _, line := range answer.Header().Values("Set-Cookie") {
@@ -141,5 +141,5 @@ func cookies(t testing.TB, answer *httptest.ResponseRecorder) (all []*http.Cooki
 	return all
 }
 
-// account is the id of an account of the world.
+// account returns the id of an account of the world.
 func (w *world) account(name string) state.AccountID { return w.Account(name) }

@@ -31,7 +31,7 @@ func (r *rounds) Propose(ctx context.Context, cmd state.Command) (state.Result, 
 	return r.State.Propose(ctx, cmd)
 }
 
-// lagging is the world's surface on a node whose own state is old: it takes one
+// lagging returns the world's surface on a node whose own state is old: it takes one
 // key for living that was revoked, and knows no other. It returns the account of
 // the keys, and a token for each.
 func lagging(t *testing.T) (w *world, r *rounds, h http.Handler, revoked, living string) {

@@ -137,7 +137,7 @@ type operation struct {
 	serve func(w http.ResponseWriter, r *http.Request, p accounts.Principal) error
 }
 
-// operations is the one table of routes. openapi.json describes each.
+// operations returns the one table of routes. openapi.json describes each.
 func (s *surface) operations() []operation {
 	table := []operation{
 		{http.MethodGet, "/pins", state.ScopeRead, s.list},

@@ -37,7 +37,7 @@ func TestWaitIsADurationWithinItsBounds(t *testing.T) {
 	}
 }
 
-// waiting is a surface over f with a judge of keys.
+// waiting returns a surface over f with a judge of keys.
 func waiting(t *testing.T, f *fake, draining <-chan struct{}, judge func() error) http.Handler {
 	t.Helper()
 	h, err := New(Options{

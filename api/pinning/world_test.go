@@ -39,7 +39,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 
 func (w *world) now() time.Time { return start.Add(time.Duration(w.ticks.Add(1)) * time.Millisecond) }
 
-// Candidates are the members, all alike.
+// Candidates returns the members, all alike.
 func (w *world) Candidates() []placement.Node {
 	var nodes []placement.Node
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
@@ -128,7 +128,7 @@ func doFrom(h http.Handler, r request, from string) *httptest.ResponseRecorder {
 	return rec
 }
 
-// all are the pins of both accounts.
+// all returns the pins of both accounts.
 func (w *world) all() string {
 	list := request{method: "GET", path: "/pins?status=queued,pinning,pinned,failed&limit=1000"}
 	var both string
@@ -139,7 +139,7 @@ func (w *world) all() string {
 	return both
 }
 
-// index is the log index of the state: it rises with every proposal.
+// index returns the log index of the state: it rises with every proposal.
 func (w *world) index() uint64 {
 	view, release := w.state.LocalView()
 	defer release()

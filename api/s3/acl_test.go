@@ -8,7 +8,7 @@ import (
 
 const everybody = `<Grant><Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="Group"><URI>` + allUsers + `</URI></Grantee><Permission>READ</Permission></Grant>`
 
-// policyOf is the access list of a bucket as a client writes it.
+// policyOf returns the access list of a bucket as a client writes it.
 func (w *world) policyOf(grants string) string {
 	id := string(w.who.Account)
 	return `<?xml version="1.0" encoding="UTF-8"?><AccessControlPolicy xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Owner><ID>` + id +

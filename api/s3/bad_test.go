@@ -31,7 +31,7 @@ func (w *world) expand(text string) string {
 	})
 }
 
-// everything is all that the fake has.
+// everything returns all that the fake has.
 func (f *fake) everything() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -64,7 +64,7 @@ func newFake() *fake {
 	return &fake{buckets: map[state.AccountID]map[string]*fakeBucket{}, content: map[state.RootKey][]byte{}, minPart: 5, torn: -1}
 }
 
-// tick is the time, a second later each time: HTTP has no finer one.
+// tick returns the time, a second later each time: HTTP has no finer one.
 func (f *fake) tick() state.Millis {
 	f.ticks++
 	return state.Millis(1_767_323_045_678 + f.ticks*1000)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// known is a version as the bucket calls it.
+// known returns a version as the bucket calls it.
 func (b *fakeBucket) known(o state.Object) state.Object {
 	if b.Versioning != state.Unversioned && !o.Versioned {
 		o.ID = state.NullVersion
@@ -74,7 +74,7 @@ func (b *fakeBucket) version(key string, id state.VersionID) (state.Object, erro
 	return state.Object{}, fmt.Errorf("fake: %w", state.ErrNoVersion)
 }
 
-// remove is what Delete does.
+// remove returns what Delete does.
 func (f *fake) remove(b *fakeBucket, key string, id state.VersionID) (d objects.Deleted) {
 	d.Versioned = b.Versioning != state.Unversioned
 	_, there := b.objects[key]

@@ -41,7 +41,7 @@ func formOf(filename string, fields ...field) string {
 	return b.String() + "--edge--\r\n"
 }
 
-// signedFields are those of a policy that a key signed.
+// signedFields returns those of a policy that a key signed.
 func (w *world) signedFields(k *accounts.Key, policy string) []field {
 	at := w.now().UTC()
 	scope := []string{at.Format("20060102"), "eu-north-1", "s3", "aws4_request"}
@@ -64,7 +64,7 @@ func (w *world) signedFields(k *accounts.Key, policy string) []field {
 	}
 }
 
-// policyOf is a policy with the conditions of every signed form, and others.
+// policyOf returns a policy with the conditions of every signed form, and others.
 func policyOf(conditions ...string) string {
 	all := append([]string{
 		`{"bucket": "photos"}`, `["eq", "$x-amz-algorithm", "AWS4-HMAC-SHA256"]`,

@@ -67,7 +67,7 @@ func versioningOf(status string) string {
 	return `<VersioningConfiguration xmlns="` + xmlSpace + `"><Status>` + status + `</Status></VersioningConfiguration>`
 }
 
-// complete is the body of CompleteMultipartUpload; of the first argument only
+// complete returns the body of CompleteMultipartUpload; of the first argument only
 // whether it is empty counts: then ETags have no quotes.
 func complete(quotes string, tags ...string) string {
 	var b strings.Builder

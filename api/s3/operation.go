@@ -45,7 +45,7 @@ type operation struct {
 	serve  func(w http.ResponseWriter, r *request) error
 }
 
-// operations is the table of all operations. docs/s3.md describes it.
+// operations returns the table of all operations. docs/s3.md describes it.
 func (s *surface) operations() []operation {
 	const (
 		service = levelService

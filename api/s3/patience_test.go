@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// hasty is the world with clients that are not waited for, and a channel that has
+// hasty returns the world with clients that are not waited for, and a channel that has
 // a token for each request that ended.
 func hasty(t *testing.T, stall time.Duration) (*world, <-chan struct{}) {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// lag has the surface serve on a node that hears of no change from now on, and holds
+// lag returns the surface serve on a node that hears of no change from now on, and holds
 // accounts to a rate there.
 func (w *world) lag(t testing.TB, rate web.Rate) *clustertest.Lagging {
 	t.Helper()

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// unset has the operations for bucket configurations that do not exist here. Tools read
+// unset returns the operations for bucket configurations that do not exist here. Tools read
 // them and continue if the answer is that of an Amazon S3 bucket without the configuration:
 // an empty document, or a 404 with its own code. Setting one is 501 NotImplemented.
 func (s *surface) unset() []operation {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// linked2 is a link of signature version 2 for an hour, as boto3 makes it, in which also is
+// linked2 returns a link of signature version 2 for an hour, as boto3 makes it, in which also is
 // said beside it. Each signed header is a line as it is signed.
 func (w *world) linked2(method, path, also string, signed ...string) string {
 	end := w.now().Add(time.Hour).Unix()

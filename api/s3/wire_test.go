@@ -182,7 +182,7 @@ func TestContentThatCannotBeReadIsNeverAWholeAnswer(t *testing.T) {
 	}
 }
 
-// revokedMeanwhile is a request whose key is revoked between two pieces of its body, when
+// revokedMeanwhile returns a request whose key is revoked between two pieces of its body, when
 // it has been under way for 2 s. Nothing of that is sent before it is asked for.
 func (w *world) revokedMeanwhile(t *testing.T, key state.KeyID, method, url, first, rest string) *http.Request {
 	t.Helper()

@@ -177,7 +177,7 @@ func (c *call) read(op operation) (err error) {
 	return c.fields.Only(op.fields...)
 }
 
-// id is the id of the path.
+// id returns the id of the path.
 func (c *call) id() string { return c.r.PathValue("id") }
 
 // ok answers 200 with a body.
@@ -195,7 +195,7 @@ const (
 	maxLimit     = state.MaxListLimit
 )
 
-// limit is how many rows a page has at the most.
+// limit returns how many rows a page has at the most.
 func (c *call) limit() (int, error) {
 	if !c.query.Has("limit") {
 		return defaultLimit, nil
@@ -207,7 +207,7 @@ func (c *call) limit() (int, error) {
 	return int(n), nil
 }
 
-// cursor is where a page begins: behind the row that the cursor of the page before names; ""
+// cursor returns where a page begins: behind the row that the cursor of the page before names; ""
 // without one. A cursor has no more than the place in an order, so that of another account leads
 // to the own rows.
 func (c *call) cursor() (string, error) {
@@ -222,13 +222,13 @@ func (c *call) cursor() (string, error) {
 // errCursor is the error of a cursor that no page has.
 var errCursor = web.BadRequest("cursor is not the next of an earlier page")
 
-// cursorOf is the cursor of a place.
+// cursorOf returns the cursor of a place.
 func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
 // timeForm is RFC 3339 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// timeText is a time as bodies have it; "" for the zero time.
+// timeText returns a time as bodies have it; "" for the zero time.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""

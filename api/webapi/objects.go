@@ -37,7 +37,7 @@ type bucketsBody struct {
 	Results []bucketBody `json:"results"`
 }
 
-// bucket is the name of the bucket in the path.
+// bucket returns the name of the bucket in the path.
 func (c *call) bucket() string { return c.r.PathValue("bucket") }
 
 // listBuckets answers GET /buckets, by name.
@@ -170,7 +170,7 @@ func (s *surface) object(c *call) (state.Object, error) {
 	return o, nil
 }
 
-// version is the version that the query names; "" is the current one.
+// version returns the version that the query names; "" is the current one.
 func (c *call) version() state.VersionID { return state.VersionID(c.query.Get("version")) }
 
 // getObject answers GET /buckets/{bucket}/object.

@@ -161,7 +161,7 @@ type operation struct {
 	serve         func(c *call) error
 }
 
-// operations is the one table of routes. openapi.json describes each.
+// operations returns the one table of routes. openapi.json describes each.
 func (s *surface) operations() []operation {
 	page := []string{"limit", "cursor"}
 	object := []string{"key", "version"}

@@ -213,7 +213,7 @@ func (w *world) calls(ids map[string]string) (all []sampled) {
 	return append(all, last...)
 }
 
-// guardedOnly are the calls that need credentials.
+// guardedOnly returns the calls that need credentials.
 func guardedOnly(all []sampled) (some []sampled) {
 	for _, c := range all {
 		if c.access != anybody {

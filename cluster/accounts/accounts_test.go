@@ -55,7 +55,7 @@ func newWorld(tb testing.TB) *world {
 	return w
 }
 
-// node is the use case on one more node of the same cluster.
+// node returns the use case on one more node of the same cluster.
 func (w *world) node() *Accounts {
 	n := 0
 	return New(Options{

@@ -30,7 +30,7 @@ type Person struct {
 	InDomain, Admin bool
 }
 
-// identity is the person as an identity of an account.
+// identity returns the person as an identity of an account.
 func (p *Person) identity(account state.AccountID, email string, now time.Time) state.Identity {
 	return state.Identity{Issuer: p.Issuer, Subject: p.Subject, Account: account, Email: email, Linked: state.MillisOf(now)}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// newest is a world at the newest level.
+// newest returns a world at the newest level.
 func newest(tb testing.TB, signUp SignUp) *world {
 	tb.Helper()
 	w := newWorld(tb)

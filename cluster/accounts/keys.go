@@ -38,7 +38,7 @@ func (k Key) String() string { return "key " + string(k.ID) }
 // GoString is String, so that %#v tells no secret either.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue is what a log shows of the key.
+// LogValue returns what a log shows of the key.
 func (k Key) LogValue() slog.Value { return slog.StringValue(string(k.ID)) }
 
 // Principal is who a token speaks for, and what it may do.
@@ -97,7 +97,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	return a.shown(ctx, key.ID) // the state says which key of the cluster signs it
 }
 
-// expiry is how the end of a key is logged.
+// expiry returns how the end of a key is logged.
 func expiry(end state.Millis) string {
 	if end == 0 {
 		return "never"
@@ -266,7 +266,7 @@ func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 	return nil
 }
 
-// ownerHere is the account of a key as this node's own state has it, for the log. It is the
+// ownerHere returns the account of a key as this node's own state has it, for the log. It is the
 // zero one where that state does not have the key yet.
 func (a *Accounts) ownerHere(jti state.KeyID) state.Account {
 	view, release := a.state.LocalView()

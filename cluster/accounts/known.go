@@ -51,7 +51,7 @@ func newKnown() *known {
 	return &known{key: key, firsts: newTries(knownTries), by: cache.New[[sha256.Size]byte, []place](maxKnown)}
 }
 
-// names are the hashes of a name, and of the name and a network.
+// names returns the hashes of a name, and of the name and a network.
 func (k *known) names(name string, network netip.Addr) (of, from [sha256.Size]byte) {
 	normal, err := NormalEmail(name)
 	if err != nil {
@@ -103,7 +103,7 @@ func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	return err == nil
 }
 
-// neighbours is the network that an address is known by: the /24 of an IPv4 one, since many
+// neighbours returns the network that an address is known by: the /24 of an IPv4 one, since many
 // get another one of it every day, and the /64 of an IPv6 one.
 func neighbours(a netip.Addr) netip.Addr {
 	a = Network(a)

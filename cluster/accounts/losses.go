@@ -15,7 +15,7 @@ func (a *Accounts) Losses() *Losses {
 	return &Losses{a.watch.Subscribe("")}
 }
 
-// C has a token when something may be told.
+// C returns a token when something may be told.
 func (l *Losses) C() <-chan struct{} {
 	if l.sub == nil {
 		return nil

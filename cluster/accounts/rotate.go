@@ -63,7 +63,7 @@ func (a *Accounts) clearExpired(ctx context.Context) error {
 	return nil
 }
 
-// expiredOf are the keys that clearExpired removes.
+// expiredOf returns the keys that clearExpired removes.
 func (a *Accounts) expiredOf(ctx context.Context) ([]state.KeyID, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

@@ -52,7 +52,7 @@ func newSessions(secret []byte, idle, life time.Duration) sessions {
 	return sessions{key: derivedKey(secret, sessionInfo), idle: idle, life: life}
 }
 
-// derivedKey is the key for one use of the cluster's secret: HKDF-SHA256 without a salt.
+// derivedKey returns the key for one use of the cluster's secret: HKDF-SHA256 without a salt.
 func derivedKey(secret []byte, info string) []byte {
 	key, err := hkdf.Key(sha256.New, secret, nil, info, sha256.Size)
 	if err != nil {
@@ -61,7 +61,7 @@ func derivedKey(secret []byte, info string) []byte {
 	return key
 }
 
-// mac is the first sessionMAC bytes of HMAC-SHA256.
+// mac returns the first sessionMAC bytes of HMAC-SHA256.
 func mac(key, text []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(text)

@@ -95,17 +95,17 @@ func TestSealedKeyOpensOnlyAsItIs(t *testing.T) {
 	}
 }
 
-// segment is one part of a hand-made token.
+// segment returns one part of a hand-made token.
 func segment(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// signed is a hand-made token under the cluster's own key.
+// signed returns a hand-made token under the cluster's own key.
 func signed(header, payload string) string {
 	text := segment(header) + "." + segment(payload)
 	sig := ed25519.Sign(ed25519.NewKeyFromSeed(fixedSeed()), []byte(text))
 	return text + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// refusedTokens are all tokens that name a live key and must open nothing.
+// refusedTokens returns all tokens that name a live key and must open nothing.
 func refusedTokens(tb testing.TB, good, other Key) map[string]string {
 	all := forgeries(tb, good)
 	maps.Copy(all, misstatements(tb, good, other))

@@ -30,7 +30,7 @@ type tries struct {
 	perName, perAddress int
 	seed                maphash.Seed
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	times   *cache.Cache[uint64, []int64] // of tries, oldest first, in nanoseconds
 	pending map[uint64]int                // of them, those that nobody has looked at yet
@@ -81,7 +81,7 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wron
 	return func(wrong bool) { t.end(keys, at, wrong) }, nil
 }
 
-// recent are the tries of a key that still count: none from a time that is still far
+// recent returns the tries of a key that still count: none from a time that is still far
 // away, for then the clock was set back. It needs mu.
 func (t *tries) recent(k uint64, now int64) []int64 {
 	times, _ := t.times.Peek(k)
@@ -116,7 +116,7 @@ func (t *tries) end(keys []uint64, at int64, wrong bool) {
 	}
 }
 
-// Network is what counts as one address of a client: an IPv4 address, or the /64
+// Network returns what counts as one address of a client: an IPv4 address, or the /64
 // of an IPv6 one, which one host has all of.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")

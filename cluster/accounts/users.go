@@ -38,7 +38,7 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 	return users, nil
 }
 
-// opening is the command that adds an account. A cluster with members that know
+// opening returns the command that adds an account. A cluster with members that know
 // no quotas yet gets one without, which the newer level brings.
 func (a *Accounts) opening(account state.Account) (state.Command, error) {
 	view, release := a.state.LocalView()
@@ -138,7 +138,7 @@ func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uin
 	}}, slog.Uint64("credits", credits), slog.String("posting", posting))
 }
 
-// allowance is how an allowance is logged.
+// allowance returns how an allowance is logged.
 func allowance(bytes uint64) slog.Attr {
 	if bytes == state.Unlimited {
 		return slog.String("bytes", "unlimited")

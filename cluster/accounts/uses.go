@@ -71,7 +71,7 @@ func (u *uses) note(of useOf, now state.Millis) {
 	}
 }
 
-// last is when something was last used through this node, zero if that is not
+// last returns when something was last used through this node, zero if that is not
 // remembered.
 func (u *uses) last(of useOf) state.Millis {
 	u.mu.RLock()

@@ -20,7 +20,7 @@ import (
 	reference "lukechampine.com/blake3/bao"
 )
 
-// counting is the input of the vectors of the Bao project: 32 bit numbers from 1.
+// counting returns the input of the vectors of the Bao project: 32 bit numbers from 1.
 func counting(n int) []byte {
 	b := make([]byte, 0, n+4)
 	for i := uint32(1); len(b) < n; i++ {

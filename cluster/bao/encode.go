@@ -76,7 +76,7 @@ func (x *Index) read(r io.Reader) error {
 	}
 }
 
-// value is the chaining value of what was written, or the hash if it is all.
+// value returns the chaining value of what was written, or the hash if it is all.
 func (h *Hasher) value(whole bool) words {
 	if h.finish(); h.at == 0 && !whole {
 		// finish has made the root of it
@@ -118,7 +118,7 @@ func Memory(size uint64, slice bool) int64 {
 	return int64(n)
 }
 
-// value is the chaining value of the subtree of count bytes behind at.
+// value returns the chaining value of the subtree of count bytes behind at.
 func (x *Index) value(at, count uint64) words {
 	if count <= x.span {
 		return x.cvs[(at-x.at)/x.span]
@@ -127,7 +127,7 @@ func (x *Index) value(at, count uint64) words {
 	return parent(x.value(at, left), x.value(at+left, count-left), x.flags(at, count))
 }
 
-// flags are those of the node over count bytes behind at.
+// flags returns those of the node over count bytes behind at.
 func (x *Index) flags(at, count uint64) uint32 {
 	if at == 0 && count == x.size {
 		return guts.FlagRoot
@@ -135,7 +135,7 @@ func (x *Index) flags(at, count uint64) uint32 {
 	return 0
 }
 
-// half is how many of count bytes are in the left subtree; count is above Chunk.
+// half returns how many of count bytes are in the left subtree; count is above Chunk.
 func half(count uint64) uint64 { return 1 << (bits.Len64(count-1) - 1) }
 
 // Encoding is a Bao encoding that is made while it is written.
@@ -150,7 +150,7 @@ type Encoding struct {
 	written  int64
 }
 
-// Outboard is the encoding of the whole tree without the content: behind the length
+// Outboard returns the encoding of the whole tree without the content: behind the length
 // of the content the two chaining values below each node, parents first.
 func (x *Index) Outboard(content io.ReadSeeker) *Encoding {
 	return &Encoding{index: x, content: content, to: x.size}
@@ -173,7 +173,7 @@ func (x *Index) Slice(content io.ReadSeeker, start, count uint64) *Encoding {
 // Size returns the number of bytes of the encoding.
 func (e *Encoding) Size() int64 { return header + e.below(0, e.index.size) }
 
-// below is how many bytes the subtree of count bytes behind at takes.
+// below returns how many bytes the subtree of count bytes behind at takes.
 func (e *Encoding) below(at, count uint64) int64 {
 	if !e.wants(at, count) {
 		return 0

@@ -56,7 +56,7 @@ func hashOf(cv *words) (h [HashSize]byte) {
 	return h
 }
 
-// parent is the chaining value of two subtrees that follow each other.
+// parent returns the chaining value of two subtrees that follow each other.
 func parent(l, r words, flags uint32) words {
 	return guts.ChainingValue(guts.ParentNode(l, r, &guts.IV, flags))
 }
@@ -92,7 +92,7 @@ func (f *forest) settle() {
 	}
 }
 
-// join is the chaining value over all subtrees, which are not joined.
+// join returns the chaining value over all subtrees, which are not joined.
 func (f forest) join(flags uint32) words {
 	last := len(f) - 1
 	cv := f[last].cv
@@ -159,7 +159,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return length, nil
 }
 
-// room is the buffer.
+// room returns the buffer.
 func (h *Hasher) room() *[batch]byte {
 	if h.buf == nil {
 		h.buf = new([batch]byte)

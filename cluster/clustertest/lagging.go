@@ -33,5 +33,5 @@ func (l *Lagging) View(ctx context.Context) (state.View, func(), error) {
 // LocalView returns the state of when NewLagging was called.
 func (l *Lagging) LocalView() (state.View, func()) { return l.views.lend(l.view) }
 
-// Asked is how often View was called.
+// Asked returns how often View was called.
 func (l *Lagging) Asked() int64 { return l.asked.Load() }

@@ -37,7 +37,7 @@ type State struct {
 	reads *atomic.Uint64
 	views views
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu     sync.Mutex
 	root   *tree
 	index  uint64

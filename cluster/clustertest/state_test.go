@@ -22,7 +22,7 @@ func contents(t *rapid.T, r state.Reader, lower, upper []byte, reverse bool) (pa
 	return pairs
 }
 
-// want is the same range of a map.
+// want returns the same range of a map.
 func want(m map[string]string, lower, upper []byte, reverse bool) (pairs [][2]string) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if k >= string(lower) && (upper == nil || k < string(upper)) {

@@ -132,7 +132,7 @@ type fault struct {
 	err  error
 }
 
-// meet is the error of a read, if it is the one that fails.
+// meet returns the error of a read, if it is the one that fails.
 func (f *fault) meet() error {
 	if f != nil && f.left.Add(-1) == -1 {
 		return f.err

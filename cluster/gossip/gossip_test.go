@@ -23,7 +23,7 @@ func sample(node state.NodeID, start state.Millis, seq uint64) Sample {
 	return Sample{Node: node, Start: start, Seq: seq}
 }
 
-// full has a value in every field.
+// full returns a value in every field.
 func full() Sample {
 	return Sample{
 		Node: "12D3KooWA", Start: 1_760_000_000_000, Seq: 7, Time: 1_760_000_014_000, UsedBytes: 1 << 40, FreeBytes: 1 << 41, Queue: 3, Held: 12,

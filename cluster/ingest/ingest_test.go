@@ -484,7 +484,7 @@ func TestASlowNodeSlowsTheBody(t *testing.T) {
 	})
 }
 
-// hang has the disk of a node hang until works is closed.
+// hang returns the disk of a node hang until works is closed.
 func (w *world) hang(node state.NodeID) (works chan struct{}) {
 	works = make(chan struct{})
 	w.node(node).store.before(func(ctx context.Context, op, reference string) error {
@@ -740,7 +740,7 @@ func TestWithoutAnEpochNothingIsKept(t *testing.T) {
 	})
 }
 
-// raw is a stream to a node, for frames that no pusher sends.
+// raw returns a stream to a node, for frames that no pusher sends.
 func raw(t *testing.T, w *world, to state.NodeID, frames ...[]byte) (kind byte, body []byte) {
 	t.Helper()
 	conn, err := w.node("a").Dial(w.Context(), string(to), Protocol)

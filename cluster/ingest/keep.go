@@ -42,7 +42,7 @@ type keeper struct {
 	some  chan struct{} // has a token while there may be some in unknown
 	stays chan struct{} // has a token while there may be some in left
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
 	epoch   uint64          // 0: none yet
 	unknown []state.RootKey // leases that a fence ends

@@ -278,7 +278,7 @@ type memory struct {
 	since  time.Time     // the client is waited for; zero: it is not
 }
 
-// has is how much of a share it has and has not handed on.
+// has returns how much of a share it has and has not handed on.
 func (m *memory) has(p *share) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -405,7 +405,7 @@ func (m *memory) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// blake3 is the hash of a body that has been read to its end; nil: it is not known.
+// blake3 returns the hash of a body that has been read to its end; nil: it is not known.
 func (m *memory) blake3() []byte {
 	if b, ok := m.body.(Hashed); ok {
 		return b.Blake3()

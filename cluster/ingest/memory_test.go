@@ -255,7 +255,7 @@ func TestLargeBodiesInStepAreAllStored(t *testing.T) {
 	}, func(o *Options) { o.Memory = 16 << 20 })
 }
 
-// waitFor is a reader without bytes that ends when the channel is closed.
+// waitFor returns a reader without bytes that ends when the channel is closed.
 func waitFor(ch <-chan struct{}) io.Reader { return waiting(ch) }
 
 type waiting <-chan struct{}

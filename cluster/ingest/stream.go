@@ -178,7 +178,7 @@ type pool struct {
 	network Network
 	work    sync.WaitGroup // readers
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu     sync.Mutex
 	idle   map[state.NodeID][]*stream
 	teller *time.Timer // runs notify; nil: no outcome waits

@@ -76,7 +76,7 @@ func (s *store) under(reference string) map[cid.Cid]block.Block {
 	return m
 }
 
-// own is a block in memory of its own: that of blocks that were put is used again.
+// own returns a block in memory of its own: that of blocks that were put is used again.
 func own(b block.Block) block.Block {
 	c, err := block.NewBlockWithCid(bytes.Clone(b.RawData()), b.Cid())
 	if err != nil {
@@ -253,7 +253,7 @@ func (s *store) TakeOver(ctx context.Context, reference string, cids []cid.Cid) 
 	return bytes, missing, nil
 }
 
-// arriving are the references of puts.
+// arriving returns the references of puts.
 func (s *store) arriving() (references []string) {
 	_ = s.References(context.Background(), ReferencePrefix, func(reference string, _ bool) (bool, error) {
 		references = append(references, reference)

@@ -438,7 +438,7 @@ func TestJoining(t *testing.T) {
 	}
 }
 
-// ticketed is a world of two members with an open ticket, which a peer id stands for.
+// ticketed returns a world of two members with an open ticket, which a peer id stands for.
 func ticketed(t *testing.T) (w *world, id string) {
 	t.Helper()
 	w = newWorld(t, "a", "b")

@@ -74,7 +74,7 @@ func (h *Hash) Reset() {
 	h.begun = 0
 }
 
-// Wait has the hash wait, from now on, until all that wait, or as many as can be hashed at
+// Wait returns the hash wait, from now on, until all that wait, or as many as can be hashed at
 // once, have something to hash. Until Leave, which has to be called.
 func (h *Hash) Wait() { h.waits(true) }
 

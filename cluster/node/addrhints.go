@@ -48,7 +48,7 @@ func (n *Node) addrHints() []string {
 	return addrs[:min(len(addrs), maxAddrHints)]
 }
 
-// hintedID is the member that an address names.
+// hintedID returns the member that an address names.
 func hintedID(addr string) state.NodeID {
 	_, id, _ := strings.Cut(addr, "/p2p/")
 	return state.NodeID(id)

@@ -114,7 +114,7 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 	}}, file.Size(), nil
 }
 
-// unreadable is the error of opening what a CID names: that it is nowhere, and that it is no
+// unreadable returns the error of opening what a CID names: that it is nowhere, and that it is no
 // file, are the answers to the caller's words and no failures of this node.
 func unreadable(root cid.Cid, err error) error {
 	switch {
@@ -149,7 +149,7 @@ func (f keptFile) WriteTo(w io.Writer) (int64, error) {
 	return n, notHere(err)
 }
 
-// notHere is the error of reading on in a file: that a block of it is nowhere is no reason
+// notHere returns the error of reading on in a file: that a block of it is nowhere is no reason
 // to think that the file is not.
 func notHere(err error) error {
 	if !ipld.IsNotFound(err) {
@@ -195,7 +195,7 @@ type reader struct {
 	down func(state.NodeID) bool
 	now  func() time.Time
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu     sync.Mutex
 	order  []state.NodeID // the last one that sent a block is first
 	failed map[state.NodeID]time.Time

@@ -107,7 +107,7 @@ func (n *Node) tightElsewhere(id state.NodeID) bool {
 // trace.
 func refusedByFullDisk(err error) bool { return errors.Is(err, raftlog.ErrNoSpace) }
 
-// volumeCollectors are the metrics of the disks. Folders on one disk show the
+// volumeCollectors returns the metrics of the disks. Folders on one disk show the
 // same numbers.
 func (n *Node) volumeCollectors() []prometheus.Collector {
 	var all []prometheus.Collector

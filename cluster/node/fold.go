@@ -49,7 +49,7 @@ type line struct {
 	node    string // the member that the line is about; members have separate counts
 }
 
-// lineOf is the kind of a record.
+// lineOf returns the kind of a record.
 func lineOf(r *slog.Record) line {
 	kind := line{level: r.Level, message: r.Message}
 	r.Attrs(func(a slog.Attr) bool {

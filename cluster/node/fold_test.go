@@ -123,7 +123,7 @@ func TestNothingIsFoldedForWhoDebugs(t *testing.T) {
 	}
 }
 
-// remembered is how many kinds of lines are told apart now.
+// remembered returns how many kinds of lines are told apart now.
 func remembered(log *slog.Logger) int {
 	l := log.Handler().(*folding).lines
 	l.mu.Lock()

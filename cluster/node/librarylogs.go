@@ -6,6 +6,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer"
 )
 
-// LibraryLogs has what the libraries of the IPFS side log of errors written by h, for the
+// LibraryLogs returns what the libraries of the IPFS side log of errors written by h, for the
 // whole process: once, by its command, before a node is opened.
 func LibraryLogs(h slog.Handler) { peer.LibraryLogs(h) }

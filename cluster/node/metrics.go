@@ -74,7 +74,7 @@ func (n *Node) hashCollectors() []prometheus.Collector {
 	}
 }
 
-// total is the number of pins with a status; 0 when it cannot be read.
+// total returns the number of pins with a status; 0 when it cannot be read.
 func (n *Node) total(s state.Status) float64 {
 	view, release := n.consensus.LocalView()
 	defer release()

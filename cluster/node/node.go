@@ -528,7 +528,7 @@ func joinID(secret []byte) (string, error) {
 	return id, err
 }
 
-// founding is the first command of a cluster that this node founds.
+// founding returns the first command of a cluster that this node founds.
 func (n *Node) founding(clusterID string, secret []byte) (*state.InitCluster, error) {
 	sealed, err := accounts.NewSigningKey(secret)
 	if err != nil {

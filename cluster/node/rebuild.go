@@ -58,7 +58,7 @@ func rebuildFor(err error) rebuild {
 	return r
 }
 
-// condemn has the next Open set aside what an error condemns, and wraps that
+// condemn returns the next Open set aside what an error condemns, and wraps that
 // error in ErrRebuild. Other errors it returns as they are: also those of the
 // block store, whose index is damaged when the state is not.
 func (n *Node) condemn(err error) error {

@@ -404,7 +404,7 @@ func (n *Node) register(ctx context.Context) error {
 	return err
 }
 
-// Ready is nil once this node has joined, has caught up and knows a leader.
+// Ready returns nil once this node has joined, has caught up and knows a leader.
 func (n *Node) Ready() error {
 	if err := n.consensus.Ready(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// changing is a world with something in it, and all changes of it that somebody asks for.
+// changing returns a world with something in it, and all changes of it that somebody asks for.
 func changing(t *testing.T) (w *world, changes map[string]func(context.Context) error) {
 	w = newWorld(t)
 	w.bucket("bkt")

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sumFor is the checksum of a text.
+// sumFor returns the checksum of a text.
 func sumFor(algorithm, text string) []byte {
 	h := NewHash(algorithm)
 	h.Write([]byte(text))

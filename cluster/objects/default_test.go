@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sized is a body whose checksums are kept.
+// sized returns a body whose checksums are kept.
 func sized(text string, algorithms ...string) Body {
 	return Body{Reader: strings.NewReader(text), Size: int64(len(text)), Sums: algorithms, Check: func(s Sums) (kept []state.Checksum, err error) {
 		for _, a := range algorithms {

@@ -252,7 +252,7 @@ func (d *digester) Blake3() []byte {
 	return sum[:]
 }
 
-// trees are the chaining values of what the body is in the tree of its object, nil
+// trees returns the chaining values of what the body is in the tree of its object, nil
 // when no tree was made.
 func (d *digester) trees() []byte {
 	d.end()
@@ -311,7 +311,7 @@ func (c *combined) bytes() []byte {
 	return b
 }
 
-// shiftCRC is what a reflected CRC becomes when count zero bytes follow, its
+// shiftCRC returns what a reflected CRC becomes when count zero bytes follow, its
 // initial and final inversions aside, which cancel out when two are combined: it
 // is multiplied by x^(8*count) modulo the polynomial. Squaring makes that
 // logarithmic (Mark Adler's crc32_combine of zlib goes the same way).

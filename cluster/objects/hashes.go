@@ -31,10 +31,10 @@ type Hashing struct {
 	bytes atomic.Uint64
 }
 
-// Reads is how many objects are read now: one or none.
+// Reads returns how many objects are read now: one or none.
 func (h *Hashing) Reads() int64 { return h.reads.Load() }
 
-// Bytes is how many bytes have been read since the start.
+// Bytes returns how many bytes have been read since the start.
 func (h *Hashing) Bytes() uint64 { return h.bytes.Load() }
 
 // Hashing returns the counters of this node's hashing.
@@ -59,7 +59,7 @@ func (o *Objects) RunHashes(ctx context.Context) error {
 	}
 }
 
-// HashObjects is one pass of RunHashes over all versions without a hash. One that
+// HashObjects returns one pass of RunHashes over all versions without a hash. One that
 // cannot be read is left for the next.
 func (o *Objects) HashObjects(ctx context.Context) error {
 	var after []byte

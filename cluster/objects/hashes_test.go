@@ -46,7 +46,7 @@ func (w *world) left() uint64 {
 	return n
 }
 
-// on is the use case as another node has it.
+// on returns the use case as another node has it.
 func (w *world) on(n state.NodeID) *Objects {
 	opts := w.objects.opts
 	opts.Self = n

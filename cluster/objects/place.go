@@ -55,7 +55,7 @@ func tooFew(nodes []placement.Node, able, need int) error {
 	return state.Errorf(state.CodeUnavailable, "%d members can take new content, and %d have to keep it: others do not answer", able, need)
 }
 
-// copies is how many members have to keep content before it gets a name.
+// copies returns how many members have to keep content before it gets a name.
 func copies(c *state.Cluster, nodes []placement.Node) int {
 	return max(1, min(int(c.WriteCopies), int(c.Replication), len(nodes)))
 }

@@ -94,7 +94,7 @@ func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state
 	})
 }
 
-// hasRoom is the quota pre-check for content of size bytes; -1 is an unknown size. It never
+// hasRoom returns the quota pre-check for content of size bytes; -1 is an unknown size. It never
 // refuses a put that Apply would accept. The hash of the content arrives after it, so the
 // content may be one that the account has already and is not charged for again. It refuses
 // content that is larger than the free part of the quota plus the replaced version or part, if
@@ -177,7 +177,7 @@ func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Cont
 	}
 }
 
-// unsettled is the answer when the state has moved on each time, whatever moved it: the
+// unsettled returns the answer when the state has moved on each time, whatever moved it: the
 // client asked for nothing that is not so, and may try again.
 func unsettled(conflict error) error {
 	return state.Errorf(state.CodeUnavailable, "what this is made of has changed each time: %v", conflict)

@@ -484,7 +484,7 @@ func checksum(all []state.Checksum, algorithm string) []byte {
 	return nil
 }
 
-// assemble is the object that parts make, but for its content.
+// assemble returns the object that parts make, but for its content.
 func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.Part) (state.Object, error) {
 	obj := state.Object{
 		ID: state.VersionOf(u.ID), Key: u.Key, Created: o.now(), Upload: u.ID, Listed: state.HashList(parts),
@@ -582,7 +582,7 @@ func (o *Objects) begun() (created, since state.Millis) {
 	return created, since
 }
 
-// SweepUploads is one pass of Run. It determines the age of uploads by the clocks of most
+// SweepUploads returns one pass of Run. It determines the age of uploads by the clocks of most
 // members, and removes none while these are unknown. The age of an upload from a clock ahead of
 // them, or from a time when they were unknown, counts from the first pass that sees it.
 func (o *Objects) SweepUploads(ctx context.Context) error {

@@ -16,7 +16,7 @@ func shown(b *state.Bucket, obj state.Object) state.Object {
 	return obj
 }
 
-// made is a version as clients see it, by the result of the command that made it.
+// made returns a version as clients see it, by the result of the command that made it.
 func made(r *state.Result, obj state.Object) state.Object {
 	obj.Created = r.Created
 	if len(r.Deeds) == 0 {
@@ -127,7 +127,7 @@ func (o *Objects) knows(c *state.Condition) bool {
 	return err != nil || level >= c.FeatureLevel()
 }
 
-// level is the level of the cluster as far as this node knows.
+// level returns the level of the cluster as far as this node knows.
 func (o *Objects) level() (state.FeatureLevel, error) {
 	view, release := o.opts.State.LocalView()
 	defer release()

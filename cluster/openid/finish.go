@@ -110,7 +110,7 @@ func (p *Providers) claimsOf(ctx context.Context, v *provider, found *oidc.Provi
 	return c, nil
 }
 
-// admitted is the person of claims, if it may sign in.
+// admitted returns the person of claims, if it may sign in.
 func (v *provider) admitted(c claims) (Person, error) {
 	email := strings.ToLower(strings.TrimSpace(c.Email))
 	_, domain, ok := strings.Cut(email, "@")
@@ -127,7 +127,7 @@ func (v *provider) admitted(c claims) (Person, error) {
 	}, nil
 }
 
-// oauth is the client of a provider.
+// oauth returns the client of a provider.
 func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
 	scopes := []string{oidc.ScopeOpenID, "email"}
 	for _, s := range v.Scopes {

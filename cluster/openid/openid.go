@@ -96,7 +96,7 @@ type provider struct {
 	Config
 	asking singleflight.Group // of discovery
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
 	found *oidc.Provider // nil: not asked yet
 	at    time.Time      // when it was found

@@ -19,7 +19,7 @@ const console = "https://console.example.org"
 
 var ann = oidctest.Person{Subject: "7", Email: "Ann@Example.org"}
 
-// at are the providers of a node that knows one.
+// at returns the providers of a node that knows one.
 func at(p *oidctest.Provider, change ...func(*Options)) *Providers {
 	o := Options{URL: console, Private: true, Providers: []Config{{
 		ID: "test", Name: "Test ID", Issuer: p.Issuer(), ClientID: p.ClientID, ClientSecret: p.ClientSecret,

@@ -247,7 +247,7 @@ func full(nodes []placement.Node) (count int) {
 	return count
 }
 
-// writeCopies is how many members have to keep new content for a pin to be
+// writeCopies returns how many members have to keep new content for a pin to be
 // accepted: as many as make it pinned, were there room on all that can be asked.
 // With room everywhere nothing is asked for.
 func writeCopies(c *state.Cluster, nodes []placement.Node) int {

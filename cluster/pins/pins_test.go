@@ -119,7 +119,7 @@ func (w *world) get(tb testing.TB, account state.AccountID, id state.RequestID) 
 	return r
 }
 
-// raw is the CIDv1 of a raw block of some text.
+// raw returns the CIDv1 of a raw block of some text.
 func raw(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	mh, err := multihash.Encode(sum[:], multihash.SHA2_256)

@@ -33,7 +33,7 @@ func (w *world) object(t *testing.T, bucket string, public bool, text string) {
 	})
 }
 
-// told is what a record says of its content.
+// told returns what a record says of its content.
 func told(r Record) string {
 	return r.Status.String() + " " + r.Info[InfoDetails] + " " + r.Info[InfoSize]
 }

@@ -20,7 +20,7 @@ const MaxScansWaiting = 32
 type scans struct {
 	all *semaphore.Weighted
 
-	// mu guards what follows. It is never held while waiting.
+	// mu guards the fields below. It is never held while waiting.
 	mu       sync.Mutex
 	accounts map[state.AccountID]*accountScans
 }
@@ -36,7 +36,7 @@ func newScans(most int) *scans {
 	return &scans{all: semaphore.NewWeighted(int64(most)), accounts: map[state.AccountID]*accountScans{}}
 }
 
-// maxScans is how many long lists run at a time with so many processors; 0: as many as Go
+// maxScans returns how many long lists run at a time with so many processors; 0: as many as Go
 // code runs on.
 func maxScans(processors int) int {
 	if processors == 0 {

@@ -128,7 +128,7 @@ func validID(id state.RequestID) bool { return id != "" && len(id) <= state.MaxI
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// quoted is the part of a bad value that an error repeats.
+// quoted returns the part of a bad value that an error repeats.
 func quoted(s string) string {
 	if len(s) <= maxQuoted {
 		return s

@@ -13,7 +13,7 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// identity is a CID that holds its content, of n bytes.
+// identity returns a CID that holds its content, of n bytes.
 func identity(n int) string {
 	mh, err := multihash.Encode(make([]byte, n), multihash.IDENTITY)
 	if err != nil {

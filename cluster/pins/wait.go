@@ -124,7 +124,7 @@ type waiter struct {
 type waiters struct {
 	came chan struct{} // a token when a waiter or a history has been added; capacity 1
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu       sync.Mutex
 	byRoot   map[state.RootKey]map[*waiter]struct{}
 	accounts map[state.AccountID]int

@@ -82,7 +82,7 @@ func TestHashStaysAsItIs(t *testing.T) {
 	}
 }
 
-// anyNodes are up to 12 nodes of every kind.
+// anyNodes returns up to 12 nodes of every kind.
 func anyNodes(t *rapid.T) []Node {
 	n := rapid.IntRange(1, 12).Draw(t, "nodes")
 	nodes := make([]Node, n)

@@ -155,7 +155,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 // for changes.
 func (d *dispatcher) hasCapacity() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
 
-// shareOf is how many roots of one account may wait in a line. The state has
+// shareOf returns how many roots of one account may wait in a line. The state has
 // the rest.
 func (d *dispatcher) shareOf() int { return max(1, d.t.limits.Known/4) }
 
@@ -640,7 +640,7 @@ func (d *dispatcher) withdraw(e *entry) {
 	e.stage = resting
 }
 
-// backoff is the pause after so many failed attempts: it doubles, up to
+// backoff returns the pause after so many failed attempts: it doubles, up to
 // MaxBackoff, and is spread over its second half by node and root, so that the
 // nodes do not all ask the same provider at once.
 func (l Limits) backoff(self state.NodeID, k state.RootKey, attempts int) time.Duration {

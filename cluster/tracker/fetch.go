@@ -76,7 +76,7 @@ func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	return moving, waiting
 }
 
-// quarter is the part of n slots that is kept apart, at least one.
+// quarter returns the part of n slots that is kept apart, at least one.
 func quarter(n int) int { return max(1, n/4) }
 
 // room returns which roots may begin. The backlog gets three quarters of the slots and of an
@@ -393,7 +393,7 @@ func (d *dispatcher) heldElsewhere(root *state.Root) bool {
 	})
 }
 
-// holders are the other nodes that hold a root by its record, and answer.
+// holders returns the other nodes that hold a root by its record, and answer.
 func (d *dispatcher) holders(root *state.Root) []state.NodeID {
 	return slices.DeleteFunc(root.Holders(), func(n state.NodeID) bool { return n == d.t.opts.Self || d.t.opts.Down(n) })
 }

@@ -23,7 +23,7 @@ type hides struct {
 	some chan struct{} // has a token while there may be some
 	turn chan struct{} // has a token while no goroutine changes references
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
 	roots map[state.RootKey]struct{}
 	more  bool // than have room

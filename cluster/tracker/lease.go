@@ -28,7 +28,7 @@ const (
 type Leases struct {
 	some chan struct{} // has a token while ended may have roots
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
 	roots map[state.RootKey]*lease
 	ended []state.RootKey // roots whose leases have ended; each is listed

@@ -28,7 +28,7 @@ type chaos struct {
 	leases  *Leases
 	buckets [2]state.Bucket
 
-	// mu guards what follows. Who cannot have it at once lets the moment pass.
+	// mu guards the fields below. Who cannot have it at once lets the moment pass.
 	mu      sync.Mutex
 	rng     *rand.Rand
 	makers  []*maker

@@ -87,7 +87,7 @@ type topology struct {
 	waiting     bool           // pins do
 }
 
-// copies is the number of copies that a root should have.
+// copies returns the number of copies that a root should have.
 func (t *topology) copies() int { return min(t.replication, len(t.members)) }
 
 // stuck returns whether a copy cannot be completed because the member has no capacity.

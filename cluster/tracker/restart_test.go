@@ -50,7 +50,7 @@ func stallsFor(n uint64, idle time.Duration) behaviour {
 	}
 }
 
-// shapes are what content can be like for a node. What is not there at the end
+// shapes returns what content can be like for a node. What is not there at the end
 // of an attempt may be there for the next.
 func shapes(rng *rand.Rand) []behaviour {
 	flaky := func(first, then behaviour, times int) func() behaviour {

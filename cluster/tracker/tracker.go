@@ -255,7 +255,7 @@ func New(opts Options) (*Tracker, error) {
 	return t, err
 }
 
-// Queue is the number of roots that this node knows it has yet to fetch.
+// Queue returns the number of roots that this node knows it has yet to fetch.
 func (t *Tracker) Queue() int { return int(t.queue.Load()) }
 
 // Progress returns the progress of the running fetch of a root; ok is false if there is

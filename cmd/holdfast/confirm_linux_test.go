@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// manyThings is a node with something of each kind that can be taken away.
+// manyThings returns a node with something of each kind that can be taken away.
 func manyThings() *fakeNode {
 	return &fakeNode{
 		pins: []client.PinStatus{{RequestID: "r1", Status: "pinned", Pin: client.Pin{CID: "bafy1", Name: "first"}, Info: map[string]string{"dag_size": "5242880"}}},

@@ -28,7 +28,7 @@ const (
 	jobOutput = "TEST_JOB_OUTPUT"
 )
 
-// asJob is what the process does; it returns its exit code.
+// asJob returns what the process does; it returns its exit code.
 func asJob() int {
 	if os.Getenv(beJob) == asShell {
 		return runJob()

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newTerminal is a terminal that a program can have, and the side of the person at it.
+// newTerminal returns a terminal that a program can have, and the side of the person at it.
 func newTerminal(t *testing.T) (person, terminal *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// someStatus is a cluster of three in which not all is well.
+// someStatus returns a cluster of three in which not all is well.
 func someStatus() client.Status {
 	var s client.Status
 	s.ClusterID, s.Leader, s.Index = "5b0c6a54-1f0e-4a53-9a0c-1d2f3a4b5c6d", "12D3KooWBeta", 8123

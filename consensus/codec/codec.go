@@ -58,7 +58,7 @@ func (c *Coder) Finish() ([]byte, error) {
 // version added only if there are more bytes.
 func (c *Coder) More() bool { return !c.decoding || (c.err == nil && len(c.buf) > 0) }
 
-// Fail makes the Coder fail with a reason, for checks a record does itself.
+// Fail makes the Coder fail with a reason. Records use it for checks of their own.
 func (c *Coder) Fail(reason string) { c.fail("%s", reason) }
 
 func (c *Coder) fail(format string, args ...any) {
@@ -119,8 +119,8 @@ func Bool(c *Coder, v *bool) {
 	}
 }
 
-// String codes a string of at most most bytes. Encoding a longer one is an error too, so
-// that everything written can be read.
+// String codes a string of at most most bytes. Encoding a longer string is an error too, so
+// that everything that is written can be read.
 func String[S ~string](c *Coder, v *S, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -133,8 +133,8 @@ func String[S ~string](c *Coder, v *S, most int) {
 	*v, c.buf = S(c.buf[:n]), c.buf[n:]
 }
 
-// Text decodes the bytes of a String without copying them. The caller must not change
-// them. It is for code that inspects a record without building it.
+// Text decodes the bytes of a String without a copy. The caller must not change the bytes. Text
+// is for code that inspects a record without building it.
 func Text(c *Coder, most int) []byte {
 	n := c.length(0, most)
 	if c.err != nil {
@@ -145,11 +145,11 @@ func Text(c *Coder, most int) []byte {
 	return text
 }
 
-// Count reads the number of elements that List, or of pairs that Map, wrote. As
-// Text it is for decoders.
+// Count decodes the number of elements that List wrote, or of pairs that Map wrote. Like Text,
+// it is for code that inspects a record.
 func Count(c *Coder, most int) int { return c.length(0, most) }
 
-// Bytes codes a byte slice of at most most bytes. No bytes decode as nil.
+// Bytes codes a byte slice of at most most bytes. An empty slice decodes as nil.
 func Bytes(c *Coder, v *[]byte, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -183,7 +183,7 @@ func Fixed(c *Coder, v []byte) {
 	c.buf = c.buf[len(v):]
 }
 
-// List codes a slice of at most most elements. No elements decode as nil.
+// List codes a slice of at most most elements. An empty list decodes as nil.
 func List[T any](c *Coder, v *[]T, most int, each func(*Coder, *T)) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -207,8 +207,8 @@ func Strings[S ~string](c *Coder, v *[]S, most, longest int) {
 	List(c, v, most, func(c *Coder, s *S) { String(c, s, longest) })
 }
 
-// Map codes a map of strings in key order, so that equal maps are equal bytes.
-// No pairs decode as nil.
+// Map codes a map of strings in key order, so that equal maps are equal bytes. An empty map
+// decodes as nil.
 func Map(c *Coder, v *map[string]string, most, longest int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {

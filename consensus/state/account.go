@@ -103,7 +103,7 @@ func checkScope(scope []string) error {
 	return nil
 }
 
-// Scopes are those that a key may have, in the order in which tokens have them.
+// Scopes returns those that a key may have, in the order in which tokens have them.
 func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeDelete} }
 
 // APIKey is a live key. The token itself is not stored: it is signed again

@@ -57,7 +57,7 @@ func (f *Effects) touch(root *Root) {
 	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes()})
 }
 
-// Apply is an Applier's Apply with nothing at hand.
+// Apply returns an Applier's Apply with nothing at hand.
 func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
 	return new(Applier).Apply(tx, index, op, cmd, fx)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// rootAt is a root of its own for each number.
+// rootAt returns a root of its own for each number.
 func rootAt(b *testing.B, n int) RootKey {
 	b.Helper()
 	sum, err := mh.Sum(binary.BigEndian.AppendUint64(nil, uint64(n)), mh.SHA2_256, -1)
@@ -187,7 +187,7 @@ func benchComplete(b *testing.B, allowance uint64) {
 	}
 }
 
-// left are the uploads that are still to be cleared.
+// left returns the uploads that are still to be cleared.
 func (d *onDisk) left(b *testing.B) []UploadRef {
 	b.Helper()
 	view := d.store.View()

@@ -16,7 +16,7 @@ func bucketKey(a AccountID, name string) key { return part(bucketsOf(a), name) }
 
 func bornKey(a AccountID) key { return part(table(tableBorn), a) }
 
-// in is where the rows of a table of one bucket begin.
+// in returns where the rows of a table of one bucket begin.
 func (v *Bucket) in(t byte) key { return part(table(t), v.Account).u64(uint64(v.Born)) }
 
 func (v *Bucket) objectKey(k string) key { return append(v.in(tableObject), k...) }
@@ -305,7 +305,7 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	return count(tx, v.stored(storedBytes), bytes)
 }
 
-// naming is the link of a new version of the bucket, in the place of what it succeeds, to
+// naming returns the link of a new version of the bucket, in the place of what it succeeds, to
 // its content.
 func (v *Bucket) naming(o *Object, s *succession, content *Content) linking {
 	return linking{

@@ -40,7 +40,7 @@ func stored(k RootKey) Content {
 	}
 }
 
-// putOf is the put of an object whose content is named by a CID.
+// putOf returns the put of an object whose content is named by a CID.
 func (s *shelf) putOf(k string, id VersionID, cid string) *PutObject {
 	s.t.Helper()
 	root := rootOf(s.t, cid)
@@ -86,7 +86,7 @@ func (m *machine) refused(cmd Command, want error) {
 	}
 }
 
-// current is the id of the version under a key, or "".
+// current returns the id of the version under a key, or "".
 func (s *shelf) current(k string) VersionID {
 	s.t.Helper()
 	o, err := s.view().Object(&s.b, k)

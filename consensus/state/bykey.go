@@ -57,7 +57,7 @@ func codeChange(c *codec.Coder, change *Command) {
 	(*change).Code(c)
 }
 
-// asked is the form of a change that a key or a session may ask for, 0 of others, and whose
+// asked returns the form of a change that a key or a session may ask for, 0 of others, and whose
 // account is to be changed.
 func asked(change Command) (form uint8, account AccountID) {
 	switch change := change.(type) {
@@ -101,7 +101,7 @@ func asked(change Command) (form uint8, account AccountID) {
 	return 0, ""
 }
 
-// newAsked is an empty change of a form; nil: there is none.
+// newAsked returns an empty change of a form; nil: there is none.
 func newAsked(form uint8) Command {
 	switch form {
 	case byKeyCreate:

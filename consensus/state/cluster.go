@@ -32,7 +32,7 @@ func (v *Cluster) Code(c *codec.Coder) {
 	codec.String(c, &v.Operator, MaxIDLen)
 }
 
-// need is the number of holders that makes a root pinned in a cluster of so many
+// need returns the number of holders that makes a root pinned in a cluster of so many
 // members. A root that was given fewer copies, because nodes were down, waits
 // for repair to give it more.
 func (v *Cluster) need(members uint64) int {

@@ -69,7 +69,7 @@ func noRoom(r Reader, a AccountID, q *Quota, what string) error {
 	return overQuota(q, what)
 }
 
-// freed is how many parts the entry may free. Each costs about as much as a put.
+// freed returns how many parts the entry may free. Each costs about as much as a put.
 func (e *entry) freed() int { return min(e.settle, MaxFreed) }
 
 // ClearUploads frees what uploads that have ended left, MaxFreed parts in one command

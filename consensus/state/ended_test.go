@@ -9,7 +9,7 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// cidAt is a CID of its own for each number.
+// cidAt returns a CID of its own for each number.
 func cidAt(t reporter, n int) string {
 	t.Helper()
 	sum, err := mh.Sum([]byte(fmt.Sprint(n)), mh.SHA2_256, -1)

@@ -51,5 +51,5 @@ func fenceJoined(tx Tx, n NodeID, e *entry) error {
 	return fence(tx, n, e.index)
 }
 
-// FenceOf is the first epoch of a node that counts, 0 for one that never fenced.
+// FenceOf returns the first epoch of a node that counts, 0 for one that never fenced.
 func (v View) FenceOf(n NodeID) (uint64, error) { return counter(v.r, fenceKey(n)) }

@@ -14,7 +14,7 @@ type Hash [sha256.Size]byte
 
 var _ encoding.TextMarshaler = Hash{}
 
-// String is the hash in lower-case hexadecimal.
+// String returns the hash in lower-case hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // MarshalText implements encoding.TextMarshaler.

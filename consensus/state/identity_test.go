@@ -24,7 +24,7 @@ func (m *machine) identities(account AccountID) (subjects []string) {
 	return subjects
 }
 
-// begins is a session of an account that an identity or a link begins.
+// begins returns a session of an account that an identity or a link begins.
 func begins(account AccountID, id SessionID, by IdentityID, link LinkID) *BeginSession {
 	return &BeginSession{Session: Session{ID: id, Account: account, Created: 10, Expires: 1010, Idle: 100}, Identity: by, Link: link}
 }

@@ -227,7 +227,7 @@ func (m *machine) wantWeights(pins []Pin) {
 	}
 }
 
-// beyondFree is what a record weighs, by the words of ADR 35 and not by those of the code.
+// beyondFree returns what a record weighs, by the words of ADR 35 and not by those of the code.
 func beyondFree(texts ...int) uint64 {
 	n := -1024
 	for _, t := range texts {
@@ -305,7 +305,7 @@ func (m *machine) checkComing(before *memory, cmd Command) {
 	}
 }
 
-// usedInTheEnd is what an account will use when the parts of its uploads that have ended
+// usedInTheEnd returns what an account will use when the parts of its uploads that have ended
 // are freed.
 func (m *memory) usedInTheEnd(t reporter, a AccountID) (*Quota, uint64) {
 	t.Helper()
@@ -351,7 +351,7 @@ func (m *memory) usedInTheEnd(t reporter, a AccountID) (*Quota, uint64) {
 	return q, used
 }
 
-// contentOf is the size of the DAG that a command puts, and of its content.
+// contentOf returns the size of the DAG that a command puts, and of its content.
 func contentOf(cmd Command) (dag, size uint64) {
 	switch v := cmd.(type) {
 	case *PutObject:
@@ -736,7 +736,7 @@ func (m *machine) wantPublic(want *memory, b *Bucket) func(row key, l link) bool
 	}
 }
 
-// leftOver are the commands that go on with what entries had no room for, as the leader
+// leftOver returns the commands that go on with what entries had no room for, as the leader
 // proposes them.
 func (m *machine) leftOver() (all []Command) {
 	m.t.Helper()

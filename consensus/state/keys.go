@@ -127,7 +127,7 @@ func readOrdered(k []byte) (s string, rest []byte, err error) {
 // descending orders times newest first.
 func (k key) descending(t Millis) key { return k.u64(^uint64(t)) }
 
-// end is the smallest key above every key that k is a prefix of.
+// end returns the smallest key above every key that k is a prefix of.
 func (k key) end() key {
 	e := append(key(nil), k...)
 	for i := len(e) - 1; i >= 0; i-- {
@@ -175,7 +175,7 @@ func SparseAfter(k []byte) []byte {
 	return nil
 }
 
-// partEnd is where the first part behind the table ends, 0 when there is none.
+// partEnd returns where the first part behind the table ends, 0 when there is none.
 func partEnd(k []byte) int {
 	if len(k) < 3 || len(k)-3 < int(binary.BigEndian.Uint16(k[1:])) {
 		return 0

@@ -151,7 +151,7 @@ func (l *linking) stays() bool {
 	return l.content == nil || slices.ContainsFunc(l.drops, func(d link) bool { return d.root == l.root })
 }
 
-// freed is what the account's use falls by through the links that go.
+// freed returns what the account's use falls by through the links that go.
 func (l *linking) freed(r Reader) (uint64, error) {
 	going := make(map[RootKey]int, len(l.drops))
 	for _, d := range l.drops {

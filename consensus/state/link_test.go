@@ -58,7 +58,7 @@ func TestOnlyTheWordOfMembersThatHaveNotFencedCounts(t *testing.T) {
 	s.refused(&Fence{Node: "n9", Epoch: 1}, ErrNotFound)
 }
 
-// putLater is a put that n2 and n3 hold.
+// putLater returns a put that n2 and n3 hold.
 func (s *shelf) putLater(k string, id VersionID, cid string) *PutObject {
 	put := s.putOf(k, id, cid)
 	put.Content.Held = []Holding{{"n2", 0}, {"n3", 0}}

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// crowd is a state with pins of two accounts, all statuses, names and meta, at
+// crowd returns a state with pins of two accounts, all statuses, names and meta, at
 // times near each other and far apart. With big above 0, two of three pins have up to
 // so many bytes of meta, in few pairs or in many.
 func crowd(t reporter, rng *rand.Rand, pins, big int) *machine {
@@ -58,7 +58,7 @@ func crowd(t reporter, rng *rand.Rand, pins, big int) *machine {
 	return m
 }
 
-// listed is what ListPins should return, by looking at every pin.
+// listed returns what ListPins should return, by looking at every pin.
 func listed(m *machine, a AccountID, q PinQuery) (total uint64, pins []Pin) {
 	for _, p := range m.allPins() {
 		name := p.Name

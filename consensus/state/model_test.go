@@ -29,7 +29,7 @@ func rootOf(t reporter, text string) RootKey {
 	return RootOf(c)
 }
 
-// sizeOf is the size of a DAG, which all nodes agree on.
+// sizeOf returns the size of a DAG, which all nodes agree on.
 func sizeOf(k RootKey) uint64 { return 10 + uint64(k[len(k)-1])%50 }
 
 // anyMeta is metadata with which a record weighs nothing, or about as much as content of

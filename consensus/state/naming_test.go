@@ -211,7 +211,7 @@ func (d *drawing) hash() Command {
 	return cmd
 }
 
-// sums are what hash is, for a version that wants them.
+// sums returns what hash is, for a version that wants them.
 func (d *drawing) sums() Command {
 	told, ok := d.hash().(*SetObjectHash)
 	if !ok {
@@ -228,7 +228,7 @@ func (d *drawing) cors() Cors {
 	return Cors{Rules: rapid.SliceOfN(rapid.SampledFrom([]CorsRule{rule, rule, rule, {ID: "no origin"}}), 0, 2).Draw(d.T, "rules")}
 }
 
-// source is a version of a bucket, or one that is not there.
+// source returns a version of a bucket, or one that is not there.
 func (d *drawing) source(b *Bucket) Object {
 	page, err := d.m.view().Versions(b, VersionsQuery{Prefix: d.key(), Limit: 10})
 	if err != nil {
@@ -240,7 +240,7 @@ func (d *drawing) source(b *Bucket) Object {
 	return rapid.SampledFrom(page.Versions).Draw(d.T, "version of")
 }
 
-// drop is a deletion of keys, of versions that are there, or of both.
+// drop returns a deletion of keys, of versions that are there, or of both.
 func (d *drawing) drop() Command {
 	cmd := &DeleteObjects{
 		Account: d.account, Bucket: d.name, Born: d.b.Born, Marker: d.version(), Created: Millis(rapid.IntRange(1, 9).Draw(d.T, "created")), If: d.condition(),
@@ -260,7 +260,7 @@ func (d *drawing) drop() Command {
 	return cmd
 }
 
-// open is an upload of the bucket, or one that is not there.
+// open returns an upload of the bucket, or one that is not there.
 func (d *drawing) open() Upload {
 	page, err := d.m.view().Uploads(&d.b, UploadsQuery{Limit: 10})
 	if err != nil {

@@ -373,7 +373,7 @@ func (v View) Nodes() ([]Node, error) {
 	return scanAll[Node](v.r, table(tableNode))
 }
 
-// orderOf is the order of the keys of nodes: by the length of their ids first.
+// orderOf returns the order of the keys of nodes: by the length of their ids first.
 func orderOf(a, b NodeID) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // Tickets returns the join tickets that are on record, expired ones included.

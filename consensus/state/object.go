@@ -251,7 +251,7 @@ func checkTags(tags []Tag, most int) error {
 	return nil
 }
 
-// checksumBytes are the lengths of the digests that an object may carry.
+// checksumBytes returns the lengths of the digests that an object may carry.
 func checksumBytes(algorithm string) int {
 	switch algorithm {
 	case "CRC32", "CRC32C":
@@ -341,7 +341,7 @@ type PartRun struct{ Size, Count uint64 }
 // UploadID names a multipart upload.
 type UploadID string
 
-// VersionOf is the id of the version that an upload becomes.
+// VersionOf returns the id of the version that an upload becomes.
 func VersionOf(u UploadID) VersionID { return VersionID(u) }
 
 // Upload is an object whose parts are still coming.

@@ -22,7 +22,7 @@ type rolling struct {
 // skip within one walk costs what few rows cost.
 const passRolled = 1
 
-// rolledUp is what a key is rolled up into, "" when it is not.
+// rolledUp returns what a key is rolled up into, "" when it is not.
 func (w *rolling) rolledUp(k string) string {
 	if w.delimiter == "" || len(k) < len(w.prefix) || k[:len(w.prefix)] != w.prefix {
 		return ""
@@ -34,7 +34,7 @@ func (w *rolling) rolledUp(k string) string {
 	return k[:len(w.prefix)+at+len(w.delimiter)]
 }
 
-// at is where the rows begin whose keys begin with prefix.
+// at returns where the rows begin whose keys begin with prefix.
 func (w *rolling) at(prefix string) key {
 	k := append(key(nil), w.base...)
 	if w.ordered {

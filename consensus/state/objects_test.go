@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sequence is a page of a list as one sequence: keys as "k:...", prefixes as "p:...",
+// sequence returns a page of a list as one sequence: keys as "k:...", prefixes as "p:...",
 // in the order of their bytes.
 func sequence(keys, prefixes []string) []string {
 	type entry struct{ by, text string }
@@ -30,7 +30,7 @@ func sequence(keys, prefixes []string) []string {
 	return texts
 }
 
-// expected is what a list without a limit has, by the words of ListObjectsV2: keys
+// expected returns what a list without a limit has, by the words of ListObjectsV2: keys
 // above after, those that hold the delimiter behind the prefix as one prefix.
 func expected(keys []string, prefix, delimiter, after string) []string {
 	var plain, rolled []string

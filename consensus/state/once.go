@@ -75,7 +75,7 @@ func (v *CreateOnce) Code(c *codec.Coder) {
 	}
 }
 
-// create is the pin that is to be created.
+// create returns the pin that is to be created.
 func (v *CreateOnce) create() (*CreatePin, error) {
 	change := v.Change
 	switch by := change.(type) {
@@ -120,7 +120,7 @@ func onceByTime(a AccountID) key { return part(table(tableOnce), a).byte('t') }
 
 func onceCount(a AccountID) key { return part(table(tableOnce), a).byte('#') }
 
-// askedFor is the hash of what a client asks for: all of the pin that is not
+// askedFor returns the hash of what a client asks for: all of the pin that is not
 // minted for it.
 func askedFor(p *Pin) (Hash, error) {
 	asked := Pin{Account: p.Account, CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}

@@ -113,7 +113,7 @@ func recalled(result Result, cmd Command) Result {
 	return accepted(&pin)
 }
 
-// pinIn is the pin that a command asks for; nil: it asks for none.
+// pinIn returns the pin that a command asks for; nil: it asks for none.
 func pinIn(cmd Command) *Pin {
 	switch v := cmd.(type) {
 	case *CreatePin:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// naming is a command that pins content with origins.
+// naming returns a command that pins content with origins.
 func naming(account AccountID, id RequestID, origins ...string) *CreatePin {
 	c := create(account, id, contents[1])
 	c.Pin.Origins = origins

@@ -50,7 +50,7 @@ func ListParts(parts []Part) PartList {
 	return l
 }
 
-// HashList is the hash of a list of parts as clients give one: of each part its number
+// HashList returns the hash of a list of parts as clients give one: of each part its number
 // (2 bytes, big endian), the length of its ETag (4 bytes) and the ETag. A part that is
 // put again with the same bytes leaves it as it is.
 func HashList(parts []Part) (h Hash) {

@@ -12,7 +12,7 @@ type Incoming struct {
 // content that the account may have already.
 const maxPrecheckRoots = 1000
 
-// RoomForObject is the quota pre-check of PutObject. It returns ErrQuota only if Apply refuses
+// RoomForObject returns the quota pre-check of PutObject. It returns ErrQuota only if Apply refuses
 // the put for any content of that size; Apply checks all others again. It returns
 // ErrNotFound for an unknown account.
 func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
@@ -31,7 +31,7 @@ func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
 	return in.precheck(v.r, b.Account, q, s.drops(), s.sheds())
 }
 
-// RoomForPart is the quota pre-check of PutPart, with the errors of RoomForObject.
+// RoomForPart returns the quota pre-check of PutPart, with the errors of RoomForObject.
 func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) error {
 	q, err := quotaOf(v.r, b.Account)
 	if err != nil || !q.exceeds(addBounded(q.Used(), in.Size)) {
@@ -89,7 +89,7 @@ func (in Incoming) precheck(r Reader, a AccountID, q *Quota, drops []link, goes 
 	return overQuota(q, unfit(in.Size, 0))
 }
 
-// overQuota is the refusal of what an account has no room for.
+// overQuota returns the refusal of what an account has no room for.
 func overQuota(q *Quota, what string) error {
 	return Errorf(CodeQuota, "%s: %d of the %d bytes of the account's free storage are used, and it has no credits", what, q.Used(), q.Allowance)
 }
@@ -107,7 +107,7 @@ func unfit(size, weight uint64) string {
 	return fmt.Sprintf("%s and its metadata, %d bytes above those that are free, do not fit", what, weight)
 }
 
-// tellable is how large the content of a root is, 0 where that is not known or not for
+// tellable returns how large the content of a root is, 0 where that is not known or not for
 // everybody: what objects of private buckets alone name is their accounts' business.
 func tellable(root *Root) uint64 {
 	if root == nil || root.Status != Pinned || root.Private() {

@@ -15,7 +15,7 @@ import (
 
 func turningKey(a AccountID, name string) key { return part(part(table(tableTurning), a), name) }
 
-// linkRow is the row of a link.
+// linkRow returns the row of a link.
 func linkRow(public bool) []byte {
 	if public {
 		return []byte{1}

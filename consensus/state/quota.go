@@ -43,7 +43,7 @@ func (v *Quota) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Retained)
 }
 
-// Used is what counts against the allowance, in bytes.
+// Used returns what counts against the allowance, in bytes.
 func (v *Quota) Used() uint64 { return v.Stored + v.Coming + v.Records }
 
 // exceeds returns whether used bytes are more than the account may store.

@@ -8,7 +8,7 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// another is the CID of some content.
+// another returns the CID of some content.
 func another(t reporter, name string) string {
 	t.Helper()
 	hash, err := multihash.Sum([]byte(name), multihash.SHA2_256, -1)
@@ -18,7 +18,7 @@ func another(t reporter, name string) string {
 	return cid.NewCidV1(cid.Raw, hash).String()
 }
 
-// stored is how much content of an account's is kept whoever is charged for it.
+// stored returns how much content of an account's is kept whoever is charged for it.
 func (m *machine) stored() (bytes uint64) {
 	m.t.Helper()
 	for _, r := range m.allRoots() {

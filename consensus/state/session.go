@@ -337,7 +337,7 @@ func (v *signingKeys) Code(c *codec.Coder) {
 
 var signingKey = metaKey("signing")
 
-// generationKey is the key of the counter of live keys of a generation; madeByKey has the
+// generationKey returns the key of the counter of live keys of a generation; madeByKey has the
 // generation of a key. Neither exists for generation 0.
 func generationKey(g uint64) key { return metaKey("signed").u64(g) }
 

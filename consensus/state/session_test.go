@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// signedIn is a machine whose account alice has a password.
+// signedIn returns a machine whose account alice has a password.
 func signedIn(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{memory: newMemory(), t: t}

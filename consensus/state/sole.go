@@ -2,7 +2,7 @@ package state
 
 import "encoding/binary"
 
-// soleKey has the index of the last entry that left a node as the only holder of content
+// soleKey returns the index of the last entry that left a node as the only holder of content
 // that counts as kept.
 func soleKey(n NodeID) key { return part(metaKey("sole/"), n) }
 

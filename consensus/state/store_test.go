@@ -137,7 +137,7 @@ func found(t reporter) *machine {
 	return m
 }
 
-// opOf is an operation by its number.
+// opOf returns an operation by its number.
 func opOf[N int | uint64](n N) OpID { return OpID{byte(n), byte(n >> 8), byte(n >> 16), 1} }
 
 // apply applies a command as an operation of its own.

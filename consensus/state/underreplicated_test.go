@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// losing is a machine with pin a of alice on content that n1 to n3 held, and lost but for
+// losing returns a machine with pin a of alice on content that n1 to n3 held, and lost but for
 // held of them.
 func losing(t reporter, held int) (*machine, RootKey) {
 	t.Helper()

@@ -166,5 +166,5 @@ func (v View) IsUnhashed(u *Unhashed) (bool, error) {
 	return has(v.r, (&Bucket{Account: u.Account, Born: u.Born}).unhashedKey(&u.Object))
 }
 
-// UnhashedCount is how many versions of all accounts lack a hash.
+// UnhashedCount returns how many versions of all accounts lack a hash.
 func (v View) UnhashedCount() (uint64, error) { return counter(v.r, unhashedCount) }

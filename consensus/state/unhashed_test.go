@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// reread is the bucket as it is now.
+// reread returns the bucket as it is now.
 func (s *shelf) reread() Bucket {
 	s.t.Helper()
 	b, err := s.view().Bucket(s.b.Account, s.b.Name)
@@ -35,7 +35,7 @@ func (s *shelf) left(want ...VersionID) {
 	}
 }
 
-// tell is the command that says the hash of the current version of a key.
+// tell returns the command that says the hash of the current version of a key.
 func (s *shelf) tell(k string, id VersionID, sum []byte) *SetObjectHash {
 	s.t.Helper()
 	o, err := s.view().Object(&s.b, k)

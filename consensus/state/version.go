@@ -86,7 +86,7 @@ func codeDeeds(c *codec.Coder, all *[]Deed) {
 	})
 }
 
-// made is the result of a command that made a version, as it is stored.
+// made returns the result of a command that made a version, as it is stored.
 func (v *Bucket) made(o *Object) Result {
 	r := Result{Created: o.Created}
 	switch {
@@ -109,10 +109,10 @@ func (v *Bucket) versionKey(k string, created Millis) key {
 	return v.versionsOf(k).descending(created)
 }
 
-// versionTime is where the time of a version that is not current is found by its id.
+// versionTime returns where the time of a version that is not current is found by its id.
 func (v *Bucket) versionTime(k string, id VersionID) key { return v.ofVersion(tableVersionTime, k, id) }
 
-// ofVersion is the row of a table that is about one version of a key. It holds the key
+// ofVersion returns the row of a table that is about one version of a key. It holds the key
 // because an id is unique among the versions of its key: of another key it is one that
 // its proposer should not have minted twice.
 func (v *Bucket) ofVersion(table byte, k string, id VersionID) key {
@@ -157,7 +157,7 @@ func (v *Bucket) version(r Reader, current *Object, k string, id VersionID) (*Ob
 	return v.old(r, k, id)
 }
 
-// names are the ids under which a version that is not current is found.
+// names returns the ids under which a version that is not current is found.
 func (v *Object) names() []VersionID {
 	if v.Versioned {
 		return []VersionID{v.ID}
@@ -236,7 +236,7 @@ func (s *succession) gone(yield func(*Object) bool) {
 	}
 }
 
-// drops are the links that go with them.
+// drops returns the links that go with them.
 func (s *succession) drops() (drops []link) {
 	for o := range s.gone {
 		drops = append(drops, link{o.Root, o.ID})
@@ -244,7 +244,7 @@ func (s *succession) drops() (drops []link) {
 	return drops
 }
 
-// sheds is what the records of gone weigh.
+// sheds returns what the records of gone weigh.
 func (s *succession) sheds() (bytes uint64) {
 	for o := range s.gone {
 		bytes += o.weight()

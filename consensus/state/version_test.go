@@ -39,7 +39,7 @@ func (p *plainly) drop(k string, id VersionID) {
 	p.keys[k] = slices.DeleteFunc(p.keys[k], func(v plain) bool { return v.id == id || v.null && id == NullVersion })
 }
 
-// lines are the versions of all keys in order.
+// lines returns the versions of all keys in order.
 func (p *plainly) lines() (lines []string) {
 	for _, k := range slices.Sorted(func(yield func(string) bool) {
 		for k := range p.keys {
@@ -55,7 +55,7 @@ func (p *plainly) lines() (lines []string) {
 	return lines
 }
 
-// listed are all versions of the bucket, read in pages.
+// listed returns all versions of the bucket, read in pages.
 func (s *shelf) listed(q VersionsQuery) (lines []string) {
 	s.t.Helper()
 	for {

@@ -71,7 +71,7 @@ func (v View) Versions(b *Bucket, q VersionsQuery) (VersionsPage, error) {
 	return merged(current, old, limit, begun), nil
 }
 
-// behind is where the versions of a key begin that are older than the one with an id,
+// behind returns where the versions of a key begin that are older than the one with an id,
 // or where all that are not current do when there is no such version.
 func (v View) behind(b *Bucket, k string, id VersionID) (from key, found bool, err error) {
 	o, err := findObject(v.r, b, k)
@@ -114,7 +114,7 @@ func merged(current, old *versions, limit int, begun string) (page VersionsPage)
 	}
 }
 
-// head is the next entry of a listing.
+// head returns the next entry of a listing.
 func (w *versions) head() (name string, up, ok bool) {
 	switch {
 	case len(w.objects) == 0 && len(w.prefixes) == 0:

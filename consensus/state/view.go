@@ -47,7 +47,7 @@ func (v View) With(m *Members) View {
 // NewView returns the state in r, which is that after the log entry index.
 func NewView(r Reader, index uint64) View { return View{r: r, index: index} }
 
-// Index is the log index of the view.
+// Index returns the log index of the view.
 func (v View) Index() uint64 { return v.index }
 
 // Cluster returns the cluster's record, whose bytes are to be read only;
@@ -79,7 +79,7 @@ func (v View) Root(k RootKey) (Root, error) {
 	return *root, nil
 }
 
-// Need is the number of holders that makes a root pinned.
+// Need returns the number of holders that makes a root pinned.
 func (v View) Need() (int, error) {
 	need, _, err := copiesIn(v.r)
 	return need, err
@@ -219,7 +219,7 @@ func (v View) markedFrom(t byte, from RootKey, fn func(Root) (more bool, err err
 	})
 }
 
-// SurplusSince is the index of the entry that gave a root more copies than it should
+// SurplusSince returns the index of the entry that gave a root more copies than it should
 // have; 0: there is none.
 func (v View) SurplusSince(k RootKey) (uint64, error) { return counter(v.r, surplusKey(k)) }
 

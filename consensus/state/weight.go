@@ -10,7 +10,7 @@ const FreeMeta = 1 << 10
 // runBytes is what a run of parts of one size counts as, in bytes: about what it takes.
 const runBytes = 8
 
-// weighing is what texts weigh together, in bytes. It is made of what a record is given
+// weighing returns what texts weigh together, in bytes. It is made of what a record is given
 // and keeps, and not of the bytes that it takes: those change with its status.
 func weighing(texts int) uint64 { return uint64(max(texts-FreeMeta, 0)) }
 
@@ -35,12 +35,12 @@ func tagsOf(tags []Tag) (n int) {
 	return n
 }
 
-// weight is what the pin weighs, in bytes: name, origins and meta.
+// weight returns what the pin weighs, in bytes: name, origins and meta.
 func (v *Pin) weight() uint64 {
 	return weighing(len(v.Name) + textsOf(v.Meta) + textsIn(v.Origins))
 }
 
-// weight is what the version weighs, in bytes: key, headers, metadata and tags, and the
+// weight returns what the version weighs, in bytes: key, headers, metadata and tags, and the
 // sizes of its parts, which copies have too. Those have a free part of their own, so that
 // an upload of parts of a few sizes becomes an object that weighs as much. A delete marker,
 // which has a key alone, weighs nothing: there is always room to delete.
@@ -48,7 +48,7 @@ func (v *Object) weight() uint64 {
 	return weighing(len(v.Key)+textsOf(v.Headers)+textsOf(v.Meta)+tagsOf(v.Tags)) + weighing(runBytes*len(v.Parts))
 }
 
-// weight is what the upload weighs, in bytes, as the version does that it becomes.
+// weight returns what the upload weighs, in bytes, as the version does that it becomes.
 func (v *Upload) weight() uint64 {
 	return weighing(len(v.Key) + textsOf(v.Headers) + textsOf(v.Meta) + tagsOf(v.Tags))
 }
@@ -92,7 +92,7 @@ func reweigh(tx Tx, a AccountID, was, is uint64) error {
 	return put(tx, quotaKey(a), q)
 }
 
-// pinsWeigh is what all pins of an account weigh.
+// pinsWeigh returns what all pins of an account weigh.
 func pinsWeigh(r Reader, a AccountID) (bytes uint64, err error) {
 	prefix := pinKey(a, pinRow)
 	err = r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {

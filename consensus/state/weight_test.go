@@ -21,7 +21,7 @@ func (m *machine) weighs(what string, want uint64) {
 	}
 }
 
-// heavyPin is a pin of bob's that weighs so much.
+// heavyPin returns a pin of bob's that weighs so much.
 func heavyPin(id RequestID, content string, weight int) *CreatePin {
 	c := create(bob, id, content)
 	c.Pin.Name, c.Pin.Meta = "n", heavy(weight)
@@ -118,7 +118,7 @@ func TestReplacementsAreJudgedWithTheirRecords(t *testing.T) {
 	}
 }
 
-// heavyPut is a put of an object of 10 bytes whose record weighs so much.
+// heavyPut returns a put of an object of 10 bytes whose record weighs so much.
 func (s *shelf) heavyPut(k string, id VersionID, cid string, weight int) *PutObject {
 	s.t.Helper()
 	put := s.putOf(k, id, cid)

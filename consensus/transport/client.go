@@ -13,14 +13,14 @@ import (
 
 // Bounds of the calls to other members.
 const (
-	// dialTimeout is how long a new stream may take.
+	// dialTimeout is the longest time for opening a new stream.
 	dialTimeout = 2 * time.Second
-	// writeTimeout is how long frames that go out together may wait for the other side
-	// to read.
+	// writeTimeout is the longest time that frames which are written together wait for the
+	// other side to read.
 	writeTimeout = 5 * time.Second
-	// maxQueued is how many frames wait for their turn on one stream.
+	// maxQueued is the largest number of frames that wait for their turn on one stream.
 	maxQueued = 64
-	// maxPending is how many calls on one stream may be without an answer.
+	// maxPending is the largest number of unanswered calls on one stream.
 	maxPending = 4096
 	// bufferBytes is the size of a stream's buffers.
 	bufferBytes = 64 << 10
@@ -36,12 +36,12 @@ type Client struct {
 	network  Network
 	protocol string
 
-	// mu guards what follows. It is never held during input or output.
+	// mu guards the fields below. It is never held during input or output.
 	mu     sync.Mutex
 	closed bool
 	peers  map[string]*remote
 
-	streams sync.WaitGroup // goroutines of all links
+	streams sync.WaitGroup // counts the goroutines of all links
 }
 
 // remote is one member that was called.
@@ -139,15 +139,15 @@ func (c *Client) working(p *remote) (*link, error) {
 	return p.link, nil
 }
 
-// link is one stream with the calls on it.
+// link is one stream with its calls.
 type link struct {
 	conn net.Conn
-	out  chan []byte   // encoded frames
+	out  chan []byte   // encoded frames to send
 	done chan struct{} // closed when the link is broken
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
-	err     error // why it broke
+	err     error // reason why the link broke
 	next    uint64
 	heard   time.Time // when the last answer arrived
 	pending map[uint64]chan Frame
@@ -168,7 +168,7 @@ func (l *link) broken() bool {
 	}
 }
 
-// fail breaks the link; the first reason stays.
+// fail breaks the link. The first reason is kept.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	first := l.err == nil
@@ -231,8 +231,8 @@ func (l *link) call(ctx context.Context, f Frame) (Frame, error) {
 	}
 }
 
-// suspect closes a link on which nothing arrived while a call waited until its time was up,
-// because the other side may have disappeared silently.
+// suspect closes a link if a call timed out and nothing has arrived during the call, because
+// the other side may have disappeared silently.
 func (l *link) suspect(ctx context.Context, since time.Time) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -270,7 +270,7 @@ func (l *link) write() {
 	}
 }
 
-// patient is a connection whose writes have a time limit each.
+// patient is a connection on which each write has a time limit.
 type patient struct{ net.Conn }
 
 // Write implements io.Writer.

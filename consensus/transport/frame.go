@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// MaxBody is the most bytes of a frame's body: a command, or its outcome, behind a deadline
-// or a reading of a clock.
+// MaxBody is the largest size of a frame's body in bytes. A body is a command or an outcome,
+// after a deadline or a reading of a clock.
 const MaxBody = wire.MaxCommand + 16
 
 // ErrFrame is wrapped by every error about bytes that are no frame.
@@ -31,8 +31,7 @@ type Frame struct {
 	ID uint64
 	// Kind is the kind of a request, or the result in an answer.
 	Kind uint8
-	// Budget is how long the asker waits, in whole milliseconds. Answers
-	// have none.
+	// Budget is how long the caller waits, in whole milliseconds. Answers have no budget.
 	Budget time.Duration
 	Body   []byte
 }
@@ -108,7 +107,7 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// noEOF makes an end in the middle of a frame what it is.
+// noEOF turns an end of the stream in the middle of a frame into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

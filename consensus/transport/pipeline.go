@@ -7,18 +7,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Intervals at which a follower gets a commit index: one that it may know, and one that is
-// newer than the newest entry it was sent.
+// Intervals at which a follower is sent a commit index: one that it may already know, and one
+// that is newer than the newest entry that it was sent.
 const (
 	// quietFor is how long messages without news are left out. It bounds the time until the
 	// end of an idle stream is noticed, unless a heartbeat fails earlier: a restarted
 	// follower learns the commit index from the next message.
 	quietFor = 500 * time.Millisecond
-	// notifyAfter is how long NotifyCommit waits for an entry that carries the same index.
+	// notifyAfter is how long NotifyCommit waits for an entry that carries the same commit
+	// index.
 	notifyAfter = time.Millisecond
 )
 
-// The followers that get a commit index: one that waits for it, or all.
+// The followers that are sent a commit index: one follower that waits for it, or all followers.
 const (
 	asked = iota
 	unasked
@@ -32,20 +33,20 @@ type pipeline struct {
 	raft.AppendPipeline
 	transport *Raft
 	node      string
-	ended     chan struct{} // closed by end
+	ended     chan struct{} // end closes it
 	telling   sync.WaitGroup
 
 	// sending holds a token while no message is written: Raft's goroutine and NotifyCommit
 	// take turns. The holder of the token owns last and sent.
 	sending chan struct{}
-	last    raft.AppendEntriesRequest // the newest message, as if its entries had been sent before
+	last    raft.AppendEntriesRequest // the newest message, in the form in which its entries count as sent before
 	sent    time.Time
 
-	// mu guards what follows. It is never held during input or output.
+	// mu guards the fields below. It is never held during input or output.
 	mu      sync.Mutex
 	closed  bool
-	pending [askings]uint64 // commit index about to be sent; 0: none
-	doubt   bool            // the stream may be broken: the next message is not left out
+	pending [askings]uint64 // commit index that is about to be sent; 0 means none
+	doubt   bool            // the stream may be broken, so the next message is not left out
 }
 
 func newPipeline(inner raft.AppendPipeline, t *Raft, node string) *pipeline {
@@ -119,7 +120,8 @@ func (p *pipeline) doubted() bool {
 	return doubt
 }
 
-// doubt has the streams to a node tried, since another one has failed.
+// doubt causes the streams to a node to be tried, because another stream to the node has
+// failed.
 func (t *Raft) doubt(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

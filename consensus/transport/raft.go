@@ -14,14 +14,15 @@ import (
 
 // Bounds of Raft's streams.
 const (
-	// raftTimeout is Raft's patience with one message.
+	// raftTimeout is the time-out of Raft for one message.
 	raftTimeout = 5 * time.Second
-	// raftPool is how many idle streams Raft keeps to each member.
+	// raftPool is the number of idle streams that Raft keeps to each member.
 	raftPool = 3
-	// raftInFlight is how many messages Raft has under way to each follower.
+	// raftInFlight is the largest number of unanswered messages of Raft to each follower.
 	raftInFlight = 2
-	// maxAppendBytes is the most bytes of entries in one message, or one entry. A message
-	// has raftTimeout to arrive, and Raft sends one that has not arrived again as it was.
+	// maxAppendBytes is the largest size of the entries in one message, or of one entry. A
+	// message must arrive within raftTimeout, and Raft repeats a message that has not arrived
+	// without changes.
 	maxAppendBytes = 1 << 20
 	// maxBeats bounds the members whose last heartbeat is remembered.
 	maxBeats = 1 << 10
@@ -35,12 +36,12 @@ type Raft struct {
 	streams *streamLayer
 	hooks   Hooks
 
-	// mu guards what follows. It is never held during input or output.
+	// mu guards the fields below. It is never held during input or output.
 	mu        sync.Mutex
 	closed    bool
 	pipelines map[*pipeline]struct{}
 	beats     *cache.Cache[raft.ServerID, beat] // the newest heartbeat to each member
-	every     time.Duration                     // between two of them at the least
+	every     time.Duration                     // shortest interval between two heartbeats to a member
 }
 
 // Hooks are the callbacks of a Raft transport. They must not block.
@@ -104,7 +105,7 @@ func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *
 	return err
 }
 
-// Heartbeat sends a heartbeat at once, beside those that Raft makes.
+// Heartbeat sends a heartbeat at once, in addition to those that Raft sends.
 func (t *Raft) Heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	return t.NetworkTransport.AppendEntries(id, raft.ServerAddress(id), args, resp)
 }
@@ -123,7 +124,7 @@ func shorten(args *raft.AppendEntriesRequest) {
 	}
 }
 
-// isHeartbeat goes by what the library takes for one when it arrives.
+// isHeartbeat uses the same rule by which the receiving library recognizes a heartbeat.
 func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
@@ -196,15 +197,15 @@ type nodeAddr string
 func (nodeAddr) Network() string  { return "holdfast" }
 func (a nodeAddr) String() string { return string(a) }
 
-// streamLayer is Raft's stream layer over a network of members. It knows its
-// streams, to end them.
+// streamLayer is Raft's stream layer over a network of members. It knows its open streams, so
+// that it can close them.
 type streamLayer struct {
 	self     nodeAddr
 	network  Network
 	listener net.Listener
-	ended    chan struct{} // closed by closeStreams
+	ended    chan struct{} // closeStreams closes it
 
-	// mu guards what follows. It is never held during input or output.
+	// mu guards the fields below. It is never held during input or output.
 	mu      sync.Mutex
 	closed  bool
 	streams map[*raftStream]struct{}
@@ -248,7 +249,8 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	return l.track(conn, false)
 }
 
-// Drop ends the streams that a member has opened, and what it sends over them.
+// Drop closes the streams that a member has opened, and so ends what the member sends over
+// them.
 func (t *Raft) Drop(from string) { t.streams.drop(from) }
 
 func (l *streamLayer) drop(from string) {
@@ -265,7 +267,7 @@ func (l *streamLayer) drop(from string) {
 	}
 }
 
-// closeStreams closes all streams, and those that are opened from now on.
+// closeStreams closes all streams. Streams that are opened later are closed at once.
 func (l *streamLayer) closeStreams() {
 	l.mu.Lock()
 	if !l.closed {
@@ -296,11 +298,11 @@ func (l *streamLayer) track(conn net.Conn, accepted bool) (net.Conn, error) {
 	return s, nil
 }
 
-// raftStream is a stream that its layer knows until it is closed.
+// raftStream is a stream that its stream layer knows until the stream is closed.
 type raftStream struct {
 	net.Conn
 	layer    *streamLayer
-	accepted bool // the other side has opened it
+	accepted bool // the other side has opened the stream
 }
 
 func (s *raftStream) Close() error {

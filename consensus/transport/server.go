@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Bounds of what other members may ask at the same time.
+// Bounds of the requests that other members may make at the same time.
 const (
-	// maxStreams is how many streams are served.
+	// maxStreams is the largest number of streams that are served.
 	maxStreams = 1024
-	// maxServed is how many requests of one stream are worked on; more wait
-	// unread.
+	// maxServed is the largest number of requests of one stream that are processed at the same
+	// time. Further requests wait unread.
 	maxServed = 512
-	// maxBudget is the longest that any request is worked on.
+	// maxBudget is the longest time for which a request is processed.
 	maxBudget = 30 * time.Second
 )
 
-// Handler answers one request of a node. ctx ends when the asker stops waiting.
+// Handler answers one request of a node. ctx ends when the caller stops waiting.
 type Handler func(ctx context.Context, from string, kind uint8, body []byte) (answer uint8, result []byte)
 
 // Serve answers the requests on l until ctx ends, closes l, and returns when all handlers
@@ -110,7 +110,7 @@ func serveStream(ctx context.Context, conn net.Conn, handle Handler) error {
 	}
 }
 
-// serveOne returns the encoded answer to a request, nil when there is none.
+// serveOne returns the encoded answer to a request, or nil if there is no answer.
 func serveOne(ctx context.Context, from string, f Frame, handle Handler) []byte {
 	budget := maxBudget
 	if f.Budget > 0 {

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// namings has one command of each kind of level 3.
+// namings returns one command of each kind of level 3.
 func namings() []state.Command {
 	const born = 41 // what founded gives the bucket
 	sums := []state.Checksum{{Algorithm: "CRC32", Value: []byte{1, 2, 3, 4}, Composite: true}}
@@ -113,7 +113,7 @@ func namings5() []state.Command {
 	}
 }
 
-// admins has the commands of level 6.
+// admins returns the commands of level 6.
 func admins() []state.Command {
 	return []state.Command{
 		&state.OpenFirstAdmin{Account: state.Account{ID: "admin", Email: "a@c", PasswordHash: "hash", Created: 67}, Allowance: 1 << 40},

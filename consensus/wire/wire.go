@@ -30,12 +30,12 @@ const (
 	kindReportCopies     = 12
 	kindPlaceRoots       = 13
 	kindSettleRoots      = 14
-	kindCheckState       = 15 // level 1, as all that follow
+	kindCheckState       = 15 // feature level 1, like the following kinds
 	kindReportHash       = 16
 	kindGrantVote        = 17
 	kindRaiseLevel       = 18
 	kindByKey            = 19
-	kindCreateSession    = 20 // level 2, as all that follow
+	kindCreateSession    = 20 // feature level 2, like the following kinds
 	kindEndSession       = 21
 	kindNoteUses         = 22
 	kindBySession        = 23
@@ -48,7 +48,7 @@ const (
 	kindSetQuota         = 30
 	kindGrantCredits     = 31
 	kindReportArrivals   = 32
-	kindCreateBucket     = 33 // level 3, as all that follow
+	kindCreateBucket     = 33 // feature level 3, like the following kinds
 	kindDeleteBucket     = 34
 	kindClearBuckets     = 35
 	kindPutObject        = 36
@@ -68,9 +68,9 @@ const (
 	kindSetBucketCors    = 50
 	kindSetObjectHash    = 51
 	kindDateUpload       = 52
-	kindSetBucketTags    = 53 // level 5, as all that follow
+	kindSetBucketTags    = 53 // feature level 5, like the following kinds
 	kindSetObjectSums    = 54
-	kindOpenFirstAdmin   = 55 // level 6, as all that follow
+	kindOpenFirstAdmin   = 55 // feature level 6, like the following kinds
 	kindSetAdmin         = 56
 	kindAddApp           = 57
 	kindRemoveApp        = 58
@@ -90,18 +90,18 @@ const (
 
 // Bounds of what this package reads and writes.
 const (
-	// MaxCommand is the most bytes of one encoded command.
+	// MaxCommand is the largest size of one encoded command in bytes.
 	MaxCommand = 1 << 20
-	// MaxBatch is the most commands of one log entry.
+	// MaxBatch is the largest number of commands in one log entry.
 	MaxBatch = 256
-	// MaxEntry is the most bytes of one log entry.
+	// MaxEntry is the largest size of one log entry in bytes.
 	MaxEntry = 4 << 20
 )
 
 const entryVersion = 1
 
-// ErrUnknownKind means that a newer release wrote the command. The node cannot continue
-// without it.
+// ErrUnknownKind means that a newer release wrote the command. The node cannot continue,
+// because it cannot apply the command.
 var ErrUnknownKind = fmt.Errorf("command of an unknown kind: %w", state.ErrTooOld)
 
 // Command is a state.Command with its operation id.
@@ -110,7 +110,7 @@ type Command struct {
 	Body state.Command
 }
 
-// commands makes a command of each kind, to be filled.
+// commands returns a new, empty command for each kind.
 var commands = map[uint16]func() state.Command{
 	kindInitCluster:      func() state.Command { return new(state.InitCluster) },
 	kindUpdateNode:       func() state.Command { return new(state.UpdateNode) },
@@ -184,7 +184,7 @@ var commands = map[uint16]func() state.Command{
 	kindPruneAudit:       func() state.Command { return new(state.PruneAudit) },
 }
 
-// kinds are the numbers of the types of commands.
+// kinds maps the types of commands to their kind numbers.
 var kinds = func() map[reflect.Type]uint16 {
 	all := make(map[reflect.Type]uint16, len(commands))
 	for kind, empty := range commands {
@@ -291,8 +291,8 @@ func DecodeEntry(b []byte) ([]Command, error) {
 	return commands, nil
 }
 
-// Outcome is the outcome of a command: the index of the deciding entry, and the result or
-// the error.
+// Outcome is the outcome of a command: the index of the entry that decided it, and the result
+// or the error.
 type Outcome struct {
 	Index  uint64
 	Result state.Result

@@ -25,7 +25,7 @@ import (
 // content is what the pins below name.
 var content = cid.MustParse("bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e")
 
-// every has one command of each kind, with no field empty.
+// every returns one command of each kind, with no field empty.
 func every() []state.Command {
 	node := state.Node{
 		ID: "node", Name: "name", Addrs: []string{"/ip4/1.2.3.4"}, ClusterAddrs: []string{"/ip4/5.6.7.8"}, Version: "v1", Joined: 77,
@@ -95,7 +95,7 @@ func every() []state.Command {
 	}, namingsByKey(), namings5(), admins(), audits(), conditions())...)
 }
 
-// namingsByKey are the changes of the object gateway that somebody asks for, as they are
+// namingsByKey returns the changes of the object gateway that somebody asks for, as they are
 // proposed then.
 func namingsByKey() (cmds []state.Command) {
 	for i, cmd := range namings() {
@@ -548,7 +548,7 @@ func (s *sorted) Scan(lower, upper []byte, _ bool, fn func(k, v []byte) (bool, e
 	return nil
 }
 
-// founded is a state in which most commands of every() find what they speak of.
+// founded returns a state in which most commands of every() find what they speak of.
 func founded(t *testing.T) *sorted {
 	t.Helper()
 	s := &sorted{}

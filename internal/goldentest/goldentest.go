@@ -46,7 +46,7 @@ func File(tb testing.TB, path string, got []byte) {
 	}
 }
 
-// line is the i-th line, or "" behind the last.
+// line returns the i-th line, or "" behind the last.
 func line(lines []string, i int) string {
 	if i >= len(lines) {
 		return ""

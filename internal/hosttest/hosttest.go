@@ -26,7 +26,7 @@ func SmallDisk(tb testing.TB, folder string, bytes int) {
 	})
 }
 
-// ProcessorTime is the user and system time that this process has taken.
+// ProcessorTime returns the user and system time that this process has taken.
 func ProcessorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var used syscall.Rusage

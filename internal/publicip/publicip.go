@@ -24,7 +24,7 @@ func Check(ip netip.Addr) error {
 	return nil
 }
 
-// Control is the Control function of a net.Dialer that connects to public addresses only. The
+// Control returns the Control function of a net.Dialer that connects to public addresses only. The
 // dialer calls it after it has resolved a name, right before it connects, so a name that changes
 // its address between two look-ups is refused too.
 func Control(_, address string, _ syscall.RawConn) error {

@@ -101,7 +101,7 @@ func signed(payload []byte) []byte {
 	return append(append(data, payload...), "\x6asignatures\x81\xa1\x69signature\x42\x01\x02"...)
 }
 
-// manyLinks is a dag-cbor list of n links to identity CIDs, small enough for a
+// manyLinks returns a dag-cbor list of n links to identity CIDs, small enough for a
 // block.
 func manyLinks(n int) []byte {
 	link := []byte{0xd8, 0x2a, 0x45, 0x00, 0x01, 0x55, 0x00, 0x00} // tag 42, bytes(5): 0, CIDv1 raw identity of nothing

@@ -39,7 +39,7 @@ const (
 	collectBlocks     = 300 // that the references share
 )
 
-// sharedBlocks are what pins of these tests may have.
+// sharedBlocks returns what pins of these tests may have.
 func sharedBlocks() ([]blocks.Block, error) {
 	blks := make([]blocks.Block, collectBlocks)
 	for i := range blks {
@@ -138,7 +138,7 @@ func (w *pinWorker) check(ctx context.Context, reference string) error {
 	return nil
 }
 
-// step is one change, and a look at what it must not have changed.
+// step returns one change, and a look at what it must not have changed.
 func (w *pinWorker) step(ctx context.Context) error {
 	var reference string
 	for reference = range w.held {

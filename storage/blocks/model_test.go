@@ -318,7 +318,7 @@ func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 	})
 }
 
-// writes are what is asked of the store.
+// writes returns what is asked of the store.
 func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]int]) map[string]func(*rapid.T) {
 	ctx, blks := context.Background(), m.blks
 	return map[string]func(*rapid.T){
@@ -413,7 +413,7 @@ func (m *machine) writes(name *rapid.Generator[string], some *rapid.Generator[[]
 	}
 }
 
-// batched is one write in a batch that has others: what they begin and end is in no
+// batched returns one write in a batch that has others: what they begin and end is in no
 // store yet.
 func (m *machine) batched(t *rapid.T, reference string, some *rapid.Generator[[]int]) func(b *batch) error {
 	switch rapid.SampledFrom([]string{"put", "put and seal", "drop", "drop"}).Draw(t, "step") {
@@ -439,7 +439,7 @@ func (m *machine) batched(t *rapid.T, reference string, some *rapid.Generator[[]
 	}
 }
 
-// upheavals are what happens to a store as a whole, and drops.
+// upheavals returns what happens to a store as a whole, and drops.
 func (m *machine) upheavals(name *rapid.Generator[string]) map[string]func(*rapid.T) {
 	ctx, dir, copies := context.Background(), filepath.Dir(m.dir), 0
 	return map[string]func(*rapid.T){

@@ -142,7 +142,7 @@ func TestRottenTableInsideAGoodArchiveIsRefused(t *testing.T) {
 	}
 }
 
-// evilArchive is a well-formed archive of one file that names name.
+// evilArchive returns a well-formed archive of one file that names name.
 func evilArchive(name string) []byte {
 	head := append([]byte{frameFile, 0, byte(len(name))}, name...)
 	head = appendCRC(append(head, 0, 0, 0, 0, 0, 0, 0, 2))

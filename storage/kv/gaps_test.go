@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// queued is a store with rows of a queue, and one behind it.
+// queued returns a store with rows of a queue, and one behind it.
 func queued(t testing.TB, rows int) *Store {
 	t.Helper()
 	s := open(t, t.TempDir())

@@ -81,7 +81,7 @@ func TestNoFlippedBitOfTheLogIsEverRead(t *testing.T) {
 	}
 }
 
-// contents is all that Raft can read.
+// contents returns all that Raft can read.
 func contents(t *testing.T, l *Log) map[string]string {
 	t.Helper()
 	all := map[string]string{}

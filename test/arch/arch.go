@@ -41,7 +41,7 @@ type Violation struct {
 	Detail string // for people
 }
 
-// String is the violation in the form that editors jump to.
+// String returns the violation in the form that editors jump to.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", v.Path, v.Line, v.Rule, v.Detail)
 }
@@ -92,7 +92,7 @@ type file struct {
 	fset *token.FileSet
 }
 
-// violation is a broken rule at node.
+// violation returns a broken rule at node.
 func (f *file) violation(node ast.Node, rule, format string, args ...any) Violation {
 	return Violation{
 		Path:   f.path,
@@ -102,7 +102,7 @@ func (f *file) violation(node ast.Node, rule, format string, args ...any) Violat
 	}
 }
 
-// local is the name under which the file uses the package of path, or "".
+// local returns the name under which the file uses the package of path, or "".
 func (f *file) local(importPath string) string {
 	for _, spec := range f.tree.Imports {
 		if strings.Trim(spec.Path.Value, `"`) != importPath {

@@ -29,7 +29,7 @@ func TestRepositoryKeepsTheRules(t *testing.T) {
 	}
 }
 
-// good is a file with a package comment that keeps the rules.
+// good returns a file with a package comment that keeps the rules.
 func good(pkg, rest string) string {
 	return fmt.Sprintf("// Package %[1]s is a sample.\n//\n// Imports: std.\n// Never: more.\npackage %[1]s\n%s", pkg, rest)
 }

@@ -107,7 +107,7 @@ func changeable(value ast.Expr, sentinel bool) string {
 	return ""
 }
 
-// dotted is a.b.c for an expression of that form, else "".
+// dotted returns a.b.c for an expression of that form, else "".
 func dotted(e ast.Expr) string {
 	switch v := e.(type) {
 	case *ast.Ident:
@@ -160,7 +160,7 @@ func changes(f *file, declared map[string]*ast.ValueSpec) []Violation {
 	return broken
 }
 
-// root is the variable that e is, or is a part of.
+// root returns the variable that e is, or is a part of.
 func root(e ast.Expr) *ast.Ident {
 	for {
 		switch v := e.(type) {

@@ -202,7 +202,7 @@ func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *
 	return nil
 }
 
-// pinBody is the body of a POST.
+// pinBody returns the body of a POST.
 func pinBody(cid, name string, origins []string) []byte {
 	pin := map[string]any{"cid": cid, "name": name}
 	if len(origins) > 0 {
@@ -215,7 +215,7 @@ func pinBody(cid, name string, origins []string) []byte {
 	return data
 }
 
-// requestIDs are the ids in answers to POST.
+// requestIDs returns the ids in answers to POST.
 func requestIDs(bodies [][]byte) ([]string, error) {
 	ids := make([]string, len(bodies))
 	for i, body := range bodies {

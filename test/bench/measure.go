@@ -50,7 +50,7 @@ func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), '
 // latencies are of requests, in any order.
 type latencies []time.Duration
 
-// at is the latency below which the given share lies.
+// at returns the latency below which the given share lies.
 func (l latencies) at(share float64) time.Duration { return harness.Quantile(l, share) }
 
 // maxLatencies bounds what is kept of a long load: every second one goes when
@@ -69,7 +69,7 @@ func (l latencies) keep(d time.Duration) latencies {
 	return append(l, d)
 }
 
-// sorted is a sorted copy.
+// sorted returns a sorted copy.
 func (l latencies) sorted() latencies { return slices.Sorted(slices.Values(l)) }
 
 // usage is what processes took.
@@ -78,7 +78,7 @@ type usage struct {
 	resident              []int64       // bytes, of each node at the end
 }
 
-// String is the processor time of each kind of process.
+// String returns the processor time of each kind of process.
 func (u usage) String() string {
 	if u.nodes == 0 && u.resident == nil {
 		return ""
@@ -166,7 +166,7 @@ func processorTime(pid int) time.Duration {
 	return used
 }
 
-// resident is the memory of a process in bytes; 0 when it is gone.
+// resident returns the memory of a process in bytes; 0 when it is gone.
 func resident(pid int) int64 {
 	bytes, _ := harness.ResidentBytes(pid)
 	return bytes

@@ -64,7 +64,7 @@ func (u *user) post(to service, count int, within time.Duration, files []harness
 	return o
 }
 
-// count is how many pins have a status.
+// count returns how many pins have a status.
 func (u *user) count(c *conn, status string) (int, error) {
 	a, err := c.do(http.MethodGet, "/pins?limit=1&status="+status, nil)
 	if err != nil {

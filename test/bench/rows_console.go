@@ -142,7 +142,7 @@ func (p *consoleClient) open(ctx context.Context, path string) *http.Response {
 	return answer
 }
 
-// get is the page at a path.
+// get returns the page at a path.
 func (p *consoleClient) get(path string) string {
 	answer := p.open(p.b.ctx, path)
 	body, err := io.ReadAll(answer.Body)
@@ -151,7 +151,7 @@ func (p *consoleClient) get(path string) string {
 	return string(body)
 }
 
-// firstPage is the size of the overview with its style sheets, scripts and pictures, in bytes.
+// firstPage returns the size of the overview with its style sheets, scripts and pictures, in bytes.
 func (p *consoleClient) firstPage() (bytes, requests int) {
 	body := p.get("/")
 	bytes, requests = len(body), 1

@@ -76,7 +76,7 @@ func (s *store) run(work, target string, to service, l load, bytes int) {
 	row{work: work, result: fmt.Sprintf("%s; %.2f ms of node time each", result, each), target: target, lat: o.lat, used: used}.print()
 }
 
-// puts is a load of objects of one size, each with a key of its own. Every chunk of
+// puts returns a load of objects of one size, each with a key of its own. Every chunk of
 // every object is another one.
 func (s *store) puts(prefix string, size, clients int) load {
 	base := make([]byte, size)

@@ -69,7 +69,7 @@ func measureRateLimit(b *bench) {
 type paced struct {
 	make func(n int) request // the n-th one
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	lat     latencies // of what was taken
 	limited int

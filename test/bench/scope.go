@@ -83,7 +83,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// TempDir is a folder that goes with the group.
+// TempDir returns a folder that goes with the group.
 func (b *bench) TempDir() string {
 	dir, err := os.MkdirTemp("", "hf-bench-")
 	b.must(err)

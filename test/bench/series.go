@@ -86,7 +86,7 @@ func (s *series) sample() {
 	}
 }
 
-// diskBytes is what the files below dir take. One that goes meanwhile counts as
+// diskBytes returns what the files below dir take. One that goes meanwhile counts as
 // nothing.
 func diskBytes(dir string) float64 {
 	var sum int64
@@ -102,7 +102,7 @@ func diskBytes(dir string) float64 {
 	return float64(sum)
 }
 
-// mapped is how much of the resident memory of a process is pages of files, as
+// mapped returns how much of the resident memory of a process is pages of files, as
 // of the program itself and of the Raft log; 0 when it is gone.
 // Format: proc(5), /proc/PID/status, the line RssFile in kB.
 func mapped(pid int) float64 {
@@ -119,7 +119,7 @@ func mapped(pid int) float64 {
 	return 0
 }
 
-// growth is how much a quantity of a node has grown over the second half, by
+// growth returns how much a quantity of a node has grown over the second half, by
 // the line that fits it best, and its mean there, both as they are shown.
 func (s *series) growth(node, q int) (grown, mean float64) {
 	all := s.seen[node]
@@ -149,7 +149,7 @@ func (s *series) grown() (out []string) {
 	return out
 }
 
-// verdict is the largest growth of each quantity over the second half.
+// verdict returns the largest growth of each quantity over the second half.
 func (s *series) verdict() string {
 	var out []string
 	for q, what := range quantities {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// made is a series of one node in which every quantity is f of the time, as it
+// made returns a series of one node in which every quantity is f of the time, as it
 // is shown.
 func made(f func(seconds float64) float64) *series {
 	s := &series{nodes: []*harness.Node{{Name: "node1"}}, seen: make([][]sample, 1)}

@@ -97,7 +97,7 @@ type soak struct {
 	rate         int      // pins a second
 	made, late   atomic.Int64
 
-	// mu guards the rest.
+	// mu guards the fields below.
 	mu  sync.Mutex
 	ids []string // of the pins that live, oldest first
 	lat latencies

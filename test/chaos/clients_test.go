@@ -57,7 +57,7 @@ type tenant struct {
 
 // library is the content that was imported, by CID.
 type library struct {
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	cids  []string
 	bytes map[string][]byte
@@ -280,7 +280,7 @@ func filters(target known, h *history, which int) *filter {
 	return &filter{"status", nil, limit, true}
 }
 
-// query is a filter as a node takes it.
+// query returns a filter as a node takes it.
 func (f *filter) query(target known, h *history) (q state.PinQuery, err error) {
 	q.Limit = 1000
 	if f == nil {

@@ -88,7 +88,7 @@ func (m *member) spaceOf(path string) (durable.Space, error) {
 // hurt tells whether this life may have ended because of a disk.
 func (m *member) hurt() bool { return m.disk.hurt() || m.store.hurt() }
 
-// now is the life that runs, or nil.
+// now returns the life that runs, or nil.
 func (m *member) now() *life {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +224,7 @@ func (c *cluster) found(ctx context.Context) error {
 	})
 }
 
-// leader is the number of the node that leads, as a node that runs believes.
+// leader returns the number of the node that leads, as a node that runs believes.
 func (c *cluster) leader(ctx context.Context) (int, bool) {
 	for _, m := range c.members {
 		l := m.now()

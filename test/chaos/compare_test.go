@@ -106,7 +106,7 @@ func (r *run) holds(ctx context.Context, s state.View, number int, content *bloc
 	})
 }
 
-// terms is how many terms of Raft there were after that of the first leader.
+// terms returns how many terms of Raft there were after that of the first leader.
 func (r *run) terms() (terms uint64, err error) {
 	for _, m := range r.cluster.members {
 		log, err := raftlog.Open(filepath.Join(m.folder, "raft", "raft.db"))

@@ -74,14 +74,14 @@ func (p *platter) release() {
 	}
 }
 
-// hits is how many writes met what the disk is.
+// hits returns how many writes met what the disk is.
 func (p *platter) hits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hit
 }
 
-// write is what a write to the disk goes through.
+// write returns what a write to the disk goes through.
 func (p *platter) write(do func() error) error {
 	p.mu.Lock()
 	slow, hangs, late, broken := p.slow, p.hangs, p.late, p.broken

@@ -319,7 +319,7 @@ func (c *cluster) happen(ctx context.Context, s step) error {
 	return fmt.Errorf("no fault %v", s.fault)
 }
 
-// split is what a split loses.
+// split returns what a split loses.
 func (s step) split(all []int) []link {
 	one, other := all[:len(all)/2], all[len(all)/2:]
 	if s.group != 0 {
@@ -339,7 +339,7 @@ func (s step) split(all []int) []link {
 	return slices.DeleteFunc(links, func(l link) bool { return !slices.Contains(one, l.from) })
 }
 
-// between are all directions from the nodes of one group to those of another,
+// between returns all directions from the nodes of one group to those of another,
 // and back.
 func between(one, other []int) (links []link) {
 	for _, a := range one {

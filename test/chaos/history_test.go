@@ -92,7 +92,7 @@ type filter struct {
 type history struct {
 	clock *atomic.Int64 // of calls and returns, one for all histories
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	ops   []*op
 	count int            // pins that were asked for
@@ -219,7 +219,7 @@ type pinSet struct {
 	last int64
 }
 
-// model is an account's set of pins.
+// model returns an account's set of pins.
 func (h *history) model() porcupine.Model {
 	empty := strings.Repeat("\x00", h.count/8+1)
 	has := func(s string, pin int) bool { return s[pin/8]&(1<<(pin%8)) != 0 }
@@ -383,7 +383,7 @@ func (h *history) checkLists() error {
 	return nil
 }
 
-// created is when each pin was, as answers tell.
+// created returns when each pin was, as answers tell.
 func (h *history) created() map[int]state.Millis {
 	created := map[int]state.Millis{}
 	for _, o := range h.ops {

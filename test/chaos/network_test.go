@@ -32,7 +32,7 @@ type link struct{ from, to int }
 type network struct {
 	sim *simnet.Simnet
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	cut     map[link]int           // by how many faults
 	slow    map[link]time.Duration // more latency
@@ -50,7 +50,7 @@ func newNetwork() *network {
 	return n
 }
 
-// nodeIP is the address of a node; numberOf undoes it.
+// nodeIP returns the address of a node; numberOf undoes it.
 func nodeIP(node int) net.IP { return net.IPv4(1, 0, 0, byte(node+1)).To4() }
 
 func numberOf(a net.Addr) int {
@@ -105,21 +105,21 @@ func (n *network) delay(l link, d time.Duration) {
 	n.slow[l] = d
 }
 
-// losses is how many packets were lost on a direction.
+// losses returns how many packets were lost on a direction.
 func (n *network) losses(l link) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.lost[l]
 }
 
-// late is how many packets were delayed.
+// late returns how many packets were delayed.
 func (n *network) late() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.delayed
 }
 
-// packets is how many went through.
+// packets returns how many went through.
 func (n *network) packets() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +185,7 @@ func (h *host) listen(_ string, at *net.UDPAddr) (net.PacketConn, error) {
 	return &socket{SimConn: conn, network: n, node: h.node}, nil
 }
 
-// options are those of all hosts of the node, and those of its cluster hosts.
+// options returns those of all hosts of the node, and those of its cluster hosts.
 func (h *host) options() (all, cluster []peer.HostOption) {
 	manager := func(reset quic.StatelessResetKey, token quic.TokenGeneratorKey) (*quicreuse.ConnManager, error) {
 		m, err := quicreuse.NewConnManager(reset, token, quicreuse.OverrideListenUDP(h.listen),

@@ -161,7 +161,7 @@ func inThisProcess(t *testing.T, seed uint64, s scenario) (report, error) {
 // folder.
 const roomForRun = 4 << 30
 
-// folder is one in memory, where there is such a place with enough room: an fsync
+// folder returns one in memory, where there is such a place with enough room: an fsync
 // costs nothing there, and no crash of this test loses what is in the page cache.
 func folder(t *testing.T) string {
 	t.Helper()

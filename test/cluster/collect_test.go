@@ -64,7 +64,7 @@ func (p pieces) reader() io.Reader {
 	return io.MultiReader(all...)
 }
 
-// first are the first n bytes.
+// first returns the first n bytes.
 func (p pieces) first(n uint64) (cut pieces) {
 	for _, b := range p {
 		b = b[:min(n, uint64(len(b)))]
@@ -150,7 +150,7 @@ func (w *objectWriter) some() pieces {
 	}
 }
 
-// any is one of the objects.
+// any returns one of the objects.
 func (w *objectWriter) any() (at place, it acked, ok bool) {
 	for at, it := range w.held {
 		return at, it, true
@@ -297,7 +297,7 @@ func (w *objectWriter) pin(ctx context.Context) error {
 	return err
 }
 
-// step is one change, and a look at what it must not have changed.
+// step returns one change, and a look at what it must not have changed.
 func (w *objectWriter) step(ctx context.Context) error {
 	var err error
 	at, it, ok := w.any()
@@ -389,7 +389,7 @@ func makeBuckets(t *testing.T, n *running, a state.AccountID) {
 	}
 }
 
-// writeObjects has all writers write for collectFor.
+// writeObjects returns all writers write for collectFor.
 func writeObjects(t *testing.T, nodes []*running, a state.AccountID) []*objectWriter {
 	t.Helper()
 	shared := make(pieces, 8)

@@ -176,7 +176,7 @@ func (a *alone) whole(root cid.Cid, content []byte) error {
 
 func kindA(int) byte { return 'a' }
 
-// changed is the kind of a file in which every tenth chunk is another one.
+// changed returns the kind of a file in which every tenth chunk is another one.
 func changed(i int) byte {
 	if i%10 == 3 {
 		return 'b'

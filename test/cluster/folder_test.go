@@ -277,7 +277,7 @@ func TestAnotherSecretIsNoticedWhenTheStateComes(t *testing.T) {
 	}
 }
 
-// exposed are what other users of this machine could read below a folder.
+// exposed returns what other users of this machine could read below a folder.
 func exposed(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

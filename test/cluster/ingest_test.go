@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// ids are the nodes' ids.
+// ids returns the nodes' ids.
 func ids(t *testing.T, nodes []*running) []state.NodeID {
 	t.Helper()
 	var all []state.NodeID

@@ -35,7 +35,7 @@ type planes struct {
 	consensus.Network
 	gossip.Topic
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu           sync.Mutex
 	raft, gossip bool // cut
 	conns        map[*plane]bool
@@ -289,5 +289,5 @@ func outline(s members.Status) (o outlined) {
 	return o
 }
 
-// contentOf is a small file that differs by i.
+// contentOf returns a small file that differs by i.
 func contentOf(i int) *bytes.Reader { return bytes.NewReader([]byte("file " + strconv.Itoa(i))) }

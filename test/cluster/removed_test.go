@@ -216,7 +216,7 @@ func TestARemovedNodeThatDidNotGetInJoinsLater(t *testing.T) {
 	run(t, again)
 }
 
-// ticketOf is a ticket of a node's cluster.
+// ticketOf returns a ticket of a node's cluster.
 func ticketOf(t *testing.T, n *running) string {
 	t.Helper()
 	ticket, err := n.Members().CreateTicket(t.Context(), time.Hour, func(b []byte) { _, _ = rand.Read(b) })

@@ -146,7 +146,7 @@ func settings(dir, join, secretFile string) config.Config {
 	return c
 }
 
-// threeKept is a cluster of three, each of which can be stopped, harmed and
+// threeKept returns a cluster of three, each of which can be stopped, harmed and
 // started again.
 func threeKept(t *testing.T) []*keeper {
 	t.Helper()

@@ -33,7 +33,7 @@ type badRequest struct {
 	header                   http.Header // on top of the usual ones
 }
 
-// fixed is a CID that nobody has and that every run sends, as answers repeat it.
+// fixed returns a CID that nobody has and that every run sends, as answers repeat it.
 func fixed(n int) cid.Cid {
 	hash, err := multihash.Sum([]byte("sent with bad requests "+strconv.Itoa(n)), multihash.SHA2_256, -1)
 	if err != nil {
@@ -443,7 +443,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 	}
 }
 
-// stateHash is the hash of the state on all nodes, which stand still.
+// stateHash returns the hash of the state on all nodes, which stand still.
 func stateHash(t *testing.T, c *harness.Cluster) client.StateHash {
 	t.Helper()
 	if err := c.SameState(t.Context()); err != nil {

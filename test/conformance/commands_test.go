@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// fileOf is a new file with a text.
+// fileOf returns a new file with a text.
 func fileOf(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")

@@ -30,7 +30,7 @@ const (
 // errOld says that an answer is from before a change that was acknowledged.
 var errOld = errors.New("it answers from an old state")
 
-// status is what the service answered, 0 where it was no error of its own.
+// status returns what the service answered, 0 where it was no error of its own.
 func status(err error) int {
 	if api := (*harness.APIError)(nil); errors.As(err, &api) {
 		return api.Status
@@ -139,7 +139,7 @@ func (l *cutLeader) keepAsking(ctx context.Context, t *testing.T, i int, q quest
 	}
 }
 
-// writeAgain is how long after the cut each of the others acknowledges a write.
+// writeAgain returns how long after the cut each of the others acknowledges a write.
 func (l *cutLeader) writeAgain(ctx context.Context) []time.Duration {
 	took := make([]time.Duration, len(l.others))
 	var all sync.WaitGroup

@@ -27,7 +27,7 @@ const (
 	flipEvery = 100_000
 )
 
-// segmentFiles are the files that a node keeps blocks in.
+// segmentFiles returns the files that a node keeps blocks in.
 func segmentFiles(t *testing.T, n *harness.Node) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(n.Dir, "blocks", "segments", "*.seg"))

@@ -24,7 +24,7 @@ var notForPeople = regexp.MustCompile(`context (deadline|canceled)|goroutine|%!|
 // bookkeeping, not content.
 const freedSlack = 1 << 20
 
-// usedBytes is what every node says that it stores, by node id.
+// usedBytes returns what every node says that it stores, by node id.
 func usedBytes(t *testing.T, c *harness.Cluster) map[string]int64 {
 	t.Helper()
 	used := map[string]int64{}
@@ -125,7 +125,7 @@ func TestContentThatCannotBeFetched(t *testing.T) {
 	})
 }
 
-// silentListener is the multiaddr of a TCP port that takes connections and
+// silentListener returns the multiaddr of a TCP port that takes connections and
 // never says a word.
 func silentListener(t *testing.T) string {
 	t.Helper()

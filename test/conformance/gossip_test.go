@@ -54,7 +54,7 @@ type flooder struct {
 	heard       []*pubsubpb.Message
 }
 
-// signed is one message as from sends it, signed by the flooder's own key.
+// signed returns one message as from sends it, signed by the flooder's own key.
 func (f flooder) signed(from peer.ID, i int, data []byte) *pubsubpb.RPC {
 	topic := samplesTopic
 	m := &pubsubpb.Message{

@@ -118,14 +118,14 @@ func put(t *testing.T, f *peertest.Foreign, b blocks.Block) cid.Cid {
 	return b.Cid()
 }
 
-// offer is one block of these bytes.
+// offer returns one block of these bytes.
 func offer(codec uint64, data []byte) func(t *testing.T, f *peertest.Foreign) cid.Cid {
 	return func(t *testing.T, f *peertest.Foreign) cid.Cid {
 		return put(t, f, must(peertest.Block(codec, data)))
 	}
 }
 
-// hashed is a raw block named by another hash function.
+// hashed returns a raw block named by another hash function.
 func hashed(function uint64, length int) func(t *testing.T, f *peertest.Foreign) cid.Cid {
 	return func(t *testing.T, f *peertest.Foreign) cid.Cid {
 		data := []byte("hashed in another way")
@@ -139,12 +139,12 @@ func bomb() []byte {
 	return append(bytes.Repeat([]byte{0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 5), 0x9a, 0xff, 0xff, 0xff, 0xff, 0)
 }
 
-// list is a dag-cbor list of n equal values.
+// list returns a dag-cbor list of n equal values.
 func list(n int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0x9a}, uint32(n)), bytes.Repeat(value, n)...)
 }
 
-// manyLinks is a dag-pb node with n links to one child, and nothing else.
+// manyLinks returns a dag-pb node with n links to one child, and nothing else.
 func manyLinks(child cid.Cid, n int) []byte {
 	hash := append(binary.AppendUvarint([]byte{0x0a}, uint64(child.ByteLen())), child.Bytes()...)
 	link := append(binary.AppendUvarint([]byte{0x12}, uint64(len(hash))), hash...)

@@ -55,7 +55,7 @@ type fire struct {
 	origins []string
 	next    atomic.Int64
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	attempts []attempt
 	acked    int
@@ -63,7 +63,7 @@ type fire struct {
 	outages  []time.Duration // between two writes of one client that tries every node
 }
 
-// acknowledged is how many writes were.
+// acknowledged returns how many writes were.
 func (f *fire) acknowledged() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -514,7 +514,7 @@ func testRepeatedKills(t *testing.T, f *fire) {
 	}
 }
 
-// diskUse is what the data folders of all nodes take on the disk, in bytes.
+// diskUse returns what the data folders of all nodes take on the disk, in bytes.
 func diskUse(t *testing.T, c *harness.Cluster) int64 {
 	t.Helper()
 	var total int64

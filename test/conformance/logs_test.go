@@ -32,7 +32,7 @@ var (
 	said = regexp.MustCompile(`level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)`)
 )
 
-// loudLines are the lines of a node's log that could wake somebody.
+// loudLines returns the lines of a node's log that could wake somebody.
 func loudLines(n *harness.Node) (lines []string) {
 	for line := range strings.Lines(n.Log()) {
 		if loud.MatchString(line) {

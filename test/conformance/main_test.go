@@ -69,12 +69,12 @@ func newService(t *testing.T, c *harness.Cluster, email string) *service {
 	return &service{t: t, cluster: c, token: c.Nodes[0].UserKey(email).Token, turn: &atomic.Int64{}}
 }
 
-// as is the same service in a subtest.
+// as returns the same service in a subtest.
 func (s *service) as(t *testing.T) *service {
 	return &service{t: t, cluster: s.cluster.As(t), token: s.token, turn: s.turn}
 }
 
-// next is a client of the next running node.
+// next returns a client of the next running node.
 func (s *service) next() *harness.PinsClient {
 	live := s.cluster.Live()
 	return live[int(s.turn.Add(1))%len(live)].Pins(s.token)
@@ -114,7 +114,7 @@ func (s *service) delete(id string) {
 	}
 }
 
-// list is one page; pairs are names and values of the query.
+// list returns one page; pairs are names and values of the query.
 func (s *service) list(pairs ...string) harness.PinResults {
 	s.t.Helper()
 	q := query(pairs...)
@@ -125,7 +125,7 @@ func (s *service) list(pairs ...string) harness.PinResults {
 	return r
 }
 
-// all is every pin of the account, newest first.
+// all returns every pin of the account, newest first.
 func (s *service) all() []harness.PinStatus {
 	s.t.Helper()
 	pins, err := s.next().ListAll(s.t.Context(), nil, 1000)
@@ -163,7 +163,7 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// nowhere is a CID of random bytes that no peer has.
+// nowhere returns a CID of random bytes that no peer has.
 func nowhere() cid.Cid {
 	data := make([]byte, 32)
 	_, _ = rand.Read(data) // never fails
@@ -184,7 +184,7 @@ func object(t *testing.T, data []byte) map[string]json.RawMessage {
 	return m
 }
 
-// ids are the request ids of pins, in their order.
+// ids returns the request ids of pins, in their order.
 func ids(pins []harness.PinStatus) []string {
 	out := make([]string, len(pins))
 	for i, p := range pins {

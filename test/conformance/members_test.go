@@ -174,7 +174,7 @@ func TestJoining(t *testing.T) {
 	}
 }
 
-// withDeadAddress is a ticket that also names an address at which nobody listens, as
+// withDeadAddress returns a ticket that also names an address at which nobody listens, as
 // those of members on other machines do that listen on loopback too.
 func withDeadAddress(t *testing.T, ticket string) string {
 	t.Helper()
@@ -199,7 +199,7 @@ func withDeadAddress(t *testing.T, ticket string) string {
 	return kind + "." + base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// membersLog is what all that were members of a cluster of so many logged.
+// membersLog returns what all that were members of a cluster of so many logged.
 func membersLog(c *harness.Cluster, members int) string {
 	var all strings.Builder
 	for _, n := range c.Nodes[:members] {
@@ -208,7 +208,7 @@ func membersLog(c *harness.Cluster, members int) string {
 	return all.String()
 }
 
-// expiry is a condition that becomes true after the time.
+// expiry returns a condition that becomes true after the time.
 func expiry(d time.Duration) func() (bool, error) {
 	end := time.Now().Add(d)
 	return func() (bool, error) { return time.Now().After(end), nil }

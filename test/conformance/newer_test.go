@@ -148,7 +148,7 @@ func rewrite(t *testing.T, file string, change func([]byte)) string {
 	return overwrite(t, file, b)
 }
 
-// only is the last file of a pattern that matches one at least.
+// only returns the last file of a pattern that matches one at least.
 func only(t *testing.T, parts ...string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(parts...))

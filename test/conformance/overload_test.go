@@ -42,7 +42,7 @@ type load struct {
 	errs   []error
 }
 
-// p99 is the time within which 99 of 100 writes were answered.
+// p99 returns the time within which 99 of 100 writes were answered.
 func (l load) p99() time.Duration {
 	return quantile(l.writes, 0.99)
 }
@@ -101,7 +101,7 @@ type strain struct {
 // busy tells whether the machine is too busy to judge a cluster by elections.
 func (s strain) busy() bool { return s.late >= machineBusy || s.waited >= machineShared }
 
-// calm is the load on a cluster that nobody disturbs for some time, and the processor time that
+// calm returns the load on a cluster that nobody disturbs for some time, and the processor time that
 // a node needs for it.
 func (s *service) calm(n *harness.Node, lasts time.Duration) (load, time.Duration) {
 	s.t.Helper()
@@ -113,7 +113,7 @@ func (s *service) calm(n *harness.Node, lasts time.Duration) (load, time.Duratio
 	return l, n.ProcessorTime() - used
 }
 
-// scheduled is how long the threads of a process ran, and waited to run, from
+// scheduled returns how long the threads of a process ran, and waited to run, from
 // /proc. Threads that have ended are missing; Go keeps its own.
 func scheduled(t *testing.T, pid int) (ran, waited time.Duration) {
 	t.Helper()

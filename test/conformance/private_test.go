@@ -104,7 +104,7 @@ func TestUnknownPeersGetOnlyPinnedContent(t *testing.T) {
 	})
 }
 
-// incomplete is a DAG of which the foreign peer lacks one block, and the blocks
+// incomplete returns a DAG of which the foreign peer lacks one block, and the blocks
 // below the root that it has.
 func incomplete(t *testing.T, f *peertest.Foreign, seed uint64) (root cid.Cid, held []cid.Cid, lack blocks.Block) {
 	t.Helper()

@@ -271,7 +271,7 @@ func operatorsOf(c *harness.Cluster) map[*harness.Node]*harness.Operator {
 	return operators
 }
 
-// newTrial is a new key, or now and then a session, that is ended through one of
+// newTrial returns a new key, or now and then a session, that is ended through one of
 // the nodes.
 func newTrial(t *testing.T, operators map[*harness.Node]*harness.Operator, i int, all, nodes []*harness.Node, email string) *trial {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 // findWithin bounds one question to the DHT.
 const findWithin = 3 * time.Second
 
-// newDHT is a peer of the DHT of private networks that is no Holdfast node.
+// newDHT returns a peer of the DHT of private networks that is no Holdfast node.
 func newDHT(t *testing.T, mode dht.ModeOpt, boot ...peer.AddrInfo) *dht.IpfsDHT {
 	t.Helper()
 	h, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.DisableMetrics())
@@ -46,7 +46,7 @@ func newDHT(t *testing.T, mode dht.ModeOpt, boot ...peer.AddrInfo) *dht.IpfsDHT 
 	return d
 }
 
-// bootDHT is where such a network begins, and its address for --bootstrap.
+// bootDHT returns where such a network begins, and its address for --bootstrap.
 func bootDHT(t *testing.T) (at peer.AddrInfo, address string) {
 	t.Helper()
 	h := newDHT(t, dht.ModeServer).Host()

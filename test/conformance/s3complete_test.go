@@ -79,7 +79,7 @@ func testS3CompletionsMeet(t *testing.T, o *objects) {
 	}
 }
 
-// completed is what a completion is told, but for the address of the node.
+// completed returns what a completion is told, but for the address of the node.
 func completed(t *testing.T, r reply) (told [3]string) {
 	t.Helper()
 	type result struct {

@@ -104,7 +104,7 @@ type putLoad struct {
 	bucket string
 	next   atomic.Int64
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu    sync.Mutex
 	sent  map[string][sha256.Size]byte // by key; one key is sent once
 	acked map[string]bool

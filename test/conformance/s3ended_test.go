@@ -22,7 +22,7 @@ const (
 	linkBytes   = 100 // of a part in the object's DAG, at most
 )
 
-// many is an upload of many small parts.
+// many returns an upload of many small parts.
 func (u *uploads) many(key string) (id string, whole []byte, list []byte) {
 	u.t.Helper()
 	id = u.begin(key)

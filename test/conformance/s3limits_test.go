@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// usedBy is what an account is charged for, in bytes.
+// usedBy returns what an account is charged for, in bytes.
 func usedBy(t *testing.T, n *harness.Node, email string) (used int64) {
 	t.Helper()
 	users, err := n.Operator().Users(t.Context())
@@ -204,7 +204,7 @@ func testS3PartNumbers(t *testing.T, o *objects, bucket string) {
 	o.ok(http.StatusOK, http.MethodPost, path, []byte(good)) // the upload is still good
 }
 
-// blocksStored is how many blocks each node has.
+// blocksStored returns how many blocks each node has.
 func blocksStored(c *harness.Cluster) (counts []float64) {
 	for _, n := range c.Nodes {
 		counts = append(counts, n.Metrics()["holdfast_blocks_stored"])

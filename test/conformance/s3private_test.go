@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// dagOf is what a node makes of a file: its root and all of its blocks.
+// dagOf returns what a node makes of a file: its root and all of its blocks.
 func dagOf(t *testing.T, data []byte) (root cid.Cid, all []cid.Cid) {
 	t.Helper()
 	root, _, err := dag.Import(t.Context(), bytes.NewReader(data), func(blks []blocks.Block) error {
@@ -44,7 +44,7 @@ func putParts(o *objects, path string, parts [][]byte) (root cid.Cid, all []cid.
 	return root, append(all, root)
 }
 
-// toldBy is the root that an answer of an object tells.
+// toldBy returns the root that an answer of an object tells.
 func toldBy(t *testing.T, r reply) cid.Cid {
 	t.Helper()
 	root, err := cid.Decode(r.Header.Get("X-Holdfast-Cid"))

@@ -147,7 +147,7 @@ type toggled struct {
 	bucket  string
 	changes atomic.Int64
 
-	// mu guards what follows. It is never held while calling out.
+	// mu guards the fields below. It is never held while calling out.
 	mu   sync.Mutex
 	now  map[string]cid.Cid // by key
 	once map[cid.Cid]bool   // all that ever were

@@ -47,7 +47,7 @@ func (q *quotas) objects(t *testing.T) {
 	}
 }
 
-// crowd has all writers store something at once, and deletes what got a place.
+// crowd returns all writers store something at once, and deletes what got a place.
 func (q *quotas) crowd(t *testing.T, room uint64, size int, files []harness.Offered, pins func(int) bool) {
 	const email = "crowd@example.org"
 	c, at := q.cluster.As(t), q.at.As(t)

@@ -40,7 +40,7 @@ func (o *objects) as(t *testing.T) *objects {
 	return &objects{t: t, cluster: o.cluster, token: o.token, turn: o.turn}
 }
 
-// with is the same view with another token.
+// with returns the same view with another token.
 func (o *objects) with(token string) *objects {
 	return &objects{t: o.t, cluster: o.cluster, token: token, turn: o.turn}
 }

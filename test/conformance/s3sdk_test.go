@@ -31,7 +31,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// sdk is a client of the AWS SDK for Go with its default settings, at one node.
+// sdk returns a client of the AWS SDK for Go with its default settings, at one node.
 func (g gateway) sdk(n *harness.Node) *s3.Client {
 	return s3.NewFromConfig(aws.Config{
 		Region:      "us-east-1",
@@ -245,7 +245,7 @@ func testLinks(t *testing.T, g gateway) {
 	}
 }
 
-// minio is a client of minio-go at the gateway's node. With trailers there is a
+// minio returns a client of minio-go at the gateway's node. With trailers there is a
 // checksum behind each body.
 func (g gateway) minio(t *testing.T, trailers bool) *minio.Client {
 	t.Helper()

@@ -327,7 +327,7 @@ func testRestic(x *tool, g gateway) {
 	x.has(restic("check"), "no errors were found")
 }
 
-// randomName is what makes the name of a bucket unique.
+// randomName returns what makes the name of a bucket unique.
 func randomName() string {
 	var b [5]byte
 	rand.Read(b[:])

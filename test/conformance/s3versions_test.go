@@ -273,7 +273,7 @@ func (o *objects) versions(bucket, query string) versionsPage {
 	return p
 }
 
-// lines are the entries of a page as text.
+// lines returns the entries of a page as text.
 func (p versionsPage) lines() (lines []string) {
 	for _, e := range p.Entries {
 		line := e.Key + " " + e.VersionID
@@ -685,7 +685,7 @@ type versionLoad struct {
 	*objects
 	bucket string
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	acked   map[string]int // by key and version: the client, and the number of its write
 	unknown int            // writes whose end nobody knows

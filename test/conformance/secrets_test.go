@@ -67,7 +67,7 @@ func (c canaries) found(said []byte) (names []string) {
 	return names
 }
 
-// canaryPassword is a password that is nothing else.
+// canaryPassword returns a password that is nothing else.
 func canaryPassword() string { return "canary " + rand.Text() }
 
 // keeper uses secrets of a cluster and gathers what it is answered.

@@ -77,13 +77,13 @@ func TestSlowClientsAreCut(t *testing.T) {
 type lasting struct {
 	all sync.WaitGroup
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu     sync.Mutex
 	cut    map[string]time.Duration // the latest of each way
 	failed []error
 }
 
-// add has one more client hold a connection in a way of this name.
+// add returns one more client hold a connection in a way of this name.
 func (h *lasting) add(way string, hold func() (time.Duration, error)) {
 	h.all.Go(func() {
 		held, err := hold()
@@ -130,7 +130,7 @@ func hold(addr, first, then string, every, within time.Duration) (time.Duration,
 	}
 }
 
-// mostResident is the most memory that a node has in the time in which all end, in
+// mostResident returns the most memory that a node has in the time in which all end, in
 // bytes.
 func mostResident(n *harness.Node, all *sync.WaitGroup) (most int64) {
 	ended := make(chan struct{})

@@ -31,7 +31,7 @@ type pair struct {
 	pool      *x509.CertPool
 }
 
-// newPair is a pair of files in a folder.
+// newPair returns a pair of files in a folder.
 func newPair(t *testing.T, dir string, serial int64) *pair {
 	t.Helper()
 	p := &pair{cert: filepath.Join(dir, "api.crt"), key: filepath.Join(dir, "api.key"), pool: x509.NewCertPool()}
@@ -59,7 +59,7 @@ func (p *pair) write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// served is the serial number of the certificate that a new connection gets.
+// served returns the serial number of the certificate that a new connection gets.
 func (p *pair) served(addr string) (int64, error) {
 	conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: p.pool})
 	if err != nil {

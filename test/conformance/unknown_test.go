@@ -59,7 +59,7 @@ func newUnknownPeer(t *testing.T, options ...libp2p.Option) *unknownPeer {
 	return s
 }
 
-// publicOf is the address of a node's public host.
+// publicOf returns the address of a node's public host.
 func publicOf(t *testing.T, n *harness.Node) peer.AddrInfo {
 	t.Helper()
 	info, err := peer.AddrInfoFromString(n.Status().Node.Addrs[0])

@@ -18,7 +18,7 @@ var axe struct {
 	err  error
 }
 
-// violations are what axe-core finds wrong with the page, with every rule that it has on by default
+// violations returns what axe-core finds wrong with the page, with every rule that it has on by default
 // and the elements that break it.
 func (p *tab) violations() []string {
 	p.t.Helper()

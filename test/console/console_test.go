@@ -19,7 +19,7 @@ const (
 	catCID   = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
 )
 
-// signedIn is a cluster of three with an account, and a browser that has signed in at a follower.
+// signedIn returns a cluster of three with an account, and a browser that has signed in at a follower.
 func signedIn(t *testing.T) (*harness.Cluster, *tab) {
 	t.Helper()
 	t.Parallel()

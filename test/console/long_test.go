@@ -30,7 +30,7 @@ const (
 	flatHeap = 32 << 20
 )
 
-// heap is what the scripts of the tab have in memory, in bytes, without what nobody refers to.
+// heap returns what the scripts of the tab have in memory, in bytes, without what nobody refers to.
 func (p *tab) heap() float64 {
 	p.t.Helper()
 	return ask(p, func(ctx context.Context, t *chromedp.Target) (float64, error) {

@@ -47,7 +47,7 @@ func noise(size int) []byte {
 	return data
 }
 
-// picturePNG is an image.
+// picturePNG returns an image.
 func picturePNG(t *testing.T) []byte {
 	t.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 320, 200))
@@ -116,7 +116,7 @@ func (p *tab) withoutScripts() {
 	}))
 }
 
-// stored is an object as another node has it for programs.
+// stored returns an object as another node has it for programs.
 func stored(t *testing.T, c *harness.Cluster, path string) harness.Response {
 	t.Helper()
 	n := c.Leader()
@@ -336,7 +336,7 @@ func TestFilesAreUploadedWithoutScripts(t *testing.T) {
 	}
 }
 
-// silence is a second of sound, as a WAV file.
+// silence returns a second of sound, as a WAV file.
 func silence() []byte {
 	const rate = 8000 // samples a second, of a byte each
 	var b bytes.Buffer

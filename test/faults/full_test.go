@@ -21,7 +21,7 @@ import (
 // leader's Raft log is full.
 const movesWithin = 5 * time.Second
 
-// pins is how many pins a step takes in the long form, and in the short one.
+// pins returns how many pins a step takes in the long form, and in the short one.
 func pins(full, short int) int {
 	if *long {
 		return full
@@ -56,7 +56,7 @@ func nodesOnVolumes(t *testing.T, nodes int, folder string, size int, env ...str
 	return harness.Start(t, harness.Options{Nodes: nodes, Folders: folders, Env: env}), disks
 }
 
-// diskOf is the disk of one node.
+// diskOf returns the disk of one node.
 func diskOf(c *harness.Cluster, disks []*disk, n *harness.Node) *disk {
 	return disks[slices.Index(c.Nodes, n)]
 }

@@ -76,7 +76,7 @@ func (b *bucket) begin(t *testing.T, node int, key string) (query string) {
 	return "?uploadId=" + up.UploadID
 }
 
-// form is the body of an upload by a form.
+// form returns the body of an upload by a form.
 func form(key string, data []byte) (kind string, body []byte) {
 	const edge = "edge-of-a-part"
 	return "multipart/form-data; boundary=" + edge, fmt.Appendf(nil,
@@ -94,7 +94,7 @@ func (b *bucket) reads(t *testing.T, key string, want []byte) {
 	}
 }
 
-// keeps is what the cluster shows of a bucket and keeps: it does not change by what
+// keeps returns what the cluster shows of a bucket and keeps: it does not change by what
 // is refused. What is refused is dropped a little later.
 func (b *bucket) keeps(ctx context.Context) (string, error) {
 	list, err := b.ask(ctx, b.Nodes[0], http.MethodGet, "?list-type=2", nil, -1)

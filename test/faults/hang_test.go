@@ -31,7 +31,7 @@ func learn(c *harness.Cluster) nodes {
 	return known
 }
 
-// leader is who leads as one of the nodes sees it; nil when nobody is known.
+// leader returns who leads as one of the nodes sees it; nil when nobody is known.
 func (k nodes) leader(asked ...*harness.Node) *harness.Node {
 	for _, n := range asked {
 		if s, err := n.StatusNow(); err == nil && s.Leader != "" {

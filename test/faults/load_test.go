@@ -43,7 +43,7 @@ type load struct {
 	origins []string
 	pace    time.Duration // of each client, after an acknowledgement
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu     sync.Mutex
 	begun  int                        // pins that were tried
 	acked  map[string]harness.Offered // by request id
@@ -140,7 +140,7 @@ func (l *load) took(id, name string, file harness.Offered) {
 	l.acked[id], l.names[name] = file, id
 }
 
-// count is how many pins were acknowledged.
+// count returns how many pins were acknowledged.
 func (l *load) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

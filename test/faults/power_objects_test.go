@@ -32,13 +32,13 @@ var powerSizes = []int{0, 3_000, 70_000, 1_300_000, 2_500_000, 4 << 20}
 type shelf struct {
 	*bucket
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu     sync.Mutex
 	acked  map[string]uint64 // key to the seed of its bytes
 	unsure map[string]uint64
 }
 
-// bytesOf are the bytes of an object: the last digits of the seed choose the size.
+// bytesOf returns the bytes of an object: the last digits of the seed choose the size.
 func bytesOf(seed uint64) []byte {
 	return harness.BytesOf(seed, powerSizes[seed%uint64(len(powerSizes))])
 }

@@ -97,7 +97,7 @@ func (p *foreignPeer) AddDAG(ctx context.Context, codec string, width, depth int
 	return level[0], count, nil
 }
 
-// encodeNode is one node that links to children in the given codec.
+// encodeNode returns one node that links to children in the given codec.
 func encodeNode(code uint64, children []cid.Cid) ([]byte, error) {
 	var buf bytes.Buffer
 	if code == cid.DagProtobuf {

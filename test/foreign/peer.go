@@ -82,10 +82,10 @@ func swallow(s network.Stream) {
 	_ = s.Reset()
 }
 
-// ID is the peer id in text.
+// ID returns the peer id in text.
 func (p *foreignPeer) ID() string { return p.host.ID().String() }
 
-// Addrs are the multiaddrs the peer listens on, each ending in /p2p/ID.
+// Addrs returns the multiaddrs the peer listens on, each ending in /p2p/ID.
 func (p *foreignPeer) Addrs() []string {
 	var out []string
 	for _, a := range p.host.Addrs() {

@@ -92,7 +92,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return c
 }
 
-// JoinArgs are the flags that let a new node join through the first node.
+// JoinArgs returns the flags that let a new node join through the first node.
 func (c *Cluster) JoinArgs(byTicket bool) []string {
 	c.tb.Helper()
 	first := c.Nodes[0]
@@ -102,7 +102,7 @@ func (c *Cluster) JoinArgs(byTicket bool) []string {
 	return []string{"--join", first.Status().Node.ClusterAddrs[0], "--secret-file", c.SecretFile()}
 }
 
-// SecretFile is the first node's cluster secret.
+// SecretFile returns the first node's cluster secret.
 func (c *Cluster) SecretFile() string { return filepath.Join(c.Nodes[0].Dir, "cluster.secret") }
 
 // Add starts one more node with more flags and does not wait for it.
@@ -231,7 +231,7 @@ func (c *Cluster) ready(nodes ...*Node) {
 	}
 }
 
-// As is the same cluster for a subtest, which must not add nodes to it.
+// As returns the same cluster for a subtest, which must not add nodes to it.
 func (c *Cluster) As(tb testing.TB) *Cluster {
 	other := *c
 	other.tb = tb
@@ -242,7 +242,7 @@ func (c *Cluster) As(tb testing.TB) *Cluster {
 	return &other
 }
 
-// Live are the nodes whose process runs.
+// Live returns the nodes whose process runs.
 func (c *Cluster) Live() []*Node {
 	var out []*Node
 	for _, n := range c.Nodes {
@@ -291,7 +291,7 @@ func (c *Cluster) Settle() {
 // maxVoters is the most members that a cluster gives a vote, of consensus.
 const maxVoters = 5
 
-// unvoiced is a member whose process runs and that the cluster has yet to give a vote,
+// unvoiced returns a member whose process runs and that the cluster has yet to give a vote,
 // as a node's status has it, or "".
 func unvoiced(s Status, runs map[string][]string) (id string) {
 	members, voters := 0, 0
@@ -317,7 +317,7 @@ func unvoiced(s Status, runs map[string][]string) (id string) {
 	return id
 }
 
-// Leader is the running node that leads, as soon as a running node says so.
+// Leader returns the running node that leads, as soon as a running node says so.
 func (c *Cluster) Leader() *Node {
 	c.tb.Helper()
 	var leader *Node
@@ -339,13 +339,13 @@ func (c *Cluster) Leader() *Node {
 	return leader
 }
 
-// Followers are the running nodes that do not lead.
+// Followers returns the running nodes that do not lead.
 func (c *Cluster) Followers() []*Node {
 	c.tb.Helper()
 	return Without(c.Live(), c.Leader())
 }
 
-// Without are the nodes but one.
+// Without returns the nodes but one.
 func Without(nodes []*Node, gone *Node) []*Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return n == gone })
 }

@@ -32,7 +32,7 @@ type Offered struct {
 	Bytes  int    `json:"bytes"`  // of those blocks
 }
 
-// fileOf is a file of these bytes, whose blocks are not known.
+// fileOf returns a file of these bytes, whose blocks are not known.
 func fileOf(cid string, data []byte) Offered {
 	sum := sha256.Sum256(data)
 	return Offered{CID: cid, Size: len(data), SHA256: hex.EncodeToString(sum[:])}
@@ -89,7 +89,7 @@ func startBoxo(tb testing.TB, in *namespace, flags []string) *Boxo {
 	}
 }
 
-// As is the same peer for a subtest.
+// As returns the same peer for a subtest.
 func (b *Boxo) As(tb testing.TB) *Boxo {
 	other := *b
 	other.tb = tb
@@ -140,10 +140,10 @@ func readLine(tb testing.TB, proc *process, r *bufio.Reader, logs *tail, into an
 	}
 }
 
-// Origins are the peer's multiaddrs.
+// Origins returns the peer's multiaddrs.
 func (b *Boxo) Origins() []string { return b.Addrs }
 
-// Pid is the process id.
+// Pid returns the process id.
 func (b *Boxo) Pid() int { return b.proc.cmd.Process.Pid }
 
 // Close ends the process.

@@ -135,7 +135,7 @@ func (h *Helia) do(o heliaOrder) ([]Offered, error) {
 	}
 }
 
-// Origins are the peer's multiaddrs.
+// Origins returns the peer's multiaddrs.
 func (h *Helia) Origins() []string { return h.Addrs }
 
 // AddRandom adds count random files of size bytes.

@@ -59,7 +59,7 @@ func kuboProgram(tb testing.TB) string {
 	return path
 }
 
-// environment is what the program sees: where its node is.
+// environment returns what the program sees: where its node is.
 func (k *Kubo) environment() []string {
 	return []string{"IPFS_PATH=" + filepath.Join(k.dir, "repo"), "IPFS_TELEMETRY=off"}
 }
@@ -118,7 +118,7 @@ func (k *Kubo) Do(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Origins are the peer's multiaddrs.
+// Origins returns the peer's multiaddrs.
 func (k *Kubo) Origins() []string { return k.Addrs }
 
 // AddRandom adds count random files of size bytes as `ipfs add` does.

@@ -21,7 +21,7 @@ const (
 // buildTimeout bounds the build of one binary with cold caches.
 const buildTimeout = 15 * time.Minute
 
-// Main is what the TestMain of a black-box package calls: it builds the
+// Main returns what the TestMain of a black-box package calls: it builds the
 // binaries once into a folder of its own, runs the tests, removes the folder
 // and returns the exit code.
 func Main(m *testing.M) int {
@@ -75,7 +75,7 @@ func build(path, pkg string) error {
 	return nil
 }
 
-// moduleRoot is the folder that holds go.mod.
+// moduleRoot returns the folder that holds go.mod.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -84,10 +84,10 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// Binary is the path of the Holdfast binary under test.
+// Binary returns the path of the Holdfast binary under test.
 func Binary(tb testing.TB) string { return binary(tb, holdfastVariable) }
 
-// ForeignBinary is the path of the IPFS peer of test/foreign.
+// ForeignBinary returns the path of the IPFS peer of test/foreign.
 func ForeignBinary(tb testing.TB) string { return binary(tb, foreignVariable) }
 
 func binary(tb testing.TB, variable string) string {

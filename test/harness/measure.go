@@ -16,7 +16,7 @@ const ticksPerSecond = 100
 // errProcess says that /proc tells something else than proc(5) has.
 var errProcess = errors.New("not what /proc tells of a process")
 
-// ProcessorTime is the user and system time of a process; an error when it is gone.
+// ProcessorTime returns the user and system time of a process; an error when it is gone.
 // Format: proc(5), /proc/PID/stat, fields 14 and 15.
 func ProcessorTime(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -33,7 +33,7 @@ func ProcessorTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticksPerSecond, errors.Join(uerr, serr)
 }
 
-// ResidentBytes is the memory that a process has now; an error when it is gone.
+// ResidentBytes returns the memory that a process has now; an error when it is gone.
 // Format: proc(5), /proc/PID/statm, field 2 in pages.
 func ResidentBytes(pid int) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
@@ -58,7 +58,7 @@ func (n *Node) ProcessorTime() time.Duration {
 	return used
 }
 
-// ResidentBytes is the memory of the node's process, which runs.
+// ResidentBytes returns the memory of the node's process, which runs.
 func (n *Node) ResidentBytes() int64 {
 	n.tb.Helper()
 	bytes, err := ResidentBytes(n.Pid())
@@ -68,7 +68,7 @@ func (n *Node) ResidentBytes() int64 {
 	return bytes
 }
 
-// Quantile is the duration below which the given share of them lies, in any order; 0 of none.
+// Quantile returns the duration below which the given share of them lies, in any order; 0 of none.
 func Quantile(all []time.Duration, share float64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -55,7 +55,7 @@ type running struct {
 	proc *process // of the last start; nil before the first
 }
 
-// As is the same node for a subtest, so that what goes wrong there fails the
+// As returns the same node for a subtest, so that what goes wrong there fails the
 // subtest and not its parent.
 func (n *Node) As(tb testing.TB) *Node {
 	other := *n
@@ -63,7 +63,7 @@ func (n *Node) As(tb testing.TB) *Node {
 	return &other
 }
 
-// environment is what a child sees: nothing of the test's own settings, for
+// environment returns what a child sees: nothing of the test's own settings, for
 // the program refuses HOLDFAST_ variables that it does not know.
 func environment(dir string, extra []string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir()}, extra...)
@@ -104,7 +104,7 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// status is the status code of a GET without a token.
+// status returns the status code of a GET without a token.
 func (n *Node) status(ctx context.Context, url string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -117,19 +117,19 @@ func (n *Node) status(ctx context.Context, url string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// URL is the base of the pinning API.
+// URL returns the base of the pinning API.
 func (n *Node) URL() string { return "http://" + n.pinning }
 
-// S3URL is the base of the object gateway.
+// S3URL returns the base of the object gateway.
 func (n *Node) S3URL() string { return "http://" + n.s3 }
 
-// ConsoleURL is the web console of the node.
+// ConsoleURL returns the web console of the node.
 func (n *Node) ConsoleURL() string { return "http://" + n.console }
 
-// AdminURL is the base of metrics and health.
+// AdminURL returns the base of metrics and health.
 func (n *Node) AdminURL() string { return "http://" + n.admin }
 
-// Pid is the process id of the last start.
+// Pid returns the process id of the last start.
 func (n *Node) Pid() int { return n.run.proc.cmd.Process.Pid }
 
 // Running says whether the process lives.
@@ -149,12 +149,12 @@ func (n *Node) AddArgs(args ...string) { n.args = append(slices.Clone(n.args), a
 // DropArgs takes the last arguments away for the next starts.
 func (n *Node) DropArgs(last int) { n.args = slices.Clone(n.args[:len(n.args)-last]) }
 
-// ClusterAddr is where the node listens for members from its next start on, with /p2p/.
+// ClusterAddr returns where the node listens for members from its next start on, with /p2p/.
 func (n *Node) ClusterAddr(id string) string {
 	return n.args[slices.Index(n.args, "--cluster-listen")+1] + "/p2p/" + id
 }
 
-// Log is the end of what the node wrote.
+// Log returns the end of what the node wrote.
 func (n *Node) Log() string { return n.log.String() }
 
 // Kill ends the process without a chance to clean up, as a power cut would.
@@ -222,7 +222,7 @@ func (n *Node) Restart() {
 // sector is the unit of what a file takes on the disk.
 const sector = 512
 
-// DiskUse is what the data folder takes on the disk, in bytes. Files may come
+// DiskUse returns what the data folder takes on the disk, in bytes. Files may come
 // and go meanwhile.
 func (n *Node) DiskUse() (int64, error) {
 	var total int64
@@ -311,7 +311,7 @@ func (n *Node) command(stdin string, args []string) (Result, error) {
 	return runCommand(n.tb, n.Dir, nil, stdin, append(slices.Clone(args), "--data", n.Dir))
 }
 
-// StatusNow is what `status --json` tells, with unknown fields refused. It is asked of the
+// StatusNow returns what `status --json` tells, with unknown fields refused. It is asked of the
 // socket in this node's folder: a command takes so much of a processor that a test which
 // waits for something would mostly run that.
 func (n *Node) StatusNow() (Status, error) {
@@ -343,7 +343,7 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Get is the content of a CID as `holdfast get` on this node has it, from the socket in its
+// Get returns the content of a CID as `holdfast get` on this node has it, from the socket in its
 // folder as in StatusNow.
 func (n *Node) Get(cid string) []byte {
 	n.tb.Helper()
@@ -378,12 +378,12 @@ func (n *Node) Key(email string, flags ...string) Key {
 	return k
 }
 
-// Pins is a client of this node's pinning API.
+// Pins returns a client of this node's pinning API.
 func (n *Node) Pins(token string) *PinsClient {
 	return &PinsClient{Base: n.URL(), Token: token, HTTP: n.http}
 }
 
-// Metrics are the node's Prometheus samples by name with labels, as
+// Metrics returns the node's Prometheus samples by name with labels, as
 // `name{label="value"}`.
 func (n *Node) Metrics() map[string]float64 {
 	n.tb.Helper()
@@ -412,7 +412,7 @@ type Operator = client.Client
 // NewKey asks an Operator for an API key.
 type NewKey = client.NewKey
 
-// Operator is a client of the socket in this node's folder, for what would take
+// Operator returns a client of the socket in this node's folder, for what would take
 // too long by a command each. The test closes it at its end.
 func (n *Node) Operator() *Operator {
 	c := client.New(n.Dir)

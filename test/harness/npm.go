@@ -44,7 +44,7 @@ const (
 	NodeOfTheSuite = "node20-linux-x64"
 )
 
-// NodeProgram is the Node.js that one of the installed packages brings, or the
+// NodeProgram returns the Node.js that one of the installed packages brings, or the
 // machine's.
 func NodeProgram(modules, pkg string) string {
 	own := filepath.Join(modules, "node_modules", pkg, "bin", "node")

@@ -28,7 +28,7 @@ type given struct {
 	taken map[int]bool
 }
 
-// free is a port of 127.0.0.1 that nobody uses, on TCP and UDP, and that was not given
+// free returns a port of 127.0.0.1 that nobody uses, on TCP and UDP, and that was not given
 // before.
 func (g *given) free() (int, error) {
 	g.mu.Lock()

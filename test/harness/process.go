@@ -121,7 +121,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is what has been kept.
+// String returns what has been kept.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -75,7 +75,7 @@ type Response struct {
 	Body   []byte
 }
 
-// Reason is the reason of a nested error body, or "" when there is none.
+// Reason returns the reason of a nested error body, or "" when there is none.
 func (r Response) Reason() string { return r.apiError().Reason }
 
 func (r Response) apiError() *APIError {

@@ -56,7 +56,7 @@ func PartsETag(parts ...[]byte) string {
 	return fmt.Sprintf(`"%x-%d"`, h.Sum(nil), len(parts))
 }
 
-// Completion is the body that completes an upload; pairs are numbers of parts and ETags.
+// Completion returns the body that completes an upload; pairs are numbers of parts and ETags.
 func Completion(pairs ...any) []byte {
 	var b strings.Builder
 	b.WriteString("<CompleteMultipartUpload>")
@@ -67,7 +67,7 @@ func Completion(pairs ...any) []byte {
 	return []byte(b.String())
 }
 
-// CompletionOf is the Completion with these parts, numbered from 1.
+// CompletionOf returns the Completion with these parts, numbered from 1.
 func CompletionOf(parts ...[]byte) []byte {
 	var pairs []any
 	for i, p := range parts {

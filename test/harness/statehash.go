@@ -12,7 +12,7 @@ import (
 // same index.
 const sameWithin = 60 * time.Second
 
-// StateHash is the hash of this node's replicated state and the index that it
+// StateHash returns the hash of this node's replicated state and the index that it
 // stands for, from the socket in its folder.
 func (n *Node) StateHash(ctx context.Context) (client.StateHash, error) {
 	c := client.New(n.Dir)

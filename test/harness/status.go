@@ -40,7 +40,7 @@ type PeerRow struct {
 	Full       bool   `json:"full"` // only there when true
 }
 
-// Member is the row of a member, and whether there is one.
+// Member returns the row of a member, and whether there is one.
 func (s Status) Member(id string) (PeerRow, bool) {
 	i := slices.IndexFunc(s.Peers, func(p PeerRow) bool { return p.ID == id })
 	if i < 0 {

@@ -89,7 +89,7 @@ func (w *World) Elsewhere() *accounts.Accounts {
 	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now})
 }
 
-// Snapshot is a text of what all accounts have. It stays the same where nothing was changed.
+// Snapshot returns a text of what all accounts have. It stays the same where nothing was changed.
 func (w *World) Snapshot() string {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -147,7 +147,7 @@ func (w *World) Status(context.Context) (members.Status, error) {
 	return s, nil
 }
 
-// Quorum is one of which all are there.
+// Quorum returns one of which all are there.
 func (w *World) Quorum() members.Quorum {
 	return members.Quorum{Votes: 3, Needed: 2, Here: 3, Leader: "n1"}
 }
@@ -180,7 +180,7 @@ func (w *World) CreateTicket(context.Context, time.Duration, func([]byte)) (stri
 // Ready implements web.Health.
 func (w *World) Ready(context.Context) error { return w.Down }
 
-// Candidates are the members, all alike.
+// Candidates returns the members, all alike.
 func (w *World) Candidates() []placement.Node {
 	var nodes []placement.Node
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
@@ -199,13 +199,13 @@ func Presign(l web.Link) string {
 	return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
 }
 
-// Email is the address of an account of the world.
+// Email returns the address of an account of the world.
 func Email(name string) string { return name + "@example.org" }
 
-// Password is the password of an account of the world.
+// Password returns the password of an account of the world.
 func Password(name string) string { return "password of " + name }
 
-// Account is the id of an account of the world.
+// Account returns the id of an account of the world.
 func (w *World) Account(name string) state.AccountID {
 	w.T.Helper()
 	a, err := w.Users.ByEmail(w.T.Context(), Email(name))

@@ -19,7 +19,7 @@ import (
 type Content struct {
 	t testing.TB
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu   sync.Mutex
 	of   map[cid.Cid][]byte
 	torn bool // no content can be read

@@ -176,7 +176,7 @@ func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
 	}
 }
 
-// setBack is a time as it is read right after somebody has set the node's clock back by
+// setBack returns a time as it is read right after somebody has set the node's clock back by
 // seconds: what it shows is another time, and what has passed is as before.
 func setBack(t time.Time, seconds uint64) time.Time {
 	wall := (*uint64)(unsafe.Pointer(&t)) // the first field: a bit, 33 of seconds, 30 of nanoseconds

@@ -66,7 +66,7 @@ func counted(t *testing.T) *prometheus.Registry {
 	return registry
 }
 
-// samples are the values of a metric by its labels; of a histogram it is the number of
+// samples returns the values of a metric by its labels; of a histogram it is the number of
 // observations.
 func samples(t *testing.T, from prometheus.Gatherer, name string) map[string]float64 {
 	t.Helper()

@@ -32,7 +32,7 @@ func lookup(_ context.Context, accessKey string) (string, error) {
 	return "", ErrUnknownKey
 }
 
-// verifierAt is a verifier whose clock stands.
+// verifierAt returns a verifier whose clock stands.
 func verifierAt(t testing.TB, stamp string) *Verifier {
 	t.Helper()
 	now, ok := parseStamp(stamp)
@@ -42,7 +42,7 @@ func verifierAt(t testing.TB, stamp string) *Verifier {
 	return New(lookup, "us-east-1", func() time.Time { return now })
 }
 
-// arrive is a request as a server has it after reading raw.
+// arrive returns a request as a server has it after reading raw.
 func arrive(t testing.TB, raw string) *http.Request {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))

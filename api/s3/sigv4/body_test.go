@@ -22,7 +22,7 @@ func testChain() *chain {
 	return c
 }
 
-// encode is a body in chunks as a client sends it, the last and empty one
+// encode returns a body in chunks as a client sends it, the last and empty one
 // included. Without links the chunks carry no signatures.
 func encode(links *chain, trailers string, chunks ...string) string {
 	var b strings.Builder

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// awsForm is the form of "Example: Browser-Based Upload using HTTP POST (Using AWS
+// awsForm returns the form of "Example: Browser-Based Upload using HTTP POST (Using AWS
 // Signature Version 4)" in the Amazon S3 API Reference, with its signature.
 func awsForm() Form {
 	const policy = `{ "expiration": "2015-12-30T12:00:00.000Z",

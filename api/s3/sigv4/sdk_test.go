@@ -19,7 +19,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// signer is the SDK's, as its S3 client sets it: paths are encoded once.
+// signer returns the SDK's, as its S3 client sets it: paths are encoded once.
 func signer() *v4.Signer {
 	return v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true })
 }
@@ -134,7 +134,7 @@ func TestWhatTheSDKSignsIsVerified(t *testing.T) {
 	}
 }
 
-// signed is a request that the SDK signed at awsStamp, as a server has it. Its
+// signed returns a request that the SDK signed at awsStamp, as a server has it. Its
 // body is body, and payload is what stands for that.
 func signed(t testing.TB, method, target, payload, body string, change func(*http.Request)) *http.Request {
 	t.Helper()

@@ -22,7 +22,7 @@ func version2At(after time.Duration) *Verifier {
 	return New(lookup, "", func() time.Time { return base.Add(after) }).WithVersion2(hostedBelow)
 }
 
-// link is one of testdata/boto3_version2.tsv.
+// link returns one of testdata/boto3_version2.tsv.
 func link(t testing.TB, name string) *http.Request {
 	t.Helper()
 	for _, fields := range links(t) {
