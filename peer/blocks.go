@@ -44,8 +44,9 @@ func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn 
 	return p.getBlocks(ctx, member, cids, fresh, fn)
 }
 
-// GetBlocksHearing is GetBlocks and calls heard, possibly concurrently, when a block
-// begins to arrive, because on a slow line the first block takes long to complete.
+// GetBlocksHearing does the same as GetBlocks. It also calls heard, possibly concurrently, when
+// a block begins to arrive, because on a slow line it takes long until the first block is
+// complete.
 func (p *Peer) GetBlocksHearing(ctx context.Context, member string, cids []cid.Cid, heard func(), fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	return p.getBlocks(ctx, member, cids, func(bytes int) []byte {
 		heard()
@@ -106,10 +107,10 @@ func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend fun
 	return data, nil
 }
 
-// taker receives the blocks that a member sends.
+// taker says where the blocks that a member sends go.
 type taker struct {
-	lend func(bytes int) []byte                 // memory for the next block
-	take func(c cid.Cid, verified []byte) error // an error ends the request
+	lend func(bytes int) []byte                 // returns memory for the next block
+	take func(c cid.Cid, verified []byte) error // takes a block; an error ends the request
 	// steady is true if a block may take long as long as bytes arrive. Otherwise a block
 	// that takes longer than blockTimeout is an error, because another member may be
 	// faster. GetBlocks sets it, because its parallel streams slow each other down.
@@ -242,7 +243,7 @@ func verify(c cid.Cid, data []byte) error {
 	return nil
 }
 
-// serveBlocks answers the requests of one stream until the member closes it.
+// serveBlocks answers the block requests on one stream until the member closes the stream.
 func (p *Peer) serveBlocks(s network.Stream) {
 	in := bufio.NewReaderSize(s, 4<<10)
 	out := bufio.NewWriterSize(steadyWriter{s}, blockBuffer)

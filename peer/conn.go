@@ -52,7 +52,7 @@ type conn struct {
 // LocalAddr returns the peer id of this node.
 func (c *conn) LocalAddr() net.Addr { return addr(c.Stream.Conn().LocalPeer().String()) }
 
-// RemoteAddr returns the peer id of the other side.
+// RemoteAddr returns the peer id of the node at the other end.
 func (c *conn) RemoteAddr() net.Addr { return addr(c.Stream.Conn().RemotePeer().String()) }
 
 // Write implements net.Conn.

@@ -45,7 +45,7 @@ func (p *Peer) openDatastores() (err error) {
 	return err
 }
 
-// closeDatastores closes them. Call it after all users have ended.
+// closeDatastores closes the datastores. Call it after all their users have ended.
 func (p *Peer) closeDatastores() (err error) {
 	if p.providing.keys != nil {
 		err = p.providing.keys.Close()

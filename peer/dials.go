@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// originDials is about how many addresses of origins are dialled at the same time.
-	// libp2p dials at most 160 (swarm.ConcurrentFdDials) and queues the rest in one queue.
-	// The other 32 places are for peers that routing finds.
+	// originDials is the approximate number of origin addresses that are dialled at the same
+	// time. libp2p dials at most 160 addresses (swarm.ConcurrentFdDials) and queues the rest in
+	// one queue. The other 32 places are for peers that routing finds.
 	originDials = swarm.ConcurrentFdDials - 32
-	// originGrace is how long a dial keeps its place although others wait: 1 s more than
-	// TCP and TLS need for a round trip three times around the world.
+	// originGrace is how long a dial keeps its place although others wait: 1 s longer than the
+	// three round trips of TCP and TLS take around the world.
 	originGrace = 3 * time.Second
 )
 
-// errGaveWay ends a dial that used its grace while others wait.
+// errGaveWay ends a dial that has used its grace time while others wait.
 var errGaveWay = errors.New("no answer yet, and others wait to be dialled")
 
 // dials shares the dials of origins fairly between accounts. Origins that users name are
@@ -60,9 +60,9 @@ func newDials() *dials {
 	return &dials{free: originDials, accounts: map[string]int{}}
 }
 
-// run waits for places for a dial of that many addresses and calls fn. The context of fn
-// ends with ctx, or with errGaveWay if the dial must end for another one. run returns the
-// error of fn, or the reason why its turn did not come.
+// run waits for places for a dial of the given number of addresses and calls fn. The context of
+// fn ends with ctx, or with errGaveWay if the dial must give its places to another dial. run
+// returns the error of fn, or the reason why the dial did not begin.
 func (d *dials) run(ctx context.Context, s *Session, addresses int, fn func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -151,8 +151,8 @@ func (d *dials) give() {
 	}
 }
 
-// makeRoom ends dials in favour of next if they have used their grace. Otherwise it sets a
-// timer for the moment at which the next one has. The caller holds mu.
+// makeRoom ends dials in favour of next if they have used their grace time. Otherwise it sets a
+// timer for the moment at which the next dial will have used it. The caller holds mu.
 func (d *dials) makeRoom(next *dial) {
 	for d.free+d.leaving < next.places {
 		var most *dial
@@ -181,8 +181,9 @@ func (d *dials) makeRoom(next *dial) {
 	}
 }
 
-// outweighs returns whether next may take the places of running: afterwards the account or
-// session of next would still not have more places than the other.
+// outweighs returns whether next may take the places of the dial running. This is so if
+// afterwards the account or session of next would still not have more places than the other
+// one.
 func (d *dials) outweighs(running, next *dial) bool {
 	a, b := running.session, next.session
 	if a.account != b.account {

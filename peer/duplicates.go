@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	duplicatesScan = 10 * time.Second // between two scans of the connections
+	duplicatesScan = 10 * time.Second // interval between two scans of the connections
 	// duplicatesAge is the minimum age of a connection that counts. Connections of a
 	// process that has ended are closed by then.
 	duplicatesAge      = 30 * time.Second
-	duplicatesLogEvery = 5 * time.Minute // between two log lines about one member
-	duplicatesQueue    = 256             // events waiting for the next scan
+	duplicatesLogEvery = 5 * time.Minute // interval between two log lines about one member
+	duplicatesQueue    = 256             // events that may wait for the next scan
 )
 
 // duplicates detects two processes with the identity of one member, for example after a

@@ -12,12 +12,12 @@ import (
 	tptu "github.com/libp2p/go-libp2p/p2p/net/upgrader"
 )
 
-// flushBytes is how many bytes of TLS records are collected before they are sent. Each
-// connection uses that much memory.
+// flushBytes is the number of bytes of TLS records that are collected before they are sent.
+// Each connection uses that much memory.
 const flushBytes = 256 << 10
 
-// wholeTLS is noExpiryTLS whose connections send the bytes of one Write in one system call.
-// crypto/tls sends each record of 16 KiB by itself, and for content between members these
+// wholeTLS is noExpiryTLS with connections that send the bytes of one Write in one system call.
+// crypto/tls sends each record of 16 KiB separately, and for content between members these
 // calls are most of the cost.
 type wholeTLS struct{ *noExpiryTLS }
 
@@ -53,7 +53,7 @@ func flushing(c sec.SecureConn, below *gathering, err error) (sec.SecureConn, er
 type flushed struct {
 	sec.SecureConn
 	below *gathering
-	mu    sync.Mutex // of writers
+	mu    sync.Mutex // serializes writers
 }
 
 // Write implements net.Conn. If it returns an error, part of p may have been sent; the

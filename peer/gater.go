@@ -56,10 +56,10 @@ type refusals struct {
 	// mu is never held while calling out.
 	mu         sync.Mutex
 	reported   time.Time // when the last refusal to be logged arrived
-	suppressed int       // refusals since then
+	suppressed int       // number of refusals that were not logged since then
 }
 
-// takeBack undoes a next that returned tell, because the peer is a member after all.
+// takeBack undoes a call of next that returned tell, because the peer is a member after all.
 func (r *refusals) takeBack(suppressed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *refusals) takeBack(suppressed int) {
 	r.suppressed += suppressed
 }
 
-// next returns whether a refusal is to be logged now, and how many before it were not.
+// next returns whether to log a refusal now, and how many refusals before it were not logged.
 func (r *refusals) next(now time.Time) (tell bool, suppressed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +127,7 @@ func (g memberGater) InterceptUpgraded(network.Conn) (bool, control.DisconnectRe
 // publicGater prevents that users reach private networks through the public host: it checks
 // every address after name resolution, just before the dial.
 type publicGater struct {
-	// Set once.
+	// The following fields are set once.
 	allowPrivate bool
 	lan          bool
 	boot         map[string]bool // bootstrap addresses that the operator configured
@@ -139,8 +139,8 @@ type publicGater struct {
 
 // sessions counts the sessions whose user named a peer.
 type sessions struct {
-	dialled int // sessions that dial it
-	awaited int // sessions that do not; the peer may connect by itself
+	dialled int // number of sessions that dial the peer
+	awaited int // number of sessions that do not dial the peer; it may connect by itself
 }
 
 func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicGater {
@@ -166,14 +166,16 @@ func (g *publicGater) addOrigin(id libp2ppeer.ID, dialled bool) {
 	g.count(id, dialled, 1)
 }
 
-// removeOrigin undoes one addOrigin. It returns whether that was the last of its kind.
+// removeOrigin undoes one addOrigin. It returns whether no other session of the same kind names
+// the peer.
 func (g *publicGater) removeOrigin(id libp2ppeer.ID, dialled bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.count(id, dialled, -1) == 0
 }
 
-// count adds by to the sessions of one kind and returns their number. The caller holds mu.
+// count adds by to the number of sessions of one kind and returns the new number. The caller
+// holds mu.
 func (g *publicGater) count(id libp2ppeer.ID, dialled bool, by int) int {
 	n := g.origins[id]
 	of := &n.awaited

@@ -23,14 +23,14 @@ const (
 	// silently, so Publish returns an error for them.
 	MaxGossip = 16 << 10
 
-	gossipMaxMessage    = 32 << 10 // with signature and topic
-	gossipOutboundQueue = 128      // messages for one member; more are dropped
+	gossipMaxMessage    = 32 << 10 // bytes including signature and topic
+	gossipOutboundQueue = 128      // messages that wait for one member; further messages are dropped
 	gossipValidateQueue = 128
-	gossipBuffer        = 256 // messages that wait for Next; more are dropped
+	gossipBuffer        = 256 // messages that wait for Next; further messages are dropped
 
-	// Limits of one member, for its own messages and those that it forwards: 256 members
-	// send 128 samples a second. Verifying a signature takes 0.1 ms, so the limits apply
-	// before that.
+	// Limits of the messages that one member sends or forwards. 256 members together send 128
+	// samples a second. Verifying a signature takes 0.1 ms, so the node applies the limits
+	// before it verifies.
 	gossipRate     = 400 // messages and control messages a second
 	gossipBurst    = 1200
 	maxGossipPeers = 1024
@@ -46,7 +46,7 @@ type gossipFlow struct {
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	members *cache.Cache[libp2ppeer.ID, *rate.Limiter] // a member that drops out of the cache gets a new burst
+	members *cache.Cache[libp2ppeer.ID, *rate.Limiter] // a member that is removed from this cache gets a new burst
 	topics  []string                                   // topics that this node listens to
 }
 
@@ -136,9 +136,9 @@ func newPubSub(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool
 type gossipKeeper struct {
 	flow    *gossipFlow
 	pubsub  *pubsub.PubSub
-	updates event.Emitter // an event on it makes pubsub open a stream again
+	updates event.Emitter // an event on this channel makes pubsub open a stream again
 
-	without map[libp2ppeer.ID]bool // peers without a stream at the last scan
+	without map[libp2ppeer.ID]bool // peers that had no stream at the last scan
 }
 
 func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int), log *slog.Logger) (*gossipKeeper, error) {

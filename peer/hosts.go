@@ -35,7 +35,7 @@ const (
 	userAgent = "holdfast"
 
 	// Bounds of the cluster host. Its gater admits only members, so one member may use the
-	// whole host. unknown.go bounds handshakes.
+	// whole host. The limits in unknown.go bound handshakes.
 	clusterMaxConns         = 512
 	clusterMaxStreams       = 32 << 10
 	clusterMaxMemory        = 1 << 30
@@ -44,12 +44,12 @@ const (
 	clusterTransientMemory  = 128 << 20
 	clusterConnsPerAddress  = 64
 	clusterDialTimeout      = 5 * time.Second
-	clusterKeepAlive        = 5 * time.Second // a silent peer is detected after two intervals
+	clusterKeepAlive        = 5 * time.Second // interval; a silent peer is detected after two
 	clusterWriteTimeout     = 10 * time.Second
 	publicLowWater          = 160
 	publicHighWater         = 192
 	publicGrace             = time.Minute
-	publicMaxConns          = 512 // inbound and outbound
+	publicMaxConns          = 512 // inbound and outbound connections
 	publicMaxInbound        = 192
 	publicMaxStreams        = 4 << 10
 	publicMaxMemory         = 512 << 20
@@ -58,7 +58,7 @@ const (
 	publicTransientMemory   = 64 << 20
 	publicPeerConns         = 8
 	publicPeerStreams       = 512
-	publicPeerInbound       = 32 // of any peer, also one that this node dialled, because any user can name an origin
+	publicPeerInbound       = 32 // inbound streams of one peer, also of one that this node dialled
 	publicPeerMemory        = 128 << 20
 	publicConnsPerAddress   = 64
 	publicDialTimeout       = 10 * time.Second
@@ -94,7 +94,7 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.Resour
 	}, extra...)...)
 }
 
-// whole returns limits of which inbound and outbound may each use all.
+// whole returns limits that inbound alone or outbound alone may use up.
 func whole(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64, files rcmgr.LimitVal) rcmgr.ResourceLimits {
 	return rcmgr.ResourceLimits{
 		Conns: conns, ConnsInbound: conns, ConnsOutbound: conns,
@@ -178,7 +178,7 @@ func newPublicHost(key crypto.PrivKey, gater *publicGater, limits network.Resour
 
 // ListenError names the address on which a host could not listen.
 type ListenError struct {
-	Cluster bool   // true: the cluster host; false: the public host
+	Cluster bool   // true for the cluster host, false for the public host
 	Addr    string // multiaddr
 	Err     error
 }

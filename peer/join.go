@@ -26,11 +26,11 @@ const joinProtocol = "/holdfast/join/1"
 // wrong, or the member cannot admit nodes yet.
 var ErrJoinRefused = errors.New("the member was reached and cut the connection")
 
-// ErrNoJoin means that the address is not that of a cluster host. It has another transport,
-// or another host answered, most likely the public one of a member.
+// ErrNoJoin means that the address does not lead to a cluster host. The address has another
+// transport, or another host answered, most likely the public host of a member.
 var ErrNoJoin = errors.New("this is not the address of a member's cluster host (is it the one of the public IPFS host?)")
 
-// ErrOtherNode means that the peer at the address has another id than the address names.
+// ErrOtherNode means that the peer at the address has another id than the one in the address.
 var ErrOtherNode = errors.New("another node answers there than the address names")
 
 // ListenJoin accepts the streams of joining nodes, whose identity proves a secret that

@@ -17,8 +17,8 @@ import (
 
 // Bounds of a keystore.
 const (
-	// keystoreName is the prefix of its datastores. There is one, and a second one during a
-	// reset.
+	// keystoreName is the prefix of the names of the keystore's datastores. There is one
+	// datastore, and a second one during a reset.
 	keystoreName = "keys-"
 	// keystoreBits is how many bits of a key form its path. With 10,000,000 keys a path of
 	// this length has one or two keys, so that finding one hash reads no others.
@@ -50,10 +50,10 @@ type keystore struct {
 
 	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
-	deleted map[string]struct{} // since the scan began, and not put again; nil: no scan is running
+	deleted map[string]struct{} // keys deleted since the scan began and not put again; nil if no scan is running
 	added   int                 // keys that other callers added since the scan began
-	failed  bool                // a change failed since the last reset
-	// opened is closed when a reset opens the datastore that it fills; nil: no reset is
+	failed  bool                // a change has failed since the last reset
+	// opened is closed when a reset opens the datastore that it fills; nil if no reset is
 	// waited for.
 	opened chan struct{}
 }
@@ -78,7 +78,7 @@ func newKeystore(all Datastores, meta datastore.Batching) (*keystore, error) {
 	return k, nil
 }
 
-// hasOpened notes that a datastore was opened.
+// hasOpened records that a datastore was opened.
 func (k *keystore) hasOpened() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	// memberRedialEvery is the interval at which members without a connection are dialled.
 	memberRedialEvery = 3 * time.Second
 	// maxMemberAddrs bounds the addresses that are kept for one member.
-	maxMemberAddrs = 32 // state.MaxAddrs
+	maxMemberAddrs = 32 // the same as state.MaxAddrs
 	// maxMemberDials bounds the members that are dialled at the same time.
 	maxMemberDials = 16
 )
@@ -63,9 +63,9 @@ func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	p.setAddrs(remote)
 }
 
-// AddrHint adds an address hint for a member, with /p2p/, besides the addresses of SetMember.
-// It stays until Forget. The peer there must still authenticate as that member. A member
-// has at most 32 hints; the oldest one goes.
+// AddrHint adds an address hint for a member, with /p2p/, in addition to the addresses of
+// SetMember. The hint stays until Forget. The peer at that address must still authenticate as
+// that member. A member has at most 32 hints; a new hint replaces the oldest one.
 func (p *Peer) AddrHint(addr string) error {
 	member, err := parseMemberAddr(addr)
 	if err != nil {

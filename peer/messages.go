@@ -23,8 +23,8 @@ const (
 	// smallMessage is the largest message that does not count against the limits below. A
 	// list of 1,024 wants, more than are kept for a peer, is smaller.
 	smallMessage = 64 << 10
-	// unknownMessages is the memory for larger messages of unknown peers, and messageRoom
-	// that for peers that this node asked.
+	// unknownMessages is the memory for larger messages of unknown peers. messageRoom is the
+	// memory for larger messages of peers that this node has asked for blocks.
 	unknownMessages = 16 << 20
 	messageRoom     = 128 << 20
 	// peerMessages is the maximum part of messageRoom for one peer. Any user can name an
@@ -36,8 +36,8 @@ const (
 	messageIdle  = 30 * time.Second
 	messageTotal = time.Minute
 	messageRate  = 16 << 10
-	// The number of parts of a message is at most freeEntries plus one for each entryBytes
-	// of its size. A want or an answer takes 36 bytes or more, a block of 8 bytes 18.
+	// A message may have freeEntries parts, and one more for each entryBytes of its size. In a
+	// message, a want or an answer takes 36 bytes or more, and a block of 8 bytes takes 18.
 	freeEntries = 1024
 	entryBytes  = 16
 
@@ -49,11 +49,11 @@ var errMessage = errors.New("bitswap message refused")
 // bitswapHost is the public host for bitswap. It checks messages before bitswap reads them.
 type bitswapHost struct {
 	host.Host
-	ctx          context.Context // of the Peer
+	ctx          context.Context // context of the Peer
 	unknownPeers *unknownPeers
-	foreign      *semaphore.Weighted // holds unknownMessages bytes
-	asked        *semaphore.Weighted // holds messageRoom bytes
-	buffers      *sync.Pool          // of *[]byte
+	foreign      *semaphore.Weighted // semaphore of unknownMessages bytes
+	asked        *semaphore.Weighted // semaphore of messageRoom bytes
+	buffers      *sync.Pool          // holds *[]byte
 
 	// mu guards shares. It has an entry for each peer whose messages hold or wait for a
 	// part of asked.
@@ -64,7 +64,7 @@ type bitswapHost struct {
 // share is the memory that the messages of one peer may use.
 type share struct {
 	room  *semaphore.Weighted
-	users int // messages that hold or wait for a part of it
+	users int // number of messages that hold or wait for a part of the memory
 }
 
 // share returns the share of a peer; the caller calls leave when it is done.
@@ -111,11 +111,11 @@ type messages struct {
 	network.Stream
 	host *bitswapHost
 
-	// Used by the one reader only.
+	// The following fields are used by the one reader only.
 	in    *bufio.Reader
 	frame *[]byte // the message with its length; from host.buffers
-	rest  []byte  // the part of it that was not read yet
-	free  func()  // releases the memory that it counts as; nil: none
+	rest  []byte  // the part of the message that was not read yet
+	free  func()  // releases the memory that the message takes; nil if there is none
 }
 
 // Read implements io.Reader.

@@ -15,7 +15,7 @@ import (
 // dialled, also those of origins, have no limit.
 type meteredMux struct {
 	inner        network.Multiplexer
-	ctx          context.Context // of the Peer; it ends all waits
+	ctx          context.Context // context of the Peer; its end stops all waits
 	unknownPeers *unknownPeers
 }
 

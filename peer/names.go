@@ -42,7 +42,7 @@ func newNames(lookup func(ctx context.Context, network, host string) ([]netip.Ad
 
 // verdict is the result of looking a name up.
 type verdict struct {
-	why     string    // why it is refused; empty: it is allowed or not known yet
+	why     string    // why the name is refused; empty if it is allowed or its result is not known yet
 	until   time.Time // when the result expires
 	running bool      // a lookup is in progress
 }

@@ -29,8 +29,8 @@ func CheckOrigin(origin string, allowPrivate bool) error {
 	return err
 }
 
-// WhyRefused returns why an origin is not dialled. It returns "" if it is, or if its name
-// was not looked up yet; then it starts the lookup. It does not block.
+// WhyRefused returns why an origin is not dialled. It returns "" if the origin is dialled, or
+// if its name was not looked up yet; in that case it starts the lookup. It does not block.
 func (p *Peer) WhyRefused(origin string) string {
 	info, err := p.origins.parse(origin)
 	switch {

@@ -115,7 +115,7 @@ type Options struct {
 
 // Peer connects one node to the cluster and to the IPFS network.
 type Peer struct {
-	// Set once by Open.
+	// The following fields are set once by Open.
 	opts      Options
 	log       *slog.Logger
 	id        libp2ppeer.ID
@@ -137,12 +137,12 @@ type Peer struct {
 	origins   origins
 	names     names
 	dials     *dials        // the dials of origins
-	redial    chan struct{} // makes the loop that connects members run now
+	redial    chan struct{} // makes the loop that connects members run at once
 	metrics   metrics
 	refusals  refusals
 	boot      []libp2ppeer.AddrInfo
 
-	// The inbound connections of each host.
+	// The following fields count the inbound connections of each host.
 	unknownClusterPeers *unknownPeers
 	unknownPeers        *unknownPeers
 	bitswapHost         *bitswapHost

@@ -15,8 +15,8 @@ const (
 	// maxStreamsPerMember bounds the block streams to one member, busy and idle. A caller
 	// that needs one more waits.
 	maxStreamsPerMember = 16
-	// maxBulkStreams bounds those of them that fetch DAGs, so that single blocks, for which
-	// readers wait, find a free stream.
+	// maxBulkStreams bounds the streams to one member that fetch DAGs, so that single blocks,
+	// for which readers wait, find a free stream.
 	maxBulkStreams = 12
 	// streamIdle is how long an unused stream stays open.
 	streamIdle = time.Minute
@@ -33,7 +33,7 @@ type pooledStream struct {
 	in     *bufio.Reader
 	frame  []byte // the last request; its capacity is reused
 	reused bool
-	idle   time.Time // since when it is unused
+	idle   time.Time // time since which the stream is unused
 }
 
 // streamPool keeps block streams to members open between requests, because opening one

@@ -35,13 +35,13 @@ const (
 	// rootsEvery is the interval at which the announced roots are compared with the roots
 	// on this node.
 	rootsEvery = 30 * time.Minute
-	// Workers that announce roots, and connections of each; some workers are reserved for
-	// new roots.
+	// Workers that announce roots, and connections of each worker. Some workers are reserved
+	// for new roots.
 	provideWorkers      = 4
 	provideNewWorkers   = 1
 	provideOldWorkers   = 2
 	provideWorkerConns  = 16
-	maxProvideRecord    = 10 * time.Second // for one peer to take one record
+	maxProvideRecord    = 10 * time.Second // longest time for one peer to take one record
 	provideStatsTimeout = time.Second
 	provideStatsAge     = time.Second
 	// provideReady is how long roots wait until the provider has measured the DHT, and
@@ -67,12 +67,12 @@ type providing struct {
 
 	// mu guards the fields below.
 	mu       sync.Mutex
-	sweep    *provider.SweepingProvider // nil while it does not run
+	sweep    *provider.SweepingProvider // nil while the sweeping provider does not run
 	last     stats.Stats
 	lastAt   time.Time
 	lastSize int
-	handed   []mh.Multihash // given to sweep since it was last idle
-	handedAt time.Time      // when sweep had taken the last of them
+	handed   []mh.Multihash // roots given to sweep since it was last idle
+	handedAt time.Time      // when sweep had taken the last of these roots
 	waiting  []mh.Multihash // see Peer.Waiting
 }
 
@@ -82,7 +82,7 @@ type provideQueue struct {
 
 	// mu guards waits. It is never held while calling out.
 	mu    sync.Mutex
-	waits map[string]struct{} // hashes of the roots in the queue that were not withdrawn since
+	waits map[string]struct{} // hashes of the roots in the queue, without those that were withdrawn since
 }
 
 func newProvideQueue() *provideQueue {

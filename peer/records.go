@@ -13,8 +13,8 @@ import (
 // Bounds of the DHT records that this node stores for other peers.
 const (
 	maxRecords     = 100_000
-	maxRecordBytes = 16 << 10 // of one record; an IPNS record has at most 10 KiB
-	maxRecordsSize = 64 << 20 // of all records, keys and values
+	maxRecordBytes = 16 << 10 // bytes of one record; an IPNS record has at most 10 KiB
+	maxRecordsSize = 64 << 20 // bytes of all records, keys and values together
 
 	// recordLevels is the maximum number of parts of a key: a provider record is
 	// /providers/HASH/PEER.
@@ -112,7 +112,7 @@ func (r *records) Batch(context.Context) (datastore.Batch, error) {
 // recordsBatch collects writes until Commit.
 type recordsBatch struct {
 	records *records
-	puts    map[datastore.Key][]byte // a nil value deletes
+	puts    map[datastore.Key][]byte // values by key; a nil value deletes the key
 }
 
 // Put implements datastore.Write.

@@ -24,7 +24,8 @@ const (
 	maxRoutingPeers = 64
 	maxRoutingAddrs = 8
 	maxRoutingAddr  = 512
-	// maxRejoinDials is how many of them are dialled if the routing table is empty.
+	// maxRejoinDials is the number of saved routing peers that are dialled if the routing table
+	// is empty.
 	maxRejoinDials = 16
 )
 

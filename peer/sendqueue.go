@@ -64,7 +64,7 @@ type sendQueue struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	bytes   int
-	waiting []chan struct{} // waiting writers in order; a channel is closed to admit its writer
+	waiting []chan struct{} // waiting writers in order; closing a channel admits its writer
 	passed  int             // bytes written since the last writer was admitted
 	closed  bool
 }
@@ -176,7 +176,7 @@ type queuedStream struct {
 
 	// mu guards the fields below.
 	mu       sync.Mutex
-	deadline time.Time // write deadline; zero: none
+	deadline time.Time // write deadline; zero means none
 	ended    bool
 	changed  chan struct{} // closed when deadline or ended changes; nil: no writer waits
 }

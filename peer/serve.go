@@ -22,9 +22,9 @@ const DefaultServeRate = 16 << 20
 const (
 	serveMessageTarget   = 256 << 10
 	serveOutstandingPeer = 1 << 20
-	serveWorkers         = 8 // messages that are sent or wait
+	serveWorkers         = 8 // number of messages that are being sent or wait for the rate limit
 	serveReadWorkers     = 4 // workers that read blocks
-	// serveBurst is the burst, as a fraction 1/serveBurst of the bytes of one second.
+	// serveBurst gives the burst: the bytes of 1/serveBurst second.
 	serveBurst = 8
 )
 

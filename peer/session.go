@@ -49,12 +49,12 @@ const (
 // hash. Until Close, the origins stay connected and their connections are not trimmed.
 type Session struct {
 	p       *Peer
-	account string          // the account that its dials count for
+	account string          // account for which its dials count
 	ctx     context.Context // ends with Close; stored because a session is a scope, as bitswap's own is
 	cancel  context.CancelFunc
 	dials   sync.WaitGroup
 	named   []*origin
-	awaited []libp2ppeer.ID // peers of refused origins
+	awaited []libp2ppeer.ID // peers of refused origins that may connect by themselves
 
 	dialling dialling // guarded by p.dials
 

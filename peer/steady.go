@@ -18,7 +18,7 @@ type steadyReader struct {
 	in     io.Reader
 	stream network.Stream
 	come   int              // bytes since the deadline was set
-	last   func() time.Time // latest deadline; nil: none
+	last   func() time.Time // latest deadline; nil means none
 }
 
 // Read implements io.Reader.

@@ -29,10 +29,10 @@ const (
 	addressArrivalsBurst = 32
 	addressGrace         = time.Minute // how long the limiter remembers an address
 	addressConns         = 32          // open connections of one address
-	unknownPending       = 32          // connections in the handshake; one address may have as many as are left
+	unknownPending       = 32          // connections in the handshake; one address may use all that are free
 	unknownStreams       = 512         // inbound streams of all
 	unknownStreamsEach   = 24          // inbound streams of one peer
-	unknownBytes         = 1 << 20     // bytes read per second, over all protocols
+	unknownBytes         = 1 << 20     // bytes read per second from all unknown peers, over all protocols
 	unknownBytesBurst    = 2 << 20
 	peerBytes            = 256 << 10 // bytes read per second from one peer
 	peerBytesBurst       = 512 << 10
@@ -45,8 +45,8 @@ const (
 	// QUIC nothing else slows it down.
 	refusalRate  = 4.0
 	refusalBurst = 128
-	// maxUnknownRead bounds one read in bytes, so that other peers do not wait long behind
-	// it.
+	// maxUnknownRead is the largest size of one read in bytes, so that other peers do not wait
+	// long for its turn.
 	maxUnknownRead = 16 << 10
 
 	// Addresses of members have higher limits, so that an unknown peer behind the same
@@ -65,19 +65,20 @@ type unknownPeers struct {
 	network.ResourceManager
 	// trusted returns whether a peer that connected by itself is not an unknown peer.
 	trusted func(libp2ppeer.ID) bool
-	refused func() // counts refusals
-	// cut closes the connections of a peer in the background; nil: never.
+	refused func() // number of refusals
+	// cut closes the connections of a peer in the background; nil means that no connection is
+	// closed.
 	cut func(libp2ppeer.ID)
 
-	arrivals *rate.Limiter // for other addresses
-	members  *rate.Limiter // for the addresses in known
+	arrivals *rate.Limiter // limits arrivals from addresses of no member
+	members  *rate.Limiter // limits arrivals from the addresses in known
 	bytes    *timerate.Limiter
 
 	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
 	known   map[netip.Addr]struct{} // addresses of members
-	addrs   map[netip.Prefix]int    // open inbound connections by other addresses
-	hands   map[netip.Prefix]int    // those of addrs in the handshake
+	addrs   map[netip.Prefix]int    // number of open inbound connections of each address that is not in known
+	hands   map[netip.Prefix]int    // number of those connections that are in the handshake
 	pending int                     // sum of hands
 	streams int
 	peers   map[libp2ppeer.ID]*presence
@@ -87,10 +88,10 @@ type unknownPeers struct {
 type presence struct {
 	conns   int // connections in both directions
 	dialled int // connections that this node dialled
-	streams int // inbound streams that count as an unknown peer's
+	streams int // number of inbound streams that count as an unknown peer's
 	bytes   *timerate.Limiter
-	refusal *timerate.Limiter // of refused streams
-	cut     bool              // its connections were cut since it last connected
+	refusal *timerate.Limiter // rate of refused streams
+	cut     bool              // the peer's connections were cut since it last connected
 }
 
 func newPresence() *presence {
@@ -212,9 +213,9 @@ type arrival struct {
 	dir          network.Direction
 	ip           netip.Addr
 
-	// Guarded by unknownPeers.mu.
-	pending bool         // counted there
-	near    netip.Prefix // its entry in addrs; the zero prefix: none
+	// The following fields are guarded by unknownPeers.mu.
+	pending bool         // the connection is counted in unknownPeers.pending
+	near    netip.Prefix // key of the connection in addrs; the zero prefix means none
 	peer    libp2ppeer.ID
 	gone    bool
 }
@@ -429,7 +430,7 @@ func (p *Peer) cutUnknown(id libp2ppeer.ID) {
 // not limited. Over TCP, metered limits the whole connection already.
 type slowed struct {
 	network.Stream
-	ctx          context.Context // of the Peer; stored because a stream is a scope
+	ctx          context.Context // context of the Peer; stored because a stream is a scope
 	unknownPeers *unknownPeers
 	metered      bool
 }

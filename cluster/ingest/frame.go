@@ -69,22 +69,22 @@ const (
 // errFrame is wrapped by every error about bytes that are no frame.
 var errFrame = errors.New("malformed frame")
 
-// putID names a put on the node that stores it for another.
+// putID identifies a put on a node that stores content for another node.
 type putID [16]byte
 
 // end is the summary of a put.
 type end struct {
 	root    cid.Cid
-	sources []state.NodeID // that may have what was not sent
+	sources []state.NodeID // nodes that may have the blocks that were not sent
 }
 
-// kept is the answer of a node that keeps content.
+// kept is the answer of a node that has stored the content.
 type kept struct {
 	epoch         uint64
 	bytes, blocks uint64
 }
 
-// head appends the start of a frame and returns where its body begins.
+// head appends the start of a frame and returns the position at which its body begins.
 func head(dst []byte, kind byte) ([]byte, int) {
 	dst = append(dst, kind, 0, 0, 0, 0)
 	return dst, len(dst)
@@ -101,7 +101,7 @@ func appendBegin(dst []byte, id putID) []byte {
 	return closed(append(dst, id[:]...), body)
 }
 
-// appendBlockHead appends all of a block's frame but its bytes.
+// appendBlockHead appends everything of a block's frame except the bytes of the block.
 func appendBlockHead(dst []byte, b block.Block) []byte {
 	dst, body := head(dst, kindBlock)
 	key := b.Cid().KeyString()
@@ -153,7 +153,7 @@ type frame struct {
 	body []byte
 }
 
-// bounds are the most bytes of a body.
+// bounds are the largest sizes of bodies in bytes, by kind of frame.
 var bounds = map[byte]int{
 	kindBegin: beginBytes, kindBlock: binary.MaxVarintLen64 + maxCID + maxBlock, kindEnd: maxEnd, kindRenew: 0, kindDone: 1,
 	kindKept: 8 + 2*binary.MaxVarintLen64, kindRefused: 2 + maxText, kindWorking: 0,
@@ -206,7 +206,7 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	return frame{kind, body}, err
 }
 
-// noEOF makes an end in the middle of a frame what it is.
+// noEOF turns an end of the stream in the middle of a frame into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -224,7 +224,7 @@ func parseBegin(body []byte) (id putID, err error) {
 	return putID(body[1:]), nil
 }
 
-// chunk cuts a piece with its length before it off b.
+// chunk cuts a piece that is preceded by its length from the start of b.
 func chunk(b []byte, most uint64) (piece, rest []byte, err error) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size == 0 || size > most || size > uint64(len(b)-n) {
@@ -245,7 +245,8 @@ func parseCID(b []byte) (cid.Cid, []byte, error) {
 	return c, rest, nil
 }
 
-// parseBlock returns the block of a body, which it keeps, compared with its hash.
+// parseBlock returns the block in a body after it has verified the hash. The block keeps the
+// body's memory.
 func parseBlock(body []byte) (block.Block, error) {
 	c, data, err := parseCID(body)
 	if err != nil {
@@ -268,7 +269,7 @@ func parseBlock(body []byte) (block.Block, error) {
 	return hashed{b}, nil
 }
 
-// errBadBlock refuses bytes that are not those of their CID.
+// errBadBlock is the error for bytes that do not match their CID.
 var errBadBlock = errors.New("block does not match its hash")
 
 // hashed is a block whose hash this node has computed or verified. The store does not

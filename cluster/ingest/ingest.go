@@ -36,7 +36,7 @@ type Blocks interface {
 	// Put stores blocks and adds them to a reference; they are durable on return. After a
 	// return without an error the store does not use their memory any more.
 	Put(ctx context.Context, reference string, blks []block.Block) error
-	// PutAndSeal is Put and Seal in one step.
+	// PutAndSeal does the same as Put followed by Seal, in one step.
 	PutAndSeal(ctx context.Context, reference string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
 	// Verify returns whether the store has all of blks with the same bytes. A damaged block
 	// counts as missing from then on.
@@ -54,52 +54,55 @@ type Blocks interface {
 
 // Fetcher completes DAGs.
 type Fetcher interface {
-	// Fetch stores the complete DAG of root in a reference, from blocks on this node and from
-	// members, those in members first. It returns the size and the number of its blocks.
+	// Fetch stores the complete DAG of root under a reference. It takes blocks on this node,
+	// and fetches the others from members, first from the given members. It returns the size
+	// and the number of the blocks.
 	Fetch(ctx context.Context, root cid.Cid, reference string, members []state.NodeID) (bytes, blocks uint64, err error)
 }
 
 // DAGs makes blocks of bytes.
 type DAGs interface {
-	// Leaf is content of at most ChunkSize bytes, whose BLAKE3 hash is sum; nil: that
-	// is not known.
+	// Leaf returns the block for content of at most ChunkSize bytes. sum is the BLAKE3 hash of
+	// the content, or nil if the hash is not known.
 	Leaf(data, sum []byte) (block.Block, error)
 	// Import cuts r into blocks and passes them to put in batches of about this many bytes,
 	// children before parents. If r has a method FlushWith, Import gives it a function that
 	// passes on the current batch, for use during Read. free returns the memory of a batch;
 	// its blocks must not be used after that.
 	Import(ctx context.Context, r io.Reader, batch int, put func(blks []block.Block, free func()) error) (root cid.Cid, size uint64, err error)
-	// Join returns the nodes over parts, children before parents.
+	// Join returns the nodes of a file that consists of the parts, children before parents.
 	Join(parts []File) (root cid.Cid, nodes []block.Block, err error)
 }
 
-// Buffers is memory for blocks that is used again.
+// Buffers is a pool of memory for blocks.
 type Buffers interface {
-	// Get returns memory of at least so many bytes, which holds anything.
+	// Get returns memory of at least the given number of bytes. Its content is undefined.
 	Get(bytes int) *[]byte
-	// Put returns a buffer of Get. It must not be used after that.
+	// Put returns memory of Get to the pool. The caller must not use the memory after that.
 	Put(buf *[]byte)
 }
 
-// Leases keeps roots from being dropped here.
+// Leases prevents that roots are dropped on this node.
 type Leases interface {
 	// Begin takes a lease on a root until End, once for each Begin.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
-	// Sealed records how the root was sealed, and Found that it was sealed before and is
-	// unchanged. One of them is called once for each Begin, unless neither is known.
+	// Sealed records that the holder of the lease has sealed the root. Found records that the
+	// root was sealed before and is unchanged. One of both is called once for each Begin,
+	// unless neither applies.
 	Sealed(root state.RootKey, hidden bool)
 	Found(root state.RootKey)
-	// Fenced records that leases of earlier processes do not count any more.
+	// Fenced records that leases of earlier processes no longer count.
 	Fenced()
 }
 
 // Fences is the epoch of this node in the replicated state.
 type Fences interface {
-	// Epoch returns it as the cluster has it now, 0 when it never had one; an error
-	// while the cluster has no epochs.
+	// Epoch returns this node's epoch in the newest state of the cluster, or 0 if the node has
+	// had none. It returns an error while the cluster has no epochs.
 	Epoch(ctx context.Context) (uint64, error)
-	// Raise makes epoch the first that counts. It has been applied here on return.
+	// Raise makes epoch the first epoch of this node that counts. On return, this node has
+	// applied the change.
 	Raise(ctx context.Context, epoch uint64) error
 }
 
@@ -120,12 +123,12 @@ const (
 	DefaultBatch  = 3 * ChunkSize
 	DefaultMemory = 96 << 20
 	// DefaultArriving is smaller than DefaultMemory by the bytes in the windows of streams,
-	// which are not counted.
+	// because these bytes are not counted.
 	DefaultArriving = 64 << 20
-	// latePart of the memory for bodies is as much as nodes may have beside it that are
-	// behind with small ones that others keep already.
+	// latePart bounds the memory for nodes that are slow with small bodies which enough other
+	// nodes have stored already: 1/latePart of the memory for bodies.
 	latePart = 4
-	// memoryPatience is the longest that a body waits for memory that others have.
+	// memoryPatience is the longest time that a body waits for memory that other bodies have.
 	memoryPatience = 30 * time.Second
 )
 
@@ -140,13 +143,13 @@ type Options struct {
 	Leases    Leases
 	Fences    Fences
 	Network   Network
-	Reference func(state.RootKey) string // of a root's blocks
+	Reference func(state.RootKey) string // returns the name of the reference of a root's blocks
 	Now       func() time.Time
 	Logger    *slog.Logger
-	// Bounds in bytes; 0 is the default of each.
-	Batch    int   // stored and sent together
-	Memory   int64 // of all bodies in memory
-	Arriving int64 // of all that others put here and that is not stored yet
+	// The following fields are bounds in bytes. 0 means the default of each.
+	Batch    int   // bytes that are stored and sent together
+	Memory   int64 // bytes of all bodies in memory
+	Arriving int64 // bytes that other nodes have put on this node and that are not stored yet
 }
 
 // Ingest stores content on several nodes.
@@ -155,17 +158,17 @@ type Ingest struct {
 	keeper   *keeper
 	pool     *pool
 	bodies   *bodies
-	turns    atomic.Uint64       // bodies so far
-	arriving *semaphore.Weighted // bytes that others have put here and that are not stored yet
-	shares   sync.Map            // of arriving: by member
-	late     *semaphore.Weighted // bytes of small bodies that are stored, for nodes that are behind
+	turns    atomic.Uint64       // number of bodies so far
+	arriving *semaphore.Weighted // bounds the bytes that other nodes have put here and that are not stored yet
+	shares   sync.Map            // parts of arriving, by member
+	late     *semaphore.Weighted // bytes of small bodies that are stored here and kept for slower nodes
 
-	life context.Context // until Run ends
+	life context.Context // context that ends with Run
 	end  context.CancelFunc
 	// mu guards closed, so that no work begins after Close waits for its end.
 	mu     sync.Mutex
 	closed bool
-	work   sync.WaitGroup // puts
+	work   sync.WaitGroup // counts running puts
 }
 
 // New returns an Ingest. The caller must call DropLeftovers before Run and before the first
@@ -190,11 +193,12 @@ func New(opts Options) *Ingest {
 	return i
 }
 
-// DropLeftovers drops what puts of an earlier process left: nothing refers to it.
+// DropLeftovers drops the content that puts of an earlier process have left, because no record
+// refers to it.
 func (i *Ingest) DropLeftovers(ctx context.Context) error { return i.keeper.dropLeftovers(ctx) }
 
-// Run takes content in from other nodes, and keeps this node's epoch, until ctx ends.
-// It returns when everything that Store began has ended.
+// Run accepts content from other nodes and keeps this node's epoch up to date, until ctx ends.
+// It returns when everything that Store has begun has ended.
 func (i *Ingest) Run(ctx context.Context) error {
 	l, err := i.opts.Network.Listen(Protocol)
 	if err != nil {
@@ -218,31 +222,32 @@ func (i *Ingest) Run(ctx context.Context) error {
 	return errors.Join(err, keeper.Wait())
 }
 
-// Placement has the nodes for new content.
+// Placement names the nodes for new content.
 type Placement struct {
-	Nodes  []state.NodeID // this node may be among them
-	Spare  []state.NodeID // tried in this order if one of Nodes fails
-	Copies int            // durable before the content counts as stored
+	Nodes  []state.NodeID // nodes for the content; this node may be among them
+	Spare  []state.NodeID // further nodes, tried in this order if one of Nodes fails
+	Copies int            // number of durable copies before the content counts as stored
 }
 
-// File is content that nodes keep already.
+// File is content that nodes have already.
 type File struct {
 	Root cid.Cid
-	Size uint64 // bytes
+	Size uint64 // size in bytes
 }
 
-// Stored is content that is durable on nodes and leased there, until Done or Unknown.
+// Stored is content that is durable on nodes and protected there by leases, until Done or
+// Unknown.
 type Stored struct {
 	Content state.Content
-	Size    uint64 // bytes of the file
+	Size    uint64 // size of the file in bytes
 	p       *put
 }
 
-// Store reads body to its end and stores it on the nodes of place. When it returns, at
-// least place.Copies nodes have the content durably; others may still be storing it. It
-// fails with the error of the body or of ctx, with state.ErrNoSpace, state.ErrLimited (too
-// much content arrives at once, or the body is too slow meanwhile) or state.ErrUnavailable.
-// Then none of the content stays.
+// Store reads body to its end and stores it on the nodes of place. When it returns, at least
+// place.Copies nodes have the content durably; others may still be storing it. It fails with
+// the error of the body or of ctx, with state.ErrNoSpace, state.ErrLimited (too much content
+// arrives at once, or the body is too slow meanwhile) or state.ErrUnavailable. After an error
+// none of the content stays.
 func (i *Ingest) Store(ctx context.Context, body io.Reader, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
@@ -298,7 +303,7 @@ func (i *Ingest) Join(ctx context.Context, parts []File, place Placement) (*Stor
 	return withSize(s, size), err
 }
 
-// Take has nodes keep a file that some member holds. It fails as Store does.
+// Take makes nodes keep a file that some member has. It fails as Store does.
 func (i *Ingest) Take(ctx context.Context, file File, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
@@ -346,9 +351,10 @@ func (s *Stored) Done(committed bool) {
 	s.p.decide(outcomeGivenUp)
 }
 
-// Unknown is Done for a proposed command whose outcome is unknown. The nodes keep the
-// content until a fence ensures that the command can no longer take effect.
+// Unknown must be called in the place of Done if a command was proposed and its outcome is
+// unknown. The nodes then keep the content until a fence ensures that the command can no longer
+// take effect.
 func (s *Stored) Unknown() { s.p.decide(0) }
 
-// newID names a put.
+// newID returns a new id of a put.
 func newID() putID { return putID(uuid.New()) }

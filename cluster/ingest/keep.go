@@ -14,12 +14,12 @@ import (
 
 // Times and bounds of epochs.
 const (
-	// fenceEvery is the least time between two fences of a node: each is an entry of
-	// the log.
+	// fenceEvery is the shortest time between two fences of a node, because each fence is an
+	// entry in the log.
 	fenceEvery = time.Minute
 	fenceRetry = 20 * time.Millisecond
 	maxRetry   = 5 * time.Second
-	// readyPatience is how long content that is whole waits for the node's first epoch.
+	// readyPatience is how long complete content waits for the first epoch of this node.
 	readyPatience = 10 * time.Second
 	// maxUnknown bounds the leases with an unknown outcome. With more, the node accepts no
 	// content until a fence has ended them.
@@ -32,20 +32,20 @@ const (
 	maxLeft = 64 << 10
 )
 
-// keeper stores content that arrives at this node in a reference of its own. At the end it
-// makes the content a sealed root with a lease, and answers with its epoch.
+// keeper stores content that arrives at this node under a separate reference. At the end it
+// makes the content a sealed root with a lease, and answers with this node's epoch.
 type keeper struct {
 	opts Options
-	work sync.WaitGroup // drops
+	work sync.WaitGroup // counts running drops
 
-	ready chan struct{} // closed with the first epoch
-	some  chan struct{} // has a token while there may be some in unknown
-	stays chan struct{} // has a token while there may be some in left
+	ready chan struct{} // closed when there is a first epoch
+	some  chan struct{} // has a token while unknown may have leases
+	stays chan struct{} // has a token while left may have references
 
 	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
-	epoch   uint64          // 0: none yet
-	unknown []state.RootKey // leases that a fence ends
+	epoch   uint64          // 0 means that there is no epoch yet
+	unknown []state.RootKey // leases with an unknown outcome, which a fence ends
 	left    []string        // references of ended puts that could not be dropped
 }
 
@@ -53,7 +53,7 @@ func newKeeper(opts Options) *keeper {
 	return &keeper{opts: opts, ready: make(chan struct{}), some: make(chan struct{}, 1), stays: make(chan struct{}, 1)}
 }
 
-// run keeps the node's epoch until ctx ends.
+// run keeps this node's epoch up to date until ctx ends.
 func (k *keeper) run(ctx context.Context) error {
 	defer k.work.Wait()
 	k.work.Go(func() { k.clear(ctx) })
@@ -118,14 +118,14 @@ func (k *keeper) fence(ctx context.Context) error {
 	return nil
 }
 
-// now returns the present epoch.
+// now returns the current epoch of this node.
 func (k *keeper) now() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.epoch
 }
 
-// await waits until there is an epoch.
+// await waits until this node has an epoch.
 func (k *keeper) await(ctx context.Context) error {
 	select {
 	case <-k.ready:
@@ -156,7 +156,7 @@ func (k *keeper) lose(root state.RootKey) {
 	token(k.some)
 }
 
-// dropLeftovers drops what puts of an earlier process left.
+// dropLeftovers drops the references that puts of an earlier process have left.
 func (k *keeper) dropLeftovers(ctx context.Context) error {
 	const page = 512
 	for more := true; more; {
@@ -181,7 +181,7 @@ func (k *keeper) dropLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// drop drops what a put left, or has it tried again later.
+// drop drops the references that a put has left. If a drop fails, it is tried again later.
 func (k *keeper) drop(reference string) {
 	err := k.opts.Blocks.Drop(context.Background(), reference)
 	if err == nil {
@@ -197,7 +197,7 @@ func (k *keeper) drop(reference string) {
 	token(k.stays)
 }
 
-// clear drops what drop could not, until ctx ends.
+// clear repeats the drops that have failed, until ctx ends.
 func (k *keeper) clear(ctx context.Context) {
 	for {
 		select {
@@ -240,12 +240,12 @@ func (k *keeper) dropLeft(ctx context.Context) bool {
 	}
 }
 
-// intake is one put as it is kept here. It is for one goroutine.
+// intake is one put as this node keeps it. It is used by one goroutine.
 type intake struct {
 	k         *keeper
 	reference string
-	wrote     bool // there may be something under reference
-	ended     bool // root is leased, and stays so until done or lost
+	wrote     bool // there may be blocks under reference
+	ended     bool // root has a lease, and keeps it until done or lost
 
 	root state.RootKey
 	kept kept
@@ -259,8 +259,8 @@ func (n *intake) put(ctx context.Context, blks []block.Block) error {
 	return n.k.opts.Blocks.Put(ctx, n.reference, blks)
 }
 
-// end implements dest. A crash before the seal leaves parts that the tracker drops,
-// one after it a root that it drops once a fence has passed.
+// end implements dest. After a crash before the seal, the tracker drops the incomplete parts.
+// After a crash after the seal, the tracker drops the root once a fence has passed.
 func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, error) {
 	if err := n.k.await(ctx); err != nil {
 		return kept{}, err
@@ -280,8 +280,7 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 	return n.kept, nil
 }
 
-// whole makes the root complete, sealed and durable on this node, and records that in its
-// lease.
+// whole completes and seals the root durably on this node, and records the seal in its lease.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	root := state.RootOf(e.root)
 	store, reference := n.k.opts.Blocks, n.k.opts.Reference(root)
@@ -322,8 +321,8 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	return bytes, blocks, err
 }
 
-// letGo drops blocks that are not under the root's reference. After a crash the next start drops
-// them.
+// letGo drops the blocks that are not under the root's reference. If a crash prevents this, the
+// next start drops them.
 func (n *intake) letGo() {
 	if !n.wrote {
 		return

@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The first chunk of a body is read into firstPiece bytes, and then into pieceGrowth
-// times as many and so on, up to a chunk: most bodies are small.
+// The first chunk of a body is read in pieces, because most bodies are small: first firstPiece
+// bytes, then pieceGrowth times as many, and so on, up to a whole chunk.
 const (
 	firstPiece  = 64<<10 + 1
 	pieceGrowth = 4
-	// memoryTurns are the different times for which bodies wait for memory.
+	// memoryTurns is the number of different times for which bodies wait for memory.
 	memoryTurns = 32
 )
 
-// While others wait for memory, a body whose client has been waited for slowWait for
-// slowBytes is slow and may be ended: it sends less than 48 KiB a second. slowWait is
-// less than callers wait before the first byte of a body is asked for.
+// A body is slow if the node has waited for its client for slowWait in total while it received
+// slowBytes. Such a client sends less than 48 KiB a second. While others wait for memory, the
+// node may end slow bodies. slowWait is shorter than the time that callers wait before they ask
+// a client for the first byte of a body.
 const (
 	slowBytes = 144 << 10
 	slowWait  = 3 * time.Second
@@ -38,55 +39,56 @@ const (
 
 var errSlow = state.Errorf(state.CodeLimited, "the content comes slowly, and others wait for the memory that it has")
 
-// Interrupter is a body whose reading others can end. A body that is none is ended
-// when its Read returns.
+// Interrupter is a body whose Read another goroutine can end. A body that does not implement
+// Interrupter ends only when its current Read returns.
 type Interrupter interface {
 	// Interrupt makes the current Read fail, and all later ones. It does not block. It is
 	// not called after a Read has failed or Store has returned.
 	Interrupt()
 }
 
-// Hashed is a body that is hashed as it is read.
+// Hashed is a body that computes a hash while it is read.
 type Hashed interface {
-	// Blake3 is the BLAKE3 hash of all that has been read; nil: it is not known. It is
-	// asked for when there is no more to read.
+	// Blake3 returns the BLAKE3 hash of all bytes that were read, or nil if it is not known. It
+	// is called after the last byte was read.
 	Blake3() []byte
 }
 
-// bodies is the memory of all bodies of a node. The first pieces of bodies have a part of
-// it for themselves, so that small bodies do not wait behind large ones.
+// bodies is the memory for all bodies of a node. A part of this memory is reserved for the
+// first pieces of bodies, so that small bodies do not wait behind large ones.
 type bodies struct {
 	first, rest share
-	buffers     Buffers // of first chunks
+	buffers     Buffers // memory for first chunks
 
-	// mu guards what follows, and wanted and none of the shares. It is never held while calling out.
+	// mu guards the fields below, and the fields wanted and none of the shares. It is never
+	// held while calling out.
 	mu     sync.Mutex
-	read   map[*memory]struct{} // those that are being read
-	claims map[*claim]struct{}  // of those that wait for memory of rest
-	idle   int64                // bytes of rest that they have meanwhile
-	gave   time.Time            // last search for bodies that give way
+	read   map[*memory]struct{} // bodies that are being read
+	claims map[*claim]struct{}  // bodies that wait for memory of rest
+	idle   int64                // bytes of rest that the waiting bodies hold meanwhile
+	gave   time.Time            // time of the last search for bodies that give way
 }
 
 // share is a part of the memory for bodies.
 type share struct {
 	room *semaphore.Weighted
-	size int64 // of room, in bytes
+	size int64 // size of room in bytes
 
-	wanted int64     // bytes that bodies wait for
-	none   time.Time // when too few of them were slow, last
+	wanted int64     // number of bytes for which bodies wait
+	none   time.Time // last time at which too few of the bodies were slow
 }
 
 // claim is a body that waits for memory of rest.
 type claim struct {
 	m      *memory
-	first  int64 // bytes that it has of first
-	has    int64 // and of rest
-	begins bool  // it is in its first chunk
+	first  int64 // bytes of first that the body holds
+	has    int64 // bytes of rest that the body holds
+	begins bool  // the body is in its first chunk
 	since  time.Time
 	refuse context.CancelFunc
 }
 
-// firstPart is the part of all memory that is for first pieces.
+// firstPart gives the part of all memory that is reserved for first pieces.
 const firstPart = 8
 
 func newBodies(size int64, buffers Buffers) *bodies {
@@ -99,8 +101,8 @@ func newBodies(size int64, buffers Buffers) *bodies {
 	}
 }
 
-// open returns the memory of a body that is read from now on, until leave. end ends
-// ctx, with a reason.
+// open returns the memory of a body that is read from now on, until leave is called. end ends
+// ctx with a reason.
 func (o *bodies) open(ctx context.Context, end context.CancelCauseFunc, body io.Reader, turn uint64) *memory {
 	m := &memory{ctx: ctx, end: end, of: o, body: body, turn: turn, begins: true}
 	o.mu.Lock()
@@ -109,8 +111,8 @@ func (o *bodies) open(ctx context.Context, end context.CancelCauseFunc, body io.
 	return m
 }
 
-// wait waits for n bytes of a share until ctx ends. Meanwhile it ends slow bodies that
-// have some of it, and has others give way.
+// wait waits until n bytes of a share are free or ctx ends. Meanwhile it ends slow bodies that
+// hold memory of this share, and makes other bodies give way.
 func (o *bodies) wait(ctx context.Context, p *share, n int64) error {
 	o.want(p, n)
 	defer o.want(p, -n)
@@ -139,7 +141,7 @@ func (o *bodies) want(p *share, n int64) {
 	p.wanted += n
 }
 
-// enter notes that a body waits for memory of rest; refuse ends that.
+// enter records that a body waits for memory of rest. refuse ends the wait.
 func (o *bodies) enter(m *memory, refuse context.CancelFunc) *claim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,17 +167,17 @@ func (o *bodies) remove(c *claim) {
 	}
 }
 
-// breakDeadlock refuses waiting bodies if the memory that all others can return may be less
-// than one of them waits for, which is at most one chunk. Otherwise they could wait for
-// each other. The caller holds mu.
+// breakDeadlock refuses waiting bodies if all other bodies together may return less memory than
+// one waiting body needs, which is at most one chunk. Otherwise the waiting bodies could wait
+// for each other. The caller holds mu.
 func (o *bodies) breakDeadlock() {
 	for o.idle > 0 && o.rest.size-o.idle < ChunkSize {
 		o.refuseOne(func(c *claim) bool { return c.has > 0 })
 	}
 }
 
-// giveWay refuses bodies that have waited for a while behind their first pieces, where
-// others that begin need the room of those.
+// giveWay refuses bodies that have waited for a while after their first pieces, if other bodies
+// that wait to begin need their memory.
 func (o *bodies) giveWay(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -190,9 +192,9 @@ func (o *bodies) giveWay(now time.Time) {
 	}
 }
 
-// refuseOne refuses the youngest of the waiting bodies for which of is true, preferably one
-// in its first chunk, for which the client has sent the least in vain. It returns whether
-// there was one. The caller holds mu.
+// refuseOne refuses the youngest of the waiting bodies for which of returns true, and returns
+// whether there was one. It prefers a body in its first chunk, whose client has sent the least
+// in vain. The caller holds mu.
 func (o *bodies) refuseOne(of func(*claim) bool) bool {
 	var one *claim
 	for c := range o.claims {
@@ -260,25 +262,25 @@ type memory struct {
 	turn uint64
 
 	// Used by the goroutine that reads the body, and then by the last user of buf.
-	begins bool    // it is in its first chunk
-	buf    *[]byte // what its first chunk is in
+	begins bool    // the body is in its first chunk
+	buf    *[]byte // memory of the first chunk
 
-	// mu guards the fields below. It is held while the body is interrupted, for which leave
-	// waits, and is locked after that of bodies.
+	// mu guards the fields below. It is held while the body is interrupted, and leave waits for
+	// that. It is locked after the mu of bodies.
 	mu     sync.Mutex
-	begun  int64 // bytes of its first piece, if those are of first
-	held   int64 // ever taken of the rest
-	handed int64 // the part that was passed on; its new holder releases it
-	left   bool  // nothing more is read
-	slow   bool  // chosen to be ended
+	begun  int64 // bytes of the first piece, if they are of the share first
+	held   int64 // bytes of rest that the body has ever taken
+	handed int64 // bytes of rest that were passed on; their new holder releases them
+	left   bool  // no more bytes are read
+	slow   bool  // the body was chosen to be ended because it is slow
 
-	// Since the last slowBytes:
+	// The following fields count since the last slowBytes.
 	got    int
-	waited time.Duration // for the client
-	since  time.Time     // the client is waited for; zero: it is not
+	waited time.Duration // time that the node has waited for the client
+	since  time.Time     // when the current wait for the client began; zero if there is none
 }
 
-// has returns how much of a share it has and has not handed on.
+// has returns how many bytes of a share the body holds and has not passed on.
 func (m *memory) has(p *share) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -288,7 +290,8 @@ func (m *memory) has(p *share) int64 {
 	return m.held - m.handed
 }
 
-// begin waits for the first piece of the body, and returns how much of it is of rest.
+// begin waits for the first piece of the body. It returns how many bytes of the piece are of
+// the share rest.
 func (m *memory) begin() (paid int, err error) {
 	o := m.of
 	begun, held := int64(firstPiece), int64(0)
@@ -309,7 +312,8 @@ func (m *memory) begin() (paid int, err error) {
 	return int(held), nil
 }
 
-// endFirst gives the first piece back, when there is memory of rest or nothing is left.
+// endFirst returns the memory of the first piece when the body has memory of rest, or when the
+// body has ended.
 func (m *memory) endFirst() {
 	m.mu.Lock()
 	n := m.begun
@@ -327,8 +331,8 @@ func (m *memory) try(n int64) bool {
 	return true
 }
 
-// take waits for n bytes. Bodies that wait may have some already: before all of them
-// would wait for each other one is refused.
+// take waits for n bytes. Bodies may hold memory while they wait. If all of them would wait for
+// each other, one body is refused.
 func (m *memory) take(n int64) error {
 	if m.try(n) {
 		return nil
@@ -358,7 +362,7 @@ func (m *memory) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
 }
 
-// refused returns the reason why there is no memory.
+// refused returns the error for a body that got no memory, with the reason.
 func (m *memory) refused() error {
 	if err := m.ctx.Err(); err != nil {
 		return err
@@ -366,8 +370,8 @@ func (m *memory) refused() error {
 	return state.Errorf(state.CodeLimited, "too much content arrives at this node at once")
 }
 
-// hand passes on up to n bytes of the held memory and returns how many. The receiver must
-// release them.
+// hand passes on the responsibility for up to n bytes of memory that the body holds, and
+// returns how many. The receiver must release them.
 func (m *memory) hand(n int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -376,16 +380,16 @@ func (m *memory) hand(n int64) int64 {
 	return n
 }
 
-// release gives bytes back that were handed on.
+// release returns bytes that were passed on.
 func (m *memory) release(n int64) { m.of.rest.room.Release(n) }
 
-// free gives back all that was not handed on.
+// free returns all memory that was not passed on.
 func (m *memory) free() {
 	m.release(m.hand(math.MaxInt64))
 	m.endFirst()
 }
 
-// Read reads from the client, and notes how long it is waited for.
+// Read reads from the client and measures how long it waits for the client.
 func (m *memory) Read(b []byte) (int, error) {
 	began := time.Now()
 	m.mu.Lock()
@@ -405,7 +409,7 @@ func (m *memory) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// blake3 returns the hash of a body that has been read to its end; nil: it is not known.
+// blake3 returns the hash of a body that was read to its end, or nil if it is not known.
 func (m *memory) blake3() []byte {
 	if b, ok := m.body.(Hashed); ok {
 		return b.Blake3()
@@ -413,7 +417,7 @@ func (m *memory) blake3() []byte {
 	return nil
 }
 
-// leave records that nothing more is read.
+// leave records that no more bytes of the body are read.
 func (m *memory) leave() {
 	m.of.mu.Lock()
 	delete(m.of.read, m)
@@ -423,8 +427,8 @@ func (m *memory) leave() {
 	m.left = true
 }
 
-// pace returns how long the client has been waited for while it sent less than slowBytes,
-// and whether the body was chosen to be ended.
+// pace returns how long the node has waited for a client that has sent less than slowBytes
+// meanwhile, and whether the body was chosen to be ended.
 func (m *memory) pace(now time.Time) (waited time.Duration, ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -454,8 +458,8 @@ func (m *memory) interrupt() {
 	}
 }
 
-// first reads the first chunk of a body; more: it is longer than that, and data has
-// one byte of what follows.
+// first reads the first chunk of a body. If more is true, the body is longer than the chunk,
+// and data has one byte after the chunk.
 func (m *memory) first() (data []byte, more bool, err error) {
 	n, paid := 0, 0 // bytes of rest
 	for size := firstPiece; ; size = min(pieceGrowth*size, ChunkSize+1) {
@@ -487,7 +491,7 @@ func (m *memory) first() (data []byte, more bool, err error) {
 	}
 }
 
-// reuse returns the memory of the first chunk, which is no longer used.
+// reuse returns the memory of the first chunk to the pool. The chunk must not be used any more.
 func (m *memory) reuse() {
 	if m.buf != nil {
 		m.of.buffers.Put(m.buf)
@@ -495,7 +499,7 @@ func (m *memory) reuse() {
 	}
 }
 
-// fill is io.ReadFull that ends with ctx.
+// fill does the same as io.ReadFull, but also ends with ctx.
 func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		if err := ctx.Err(); err != nil {
@@ -511,22 +515,22 @@ func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// ended returns whether err is the end of a body and not a failure that wraps io.EOF.
+// ended returns whether err is the regular end of a body, and not a failure that wraps io.EOF.
 func ended(err error) bool { return err == io.EOF } //nolint:errorlint // see above
 
-// rest reads a body whose beginning was read and takes memory for each chunk. If there is
-// none, it first passes on what was read before, because a body that waits for memory must
+// rest reads a body after its beginning and takes memory for each chunk. If there is no memory,
+// it first passes on the bytes that were read before, because a body that waits for memory must
 // not hold any. It waits before it returns the first byte of a chunk, because the splitter
-// takes a buffer for the chunk from then on. It waits only after it has read that byte,
-// because at the end of a body there is nothing to wait for.
+// takes a buffer for the chunk from then on. It waits only after it has read that byte, because
+// at the end of a body there is nothing to wait for.
 type rest struct {
 	m     *memory
-	first []byte // one byte or a chunk and one byte; the last byte begins a chunk without memory
-	paid  int    // bytes that may be read before more memory is taken
+	first []byte // one byte, or a chunk and one byte; the last byte begins a chunk without memory
+	paid  int    // number of bytes that may be read before more memory is taken
 	flush func() error
 }
 
-// FlushWith takes a call that hands on what has been read.
+// FlushWith sets the function that passes on the bytes that were read.
 func (r *rest) FlushWith(flush func() error) { r.flush = flush }
 
 // Read implements io.Reader.

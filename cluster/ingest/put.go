@@ -14,95 +14,96 @@ import (
 	block "github.com/ipfs/go-block-format"
 )
 
-// After enough nodes have the content durably, a put waits a little for the others: a node
-// that is late must report its copy by a command of its own.
+// After enough nodes have stored the content durably, a put waits a little for the other nodes,
+// because a late node must report its copy by a separate command.
 const (
 	minLinger = 20 * time.Millisecond
 	maxLinger = time.Second
-	lingerOf  = 8 // of the time that it took so far, this part
+	lingerOf  = 8 // fraction of the time so far that a put waits
 )
 
-// dest is one node as a put sees it: this one or another. It is for one goroutine.
+// dest is one node as a put sees it: this node or another. It is used by one goroutine.
 type dest interface {
-	// put stores blocks, or sends them on their way.
+	// put stores blocks, or begins to send them.
 	put(ctx context.Context, blks []block.Block) error
-	// end makes the content whole there, of what was put, of last, and of what other
-	// nodes have. The node has a lease on it from then on.
+	// end makes the content complete on the node: from the blocks that were put, from last, and
+	// from blocks of other nodes. From then on the node has a lease on the content.
 	end(ctx context.Context, e end, last []block.Block) (kept, error)
-	// renew asks for the epoch again.
+	// renew asks the node for its current epoch.
 	renew(ctx context.Context) (kept, error)
-	// done, quit and lost end a put: done with an outcome after the content was kept, quit
-	// before that, and lost without a message.
+	// done, quit and lost end a put. done reports the outcome after the content was stored.
+	// quit ends the put before that. lost ends it without a message.
 	done(outcome byte)
 	quit()
 	lost()
 }
 
-// whole is content that is in memory as far as it is to be sent.
+// whole is complete content. The blocks that must be sent are in memory.
 type whole struct {
 	blks []block.Block
 	end  end
-	past bool // of a body that has gone by: nodes that kept it have it, and no others
+	past bool // the body was streamed, so only nodes that stored it have its blocks
 }
 
-// put is content on its way to its nodes.
+// put is content that is being stored on its nodes.
 type put struct {
 	i      *Ingest
 	id     putID
 	copies int
-	spare  []state.NodeID // not tried yet
+	spare  []state.NodeID // spare nodes that were not tried yet
 	began  time.Time
 
-	ctx     context.Context // of the pushing: until it is given up, or everything ends
+	ctx     context.Context // context of pushing; ends when the put is given up or Ingest ends
 	cancel  context.CancelFunc
-	results chan *holder // has room for all that are ever tried
-	silence chan *holder // holders that do not answer; one that finds the channel full tries again
+	results chan *holder // has room for all holders that are ever tried
+	silence chan *holder // holders that do not answer; a holder that finds the channel full tries again
 	decided chan struct{}
 	once    sync.Once
-	outcome byte         // once decided is closed; 0: unknown
-	left    atomic.Int32 // holders at work, and one more until it is decided
-	body    *memory      // memory of the body; nil: none that is reused
-	late    int64        // bytes of Ingest.late that it has
-	cut     atomic.Bool  // a holder has failed, and what it had begun may still use it
+	outcome byte         // set before decided is closed; 0 means unknown
+	left    atomic.Int32 // number of holders at work, plus one until the outcome is decided
+	body    *memory      // memory of the body; nil if no memory is reused
+	late    int64        // bytes of Ingest.late that this put uses
+	cut     atomic.Bool  // a holder has failed, and its unfinished work may still use the memory
 
-	// Used by the caller of Store, and by the Stored after it.
+	// The following fields are used by the caller of Store, and later by the Stored.
 	running int
-	silent  int // of those that run
+	silent  int // number of running holders that are silent
 	kept    []*holder
 	errs    []error
 }
 
-// holder is a node that is to keep the content.
+// holder is a node on which the content is to be stored.
 type holder struct {
 	node state.NodeID
 	dest dest
 
-	// Of a body that is still coming.
+	// The following fields are for a body that is still arriving.
 	feed   chan *batch
-	failed chan struct{} // closed when it takes no more, for err
-	end    end           // once feed is closed, unless the put has been given up
+	failed chan struct{} // closed when the holder takes no more blocks, because of err
+	end    end           // valid once feed is closed, unless the put was given up
 
 	renews chan renewal
-	kept   kept  // of the result
-	err    error // of the result
+	kept   kept  // result of the node
+	err    error // error of the node
 
-	// Used by the caller of Store.
-	silent bool // is counted as such
-	ended  bool // its result has arrived
+	// The following fields are used by the caller of Store.
+	silent bool // the holder counts as silent
+	ended  bool // the result of the holder has arrived
 }
 
 // renewal asks a holder for its epoch.
 type renewal struct {
-	ctx    context.Context // of the asker
+	ctx    context.Context // context of the caller of renew
 	answer chan<- *holder
 }
 
-// batch are blocks that several holders are given.
+// batch is a group of blocks that is passed to several holders.
 type batch struct {
 	blks []block.Block
 	left atomic.Int32
-	// freed gives up the room of the batch, and the memory too unless it was cut: where a
-	// holder has failed, what it had begun may still use it.
+	// freed releases the memory of the batch for other bodies. It also returns the buffers to
+	// the pool, unless cut is true: a holder has failed, and its unfinished work may still use
+	// the buffers.
 	freed func(cut bool)
 	cut   atomic.Bool
 }
@@ -155,7 +156,7 @@ func (p *put) try(node state.NodeID, w *whole) (*holder, error) {
 	return h, nil
 }
 
-// hold puts the content on one node, and stays until the outcome is known.
+// hold stores the content on one node, and returns when the outcome is known.
 func (p *put) hold(h *holder, w *whole) {
 	if w != nil {
 		h.kept, h.err = h.dest.end(p.ctx, w.end, w.blks)
@@ -196,8 +197,8 @@ func (p *put) hold(h *holder, w *whole) {
 	}
 }
 
-// follow passes the batches and the end to a holder. It does not wait if nothing more of
-// the body arrives.
+// follow passes the batches and the end of a body to a holder. It does not wait after the put
+// was given up.
 func (p *put) follow(h *holder) {
 	for {
 		select {
@@ -227,8 +228,8 @@ func (p *put) follow(h *holder) {
 	}
 }
 
-// skip discards the waiting data in the feed of a put that was given up. Other readers of the
-// body continue behind it.
+// skip discards the waiting data in the feed of a put that was given up. Other holders continue
+// to read the body.
 func (h *holder) skip() {
 	for {
 		select {
@@ -243,7 +244,7 @@ func (h *holder) skip() {
 	}
 }
 
-// leave releases the context and the memory with their last user.
+// leave releases the context and the memory of the put when their last user has ended.
 func (p *put) leave() {
 	if p.left.Add(-1) > 0 {
 		return
@@ -255,9 +256,10 @@ func (p *put) leave() {
 	}
 }
 
-// linger lets slow holders continue when the body is stored and its memory released. A holder
-// that hangs would take for ever: when such holders use their share of memory, those of this
-// put are cancelled. A holder without the complete content fetches it afterwards.
+// linger lets slow holders continue after the body is stored and its memory released. A holder
+// that hangs would otherwise keep memory forever: when late holders have used up their share of
+// memory, those of this put are cancelled. A holder without the complete content fetches it
+// afterwards.
 func (p *put) linger() {
 	if p.running == 0 || p.body == nil {
 		return
@@ -281,7 +283,7 @@ func (p *put) decide(outcome byte) {
 	})
 }
 
-// giveUp ends a put that failed.
+// giveUp ends a put that has failed.
 func (p *put) giveUp(ctx context.Context, err error) error {
 	ending := p.i.life.Err() != nil
 	p.decide(outcomeGivenUp)
@@ -294,7 +296,7 @@ func (p *put) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// place puts content that is in memory, or held by some member, on nodes.
+// place stores content on nodes that is in memory or that some member has.
 func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory) (*Stored, error) {
 	p, release := i.begin(ctx, place)
 	defer release()
@@ -383,7 +385,7 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 	return withSize(s, size), err
 }
 
-// give hands a batch to all holders that still take any; it waits for the slowest.
+// give passes a batch to all holders that have not failed. It waits for the slowest of them.
 func (p *put) give(feeds []*holder, b *batch) error {
 	b.left.Store(int32(len(feeds)) + 1)
 	defer b.done()
@@ -419,7 +421,7 @@ func (p *put) give(feeds []*holder, b *batch) error {
 	return nil
 }
 
-// collect processes the results that have arrived.
+// collect processes the results that have arrived from holders.
 func (p *put) collect() {
 	for {
 		select {
@@ -508,8 +510,8 @@ func (p *put) holdings() []state.Holding {
 	return held
 }
 
-// reason is why a put has failed with so many nodes left that could keep it. Want of
-// room counts when without it there would have been enough.
+// reason returns why a put has failed, if only left nodes could still store the content. The
+// reason is lack of space if without that lack there would have been enough nodes.
 func (p *put) reason(left int) error {
 	full := 0
 	for _, err := range p.errs {
@@ -524,7 +526,7 @@ func (p *put) reason(left int) error {
 	return state.Errorf(code, "%d of %d nodes can keep the content: %v", left, p.copies, errors.Join(p.errs...))
 }
 
-// renew asks all that keep the content for their epochs.
+// renew asks all nodes that have stored the content for their current epochs.
 func (p *put) renew(ctx context.Context, s *Stored) error {
 	p.collect()
 	answers := make(chan *holder, len(p.kept))

@@ -16,20 +16,21 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of what other nodes put here.
+// Bounds of the content that other nodes put on this node.
 const (
 	maxStreams = 1024
 	// serveIdle is how long a stream may stay without a put. It is longer than
 	// idleAfter, so that the other side closes first.
 	serveIdle = 3 * time.Minute
-	// batchBlocks bounds the blocks that are stored together, beside Options.Batch.
+	// batchBlocks bounds the number of blocks that are stored together. Options.Batch bounds
+	// their bytes.
 	batchBlocks = 256
 	// storeAfter is how long blocks wait for the next one of their batch. A client may be
 	// slow for hours, and waiting blocks use memory that other puts need.
 	storeAfter = time.Second
 )
 
-// serve takes in what other nodes put here, until ctx ends.
+// serve accepts the puts of other nodes until ctx ends.
 func (i *Ingest) serve(ctx context.Context, l net.Listener) error {
 	var streams sync.WaitGroup
 	defer streams.Wait()
@@ -62,7 +63,8 @@ func (i *Ingest) serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// serveStream takes one put after the other. Its error is why there are no more.
+// serveStream handles the puts on one stream, one after the other. It returns the error that
+// ended the stream.
 func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
 	s := &served{i: i, from: conn.RemoteAddr().String(), conn: conn, in: bufio.NewReaderSize(conn, bufferSize)}
 	share, _ := i.shares.LoadOrStore(s.from, semaphore.NewWeighted(max(i.opts.Arriving/2, 2*maxBlock)))
@@ -99,7 +101,7 @@ func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// readSmall reads a frame that is no block.
+// readSmall reads a frame that contains no block.
 func readSmall(r *bufio.Reader) (frame, error) {
 	kind, n, err := readHead(r)
 	if err != nil {
@@ -112,18 +114,18 @@ func readSmall(r *bufio.Reader) (frame, error) {
 	return frame{kind, body}, err
 }
 
-// served is a stream by which another node puts content here.
+// served is a stream over which another node puts content on this node.
 type served struct {
 	i     *Ingest
-	from  string // the member
+	from  string // id of the other node
 	conn  net.Conn
 	in    *bufio.Reader
-	work  sync.WaitGroup      // the reader of what follows an end
-	share *semaphore.Weighted // of i.arriving, of the member
+	work  sync.WaitGroup      // counts the goroutine that reads the frames after an end
+	share *semaphore.Weighted // the other node's part of i.arriving
 }
 
-// takeRoom takes memory for n bytes that arrive, first from the share of the member, so
-// that slow content of one member leaves the others theirs.
+// takeRoom waits for memory for n arriving bytes, first in the share of the other node, so that
+// slow content of one member does not use up the memory for others.
 func (s *served) takeRoom(ctx context.Context, n int64) error {
 	if err := s.share.Acquire(ctx, n); err != nil {
 		return err
@@ -151,19 +153,19 @@ func (s *served) giveRoom(n int64) {
 	s.share.Release(n)
 }
 
-// arriving are the blocks of one put that have not been stored yet.
+// arriving has the blocks of one put that are not stored yet.
 type arriving struct {
 	s    *served
 	keep *intake
 
 	batch []block.Block
-	bufs  []*[]byte // what batch is in
+	bufs  []*[]byte // memory of the blocks in batch
 	bytes int64
-	going chan error // of the batch that is being stored; nil: none is
-	told  bool       // the other side may have heard that it is kept
+	going chan error // result of the batch that is being stored; nil if none is
+	told  bool       // the other side may have heard that the content is kept
 }
 
-// put takes one put in, up to its outcome. After an error the stream is over.
+// put handles one put up to its outcome. After an error the stream cannot be used any more.
 func (s *served) put(ctx context.Context, id putID) error {
 	a := &arriving{s: s, keep: s.i.keeper.open(s.from + "/" + hex.EncodeToString(id[:]))}
 	ctx, cancel := context.WithCancel(ctx)
@@ -217,8 +219,8 @@ func (s *served) take(ctx context.Context, a *arriving) (outcome byte, err error
 	}
 }
 
-// expect waits for the next frame as long as blocks may wait, and stores the blocks if none
-// arrives.
+// expect waits for the next frame, at most as long as blocks may wait, and then stores the
+// waiting blocks.
 func (a *arriving) expect(ctx context.Context) error {
 	if len(a.batch) == 0 || a.s.in.Buffered() >= headBytes {
 		return nil
@@ -266,7 +268,7 @@ func (a *arriving) block(ctx context.Context, n int) error {
 	return nil
 }
 
-// store starts to store the batch when the previous one is stored.
+// store begins to store the batch after the previous batch is stored.
 func (a *arriving) store(ctx context.Context) error {
 	if err := a.settle(); err != nil || len(a.batch) == 0 {
 		return err
@@ -286,14 +288,14 @@ func (a *arriving) store(ctx context.Context) error {
 	return nil
 }
 
-// reuse returns memory that is no longer used.
+// reuse returns memory to the pool that is no longer used.
 func (a *arriving) reuse(bufs []*[]byte) {
 	for _, buf := range bufs {
 		a.s.i.opts.Buffers.Put(buf)
 	}
 }
 
-// settle waits for the batch that is being stored.
+// settle waits until the batch that is being stored is stored.
 func (a *arriving) settle() error {
 	if a.going == nil {
 		return nil
@@ -303,19 +305,19 @@ func (a *arriving) settle() error {
 	return err
 }
 
-// forget drops the batch.
+// forget discards the batch.
 func (a *arriving) forget() {
 	a.s.giveRoom(a.bytes)
 	a.batch, a.bufs, a.bytes = nil, nil, 0
 }
 
-// ending is what became of an end.
+// ending is the result of processing the end of a put.
 type ending struct {
 	kept kept
 	err  error
 }
 
-// read is a frame, or why there is none.
+// read is the result of reading a frame: the frame or an error.
 type read struct {
 	frame
 	err error

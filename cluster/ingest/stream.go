@@ -17,12 +17,13 @@ import (
 
 // Times and bounds of streams to other nodes.
 const (
-	// dialTimeout is how long a put waits for a node that it has no stream to.
+	// dialTimeout is how long a put waits for a connection to a node to which it has no stream.
 	dialTimeout = 5 * time.Second
-	// reachedWithin is after what time of that it is silent, see silentAfter: of spare nodes
-	// several may be down, and each is tried when the one before is.
+	// reachedWithin is the part of dialTimeout after which the node counts as silent, see
+	// silentAfter. Several spare nodes may be down, and each one is tried when the previous one
+	// is silent.
 	reachedWithin = time.Second
-	// moveTimeout bounds the time in which one block has to go out.
+	// moveTimeout bounds the time for sending one block.
 	moveTimeout = 30 * time.Second
 	// answerTimeout bounds the silence of a node after the end of a body; a node that is
 	// still working sends a message every workingEvery. After silentAfter a spare node gets
@@ -30,14 +31,14 @@ const (
 	answerTimeout = 30 * time.Second
 	silentAfter   = 2 * workingEvery
 	workingEvery  = 5 * time.Second
-	// doneTimeout bounds the time in which an outcome has to go out.
+	// doneTimeout bounds the time for sending an outcome.
 	doneTimeout = 5 * time.Second
-	// tellWithin is how long the report of an outcome may wait to go with the next put on
-	// the stream. Nothing depends on its arrival.
+	// tellWithin is how long an outcome may wait to be sent together with the next put on the
+	// stream. Nothing depends on the arrival of the outcome.
 	tellWithin = 200 * time.Millisecond
 	// cutTimeout is how long sending a block may take after its put has ended.
 	cutTimeout = time.Second
-	// reasonWait is how long a stream that broke is listened to for the reason.
+	// reasonWait is how long the node waits for the other side's reason on a stream that broke.
 	reasonWait = 100 * time.Millisecond
 	// maxIdle bounds the idle streams to one node; they are closed after idleAfter.
 	maxIdle    = 32
@@ -52,20 +53,20 @@ var errBroken = errors.New("the stream has ended")
 type answer struct {
 	working bool
 	kept    kept
-	err     error // it refused
+	err     error // the other side has refused the put
 }
 
 // stream is a stream to another node, used by one put at a time.
 type stream struct {
 	conn   net.Conn
 	out    *bufio.Writer
-	head   []byte // of a frame, kept for its capacity
+	head   []byte // head of a frame, kept to reuse its memory
 	reused bool
-	idle   time.Time // since when
-	late   bool      // out has an outcome that is sent with the next frame, or soon
+	idle   time.Time // time since which the stream is idle
+	late   bool      // out has an outcome that is sent together with the next frame, or soon
 
 	answers chan answer
-	broken  chan struct{} // closed when nothing more can arrive
+	broken  chan struct{} // closed when no more answers can arrive
 }
 
 // read passes on the answers until the stream ends or the other side refuses. In the latter
@@ -138,8 +139,8 @@ func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() err
 	return err
 }
 
-// await returns the next answer except "working". It calls silent after each silentAfter
-// without either.
+// await returns the next answer other than "working". It calls silent whenever silentAfter has
+// passed without an answer.
 func (s *stream) await(ctx context.Context, silent func()) (kept, error) {
 	tick := time.NewTicker(silentAfter)
 	defer tick.Stop()
@@ -176,19 +177,19 @@ func (s *stream) await(ctx context.Context, silent func()) (kept, error) {
 // pool keeps streams open between puts.
 type pool struct {
 	network Network
-	work    sync.WaitGroup // readers
+	work    sync.WaitGroup // counts goroutines that read streams
 
 	// mu guards the fields below. It is never held while calling out.
 	mu     sync.Mutex
 	idle   map[state.NodeID][]*stream
-	teller *time.Timer // runs notify; nil: no outcome waits
+	teller *time.Timer // timer that calls notify; nil if no outcome waits
 	closed bool
 }
 
 func newPool(n Network) *pool { return &pool{network: n, idle: map[state.NodeID][]*stream{}} }
 
-// get returns an idle stream, or with fresh, or when there is none, a new one. silent is
-// called when that takes long.
+// get returns an idle stream. If fresh is true, or if there is no idle stream, it opens a new
+// one. It calls silent if that takes long.
 func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool, silent func()) (*stream, error) {
 	for !fresh {
 		o.mu.Lock()
@@ -244,7 +245,7 @@ func (o *pool) put(node state.NodeID, s *stream) {
 	}
 }
 
-// notify sends the outcomes that no put has taken along.
+// notify sends the waiting outcomes that no later put has taken along.
 func (o *pool) tell() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -285,7 +286,7 @@ func (s *stream) close() {
 	_ = s.conn.Close()
 }
 
-// sweep closes the streams that have been idle since before a time.
+// sweep closes the streams that have been idle since before the given time.
 func (o *pool) sweep(before time.Time) {
 	var old []*stream
 	o.mu.Lock()
@@ -305,8 +306,8 @@ func (o *pool) sweep(before time.Time) {
 	}
 }
 
-// run closes idle streams until ctx ends, and then all. It returns when no stream is read
-// any more.
+// run closes idle streams until ctx ends, and then closes all streams. It returns when no
+// goroutine reads a stream any more.
 func (o *pool) run(ctx context.Context) {
 	for backoff.Wait(ctx, sweepEvery) {
 		o.sweep(time.Now().Add(-idleAfter))
@@ -317,7 +318,7 @@ func (o *pool) run(ctx context.Context) {
 	o.sweep(time.Now().Add(time.Hour))
 }
 
-// remote is one put as another node keeps it. It is for one goroutine.
+// remote is one put as another node keeps it. It is used by one goroutine.
 type remote struct {
 	pool   *pool
 	node   state.NodeID
@@ -327,8 +328,8 @@ type remote struct {
 	s *stream
 }
 
-// send writes blocks, and the end if there is one, on a stream that is new for them
-// if the pooled one turns out to be dead.
+// send writes blocks, and the end if there is one. If the pooled stream turns out to be dead,
+// send opens a new stream.
 func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func() error) error {
 	for fresh := false; ; fresh = true {
 		first := d.s == nil

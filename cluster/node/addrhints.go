@@ -68,7 +68,7 @@ func (n *Node) find(ctx context.Context) error {
 	return g.Wait()
 }
 
-// findAt is find for one address.
+// findAt does the work of find for one address.
 func (n *Node) findAt(ctx context.Context, addr string) {
 	pause, tries := backoff.New(addrHintFirst, addrHintMost), 0
 	timer := time.NewTimer(pause.NextBackOff())
@@ -157,9 +157,9 @@ func (n *Node) saidAddrs(id state.NodeID) []string {
 	return s.ClusterAddrs
 }
 
-// places returns the addresses of a member from its samples and from its record. A member
-// may have moved without reaching a leader that could update its record, while its samples
-// arrive through others.
+// places returns the addresses of a member from its samples and from its record. A member may
+// have moved when it could not reach a leader to update its record, while its samples still
+// arrive through other members.
 func places(m state.Node, said []string) []string {
 	said = slices.DeleteFunc(slices.Clone(said), func(a string) bool {
 		return hintedID(a) != m.ID || slices.Contains(m.ClusterAddrs, a)

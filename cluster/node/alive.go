@@ -11,13 +11,13 @@ import (
 // recent samples is not down while a connection to it is open, because connections end
 // within seconds after the other side has stopped.
 type liveness struct {
-	heard     func(state.NodeID) (since time.Time, down bool) // of gossip
+	heard     func(state.NodeID) (since time.Time, down bool) // table of gossip
 	connected func(id string) bool
 	now       func() time.Time
 
 	// mu guards last. It is never held while calling out.
 	mu   sync.Mutex
-	last map[state.NodeID]time.Time // when a silent member was connected
+	last map[state.NodeID]time.Time // when a silent member was last connected
 }
 
 // downSince returns whether a member is down and since when this node knows it.

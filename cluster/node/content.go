@@ -62,10 +62,10 @@ type files struct {
 	peer    *peer.Peer
 	blocks  *blocks.Store
 	members func() []state.Node
-	down    func(state.NodeID) bool // members known not to answer
+	down    func(state.NodeID) bool // members that are known not to answer
 	now     func() time.Time
-	buffers *dag.Buffers                      // of files that are read
-	reading func(state.RootKey) (done func()) // keeps the content on this node until done is called
+	buffers *dag.Buffers                      // memory for files that are read
+	reading func(state.RootKey) (done func()) // keeps the content on this node until the returned function is called
 }
 
 // Import implements content.Store.
@@ -114,8 +114,8 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 	}}, file.Size(), nil
 }
 
-// unreadable returns the error of opening what a CID names: that it is nowhere, and that it is no
-// file, are the answers to the caller's words and no failures of this node.
+// unreadable returns the error for a CID that cannot be opened as a file. That no node has the
+// content, or that it is no file, is an answer to the caller and no failure of this node.
 func unreadable(root cid.Cid, err error) error {
 	switch {
 	case ipld.IsNotFound(err):
@@ -130,8 +130,8 @@ func unreadable(root cid.Cid, err error) error {
 	return err
 }
 
-// keptFile is a file whose blocks stay, on this node and where it gets them from, until
-// it is closed.
+// keptFile is a file whose blocks stay on this node, and on the nodes from which it gets them,
+// until the file is closed.
 type keptFile struct {
 	*dag.File
 	done func()
@@ -149,8 +149,8 @@ func (f keptFile) WriteTo(w io.Writer) (int64, error) {
 	return n, notHere(err)
 }
 
-// notHere returns the error of reading on in a file: that a block of it is nowhere is no reason
-// to think that the file is not.
+// notHere returns the error for a file of which a later block cannot be found. The file itself
+// exists, so the error must not say that it does not.
 func notHere(err error) error {
 	if !ipld.IsNotFound(err) {
 		return err
@@ -169,12 +169,12 @@ func (f *files) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	return f.blocks.Visible(ctx, c)
 }
 
-// Bounds of what a reader waits for members.
+// Bounds of the time that a reader waits for members.
 const (
-	// avoidFor is how long it asks others first than a member that failed.
+	// avoidFor is how long a reader asks other members before a member that has failed.
 	avoidFor = 30 * time.Second
-	// askNextAfter is how long the reader waits for the first byte of a member before it
-	// asks the next one: the connection to a member that hangs or lost its power stays open
+	// askNextAfter is how long the reader waits for the first byte from a member before it asks
+	// the next member. The connection to a member that hangs or has lost its power stays open
 	// for 15 s more.
 	askNextAfter = 3 * time.Second
 	// searchFor bounds the time until any member begins to answer for the first block of a
@@ -183,10 +183,10 @@ const (
 	searchFor = 14 * time.Second
 )
 
-// errSilent means that a member's answer has not begun in time.
+// errSilent means that a member has not begun to answer in time.
 var errSilent = errors.New("no answer yet")
 
-// reader gets the blocks of one file from here or from members. It stores nothing.
+// reader gets the blocks of one file from this node or from members. It stores no blocks.
 type reader struct {
 	here dag.Lender
 	// ask requests a block from a member and verifies it. It returns ipld.ErrNotFound if
@@ -197,14 +197,14 @@ type reader struct {
 
 	// mu guards the fields below. It is never held while calling out.
 	mu     sync.Mutex
-	order  []state.NodeID // the last one that sent a block is first
+	order  []state.NodeID // the member that last sent a block comes first
 	failed map[state.NodeID]time.Time
-	giver  state.NodeID       // last member that sent a block; empty: none yet
-	tell   func(state.NodeID) // called for each member that sends blocks; nil: not called
+	giver  state.NodeID       // the member that last sent a block; empty if none has
+	tell   func(state.NodeID) // called for each member that sends blocks; may be nil
 }
 
-// tellsFrom calls tell for the member that sent a block and for all that do from now on:
-// the file is being read.
+// tellsFrom makes the reader call tell for the member that has sent a block, and for all
+// members that send blocks later, because the file is now being read.
 func (r *reader) tellsFrom(tell func(state.NodeID)) {
 	r.mu.Lock()
 	giver := r.giver
@@ -237,7 +237,8 @@ func (r *reader) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]
 	return r.elsewhere(ctx, c, lend, err)
 }
 
-// elsewhere gets a block from members; here is why it is not had here.
+// elsewhere gets a block from members. here is the reason why this node does not have the
+// block.
 func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte, here error) ([]byte, error) {
 	// The block is missing or damaged here, but a member may have it. A member that does
 	// not answer is treated like one without the block and asked last for a while. A member
@@ -276,8 +277,8 @@ func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte
 	return nil, here
 }
 
-// beginsWithin returns a context that ends for errSilent unless an answer has begun in
-// time, for which memory is lent.
+// beginsWithin returns a context that ends with errSilent if no answer has begun in time. An
+// answer has begun when memory for it was requested.
 func beginsWithin(ctx context.Context, within time.Duration, lend func(int) []byte) (context.Context, func(int) []byte, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(within, func() { cancel(errSilent) })
@@ -290,7 +291,8 @@ func beginsWithin(ctx context.Context, within time.Duration, lend func(int) []by
 		}
 }
 
-// askSoon asks a member, and gives up with errSilent when its answer does not begin soon.
+// askSoon asks a member for a block. It gives up with errSilent if the member does not begin to
+// answer soon.
 func (r *reader) askSoon(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
 	ctx, lend, end := beginsWithin(ctx, askNextAfter, lend)
 	defer end()
@@ -358,12 +360,12 @@ type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
 	provides announcer
-	hidden   func(reference string) bool // as it is sealed
+	hidden   func(reference string) bool // whether the reference is sealed as hidden
 }
 
 // announcer announces roots of this node to the IPFS network.
 type announcer interface {
-	Announce(root cid.Cid) bool // what finds no room is announced with all roots
+	Announce(root cid.Cid) bool // adds a root to the queue; roots that do not fit are announced with all roots later
 	Withdraw(root cid.Cid)
 }
 
@@ -387,8 +389,9 @@ func (h held) Seal(ctx context.Context, reference string, bytes, count uint64) e
 	return err
 }
 
-// seal announces content before unknown peers can see it. Hiding withdraws it after that,
-// and content that is sealed as hidden was never announced.
+// seal announces public content before unknown peers can see it. If content becomes hidden,
+// seal withdraws the announcement after that. Content that was always hidden has never been
+// announced.
 func (h held) seal(ctx context.Context, reference string, bytes, count uint64) (hidden bool, err error) {
 	err = h.scrubber.Seal(ctx, reference, func() error {
 		hidden = h.hidden(reference)

@@ -39,8 +39,8 @@ const (
 	newFile = "new"
 )
 
-// secretLen is how many bytes of a cluster secret a founder makes. One that it is given
-// may have another length, see config.ParseSecret.
+// secretLen is the number of bytes of a cluster secret that a founding node makes. A secret
+// from the settings may have another length, see config.ParseSecret.
 const secretLen = 32
 
 // folder is the data folder of one node, locked against a second process.
@@ -52,7 +52,7 @@ func (f folder) file(name ...string) string {
 	return filepath.Join(append([]string{f.path}, name...)...)
 }
 
-// folderFormat is the newest format of a data folder that is known here.
+// folderFormat is the newest format of a data folder that this release knows.
 const folderFormat = 1
 
 // formatForm is the content of formatFile.
@@ -114,8 +114,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// needs returns an error when a file that a member cannot be without is not there;
-// advice goes with it.
+// needs returns an error with advice if a file is missing that every member needs.
 func (f folder) needs(name, advice string) error {
 	_, err := os.Stat(f.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +129,7 @@ const (
 	secretAdvice   = "copy it from another member, where it is the same, or from a backup"
 )
 
-// identity returns the node's private key, made on the first start.
+// identity returns the private key of the node. The first start creates it.
 func (f folder) identity() ([]byte, error) {
 	key, err := os.ReadFile(f.file(IdentityFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,10 +187,10 @@ func newSecret() []byte {
 	return secret
 }
 
-// errNoSecret is joining by an address alone.
+// errNoSecret is the error for joining by an address without a secret.
 var errNoSecret = fmt.Errorf("%w: joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`", ErrNoWayIn)
 
-// seed is what a node knows of its cluster before it holds the state.
+// seed is what a node knows about its cluster before it has the state.
 type seed struct {
 	ClusterID string       `json:"cluster_id"`
 	Founder   bool         `json:"founder,omitempty"` // this node founds the cluster
@@ -231,12 +230,12 @@ func newSeed(clusterID string, nodes []state.Node) *seed {
 	return s
 }
 
-// errSeedUnread means that the file of the members cannot be used. It exists, so this node
-// belongs to a cluster.
+// errSeedUnread means that the file of the members cannot be used. The file exists, so this
+// node belongs to a cluster.
 var errSeedUnread = errors.New("the file cannot be read")
 
-// seed reads what joining stored; nil means that this node never joined. The error wraps
-// errSeedUnread if the file exists but is unusable.
+// seed reads the file that joining has written. It returns nil if this node has never joined.
+// The error wraps errSeedUnread if the file exists but is unusable.
 func (f folder) seed() (*seed, error) {
 	b, err := os.ReadFile(f.file(membersFile))
 	if errors.Is(err, fs.ErrNotExist) {

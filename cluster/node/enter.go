@@ -21,28 +21,27 @@ import (
 const (
 	// JoinTimeout is how long a new node tries to reach the cluster it joins.
 	JoinTimeout = 60 * time.Second
-	joinRetry   = time.Second // between two rounds over all addresses
+	joinRetry   = time.Second // pause between two rounds over all addresses
 	joinDial    = 20 * time.Second
 	// joinRefusals is the number of consecutive rounds in which members disconnect the joiner
 	// before it assumes a wrong secret. A member that is starting disconnects joiners too.
 	// Unreachable addresses do not count: a ticket may name addresses that only its own machine
 	// reaches.
 	joinRefusals = 5
-	joinTold     = 10              // rounds from one line of the log to the next
-	clockMargin  = 5 * time.Minute // that clocks may differ
+	joinTold     = 10              // number of rounds between two log lines
+	clockMargin  = 5 * time.Minute // largest difference of clocks that is tolerated
 )
 
-// ErrNoWayIn is the error of Open if no place to join at in the settings is usable: each is
+// ErrNoWayIn is the error of Open if the settings name no usable place to join. Each entry is
 // neither a ticket nor an address, or is an address without a secret.
 var ErrNoWayIn = errors.New("no way to join")
 
-// ErrRunsElsewhere is what Open ends in when another process runs with the identity of
-// this node.
+// ErrRunsElsewhere is the error of Open if another process runs with the identity of this node.
 var ErrRunsElsewhere = errors.New("another process runs with the identity of this node")
 
-// enter returns the cluster secret and what the node knows of its cluster. In a
-// new folder, and in that of a removed node, it founds one, or joins the one that
-// the settings name.
+// enter returns the cluster secret and what the node knows about its cluster. In a new folder,
+// and in the folder of a removed node, it founds a cluster, or joins the cluster that the
+// settings name.
 func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error) {
 	if secret, err = n.folder.secret(); err != nil {
 		return nil, nil, err
@@ -88,8 +87,8 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 
 // Bounds of asking whether another process runs with this node's identity.
 const (
-	aloneDial  = 2 * time.Second  // of one address
-	aloneWait  = 10 * time.Second // that one may take to end
+	aloneDial  = 2 * time.Second  // time limit for dialling one address
+	aloneWait  = 10 * time.Second // time that a process which is about to end may take
 	aloneRetry = time.Second
 )
 
@@ -97,7 +96,7 @@ const (
 // copied folder. Raft would take both for one voter and could lose committed entries.
 // checkAlone dials the last addresses of the node. A peer there that proves the node's key and
 // the cluster secret is another process, because this one accepts no connections yet. It waits
-// for one that is about to end.
+// for a process that is about to end.
 func (n *Node) checkAlone(ctx context.Context, secret []byte, known *seed) error {
 	var before []string
 	for _, m := range known.Members {
@@ -132,7 +131,8 @@ func (n *Node) checkAlone(ctx context.Context, secret []byte, known *seed) error
 	}
 }
 
-// isRunAt returns at which address this node answers; none does: "".
+// isRunAt returns the address at which another process answers with the identity of this node,
+// or "" if none does.
 func (n *Node) isRunAt(ctx context.Context, secret []byte, addrs []string) (at string) {
 	ctx, cancel := context.WithTimeout(ctx, aloneDial)
 	defer cancel()
@@ -207,8 +207,9 @@ func (n *Node) checkFolder() error {
 	return n.folder.writeSeed(newSeed(c.ID, nodes))
 }
 
-// checkSecret refuses a secret that does not open the signing keys in the state. A
-// node without a state cannot know: it is not ready while it does not fit.
+// checkSecret refuses a secret that does not open the signing keys in the state. A node without
+// a state cannot check its secret. It becomes ready only when the secret fits the state that it
+// receives.
 func (n *Node) checkSecret() error {
 	err := n.secretFits()
 	if errors.Is(err, state.ErrUnavailable) {
@@ -217,7 +218,7 @@ func (n *Node) checkSecret() error {
 	return err
 }
 
-// secretFits is accounts.Fits that names the file.
+// secretFits does the same as accounts.Fits, with an error that names the file.
 func (n *Node) secretFits() error {
 	err := n.accounts.Fits()
 	if errors.Is(err, accounts.ErrSealed) {
@@ -300,16 +301,17 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 // cannotAdmit is the error for a joining node with a valid secret.
 const cannotAdmit = "a member answers, and its cluster can admit nobody now: does a majority of its members run?"
 
-// round has the results of asking at each address once.
+// round has the results of asking each address once.
 type round struct {
 	failed []error
-	cut    int // addresses where a member cut the joiner
-	known  int // where one accepted the secret, and could not admit the joiner now
-	wrong  int // addresses that are of no cluster host
-	other  int // addresses where another node answered than they name
+	cut    int // addresses at which a member closed the connection
+	known  int // addresses at which a member accepted the secret but could not admit this node now
+	wrong  int // addresses that do not lead to a cluster host
+	other  int // addresses at which another node answered than the address names
 }
 
-// joinRound asks at every address until one admits this node. An error ends joining.
+// joinRound asks at every address until a member admits this node. If it returns an error,
+// joining ends.
 func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byte) (r round, joined *members.Joined, err error) {
 	for _, t := range targets {
 		joined, err := n.joinAt(ctx, t, own)
@@ -351,8 +353,8 @@ func (n *Node) tellExpired(ctx context.Context, targets []target) {
 	}
 }
 
-// whyCut returns advice for the log after members closed the connection. They send no
-// reason.
+// whyCut returns advice for the log after members have closed the connection, because they send
+// no reason.
 func (n *Node) whyCut(targets []target) string {
 	var tickets, secrets bool
 	var ended state.Millis
@@ -377,12 +379,12 @@ func (n *Node) whyCut(targets []target) string {
 	return strings.Join(why, ", and ") + "; the log of the member says which"
 }
 
-// target is one address to join at and the secret to show there.
+// target is one address at which to join, with the secret for it.
 type target struct {
 	addr    string
-	secret  []byte       // nil: only ask whether this node is a member
+	secret  []byte       // secret to show; nil means only to ask whether this node is a member
 	ticket  bool         // the secret is that of a ticket
-	expires state.Millis // expiry of the ticket; 0: unknown
+	expires state.Millis // expiry of the ticket; 0 means unknown
 }
 
 // joinTargets returns the targets in the settings. For an address the given secret is used,
@@ -441,8 +443,8 @@ func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined
 	return members.Join(conn, deadline, n.self)
 }
 
-// dialJoin is peer.DialJoin with the options of this node. The caller calls hangUp, whose
-// error does not matter.
+// dialJoin does the same as peer.DialJoin, with the options of this node. The caller calls
+// hangUp at the end; the error of hangUp does not matter.
 func (n *Node) dialJoin(ctx context.Context, secret []byte, addr string) (conn net.Conn, hangUp func(), err error) {
 	conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
 	if err != nil {

@@ -14,8 +14,8 @@ type fences struct {
 	state *consensus.Node
 }
 
-// Epoch implements ingest.Fences. It waits until the node has caught up, so that one that
-// is ready takes content in at once.
+// Epoch implements ingest.Fences. It waits until the node has caught up, so that a node that is
+// ready can accept content at once.
 func (f *fences) Epoch(ctx context.Context) (uint64, error) {
 	select {
 	case <-f.state.CaughtUp():

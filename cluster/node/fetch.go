@@ -48,7 +48,8 @@ func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 	return m.peer.GetBlocks(ctx, m.id, cids, fn)
 }
 
-// hear is Blocks, and calls heard when a block begins to arrive, possibly concurrently.
+// hear does the same as Blocks. It also calls heard, possibly concurrently, when a block begins
+// to arrive.
 func (m member) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) ([]cid.Cid, error) {
 	return m.peer.GetBlocksHearing(ctx, m.id, cids, heard, fn)
 }
@@ -68,7 +69,7 @@ type originsFirst struct {
 // Name implements dag.Source.
 func (o *originsFirst) Name() string { return o.origins.Name() }
 
-// ChecksHashes is so because all that are asked do.
+// ChecksHashes returns true, because all sources that are asked verify hashes.
 func (o *originsFirst) ChecksHashes() bool { return true }
 
 // Blocks implements dag.Source.
@@ -129,7 +130,7 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 type sealing struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
-	hidden   func(reference string) bool // as it is sealed
+	hidden   func(reference string) bool // whether the reference is sealed as hidden
 }
 
 // Complete makes dag.Fetch store a small DAG in one call.
@@ -140,7 +141,7 @@ func (s sealing) Complete(ctx context.Context, reference string, blks []block.Bl
 	return s.PutAndSeal(ctx, reference, blks, s.as(reference, bytes, count))
 }
 
-// as returns the declaration with which a reference is sealed.
+// as returns the declaration with which to seal a reference.
 func (s sealing) as(reference string, bytes, count uint64) blocks.Sealed {
 	return blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(reference)}
 }
@@ -156,7 +157,7 @@ type fetcher struct {
 	peer   *peer.Peer
 	store  sealing
 	limits dag.Limits
-	buffer *dag.Buffer // of all fetches together
+	buffer *dag.Buffer // bounds the bytes of all fetches together
 }
 
 func fetchLimits(c config.Tracker) dag.Limits {
@@ -198,13 +199,13 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 	return got.Bytes, got.Blocks, err
 }
 
-// refusedError is the error of a fetch without any block, all of whose origins are refused.
+// refusedError is the error of a fetch that got no block and all of whose origins are refused.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-// Vain implements tracker.Fetcher: no source had a block, and the named origins are never
-// asked.
+// Vain implements tracker.Fetcher. It returns true if no source had a block and the node never
+// asks the named origins.
 func (f *fetcher) Vain(err error) bool { return errors.As(err, new(*refusedError)) }
 
 // sources returns the sources of a root; without a session only members.
@@ -238,10 +239,12 @@ func (f *fetcher) Reason(err error) string {
 	return state.ReasonOf(shared.Reason(), failed.Notes)
 }
 
-// Blameless implements tracker.Fetcher: what this node does beside it had the memory.
+// Blameless implements tracker.Fetcher. It returns true if other work of this node had used up
+// the memory.
 func (f *fetcher) Blameless(err error) bool { return errors.Is(err, dag.ErrMemory) }
 
-// Final implements tracker.Fetcher: those failures lie in the content itself.
+// Final implements tracker.Fetcher. It returns true for failures that lie in the content
+// itself.
 func (f *fetcher) Final(err error) bool {
 	return errors.Is(err, dag.ErrTooLarge) || errors.Is(err, dag.ErrUnsupportedCodec) || errors.Is(err, dag.ErrInvalidBlock)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bounds of lines that repeat. A member that is down makes one for every put, a damaged disk
-// one for every block.
+// Bounds of repeated log lines. A member that is down causes a line for every put, and a
+// damaged disk one for every block.
 const (
 	// foldBurst is how many lines with one message are written in foldWindow.
 	foldBurst = 5
@@ -20,9 +20,10 @@ const (
 	foldKinds = 256
 )
 
-// foldLines returns a logger that writes only the first lines of each level, message and
-// member in a window, and at its end the newest of the others with their number as
-// "repeated". A logger that writes debug lines writes all.
+// foldLines returns a logger that leaves out repeated lines. In a window it writes only the
+// first lines of each level, message and member. At the end of the window it writes the newest
+// of the other lines, with their number as "repeated". A logger that writes debug lines writes
+// all lines.
 func foldLines(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -30,13 +31,13 @@ func foldLines(log *slog.Logger) *slog.Logger {
 	return slog.New(&folding{log.Handler(), &lines{seen: map[line]*repeats{}}})
 }
 
-// folding is a handler that leaves out lines that repeat. Its copies share lines.
+// folding is a log handler that leaves out repeated lines. Its copies share lines.
 type folding struct {
 	slog.Handler
 	lines *lines
 }
 
-// lines are those that were written lately.
+// lines has the kinds of lines that were written lately.
 type lines struct {
 	// mu guards seen and its values. It is never held while calling out.
 	mu   sync.Mutex
@@ -46,7 +47,7 @@ type lines struct {
 type line struct {
 	level   slog.Level
 	message string
-	node    string // the member that the line is about; members have separate counts
+	node    string // member that the line is about, because each member is counted separately
 }
 
 // lineOf returns the kind of a record.
@@ -63,8 +64,8 @@ func lineOf(r *slog.Record) line {
 
 type repeats struct {
 	written int
-	left    int         // out, since the window began
-	newest  slog.Record // of those
+	left    int         // number of lines left out since the window began
+	newest  slog.Record // newest of these lines
 	to      slog.Handler
 }
 
@@ -124,8 +125,8 @@ func (l *lines) close(kind line) {
 	summary()
 }
 
-// summary takes what was left out, and returns what writes it. The caller holds lines.mu, and
-// calls that without it.
+// summary takes the lines that were left out, and returns a function that logs them. The caller
+// holds lines.mu, but calls the function without holding it.
 func (r *repeats) summary() (write func()) {
 	newest, to, left := r.newest, r.to, r.left
 	r.left, r.to, r.newest = 0, nil, slog.Record{}
@@ -136,8 +137,7 @@ func (r *repeats) summary() (write func()) {
 	}
 }
 
-// flush writes at once what was left out of the lines of a logger that foldLines made: its
-// program ends.
+// flush logs at once which lines a logger of foldLines has left out, because its program ends.
 func flush(log *slog.Logger) {
 	f, ok := log.Handler().(*folding)
 	if !ok {

@@ -43,7 +43,7 @@ type arriving struct {
 	store sealing
 }
 
-// hasCapacity names want of room as the state does.
+// hasCapacity turns an error about lack of space into the error of the state for it.
 func hasCapacity(err error) error {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return state.Errorf(state.CodeNoSpace, "the disk of a node that was to keep the content is full")
@@ -105,7 +105,7 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, reference string, fi
 	return got.Bytes, got.Blocks, hasCapacity(err)
 }
 
-// speaker is a member as a source that reports when a block begins to arrive.
+// speaker is a member as a source of blocks that reports when a block begins to arrive.
 type speaker interface {
 	dag.Source
 	hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) (missing []cid.Cid, err error)
@@ -155,7 +155,7 @@ func (p *prompt) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block
 	return missing, err
 }
 
-// patient has members that were silent; it asks them without the short limit.
+// patient asks the members that were silent, without the short time limit.
 type patient []*prompt
 
 // Name implements dag.Source.

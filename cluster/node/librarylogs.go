@@ -6,6 +6,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer"
 )
 
-// LibraryLogs returns what the libraries of the IPFS side log of errors written by h, for the
-// whole process: once, by its command, before a node is opened.
+// LibraryLogs makes h write the errors that the libraries of the IPFS side log. It applies to
+// the whole process: a command calls it once, before it opens a node.
 func LibraryLogs(h slog.Handler) { peer.LibraryLogs(h) }

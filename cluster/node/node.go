@@ -50,14 +50,14 @@ const snapshotsKept = 2
 
 // Options are the settings and dependencies of a Node.
 type Options struct {
-	Config     config.Config // Data is its folder
-	Version    string        // of this release
+	Config     config.Config // Data in it names the data folder of the node
+	Version    string        // version of this release
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil: no metrics
-	Processors int                   // of the machine, for this process; 0: as many as Go code runs on
+	Registerer prometheus.Registerer // nil means no metrics
+	Processors int                   // number of processors for this process; 0 means the number that runs Go code
 
-	// HostOptions go to every libp2p host and ClusterOptions to those that
-	// members speak with, for tests: a simulated network.
+	// HostOptions are passed to every libp2p host, and ClusterOptions to the cluster hosts, so
+	// that tests can use a simulated network.
 	HostOptions, ClusterOptions []peer.HostOption
 	// Fatal is called when a disk cannot be trusted, before Run ends with the same error.
 	// It may end the process, because an orderly end would not make anything safer. Nil:
@@ -65,16 +65,16 @@ type Options struct {
 	Fatal func(error)
 	// Timings of Raft; zero values take its defaults.
 	Timings consensus.Timings
-	// PinState wraps what the use cases of pins see of consensus. Tests build a
-	// mistake in, to show that it would be found. Nil: nothing.
+	// PinState wraps the interface through which the use cases of pins call consensus. Tests
+	// build a mistake in, to show that it would be found. Nil means no wrapper.
 	PinState func(pins.State) pins.State
-	// RaftLog wraps the log of Raft. Tests let its disk be slow, fail or lie.
-	// Nil: nothing.
+	// RaftLog wraps the log of Raft. Tests let its disk be slow, fail or lie. Nil means no
+	// wrapper.
 	RaftLog func(consensus.Log) consensus.Log
-	// StateStore wraps the store of the replicated state, for the same reason. Nil:
-	// nothing.
+	// StateStore wraps the store of the replicated state, for the same reason. Nil means no
+	// wrapper.
 	StateStore func(consensus.Store) consensus.Store
-	// SpaceOf measures the disk of a folder; tests simulate a full one. Nil:
+	// SpaceOf measures the disk of a folder. Tests simulate a full disk. Nil means
 	// durable.SpaceOf.
 	SpaceOf func(path string) (durable.Space, error)
 	// RaftNetwork and GossipTopic wrap the networks of Raft and gossip; tests cut one of
@@ -95,7 +95,8 @@ type Node struct {
 	self   state.Node
 	logger *slog.Logger
 
-	// The islands, in the order in which they are opened; closers undoes that.
+	// The following fields are the islands, in the order in which they are opened. closers
+	// closes them in the reverse order.
 	folder    folder
 	volumes   *volume.Watch
 	store     *kv.Store
@@ -107,17 +108,17 @@ type Node struct {
 	watch     *state.Watch
 	closers   []io.Closer
 
-	known     *seed  // as it lies in its file
-	unnoted   bool   // the disk was full when that was to be changed
-	clusterID string // in known at the start
-	secret    []byte // the cluster's
+	known     *seed  // content of the file with the members
+	unnoted   bool   // the file could not be changed, because the disk was full
+	clusterID string // cluster id in known at the start
+	secret    []byte // the cluster secret
 
 	founder *state.InitCluster // what to propose while the cluster has no state
 	gossip  *gossip.Gossip
 	// neighbours exchanges load by gossip.
 	neighbours *Neighbours
 	alive      *liveness
-	heard      atomic.Pointer[gossip.Table] // table of gossip, for parts that start earlier
+	heard      atomic.Pointer[gossip.Table] // table of gossip, for parts that start earlier than gossip
 	tracker    *tracker.Tracker
 	scrubber   *integrity.Scrubber
 	reconciler *tracker.Reconciler
@@ -159,7 +160,7 @@ func (n *Node) Content() *content.Content { return n.content }
 // Objects returns the use cases of the object gateway.
 func (n *Node) Objects() *objects.Objects { return n.objects }
 
-// Ingest returns what stores content on several nodes.
+// Ingest returns the component that stores content on several nodes.
 func (n *Node) Ingest() *ingest.Ingest { return n.ingest }
 
 // Integrity returns the use cases of verifying stored blocks.
@@ -398,8 +399,8 @@ func (n *Node) openConsensus(known *seed) error {
 	return nil
 }
 
-// timings returns the timings of the options, with those of the settings where they are
-// zero.
+// timings returns the timings in the options. Timings that are zero there come from the
+// settings.
 func (n *Node) timings() consensus.Timings {
 	t := n.opts.Timings
 	t.Check = cmp.Or(t.Check, n.opts.Config.Storage.StateCheck)
@@ -477,7 +478,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	return n.registerMetrics()
 }
 
-// openTracker makes the parts that bring blocks to where the state wants them.
+// openTracker opens the parts that store the content that the state wants on this node.
 func (n *Node) openTracker(leases *tracker.Leases) error {
 	c := n.opts.Config
 	var err error
@@ -547,7 +548,7 @@ func (n *Node) founding(clusterID string, secret []byte) (*state.InitCluster, er
 	}, nil
 }
 
-// operatorEmail names the account that local commands act as.
+// operatorEmail is the e-mail address of the account with which local commands act.
 const operatorEmail = "operator@localhost"
 
 // Close closes what Open opened, in the reverse order. consensus hands its

@@ -30,7 +30,7 @@ func (i intake) Join(ctx context.Context, parts []ingest.File, place ingest.Plac
 	return stored{s}, nil
 }
 
-// stored is content as objects see it.
+// stored adapts stored content to the use cases of objects.
 type stored struct{ *ingest.Stored }
 
 // Content implements objects.Kept.

@@ -22,11 +22,11 @@ const progressProtocol = "/holdfast/progress/1"
 
 // Bounds of asking for progress.
 const (
-	// progressTimeout is how long an answer of a pin waits for the members.
+	// progressTimeout is how long the answer to GET /pins/{id} waits for the members.
 	progressTimeout = 250 * time.Millisecond
-	// progressFresh is how long an answer is reused.
+	// progressFresh is how long an answer of a member is reused.
 	progressFresh = 200 * time.Millisecond
-	// maxProgressKept bounds the answers that are kept for that.
+	// maxProgressKept bounds the answers that are kept for reuse.
 	maxProgressKept = 1024
 	// maxAsking bounds the roots for which members are asked at the same time; for others
 	// the progress is unknown. maxAnswering bounds the requests that are answered at the
@@ -46,7 +46,7 @@ type wireProgress struct {
 	Attempts int    `json:"attempts"`
 }
 
-// progress asks members how far they are with roots, and answers them.
+// progress asks members for their progress with roots, and answers the questions of members.
 type progress struct {
 	self state.NodeID
 	dial func(ctx context.Context, id, proto string) (net.Conn, error)
@@ -60,7 +60,7 @@ type progress struct {
 	kept   *cache.Cache[state.RootKey, said]
 }
 
-// said has the answers of the members about a root.
+// said has the answers of the members about one root.
 type said struct {
 	at  time.Time
 	all []pins.Progress

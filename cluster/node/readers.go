@@ -23,19 +23,21 @@ import (
 const readProtocol = "/holdfast/read/1"
 
 const (
-	// tellFrom is above how many bytes a file is not had with its root: with one leaf.
+	// tellFrom is the size in bytes above which members are told that a file is being read. A
+	// file of at most this size is one leaf, so its reader has all of it with the root.
 	tellFrom = 1 << 20
 	// tellTimeout bounds the time to inform a member.
 	tellTimeout = 5 * time.Second
 	// tellAgain is the interval after which a member is informed again if it could not be
 	// reached or has ended the stream.
 	tellAgain = avoidFor
-	// maxReaders is how many files members are reading from here that stay for them. Each
-	// has a stream, for which libp2p sets 256 KiB aside, of 1 GiB of all members' streams.
+	// maxReaders is the number of files that stay on this node because members are reading
+	// them. Each file has a stream, for which libp2p reserves 256 KiB of the 1 GiB for streams
+	// of members.
 	maxReaders = 1024
 )
 
-// serveReaders keeps what members read from here while they do, until ctx ends.
+// serveReaders keeps content on this node while members read it, until ctx ends.
 func (f *files) serveReaders(ctx context.Context, l net.Listener) error {
 	return serveStreams(ctx, l, maxReaders, func(ctx context.Context, conn net.Conn) {
 		if err := conn.SetReadDeadline(time.Now().Add(tellTimeout)); err != nil {
@@ -52,8 +54,8 @@ func (f *files) serveReaders(ctx context.Context, l net.Listener) error {
 	})
 }
 
-// serveStreams has streams of members answered until ctx ends, so many at a time. Others
-// are closed at once.
+// serveStreams answers streams of members until ctx ends, at most the given number at a time.
+// Further streams are closed at once.
 func serveStreams(ctx context.Context, l net.Listener, limit int, answer func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +84,7 @@ func serveStreams(ctx context.Context, l net.Listener, limit int, answer func(co
 	}
 }
 
-// readRoot reads the CID of a root, and the line feed behind it.
+// readRoot reads the CID of a root and the line feed after it.
 func readRoot(conn io.Reader) (cid.Cid, error) {
 	line, err := bufio.NewReader(io.LimitReader(conn, maxProgress)).ReadString('\n')
 	if err != nil {
@@ -106,7 +108,7 @@ type teller struct {
 	told map[state.NodeID]told
 }
 
-// told has the time at which a member was informed, and whether it still knows.
+// told has the time at which a member was informed, and whether the member still knows.
 type told struct {
 	at    time.Time
 	knows bool
@@ -118,7 +120,7 @@ func newTeller(root cid.Cid, dial func(ctx context.Context, id, proto string) (n
 	return t
 }
 
-// tell informs a member in the background if it does not know.
+// tell informs a member in the background, unless the member knows already.
 func (t *teller) tell(id state.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +137,7 @@ func (t *teller) tell(id state.NodeID) {
 	})
 }
 
-// stay informs a member and returns when the stream or the file has ended.
+// stay informs a member. It returns when the stream has ended or the file was closed.
 func (t *teller) stay(id state.NodeID) {
 	ctx, cancel := context.WithTimeout(t.ctx, tellTimeout)
 	defer cancel()
@@ -153,7 +155,7 @@ func (t *teller) stay(id state.NodeID) {
 	}
 }
 
-// close ends the telling: members may drop the file.
+// close ends the telling, so members may drop the content of the file.
 func (t *teller) close() {
 	t.cancel()
 	t.telling.Wait()

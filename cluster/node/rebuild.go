@@ -26,15 +26,15 @@ var ErrRebuild = errors.New("this node's copy of the state has to be made anew")
 
 // Names below the data folder.
 const (
-	// rebuildFile has the folders that the next Open must move aside.
+	// rebuildFile lists the folders that the next Open must move aside.
 	rebuildFile = "rebuild.json"
-	// asideDir holds what was set aside until the node is whole again.
+	// asideDir has the folders that were set aside, until the node is complete again.
 	asideDir = "aside"
 )
 
-// rebuild is what lies in rebuildFile.
+// rebuild is the content of rebuildFile.
 type rebuild struct {
-	Folders []string `json:"folders"` // stateDir, raftDir
+	Folders []string `json:"folders"` // stateDir, raftDir or both
 	Reason  string   `json:"reason"`  // for people
 }
 
@@ -58,9 +58,9 @@ func rebuildFor(err error) rebuild {
 	return r
 }
 
-// condemn returns the next Open set aside what an error condemns, and wraps that
-// error in ErrRebuild. Other errors it returns as they are: also those of the
-// block store, whose index is damaged when the state is not.
+// condemn records which folders an error makes unusable, so that the next Open sets them aside,
+// and wraps the error in ErrRebuild. It returns other errors unchanged. Among these are errors
+// of the block store, whose index is damaged without damage to the state.
 func (n *Node) condemn(err error) error {
 	r := rebuildFor(err)
 	if len(r.Folders) == 0 || errors.Is(err, ErrRebuild) {
@@ -93,8 +93,8 @@ func (n *Node) isDamaged() bool {
 	}
 }
 
-// setAsideCondemned does what condemn asked for. A crash half way leaves the
-// file, and what was moved is not there to be moved again.
+// setAsideCondemned sets aside the folders that condemn has recorded. After a crash in between,
+// the record is still there, and folders that were moved already are skipped.
 func (n *Node) setAsideCondemned() error {
 	b, err := os.ReadFile(n.folder.file(rebuildFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,9 +116,9 @@ func (n *Node) setAsideCondemned() error {
 	return nil
 }
 
-// setAside moves folders aside, where they stay until the node is complete again. In a
-// cluster without other members nobody else has the content of the log, so it moves nothing
-// and returns an error with the folders.
+// setAside moves folders aside, where they stay until the node is complete again. In a cluster
+// without other members no other node has the content of the log, so setAside moves nothing and
+// returns an error that names the folders.
 func (n *Node) setAside(r rebuild) error {
 	for _, name := range r.Folders {
 		if name != stateDir && name != raftDir {
@@ -132,8 +132,8 @@ func (n *Node) setAside(r rebuild) error {
 	return n.moveAside(r, slog.LevelError)
 }
 
-// moveAside is setAside for a caller that knows that others have the content. It logs each
-// folder at this level.
+// moveAside does the same as setAside for a caller that knows that other members have the
+// content. It logs each folder at the given level.
 func (n *Node) moveAside(r rebuild, level slog.Level) error {
 	if err := durable.MkdirAll(n.folder.file(asideDir), 0o700); err != nil {
 		return fmt.Errorf("set the state aside: %w", err)
@@ -250,8 +250,8 @@ func (n *Node) watchDamage(ctx context.Context) error {
 	}
 }
 
-// runTracker waits until the state is loaded. Before that, the state would say that no
-// content is wanted.
+// runTracker waits until the state is loaded, then runs the tracker. An empty state would say
+// that no content is wanted.
 func (n *Node) runTracker(ctx context.Context) error {
 	select {
 	case <-n.consensus.CaughtUp():
@@ -283,8 +283,8 @@ func (n *Node) noteMembers(now *seed) error {
 	return nil
 }
 
-// keepSeed writes the membership down for a start without a state, and removes
-// what was set aside once this node is whole again.
+// keepSeed writes the members to a file for a start without a state. It also removes the
+// folders that were set aside once this node is complete again.
 func (n *Node) keepSeed() error {
 	view, release := n.consensus.LocalView()
 	defer release()

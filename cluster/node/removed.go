@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrRemoved is what Run, or Open, ends in when this node was removed from its
-// cluster. Opened with a ticket it joins again, as a new member with its old
-// identity and blocks.
+// ErrRemoved is the error of Run or Open when this node was removed from its cluster. If the
+// node is opened with a ticket, it joins again as a new member with its old identity and
+// blocks.
 var ErrRemoved = consensus.ErrRemoved
 
 // removedFile says that this node was removed from its cluster. It is empty until the node
@@ -31,19 +31,19 @@ const (
 	hasLeft     = "left\n"
 )
 
-// When a node without a leader asks whether it is still a member. It may have been removed
-// while it was down or disconnected.
+// Times at which a node without a leader asks whether it is still a member. It may have been
+// removed while it was down or disconnected.
 const (
-	removalAsked = 5 * time.Second // without a leader, and between two questions
-	removalDial  = 5 * time.Second // of one question to one member
-	// removalAskers is at how many addresses it asks at a time.
+	removalAsked = 5 * time.Second // time without a leader before the first question, and between two questions
+	removalDial  = 5 * time.Second // time limit of one question to one member
+	// removalAskers is the number of addresses that are asked at the same time.
 	removalAskers = 16
 )
 
 // errTicketNeeded says how a removed node can return.
 var errTicketNeeded = fmt.Errorf("%w: to join again, start it with --join and a new ticket of `holdfast token` (its blocks stay), or on an empty data folder", ErrRemoved)
 
-// errNoTicket is an address in the place of a new ticket.
+// errNoTicket is the error for a removed node that got an address instead of a new ticket.
 var errNoTicket = errors.New("a node that was removed joins by a new ticket, not by an address")
 
 // wasRemoved returns whether the node of this folder was removed and has not become a
@@ -53,8 +53,8 @@ func (n *Node) wasRemoved() bool {
 	return gone == nil
 }
 
-// sayRemoved adds to why a node could not join that it was removed, if it was: what
-// --join names is often what it joined by once.
+// sayRemoved adds to an error of joining that this node was removed, if it was. Often --join
+// still names what the node joined with before.
 func (n *Node) sayRemoved(err error) error {
 	if !n.wasRemoved() {
 		return err
@@ -72,12 +72,12 @@ func (n *Node) noteRemoved() error {
 // again; otherwise it returns ErrRemoved. An address and the secret are not enough: they
 // are in many command lines, and a removal would not last.
 //
-// The Raft log is deleted with the state, so that the new store has no vote until the
-// leader has seen it catch up, like that of any new member (ADR 7). The state fences what
-// was put here before (ADR 23). Blocks stay; those that are not wanted are collected later.
+// The Raft log is deleted with the state, so that the new store has no vote until the leader
+// has seen it catch up, like that of any new member (ADR 7). The state fences what was put here
+// before (ADR 23). Blocks stay; unwanted blocks are deleted later.
 //
-// After a crash before its end it starts again, because no member can have admitted the
-// node. After its end there is nothing to delete, and the node joins, see join.
+// If a crash interrupts leaveBehind, it starts again, because no member can have admitted the
+// node. After it has completed there is nothing to delete, and the node joins, see join.
 func (n *Node) leaveBehind(ctx context.Context) error {
 	said, err := os.ReadFile(n.folder.file(removedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,7 +140,7 @@ func isTicket(where string) bool {
 	return ok
 }
 
-// forgetRemoval is for a node that is a member again.
+// forgetRemoval removes the record of a removal, because this node is a member again.
 func (n *Node) forgetRemoval() error {
 	if err := durable.RemoveAll(n.folder.file(removedFile)); err != nil {
 		return fmt.Errorf("join again: %w", err)

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// gossipTopic is the subject of the samples of load and liveness.
+// gossipTopic is the topic of the samples of load and liveness.
 const gossipTopic = "/holdfast/samples/1"
 
-// Intervals at which a node compares its own record in the state with the facts: until they
+// Intervals at which a node compares its own record in the state with the facts: until both
 // agree, and after that.
 const (
 	registerRetry = 200 * time.Millisecond
@@ -79,9 +79,9 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	}, ok
 }
 
-// seems returns how alive a member seems. Without a sample, as after a join, its connection
-// decides. After a long silence a member with only a connection is suspect, because another
-// process may have its identity.
+// seems returns how alive a member seems to be. Without a sample, as after a join, the
+// connection to the member decides. A member that has sent no sample for long and has only a
+// connection is suspect, because another process may have its identity.
 func seems(s gossip.State, heard, connected bool) string {
 	switch {
 	case heard:
@@ -111,8 +111,8 @@ func (n *Node) own() state.Node {
 	return own
 }
 
-// newest returns the addresses of now, the best first, unless they are those of before, or
-// none.
+// newest returns the present addresses, the best first. It returns those of before if they are
+// the same, or if there are none now.
 func newest(before, now []string) []string {
 	if len(now) == 0 || sameAddrs(before, now) {
 		return before
@@ -171,8 +171,8 @@ func (n *Node) takesNothing(id state.NodeID) bool {
 	return s.Full
 }
 
-// place chooses the nodes for a root that is repaired: as for a new one, but
-// where it is already it stays, if it can.
+// place chooses the nodes for a root that is repaired. It chooses as for a new root, but nodes
+// that have the root already keep it if they can.
 func (n *Node) place(root state.Root) []state.NodeID {
 	view, release := n.consensus.LocalView()
 	defer release()
@@ -224,8 +224,8 @@ func (n *Node) heldRoots(fn func(cid.Cid) bool) error {
 	})
 }
 
-// Run works until ctx ends, or until something is broken for good: then it
-// returns why, and the process should end.
+// Run works until ctx ends. It returns earlier with an error if something is broken for good;
+// the process should then end.
 func (n *Node) Run(ctx context.Context) error {
 	joins, err := n.peer.ListenJoin()
 	if err != nil {
@@ -309,8 +309,7 @@ func (n *Node) watchDisk(ctx context.Context) error {
 	return err
 }
 
-// follow keeps the peer's view of the membership, and this node's own record,
-// what they should be.
+// follow keeps the peer's view of the membership and this node's own record up to date.
 func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 	known := map[state.NodeID]bool{}
 	if err := n.takeMembers(known); err != nil {

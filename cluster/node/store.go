@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// ordered adapts the ordered store to what consensus keeps its state in.
+// ordered adapts the ordered store to the interface that consensus uses for its state.
 type ordered struct{ *kv.Store }
 
 // Begin implements consensus.Store.

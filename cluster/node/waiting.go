@@ -10,8 +10,8 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// waitingFile has the roots that were still to be announced for the first time when the node
-// ended: their multihashes, one behind the other.
+// waitingFile has the roots that were not announced yet when the node ended: their multihashes,
+// one after the other.
 const waitingFile = "waiting"
 
 // waiting returns the roots in waitingFile. If the file cannot be read, these roots are

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// claimBlocks is how many blocks one call of the store takes over, and claimers how
-	// many calls run at the same time; they share a flush of the disk.
+	// claimBlocks is the number of blocks that one call of the store takes over. claimers is
+	// the number of calls that run at the same time; these calls share a flush of the disk.
 	claimBlocks = 256
 	claimers    = 8
 )

@@ -26,7 +26,7 @@ const (
 	DefaultIdle      = 5 * time.Minute
 	DefaultTotal     = 24 * time.Hour
 	DefaultRenew     = 15 * time.Second
-	DefaultBuffer    = 64 << 20 // bytes that wait for the store
+	DefaultBuffer    = 64 << 20 // bytes that may wait for the store
 
 	// MaxLinks is the maximum number of links of one node.
 	MaxLinks = 100_000
@@ -43,7 +43,7 @@ var (
 	ErrInvalidBlock     = errors.New("invalid block")
 	ErrUnsupportedCodec = errors.New("unsupported codec")
 	ErrTimeout          = errors.New("time limit reached")
-	ErrMemory           = errors.New("the node fetches too much at once") // a later attempt may succeed
+	ErrMemory           = errors.New("the node fetches too much at once") // for lack of memory; a later attempt may succeed
 	ErrStore            = errors.New("local store failed")
 	ErrNotFile          = errors.New("not a file")
 	ErrIsDirectory      = errors.New("is a directory")
@@ -58,9 +58,9 @@ type Getter interface {
 // Limits bound one walk. A zero field means the default, except MaxBytes, for which it
 // means no limit.
 type Limits struct {
-	MaxBlocks uint64        // blocks, including those already in the store
-	MaxDepth  int           // nodes on one path
-	MaxBytes  uint64        // bytes, including those already in the store
+	MaxBlocks uint64        // largest number of blocks, including those already in the store
+	MaxDepth  int           // largest number of nodes on one path
+	MaxBytes  uint64        // largest number of bytes, including those already in the store
 	Idle      time.Duration // maximum time without a new block
 	Total     time.Duration // maximum time of the whole fetch
 	// Renew is the time without a new block after which the requests to the sources are

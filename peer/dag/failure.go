@@ -15,9 +15,9 @@ const maxNotes = 5
 
 // FetchError is the error of a failed fetch, with its progress.
 type FetchError struct {
-	Kind   error   // ErrNotFound, ErrStalled, ErrTooLarge, ...
+	Kind   error   // ErrNotFound, ErrStalled, ErrTooLarge and so on
 	Cid    cid.Cid // the block at which it failed; undefined if there is none
-	Blocks uint64  // fetched from the sources before
+	Blocks uint64  // number of blocks fetched from the sources before the failure
 	Bytes  uint64
 	After  time.Duration // time without progress, for ErrNotFound, ErrStalled and ErrTimeout
 	Notes  []string      // notes of the sources, such as origins that are not reachable

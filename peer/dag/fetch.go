@@ -58,7 +58,8 @@ type sizer interface {
 
 // taker is an optional method of a Store that adopts many blocks in one call.
 type taker interface {
-	// TakeOver is Adopt, and also returns the size in bytes of the blocks in the store.
+	// TakeOver does the same as Adopt, and also returns the size in bytes of the blocks in the
+	// store.
 	TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error)
 }
 
@@ -91,7 +92,7 @@ type explainer interface{ OriginErrors() []string }
 
 // Progress is the progress of a fetch.
 type Progress struct {
-	Bytes  uint64 // stored, or already in the store
+	Bytes  uint64 // bytes stored now or already in the store
 	Blocks uint64
 	Found  uint64 // blocks found so far
 }
@@ -117,7 +118,7 @@ type FetchRequest struct {
 	Root      cid.Cid
 	Reference string
 	Store     Store
-	Sources   []Source // asked in this order; each is asked for the blocks that the ones before lack
+	Sources   []Source // asked in this order; each source is asked for the blocks that the sources before it lack
 	Limits    Limits
 	// Here is true if most or all of the DAG is already in the store. If the Store has the
 	// method TakeOver, Fetch takes these blocks over in large steps.
@@ -184,7 +185,7 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 // fetch is the state of one Fetch. Only run uses front, result and the counters below it.
 // Jobs and putters send events to run.
 type fetch struct {
-	// Set once.
+	// The following fields are set once.
 	req    FetchRequest
 	limits Limits
 	began  time.Time
@@ -193,27 +194,27 @@ type fetch struct {
 	puts   chan got
 	events chan event
 	work   sync.WaitGroup
-	write  sync.Once // starts the putters
-	whole  completer // nil if the store is no completer
+	write  sync.Once // starts the putters once
+	whole  completer // nil if the store does not implement completer
 	small  small
 
 	buffered atomic.Int64 // bytes of req.Buffer in use by this fetch
 
-	// Used by run only.
+	// The following fields are used by run only.
 	front       *frontier
 	result      Result
 	jobs        int
-	outstanding int // blocks passed to jobs and neither stored nor found in the store
+	outstanding int // number of blocks passed to jobs that are neither stored nor found in the store
 
-	pulled      atomic.Uint64 // blocks received from the sources
+	pulled      atomic.Uint64 // number of blocks received from the sources
 	pulledBytes atomic.Uint64
 	planned     atomic.Uint64 // bytes found or received, for MaxBytes
 
 	// mu guards the fields below.
 	mu      sync.Mutex
 	attempt *attempt
-	faults  []strikes // by source
-	lack    cid.Cid   // a block that a job was waiting for at its end
+	faults  []strikes // error of each source
+	lack    cid.Cid   // a block for which a job was waiting when it ended
 	vain    int       // how often in a row follow waited and got nothing
 }
 
@@ -222,21 +223,21 @@ type got struct {
 	item  item
 	block blocks.Block
 	links []cid.Cid
-	cost  int64 // bytes taken of req.Buffer
+	cost  int64 // bytes taken from req.Buffer
 }
 
 // event is a message of a job or a putter to run.
 type event struct {
 	ended bool   // a job has ended
 	have  []have // blocks that are in the store now
-	err   error  // ends the fetch
+	err   error  // an error ends the fetch
 }
 
 type have struct {
 	item   item
 	links  []cid.Cid
-	bytes  int  // as counted by Result
-	inline bool // inside its CID, so not a block of the store
+	bytes  int  // bytes that Result counts for the block
+	inline bool // the block is inside its CID, so it is no block of the store
 }
 
 // attempt is the time between two calls of renew.

@@ -19,11 +19,12 @@ const (
 	ChunkSize    = 1 << 20 // maximum size of a leaf, in bytes
 	LinksPerNode = 1024
 
-	// importBatch is how many bytes put gets at a time.
+	// importBatch is the number of bytes that put gets at a time.
 	importBatch = 8 << 20
 	// importBatchBlocks bounds the blocks of a batch, for content of tiny blocks.
 	importBatchBlocks = 256
-	// headBytes is how many bytes of a chunk are read before memory for it is taken.
+	// headBytes is the number of bytes of a chunk that are read before memory for the chunk is
+	// taken.
 	headBytes = 32 << 10
 )
 
@@ -194,8 +195,8 @@ func (s *sink) AddMany(ctx context.Context, nodes []ipld.Node) error {
 	return nil
 }
 
-// flushAll is flush that includes the newest chunk, because the importer adds a chunk only
-// after it has the next one.
+// flushAll does the same as flush, and also passes on the newest chunk. flush keeps that chunk
+// back, because the importer adds a chunk only after it has the next one.
 func (s *sink) flushAll() error {
 	if data := s.chunks.last; data != nil {
 		n, err := merkledag.NewRawNodeWPrefix(data, builder)

@@ -18,8 +18,8 @@ var builder = cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength:
 // Leaf returns the block for content of at most ChunkSize bytes, as Import makes it.
 func Leaf(data []byte) (blocks.Block, error) { return LeafOf(data, nil) }
 
-// LeafOf is Leaf with the BLAKE3-256 hash of data, if the caller knows it; nil: it does
-// not.
+// LeafOf does the same as Leaf for a caller that may know the BLAKE3-256 hash of data; nil
+// means that the caller does not know it.
 func LeafOf(data, sum []byte) (blocks.Block, error) {
 	var hash mh.Multihash
 	var err error

@@ -16,10 +16,10 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// Bounds of the read-ahead window of a File, in blocks. The window begins at one, because
-// many reads are short ranges. It doubles when the reader had to wait for a block, and
-// shrinks by one when lessAfter blocks in a row arrived in time, because then the reader is
-// the slower side and waiting blocks only take memory.
+// Bounds of the read-ahead window of a File, in blocks. The window begins at one block, because
+// many reads are short ranges. It doubles when the reader had to wait for a block. It shrinks
+// by one block when lessAfter blocks in a row arrived in time: then the reader is slower than
+// the source, and waiting blocks only take memory.
 const (
 	readAhead = 10
 	lateAfter = time.Millisecond
@@ -39,7 +39,7 @@ type Lender interface {
 // ready for use and has no read-ahead bound.
 type Buffers struct {
 	pools [len(bufferSizes)]sync.Pool // of *[]byte
-	ahead chan struct{}               // one place for each block that is read ahead; nil: no bound
+	ahead chan struct{}               // one place for each block that is read ahead; nil means no bound
 }
 
 // NewBuffers returns Buffers whose files together read at most this many blocks ahead,
@@ -77,8 +77,8 @@ func (b *Buffers) Get(bytes int) *[]byte {
 	return &buf
 }
 
-// Grow is Get for a caller that may have a buffer already: if buf is too small, it is put
-// back.
+// Grow does the same as Get for a caller that may have a buffer already. If buf is too small,
+// Grow puts it back.
 func (b *Buffers) Grow(buf *[]byte, bytes int) *[]byte {
 	if buf != nil && len(*buf) >= bytes {
 		return buf
@@ -102,37 +102,37 @@ func (b *Buffers) Put(buf *[]byte) {
 type File struct {
 	from    Getter
 	buffers *Buffers
-	ctx     context.Context // ends with Close
+	ctx     context.Context // context of all reads; ends with Close
 	cancel  context.CancelFunc
 	reads   sync.WaitGroup
 
-	root step // the root, which is loaded
+	root step // the root block, which is loaded
 	size uint64
-	at   uint64 // position in the file of the next byte
+	at   uint64 // position in the file of the next byte to read
 	rest []byte // unread bytes of the first step
 
-	// steps lead to the bytes from at on, in order: leaves, nodes with children that were
-	// not requested yet, and blocks in flight. After a seek, the context of the old steps
-	// ends.
+	// steps are the blocks that lead to the bytes from at on, in order: leaves, nodes with
+	// children that were not requested yet, and blocks that are being read. After a seek, the
+	// context of the old steps ends.
 	steps  []*step
 	asking context.Context
 	end    context.CancelFunc
-	window int // how many blocks are requested, including the one that is needed now
-	inTime int // blocks in a row that arrived in time
+	window int // number of blocks that are requested, including the one that is needed now
+	inTime int // number of blocks in a row that arrived in time
 }
 
 // step is a block of a file and its state.
 type step struct {
 	cid  cid.Cid
-	size uint64 // bytes of the file below it, according to its parent
-	skip uint64 // how many of them to skip
+	size uint64 // number of bytes of the file below the block, according to its parent
+	skip uint64 // number of these bytes to skip
 
-	done  chan struct{} // closed when the block has arrived; nil: the result was processed
+	done  chan struct{} // closed when the block has arrived; nil after the result was processed
 	err   error
-	data  []byte // bytes of the file in the block itself, before those of links
+	data  []byte // bytes of the file in the block itself, which come before those of its links
 	lent  *[]byte
 	links []child // children that were not requested yet
-	ahead bool    // it holds a read-ahead place
+	ahead bool    // the step holds a read-ahead place
 }
 
 // child is a link of a file node.
@@ -224,7 +224,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close stops reading ahead and waits for it to end.
+// Close stops reading ahead and waits until that has ended.
 func (f *File) Close() error {
 	f.cancel()
 	f.end()

@@ -9,11 +9,11 @@ import (
 
 // Bounds of the memory for visited CIDs.
 const (
-	// maxSeenBytes bounds the memory for visited nodes of all walks that share a Buffer. A
-	// walk of DefaultMaxBlocks nodes takes at most 190 MB.
+	// maxSeenBytes bounds the memory for visited nodes of all walks that share a Buffer. A walk
+	// of DefaultMaxBlocks nodes takes at most 190 MB.
 	maxSeenBytes = 256 << 20
-	// keptForSmall is the part of it for sets of at most smallSeen bytes, 80,000 nodes or
-	// more, so that walks of the largest DAGs cannot block all others.
+	// keptForSmall is the part of maxSeenBytes that is kept for sets of at most smallSeen bytes
+	// (80,000 nodes or more), so that walks of the largest DAGs cannot block all others.
 	keptForSmall = 64 << 20
 	smallSeen    = 2 << 20
 	slotBytes    = 12

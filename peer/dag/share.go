@@ -41,7 +41,8 @@ func (s Share) begin(children int) int {
 	return children * s.Index / s.Of
 }
 
-// part returns whose part the next child belongs to.
+// part returns whether the next child belongs to this node's part of the DAG or to that of
+// another node.
 func (s Share) part(f *frame) part {
 	switch {
 	case f.part != undecided || s.alone() || f.count < s.Of:
@@ -57,7 +58,7 @@ func (s Share) part(f *frame) part {
 type part uint8
 
 const (
-	undecided part = iota // above the first node that has a child for every node
+	undecided part = iota // the walk is above the first node that has a child for every cluster node
 	own
 	others
 )
@@ -104,8 +105,8 @@ func (f *fetch) follow(ctx context.Context, want map[cid.Cid]item) error {
 	return nil
 }
 
-// sharer is an optional method of a Source: whether it may be fetching the same DAG now
-// with a Share of its own.
+// sharer is an optional method of a Source. It returns whether the source may be fetching the
+// same DAG now with its own Share.
 type sharer interface{ Shares() bool }
 
 func (f *fetch) shares(i int) bool {
@@ -120,7 +121,7 @@ func (f *fetch) failing(i int) bool {
 	return f.faults[i].failed
 }
 
-// worthWaiting records whether blocks arrived and returns whether to wait for more.
+// worthWaiting records whether blocks arrived and returns whether the job should wait for more.
 func (f *fetch) worthWaiting(came, more bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Bounds of the blocks that a fetch keeps in memory, because they may be the whole DAG.
-// Only a crash loses them.
+// Bounds of the blocks that a fetch keeps in memory while they may be the whole DAG. Only a
+// crash loses these blocks.
 const (
 	smallBytes  = 64 << 10
 	smallBlocks = 32
@@ -28,7 +28,7 @@ type small struct {
 	// mu guards the fields below. It is held during flush, so that no caller takes a block
 	// as stored while it is being stored.
 	mu      sync.Mutex
-	flushed bool // the DAG is larger, or incomplete
+	flushed bool // the DAG is larger than the bounds, or incomplete
 	blks    []blocks.Block
 	bytes   int
 }
@@ -95,8 +95,8 @@ func (f *fetch) complete() error {
 	return nil
 }
 
-// keep stores the blocks in memory of a failed fetch for the next attempt, whose provider
-// may have only the other blocks. It returns failed.
+// keep stores the blocks in memory after the fetch has failed, because the provider of the next
+// attempt may have only the other blocks. It returns failed.
 func (f *fetch) keep(ctx context.Context, failed error) error {
 	f.small.mu.Lock()
 	defer f.small.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxHeldLinks bounds the links that a walk keeps in memory, about 100 bytes each.
-	// Nodes whose links do not fit are read again when the walk returns to them.
+	// maxHeldLinks bounds the links that a walk keeps in memory, about 100 bytes each. The walk
+	// reads nodes whose links do not fit again when it returns to them.
 	maxHeldLinks = 200_000
 	// maxSeenLeaves bounds the raw leaves that a walk remembers. When it is reached, the
 	// walk forgets them all. It never forgets nodes, because a small DAG with shared nodes
@@ -34,7 +34,7 @@ type frame struct {
 	part  part
 	next  int       // number of visited children
 	count int       // number of children
-	links []cid.Cid // nil if dropped to save memory
+	links []cid.Cid // nil if the links were dropped to save memory
 }
 
 // frontier has the blocks that a walk must still visit, depth first, and those that it has
@@ -50,7 +50,7 @@ type frontier struct {
 
 	nodes      *seen
 	leaves     *seen
-	remembered int // number of entries in leaves
+	remembered int // number of leaves that the walk remembers
 }
 
 // newFrontier starts a walk. The memory for visited nodes is taken from free.
