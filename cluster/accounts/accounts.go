@@ -30,23 +30,24 @@ import (
 
 // State is what this package needs of consensus.
 type State interface {
-	// View returns the state as it is now, anywhere in the cluster; release it.
-	// It fails with state.ErrUnavailable without a majority.
+	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns a view of the entries that this node has applied; the caller releases
+	// it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command; a read that follows sees it.
+	// Propose commits a command. A read after it returns sees the change.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Options are what Accounts is made of. State and Secret are required.
+// Options are the settings and dependencies of Accounts. State and Secret are required.
 type Options struct {
 	State  State
-	Secret []byte           // the cluster's, which opens the signing key
-	Now    func() time.Time // nil: time.Now
+	Secret []byte           // the cluster secret, which opens the signing keys
+	Now    func() time.Time // nil means time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
-	Logger *slog.Logger     // nil: none
-	Watch  *state.Watch     // tells Losses what has gone; nil: nothing is told
+	Logger *slog.Logger     // nil means no log
+	Watch  *state.Watch     // tells Losses which keys and sessions are gone; nil means that Losses reports nothing
 	// Agreed returns a time that the clocks of most members have reached, by which ended keys
 	// and sessions are removed, and one that they have not passed. ok is false while they are
 	// unknown. Authentication uses Now. nil: Now.
@@ -56,26 +57,26 @@ type Options struct {
 	// It returns at once. nil: nobody is told.
 	Refused func(account state.AccountID, from netip.Addr)
 
-	// Allowance is what a new account may store without credits, in bytes; zero
-	// is state.DefaultAllowance.
+	// Allowance is how many bytes a new account may store without credits; zero means
+	// state.DefaultAllowance.
 	Allowance uint64
 
-	// SignUp is who may open an account; empty is SignUpOff.
+	// SignUp says who may open an account; empty means SignUpOff.
 	SignUp SignUp
 
-	// SessionIdle is how long a session that begins here may lie unused, and
-	// SessionLife when it ends at the latest; zero: the defaults.
+	// SessionIdle is how long a session that begins on this node may be unused, and SessionLife
+	// is its longest life. Zero means the defaults.
 	SessionIdle, SessionLife time.Duration
-	// Tries is how many wrong passwords a name may be tried with within a minute
-	// through this node, ten times as many an address; zero: DefaultTries.
+	// Tries is the number of wrong passwords a minute that this node accepts for one name; for
+	// one address it accepts ten times as many. Zero means DefaultTries.
 	Tries int
 }
 
-// maxVerified is how many tokens' signatures are remembered as good, about
-// 500 bytes each.
+// maxVerified is the number of tokens whose signatures are remembered as valid, about 500 bytes
+// each.
 const maxVerified = 8192
 
-// Accounts answers for accounts, keys and sessions.
+// Accounts manages accounts, keys and sessions.
 type Accounts struct {
 	state  State
 	secret []byte
@@ -86,22 +87,22 @@ type Accounts struct {
 	watch  *state.Watch
 	refuse func(account state.AccountID, from netip.Addr)
 
-	hashSlots hashSlots // to hash passwords in
-	known     *known    // who signed in before
-	// verified has the claims of tokens whose signature was found good, by the hash of the
-	// token: whether it is still valid is asked of the state each time.
+	hashSlots hashSlots // slots for hashing passwords
+	known     *known    // recent sign-ins
+	// verified has the claims of tokens with a valid signature, by the hash of the token. For
+	// each request the state decides whether the token is still valid.
 	verified  *cache.Locked[[sha256.Size]byte, claims]
 	signers   atomic.Pointer[signers] // nil until the state was read once
-	asked     atomic.Int64            // when the cluster was asked for more of them, in milliseconds since 1970
+	asked     atomic.Int64            // when the cluster was last asked for signing keys, in milliseconds since 1970
 	sessions  sessions
-	setupKey  []byte // of setup tokens
-	linkKey   []byte // of one-time links
-	sealKey   []byte // of sealed values
+	setupKey  []byte // key of the HMAC in setup tokens
+	linkKey   []byte // key of the HMAC in one-time links
+	sealKey   []byte // key that encrypts sealed values
 	signUp    SignUp
 	uses      *uses
-	requests  requests // of accounts, since they were noted
+	requests  requests // counts the requests of accounts since they were last written to the state
 	tries     *tries
-	allowance uint64 // of new accounts
+	allowance uint64 // allowance of new accounts
 }
 
 // New returns the use cases of accounts.
@@ -190,13 +191,13 @@ func (a *Accounts) newAccount(ctx context.Context, email, password string) (stat
 	return account, nil
 }
 
-// ByEmail returns the account of an e-mail, without its password hash, or
+// ByEmail returns the account with an e-mail address, without its password hash, or
 // state.ErrNotFound.
 func (a *Accounts) ByEmail(ctx context.Context, email string) (state.Account, error) {
 	return a.read(ctx, func(v state.View) (state.Account, error) { return byEmail(v, email) })
 }
 
-// Operator returns the account that local commands act as.
+// Operator returns the account with which local commands act.
 func (a *Accounts) Operator(ctx context.Context) (state.Account, error) {
 	return a.read(ctx, func(v state.View) (state.Account, error) {
 		c, err := v.Cluster()
@@ -213,7 +214,8 @@ func (a *Accounts) read(ctx context.Context, find func(state.View) (state.Accoun
 	return account, err
 }
 
-// byEmail finds an account. Text that is no e-mail address names none.
+// byEmail finds the account with an e-mail address. Text that is no e-mail address belongs to
+// no account.
 func byEmail(v state.View, email string) (state.Account, error) {
 	normal, err := NormalEmail(email)
 	if err == nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// loopbackAnyPort begins the redirect URI of a program on the person's own machine, which listens
-// on a port that it does not know before (RFC 8252, section 7.3).
+// loopbackAnyPort is the beginning of the redirect URI of a program on the person's own
+// machine. Such a program does not know in advance on which port it will listen (RFC 8252,
+// section 7.3).
 const loopbackAnyPort = "http://127.0.0.1:*"
 
 // App is a registered app.
@@ -102,7 +103,7 @@ func (a *Accounts) AppOf(ctx context.Context, redirect string) (App, error) {
 	return App{}, state.ErrNotFound
 }
 
-// isRedirect tells whether a URI without a query is the registered one.
+// isRedirect returns whether a URI without a query is the registered one.
 func isRedirect(registered, base string) bool {
 	path, any := strings.CutPrefix(registered, loopbackAnyPort)
 	if !any {
@@ -114,16 +115,16 @@ func isRedirect(registered, base string) bool {
 	return ok && ok2 && err == nil && n > 0 && port == strconv.FormatUint(n, 10)
 }
 
-// strangeInURI tells the characters that no redirect URI has: all but visible ASCII, and those that
-// browsers and libraries read differently.
+// strangeInURI returns whether a character may not occur in a redirect URI. Only visible ASCII
+// may occur, except the characters that browsers and libraries read differently.
 func strangeInURI(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}#", r)
 }
 
-// forbiddenSchemes are those that a browser runs or opens by itself.
+// forbiddenSchemes are the schemes that a browser itself opens or runs.
 var forbiddenSchemes = []string{"http", "javascript", "data", "vbscript", "file", "blob", "about", "filesystem", "ws", "wss", "ftp", "mailto", "tel", "view-source", "intent"}
 
-// checkRedirect returns a state.ErrInvalid for what cannot be registered as a redirect URI.
+// checkRedirect returns state.ErrInvalid if a redirect URI cannot be registered.
 func checkRedirect(uri string) error {
 	bad := func(why string) error {
 		return state.Errorf(state.CodeInvalid, "%q cannot be a redirect URI: %s", uri, why)

@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Glance is a summary of an account as this node knows it. Two that differ mean that the
-// account's pins, objects or allowance have changed between them. An object that replaces another
-// of the same size does not change it.
+// Glance is a summary of an account as this node knows it. If two summaries of an account
+// differ, its pins, objects or allowance have changed in between. An object that replaces
+// another of the same size does not change the summary.
 type Glance struct {
 	Quota state.Quota
-	Pins  [4]uint64 // by status, in the order of state.Statuses
+	Pins  [4]uint64 // number of pins by status, in the order of state.Statuses
 	Admin bool      // the account is an administrator
 	// Index is the index of the last log entry that this node had applied.
 	Index uint64
@@ -33,10 +33,11 @@ func (g Glance) Unfinished() bool {
 	return false
 }
 
-// Glance returns the summary of the account of a session, from this node's own copy of the state,
-// without asking the cluster. before is an earlier summary, or the zero value: if no entry was
-// applied since, Glance returns it without reading the account. The call is no use of the
-// session. Errors: state.ErrUnauthorized if the session has ended, as far as this node knows.
+// Glance returns the summary of the account of a session, from this node's own copy of the
+// state, without asking the cluster. before is an earlier summary, or the zero value: if no
+// entry was applied since, Glance returns it without reading the account. The call does not
+// count as a use of the session. Errors: state.ErrUnauthorized if the session has ended, as far
+// as this node knows.
 func (a *Accounts) Glance(ctx context.Context, token string, before Glance) (Glance, error) {
 	session, ok := a.sessions.read(token)
 	if !ok {

@@ -11,10 +11,12 @@ import (
 
 // Bounds of hashing passwords.
 const (
-	// maxHashing is how many passwords are hashed at once; more wait, so that a crowd
-	// cannot take all memory and processors. Each line has one of the places.
+	// maxHashing is the number of passwords that are hashed at the same time. Further callers
+	// wait, so that a crowd cannot take all memory and processors. Each line has one of the
+	// slots.
 	maxHashing = int(lines)
-	// maxSigningIn is how many wait in a line to sign in; more are refused.
+	// maxSigningIn is the number of callers that may wait in a line to sign in. Further callers
+	// are refused.
 	maxSigningIn = 32
 )
 
@@ -23,7 +25,7 @@ type line int
 
 const (
 	unknown  line = iota // callers that this node has not authenticated before
-	regulars             // who signed in before, see known
+	regulars             // callers that signed in before, see known
 	lines
 )
 
@@ -33,19 +35,20 @@ func (l line) other() line { return lines - 1 - l }
 // prefers one of the two lines and serves the other while the first is empty, so neither line
 // can starve the other and no slot is idle while a caller waits. A line is first in, first out.
 type hashSlots struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	taken   [maxHashing]bool
 	waiting [lines][]*slotWaiter
 }
 
 // slotWaiter is a caller that waits for a slot.
 type slotWaiter struct {
-	place chan int // takes one without waiting
-	bound bool     // it signs in
+	place chan int // receives the number of a slot; sending to it never blocks
+	bound bool     // the caller wants to sign in, so it counts towards maxSigningIn
 }
 
-// signIn waits for a place to check a password in. Where as many wait as may, a regular is
-// an unknown caller, and an unknown caller gets state.ErrUnavailable.
+// signIn waits for a slot in which to check a password. If the line of regulars is full, a
+// regular waits as an unknown caller. If the line of unknown callers is full, the error is
+// state.ErrUnavailable.
 func (t *hashSlots) signIn(ctx context.Context, in line) (leave func(), err error) {
 	t.mu.Lock()
 	for t.full(in) {
@@ -62,7 +65,7 @@ func tooManyAtOnce() error {
 	return state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
 }
 
-// full tells whether a line has all that may wait in it. It needs mu.
+// full returns whether as many callers wait in a line as may. The caller holds mu.
 func (t *hashSlots) full(in line) bool {
 	n := 0
 	for _, w := range t.waiting[in] {
@@ -73,14 +76,14 @@ func (t *hashSlots) full(in line) bool {
 	return n >= maxSigningIn
 }
 
-// hash waits for a place to hash a new password in: an operator's, so that it is not
-// refused.
+// hash waits for a slot in which to hash a new password. It is never refused, because an
+// operator or a signed-in person has requested it.
 func (t *hashSlots) hash(ctx context.Context) (leave func(), err error) {
 	t.mu.Lock()
 	return t.enter(ctx, unknown, &slotWaiter{place: make(chan int, 1)})
 }
 
-// enter needs mu, and gives it back.
+// enter waits for a slot. The caller holds mu, and enter unlocks it.
 func (t *hashSlots) enter(ctx context.Context, in line, w *slotWaiter) (leave func(), err error) {
 	for _, place := range []int{int(in), int(in.other())} {
 		if !t.taken[place] {
@@ -108,7 +111,7 @@ func (t *hashSlots) enter(ctx context.Context, in line, w *slotWaiter) (leave fu
 	return nil, fmt.Errorf("hash password: %w", ctx.Err())
 }
 
-// leave gives a place to the next.
+// leave passes a slot to the next waiting caller.
 func (t *hashSlots) leave(place int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Holdings is an account with what belongs to it, which its removal takes away.
+// Holdings is an account with everything that is removed together with it.
 type Holdings struct {
 	User
 	Pins     map[state.Status]uint64
 	Buckets  uint64
-	Objects  uint64 // in all buckets, without old versions
-	Versions uint64 // old ones of objects, and delete markers
-	Uploads  uint64 // that are open
-	Keys     uint64 // that have expired too
+	Objects  uint64 // objects in all buckets, without old versions
+	Versions uint64 // old versions of objects, and delete markers
+	Uploads  uint64 // open uploads
+	Keys     uint64 // keys, including expired ones
 	Sessions uint64
-	Admin    bool // an administrator
+	Admin    bool // the account is an administrator
 }
 
 // AllPins is the number of pins of any status.
@@ -29,8 +29,8 @@ func (h Holdings) AllPins() (n uint64) {
 	return n
 }
 
-// Holdings returns the account of an e-mail or an id with what belongs to it, or
-// state.ErrNotFound. It reads counters, the account's buckets, keys and sessions.
+// Holdings returns the account with an e-mail address or id, with everything that belongs to
+// it, or state.ErrNotFound. It reads counters and the account's buckets, keys and sessions.
 func (a *Accounts) Holdings(ctx context.Context, who string) (Holdings, error) {
 	h, err := a.holdings(ctx, who)
 	if err != nil {
@@ -87,7 +87,8 @@ func (a *Accounts) holdings(ctx context.Context, who string) (h Holdings, err er
 	return h, err
 }
 
-// byEmailOrID finds an account by its e-mail, else by its id, as logs name it.
+// byEmailOrID finds an account by its e-mail address, or else by its id, because log lines may
+// name the id.
 func byEmailOrID(v state.View, who string) (state.Account, error) {
 	account, err := byEmail(v, who)
 	if !errors.Is(err, state.ErrNotFound) || who == "" || len(who) > state.MaxIDLen {

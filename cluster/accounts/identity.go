@@ -11,22 +11,22 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// SignUp is who may open an account.
+// SignUp says who may open an account.
 type SignUp string
 
-// Every SignUp.
+// The values of SignUp.
 const (
 	SignUpOpen    SignUp = "open"    // people with a verified e-mail address at a provider
 	SignUpInvited SignUp = "invited" // people with an invitation, or with an address in a domain of a provider
 	SignUpOff     SignUp = "off"     // nobody: an administrator adds people
 )
 
-// Person is who a provider says that somebody is.
+// Person is the identity of somebody, as a provider states it.
 type Person struct {
 	Issuer, Subject string
 	Email           string // verified by the provider
-	// InDomain reports that the provider is configured for the domain of the address, and Admin
-	// that the address is configured as one of an administrator.
+	// InDomain is true if the provider is configured for the domain of the address. Admin is
+	// true if the address is configured as that of an administrator.
 	InDomain, Admin bool
 }
 
@@ -35,11 +35,11 @@ func (p *Person) identity(account state.AccountID, email string, now time.Time) 
 	return state.Identity{Issuer: p.Issuer, Subject: p.Subject, Account: account, Email: email, Linked: state.MillisOf(now)}
 }
 
-// Identity is a person at a provider who signs in to an account.
+// Identity is a person at a provider who can sign in to an account.
 type Identity struct {
 	ID     state.IdentityID
 	Issuer string
-	Email  string // when it was linked
+	Email  string // time at which the identity was linked
 	Linked time.Time
 }
 
@@ -71,13 +71,13 @@ func (a *Accounts) Ways(ctx context.Context, account state.AccountID) (Ways, err
 	return w, nil
 }
 
-// SignInAs begins a session of the account of a person and returns its token. A person without an
-// account gets one where SignUp lets that be, or with the token of an invitation. The e-mail
-// address of an account alone does not open it.
+// SignInAs begins a session of a person's account and returns the token of the session. A
+// person without an account gets one if SignUp allows it or if the token of an invitation is
+// given. That the e-mail address has an account is not enough to open this account.
 //
-// Errors: state.ErrExists where the address has an account that this person is not linked with,
-// state.ErrForbidden where the person may not open an account, state.ErrNotFound for an invitation
-// that is over or of another address, state.ErrInvalid, state.ErrUnavailable.
+// Errors: state.ErrExists if the address has an account with which this person is not linked;
+// state.ErrForbidden if the person may not open an account; state.ErrNotFound for an invitation
+// that has ended or is for another address; state.ErrInvalid; state.ErrUnavailable.
 func (a *Accounts) SignInAs(ctx context.Context, p Person, invitation string) (token string, err error) {
 	id := p.identity("", "", time.Time{})
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) {
@@ -112,7 +112,7 @@ func (a *Accounts) SignInAs(ctx context.Context, p Person, invitation string) (t
 	return token, nil
 }
 
-// signUpAs opens the account of a person.
+// signUpAs opens an account for a person.
 func (a *Accounts) signUpAs(ctx context.Context, p Person, invitation string) (state.Account, error) {
 	account, err := a.newAccount(ctx, p.Email, "")
 	if err != nil {
@@ -148,7 +148,7 @@ func (a *Accounts) signUpAs(ctx context.Context, p Person, invitation string) (s
 	return account, nil
 }
 
-// makeAdmin makes an account an administrator if it is not one.
+// makeAdmin makes an account an administrator if it is none.
 func (a *Accounts) makeAdmin(ctx context.Context, account state.Account) error {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -162,11 +162,11 @@ func (a *Accounts) makeAdmin(ctx context.Context, account state.Account) error {
 	return a.change(ctx, "administrator changed", account, &state.SetAdmin{Account: account.ID, Admin: true}, slog.Bool("admin", true))
 }
 
-// LinkIdentity lets a person sign in to an account, whose e-mail address has to be the person's.
-// A person who is linked with the account already stays so, with any address.
+// LinkIdentity allows a person to sign in to an account, whose e-mail address must be the
+// person's. A person who is linked with the account already stays linked, with any address.
 //
-// Errors: state.ErrForbidden for another address, state.ErrExists where the person signs in to
-// another account, state.ErrTooLarge, state.ErrNotFound, state.ErrUnavailable.
+// Errors: state.ErrForbidden for another address; state.ErrExists if the person signs in to
+// another account; state.ErrTooLarge; state.ErrNotFound; state.ErrUnavailable.
 func (a *Accounts) LinkIdentity(ctx context.Context, id state.AccountID, p Person) error {
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
 	if err != nil {
@@ -186,10 +186,10 @@ func (a *Accounts) LinkIdentity(ctx context.Context, id state.AccountID, p Perso
 	return a.change(ctx, "identity linked", account, &state.LinkIdentity{Identity: known}, slog.String("issuer", p.Issuer))
 }
 
-// UnlinkIdentity ends that an identity signs in to an account.
+// UnlinkIdentity removes an identity from an account.
 //
-// Errors: state.ErrNotFound, state.ErrForbidden where it is the only way to sign in to it,
-// state.ErrUnavailable.
+// Errors: state.ErrNotFound; state.ErrForbidden if the identity is the only way to sign in to
+// the account; state.ErrUnavailable.
 func (a *Accounts) UnlinkIdentity(ctx context.Context, id state.AccountID, identity state.IdentityID) error {
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
 	if err != nil {

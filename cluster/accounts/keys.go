@@ -14,57 +14,57 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxTTL is the longest life that can be asked for.
+// maxTTL is the longest life of a key that can be requested.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// Key is an API key as it is shown. The token and the secret are left out of
-// lists, and of logs and formatted text always.
+// Key is an API key as it is shown. Lists leave out the token and the secret, and logs and
+// formatted text never contain them.
 type Key struct {
-	ID              state.KeyID // jti
-	Email           string      // of the account
+	ID              state.KeyID // the id, which is the jti of the token
+	Email           string      // e-mail address of the account
 	Name            string
 	Scope           string // permissions, separated by one space
 	Token           string // Bearer value of both APIs
-	AccessKeyID     string // of S3 signatures: an identifier, no secret
+	AccessKeyID     string // id for S3 signatures; it is no secret
 	SecretAccessKey string
 	Created         time.Time
-	Expires         time.Time // zero: never
-	Used            time.Time // last, to the minute; zero: never, as far as nodes told
+	Expires         time.Time // zero means never
+	Used            time.Time // time of last use with one-minute resolution; zero if no node has reported a use
 }
 
 // String names the key without its secrets.
 func (k Key) String() string { return "key " + string(k.ID) }
 
-// GoString is String, so that %#v tells no secret either.
+// GoString does the same as String, so that %#v reveals no secret either.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue returns what a log shows of the key.
+// LogValue returns the key as a log line shows it.
 func (k Key) LogValue() slog.Value { return slog.StringValue(string(k.ID)) }
 
-// Principal is who a token speaks for, and what it may do.
+// Principal is the account for which a token speaks, and what the token permits.
 type Principal struct {
 	Account state.AccountID
 	Email   string
-	KeyID   state.KeyID     // empty: not by an API key
-	Session state.SessionID // empty: not by a session
-	Began   time.Time       // when the session began
+	KeyID   state.KeyID     // empty if the token is no API key
+	Session state.SessionID // empty if the token is no session token
+	Began   time.Time       // start of the session
 	Scopes  []string
-	Admin   bool // an administrator in a session
-	// Index is that of the state which says so. It was the cluster's at some
-	// moment after Authenticate was called.
+	Admin   bool // the account is an administrator, and the token is a session token
+	// Index is the log index of the state in which the token is valid. The cluster had that
+	// state at some moment after Authenticate was called.
 	Index uint64
 }
 
-// May tells whether the token gives a permission, one of the state.Scope values.
+// May returns whether the token gives a permission, which is one of the state.Scope values.
 func (p Principal) May(scope string) bool { return slices.Contains(p.Scopes, scope) }
 
-// CreateKey adds an API key to the account of an e-mail and shows it. No scopes
-// means all of them; no ttl means that it does not expire. A ttl is rounded up
-// to whole seconds.
+// CreateKey adds an API key to the account with an e-mail address and shows the key. No scopes
+// means all scopes. No ttl means that the key does not expire; a ttl is rounded up to whole
+// seconds.
 //
-// Errors: state.ErrInvalid, state.ErrNotFound without such an account,
-// state.ErrTooLarge when it has state.MaxKeysPerUser keys that have not expired,
-// state.ErrUnavailable without a majority.
+// Errors: state.ErrInvalid; state.ErrNotFound without such an account; state.ErrTooLarge if the
+// account has state.MaxKeysPerUser keys that have not expired; state.ErrUnavailable without a
+// majority.
 func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (Key, error) {
 	scopes, err := normalScopes(scopes)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	return a.shown(ctx, key.ID) // the state says which key of the cluster signs it
 }
 
-// expiry returns how the end of a key is logged.
+// expiry returns the expiry of a key as log lines show it.
 func expiry(end state.Millis) string {
 	if end == 0 {
 		return "never"
@@ -146,8 +146,8 @@ func lastUse(view state.View, id state.KeyID) (time.Time, error) {
 	return used.Time(), nil
 }
 
-// Keys returns the keys of the account of an e-mail, or of all with an empty
-// one, those that have expired too, without tokens and key pairs.
+// Keys returns the keys of the account with an e-mail address, or the keys of all accounts if
+// it is empty. The result includes expired keys, and has no tokens and key pairs.
 func (a *Accounts) Keys(ctx context.Context, email string) ([]Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -252,8 +252,8 @@ func (a *Accounts) shown(ctx context.Context, jti state.KeyID) (Key, error) {
 	return shown, err
 }
 
-// Revoke ends a key. From the moment it returns no node accepts the key. It
-// returns state.ErrNotFound when there is no such key.
+// Revoke ends a key. After Revoke has returned, no node accepts the key. It returns
+// state.ErrNotFound if there is no such key.
 func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 	if jti == "" || len(jti) > state.MaxIDLen {
 		return state.Errorf(state.CodeNotFound, "no such key")
@@ -266,8 +266,8 @@ func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 	return nil
 }
 
-// ownerHere returns the account of a key as this node's own state has it, for the log. It is the
-// zero one where that state does not have the key yet.
+// ownerHere returns the account of a key for the log, from this node's own state. It returns
+// the zero account if that state does not have the key yet.
 func (a *Accounts) ownerHere(jti state.KeyID) state.Account {
 	view, release := a.state.LocalView()
 	defer release()
@@ -278,8 +278,7 @@ func (a *Accounts) ownerHere(jti state.KeyID) state.Account {
 	return account
 }
 
-// ownedKey returns a key and the account that it is of, or state.ErrNotFound where one of them
-// is not there.
+// ownedKey returns a key and its account, or state.ErrNotFound if one of them does not exist.
 func ownedKey(view state.View, jti state.KeyID) (state.APIKey, state.Account, error) {
 	key, err := view.Key(jti)
 	if err != nil {
@@ -292,10 +291,10 @@ func ownedKey(view state.View, jti state.KeyID) (state.APIKey, state.Account, er
 	return key, account, nil
 }
 
-// Authenticate returns the principal of a token, an API key or a session. It checks the
-// signature first, so that forged tokens cost no read of the cluster, or one every askEvery for
-// all that name an unknown signing key. Then it reads the newest state of the cluster: the key
-// or session must exist, match the token and not be over.
+// Authenticate returns the principal of a token, which is an API key or a session token. It
+// checks the signature first. So forged tokens cost no read of the cluster, except one read
+// every askEvery for all tokens that name an unknown signing key. Then it reads the newest
+// state of the cluster: the key or session must exist, match the token and not have ended.
 //
 // Errors: state.ErrUnauthorized with one text for every bad token; state.ErrUnavailable without
 // a majority, because an old permission must not count as a present one.
@@ -342,13 +341,13 @@ func (a *Accounts) Recognize(token string) (Principal, error) {
 	return a.noted(a.judge(view, c))
 }
 
-// S3Key returns the secret of an access key id and its principal, by the newest state of the
-// cluster. It authenticates nobody: the caller checks the signature and then calls Used. Every
-// well-formed id costs a read of the cluster, because the key may just have been created on
-// another node. The rate limit of the client's address bounds these reads.
+// S3Key returns the secret of an access key id and its principal, from the newest state of the
+// cluster. S3Key itself authenticates nobody: the caller checks the signature and then calls
+// Used. Every well-formed id costs a read of the cluster, because the key may just have been
+// created on another node. The rate limit of the client's address bounds these reads.
 //
-// Errors: state.ErrUnauthorized for an id that is unknown, and for a key that was revoked or is
-// over; state.ErrUnavailable without a majority.
+// Errors: state.ErrUnauthorized for an unknown id and for a revoked or expired key;
+// state.ErrUnavailable without a majority.
 func (a *Accounts) S3Key(ctx context.Context, accessKeyID string) (secret string, who Principal, err error) {
 	id, ok := s3KeyID(accessKeyID)
 	if !ok {
@@ -362,8 +361,8 @@ func (a *Accounts) S3Key(ctx context.Context, accessKeyID string) (secret string
 	return a.s3KeyIn(view, id)
 }
 
-// RecognizeS3Key is S3Key as far as this node knows, as Recognize is
-// Authenticate: what it says lets nobody in.
+// RecognizeS3Key does the same as S3Key with this node's own state. Like that of Recognize, its
+// result must not be used to let a caller in.
 func (a *Accounts) RecognizeS3Key(accessKeyID string) (secret string, who Principal, err error) {
 	id, ok := s3KeyID(accessKeyID)
 	if !ok {
@@ -374,7 +373,7 @@ func (a *Accounts) RecognizeS3Key(accessKeyID string) (secret string, who Princi
 	return a.s3KeyIn(view, id)
 }
 
-// s3KeyIn is S3Key by a view.
+// s3KeyIn does the same as S3Key in a given view.
 func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who Principal, err error) {
 	key, account, err := ownedKey(view, id)
 	if err != nil {
@@ -398,9 +397,10 @@ func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who 
 	return secret, principalOf(&key, &account, view.Index()), nil
 }
 
-// Still tells whether who was let in would be now, as far as this node knows: by the key or the
-// session alone, whose token or signature was right. Errors: state.ErrUnauthorized when that was
-// revoked or is over, or the account is gone.
+// Still returns nil if the principal of an earlier request is still valid, as far as this node
+// knows. It checks only the key or the session, because the token or signature was checked
+// before. Errors: state.ErrUnauthorized if the key or session was revoked or has ended, or if
+// the account is gone.
 func (a *Accounts) Still(who Principal) error {
 	view, release := a.state.LocalView()
 	defer release()
@@ -421,13 +421,13 @@ func (a *Accounts) Still(who Principal) error {
 	return nil
 }
 
-// Used remembers that somebody whom S3Key told of was let in.
+// Used records that the principal returned by S3Key was let in.
 func (a *Accounts) Used(who Principal) {
 	a.uses.note(useOf{who.KeyID, who.Session}, state.MillisOf(a.now()))
 	a.requests.count(who.Account)
 }
 
-// noted remembers that somebody was let in.
+// noted records that a principal was let in.
 func (a *Accounts) noted(p Principal, err error) (Principal, error) {
 	if err == nil {
 		a.Used(p)
@@ -435,7 +435,7 @@ func (a *Accounts) noted(p Principal, err error) (Principal, error) {
 	return p, err
 }
 
-// judge tells who verified claims speak for in a state.
+// judge returns the principal of verified claims in a state.
 func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	key, account, err := ownedKey(view, state.KeyID(c.ID))
 	if err != nil {
@@ -451,20 +451,20 @@ func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	return principalOf(&key, &account, view.Index()), nil
 }
 
-// over tells whether a key has expired.
+// over returns whether a key has expired.
 func (a *Accounts) over(key *state.APIKey) bool { return key.Expired(state.MillisOf(a.now())) }
 
 func principalOf(key *state.APIKey, account *state.Account, index uint64) Principal {
 	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: index}
 }
 
-// askEvery is how often the cluster is asked for signing keys that this node does not
-// know: whoever makes up a token can name any.
+// askEvery is the shortest interval at which the cluster is asked for unknown signing keys,
+// because everybody can make up a token that names any signing key.
 const askEvery = time.Second
 
-// verify returns the claims of a token that the cluster signed. It asks the
-// cluster only for a signing key that this node does not know yet, and not more often
-// than every askEvery: else what this node has applied decides.
+// verify returns the claims of a token that the cluster signed. For a signing key that this
+// node does not know, it asks the cluster, but not more often than every askEvery. Otherwise
+// the state that this node has applied decides.
 func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.Get(hash); ok {
@@ -498,7 +498,8 @@ func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	return a.verifyIn(view, token)
 }
 
-// mayAsk tells whether the cluster may be asked for signing keys, and notes that it is.
+// mayAsk returns whether the cluster may be asked for signing keys now, and records that it is
+// asked.
 func (a *Accounts) mayAsk() bool {
 	now, last := int64(state.MillisOf(a.now())), a.asked.Load()
 	if last <= now && now-last < askEvery.Milliseconds() {
@@ -507,8 +508,8 @@ func (a *Accounts) mayAsk() bool {
 	return a.asked.CompareAndSwap(last, now)
 }
 
-// verifyIn is verify with a view to read the signing key from, should it not be
-// open yet.
+// verifyIn does the same as verify with a view. It reads the signing key from the view if the
+// key is not open yet.
 func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.Get(hash); ok {
@@ -546,9 +547,9 @@ func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error)
 	return known.by[generation], nil
 }
 
-// Fits tells whether the cluster's signing keys open with this node's secret, by
-// what the node has applied: nil, or ErrSealed, or state.ErrUnavailable while
-// there is no state here to tell.
+// Fits returns nil if the cluster's signing keys open with this node's secret. It uses the
+// state that this node has applied. Errors: ErrSealed; state.ErrUnavailable if this node has no
+// state yet.
 func (a *Accounts) Fits() error {
 	if a.signers.Load() != nil {
 		return nil
@@ -589,7 +590,7 @@ func (a *Accounts) open(view state.View) (*signers, error) {
 	return known, nil
 }
 
-// refused turns a record that is missing into the one answer to a bad token.
+// refused replaces the error for a missing record by the one error for every bad token.
 func refused(err error) error {
 	if errors.Is(err, state.ErrNotFound) {
 		return state.ErrUnauthorized

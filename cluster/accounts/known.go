@@ -12,34 +12,34 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// Bounds of what a node remembers of who signed in.
+// Bounds of the sign-ins that a node remembers.
 const (
-	// knownFor is how long who signed in with a name from a network is known there.
+	// knownFor is how long a sign-in with a name from a network is remembered.
 	knownFor = 30 * 24 * time.Hour
-	// maxKnown is how many names are remembered. The one that signed in the longest ago
-	// is forgotten first.
+	// maxKnown is the number of names that are remembered. The name with the oldest sign-in is
+	// forgotten first.
 	maxKnown = 4096
-	// maxKnownNetworks is how many networks of a name are remembered, so that one account
-	// cannot have the others forgotten.
+	// maxKnownNetworks is the number of networks of one name that are remembered, so that one
+	// account cannot displace the others.
 	maxKnownNetworks = 8
-	// knownTries is how often a minute a name may go first, and addressTries times as often
-	// a network: who has an account cannot take the place for those who are known.
+	// knownTries is how often a minute a name may use the line of regulars; a network may use
+	// it addressTries times as often. So the owner of an account cannot take up the whole line.
 	knownTries = 10
 )
 
 // known records recent sign-ins, by name and by network, on this node since its start. It does
-// not authenticate. Its callers are served before unknown ones, so that a flood of wrong
-// passwords does not keep regular users out. It holds keyed hashes, no names and no addresses,
-// and the key is in memory only.
+// not authenticate anybody. Callers that it knows are served before unknown ones, so that a
+// flood of wrong passwords does not keep regular users out. It holds keyed hashes, no names and
+// no addresses, and the key is in memory only.
 type known struct {
 	key    []byte
-	firsts *tries // how often who is known went first
+	firsts *tries // counts the uses of the line of regulars
 
 	mu sync.Mutex                               // guards by
-	by *cache.Cache[[sha256.Size]byte, []place] // the newest place is last
+	by *cache.Cache[[sha256.Size]byte, []place] // the newest place is the last
 }
 
-// place is a network that a name signed in from.
+// place is a network from which somebody signed in with a name.
 type place struct {
 	network [sha256.Size]byte // hash of the name and the network
 	last    time.Time
@@ -51,7 +51,7 @@ func newKnown() *known {
 	return &known{key: key, firsts: newTries(knownTries), by: cache.New[[sha256.Size]byte, []place](maxKnown)}
 }
 
-// names returns the hashes of a name, and of the name and a network.
+// names returns the hash of a name, and the hash of the name with a network.
 func (k *known) names(name string, network netip.Addr) (of, from [sha256.Size]byte) {
 	normal, err := NormalEmail(name)
 	if err != nil {
@@ -69,7 +69,7 @@ func (k *known) names(name string, network netip.Addr) (of, from [sha256.Size]by
 	return of, sum(of[:], address[:])
 }
 
-// note remembers that a name signed in from an address.
+// note records that somebody signed in with a name from an address.
 func (k *known) note(now time.Time, name string, from netip.Addr) {
 	of, network := k.names(name, neighbours(from))
 	k.mu.Lock()
@@ -84,8 +84,8 @@ func (k *known) note(now time.Time, name string, from netip.Addr) {
 
 func (p place) over(now time.Time) bool { return now.Sub(p.last) >= knownFor }
 
-// first tells whether who signs in with a name from an address may go first, and counts it
-// if so. It does the same work for every name.
+// first returns whether a sign-in with a name from an address may use the line of regulars, and
+// counts it if so. It does the same work for every name.
 func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	from = neighbours(from)
 	of, network := k.names(name, from)
@@ -103,8 +103,8 @@ func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	return err == nil
 }
 
-// neighbours returns the network that an address is known by: the /24 of an IPv4 one, since many
-// get another one of it every day, and the /64 of an IPv6 one.
+// neighbours returns the network by which an address is remembered: the /24 of an IPv4 address,
+// because many clients get another address in it every day, and the /64 of an IPv6 address.
 func neighbours(a netip.Addr) netip.Addr {
 	a = Network(a)
 	if !a.Is4() {

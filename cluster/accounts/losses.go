@@ -2,12 +2,12 @@ package accounts
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// Losses tells of keys and sessions that go from the state of this node.
+// Losses reports when keys and sessions disappear from the state of this node.
 type Losses struct {
-	sub *state.Subscription // nil: nothing is told
+	sub *state.Subscription // nil means that nothing is reported
 }
 
-// Losses begins to tell. Close ends it.
+// Losses begins to report. Close ends it.
 func (a *Accounts) Losses() *Losses {
 	if a.watch == nil {
 		return &Losses{}
@@ -15,7 +15,7 @@ func (a *Accounts) Losses() *Losses {
 	return &Losses{a.watch.Subscribe("")}
 }
 
-// C returns a token when something may be told.
+// C returns a channel that receives a token when something may have disappeared.
 func (l *Losses) C() <-chan struct{} {
 	if l.sub == nil {
 		return nil
@@ -23,7 +23,7 @@ func (l *Losses) C() <-chan struct{} {
 	return l.sub.C
 }
 
-// Take tells whether keys or sessions have gone since the last call.
+// Take returns whether keys or sessions have disappeared since the last call.
 func (l *Losses) Take() bool {
 	if l.sub == nil {
 		return false
@@ -32,7 +32,7 @@ func (l *Losses) Take() bool {
 	return c.All || c.Keys
 }
 
-// Close ends it.
+// Close ends the reports.
 func (l *Losses) Close() {
 	if l.sub != nil {
 		l.sub.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// How long a one-time link that a person gets is valid, and one that an operator opens at once.
+// Lifetimes of one-time links: of a link for a person, and of a link that an operator opens at
+// once.
 const (
 	InvitationLife  = 24 * time.Hour
 	SessionLinkLife = 10 * time.Minute
@@ -34,16 +35,16 @@ const (
 type Link struct {
 	Token   string
 	Purpose state.LinkPurpose
-	Email   string // of the account that it opens or is for
+	Email   string // e-mail address of the account that the link opens or is for
 	Expires time.Time
 }
 
-// CreateLink makes a one-time link for an e-mail address, for an administrator to pass on: it sets
-// a new password of the account with that address, or where there is none it is an invitation. It
-// replaces an earlier link for the address.
+// CreateLink makes a one-time link for an e-mail address, which an administrator passes on. If
+// the address has an account, the link sets a new password of the account; otherwise it is an
+// invitation. The link replaces an earlier link for the address.
 //
-// Errors: state.ErrForbidden for an invitation where SignUp is off, state.ErrInvalid,
-// state.ErrTooLarge, state.ErrUnavailable.
+// Errors: state.ErrForbidden for an invitation if SignUp is off; state.ErrInvalid;
+// state.ErrTooLarge; state.ErrUnavailable.
 func (a *Accounts) CreateLink(ctx context.Context, email string) (Link, error) {
 	email, err := NormalEmail(email)
 	if err != nil {
@@ -63,7 +64,9 @@ func (a *Accounts) CreateLink(ctx context.Context, email string) (Link, error) {
 	return a.addLink(ctx, email, InvitationLife, state.OneTimeLink{Purpose: state.ForSignUp, Email: email})
 }
 
-// CreateOperatorLink makes a one-time link that begins a session of the account of local commands.
+// CreateOperatorLink makes a one-time link that begins a session of the account with which
+// local commands act.
+//
 // Errors: state.ErrTooLarge, state.ErrUnavailable.
 func (a *Accounts) CreateOperatorLink(ctx context.Context) (Link, error) {
 	account, err := a.withHash(ctx, func(v state.View) (state.Account, error) {
@@ -81,7 +84,7 @@ func (a *Accounts) CreateOperatorLink(ctx context.Context) (Link, error) {
 	})
 }
 
-// withHash is read with the hash of the account's password.
+// withHash reads an account as read does, including the hash of the password.
 func (a *Accounts) withHash(ctx context.Context, find func(state.View) (state.Account, error)) (state.Account, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -152,13 +155,15 @@ func (a *Accounts) openLink(ctx context.Context, token string) (state.OneTimeLin
 	return l, nil
 }
 
-// UseLink uses a one-time link up: it opens the account of an invitation or sets a new password,
-// and password is the new one; a link of an operator begins a session, and password is not looked
-// at. It returns the token of a session of the account. When it returns, no node takes the link.
+// UseLink uses a one-time link up. The link of an invitation opens an account, and the link for
+// a new password sets the password of the account; password is the new one. The link of an
+// operator begins a session, and password is ignored. UseLink returns the token of a session of
+// the account. After it has returned, no node accepts the link.
 //
-// Errors: state.ErrNotFound for a link that LinkOf does not know, state.ErrInvalid for a password
-// that cannot be taken, after which the link stays; state.ErrExists where an invited address has an
-// account by now, state.ErrForbidden for an invitation where SignUp is off, state.ErrUnavailable.
+// Errors: state.ErrNotFound for a link that LinkOf does not know; state.ErrInvalid for an
+// unacceptable password, after which the link stays valid; state.ErrExists if an invited
+// address has an account by now; state.ErrForbidden for an invitation if SignUp is off;
+// state.ErrUnavailable.
 func (a *Accounts) UseLink(ctx context.Context, token, password string) (session string, err error) {
 	l, err := a.openLink(ctx, token)
 	if err != nil {
@@ -204,7 +209,7 @@ func (a *Accounts) signUpByLink(ctx context.Context, l state.OneTimeLink, passwo
 	return a.begin(ctx, account)
 }
 
-// sessionByLink begins a session of the account of a link.
+// sessionByLink begins a session of the account that a link names.
 func (a *Accounts) sessionByLink(ctx context.Context, l state.OneTimeLink) (token string, err error) {
 	token, session, err := a.newSession(a.now(), l.Account)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Cost of a password hash: OWASP's least for argon2id, as servers of this kind
-// are small. A hash carries its cost, so it can be raised for new ones.
+// Cost of a password hash: the minimum that OWASP recommends for argon2id, because the servers
+// are small. A hash contains its cost, so the cost of new hashes can be raised.
 const (
 	argonMemory = 19 << 10 // KiB
 	argonPasses = 2
@@ -28,7 +28,7 @@ const (
 const (
 	MinPassword = 8    // characters
 	MaxPassword = 1024 // bytes
-	// maxArgonMemory and maxArgonPasses bound what a stored hash may ask for.
+	// maxArgonMemory and maxArgonPasses bound the cost that a stored hash may request.
 	maxArgonMemory = 256 << 10 // KiB
 	maxArgonPasses = 16
 )
@@ -59,8 +59,8 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(hash)), nil
 }
 
-// matches tells whether a password has a hash. Without a hash it takes as long
-// and says no. It waits in a line for its turn.
+// matches returns whether a password has a hash. If the hash is empty, matches takes the same
+// time and returns false. It waits in a line for a slot.
 func (a *Accounts) matches(ctx context.Context, in line, stored, password string) (bool, error) {
 	if len(password) > MaxPassword {
 		return false, nil // no account has it
@@ -78,15 +78,15 @@ func (a *Accounts) matches(ctx context.Context, in line, stored, password string
 	return subtle.ConstantTimeCompare(got, h.hash) == 1 && stored != "", nil
 }
 
-// argonParams are those of one stored hash.
+// argonParams are the parameters of one stored hash.
 type argonParams struct {
 	memory, passes uint32
 	lanes          uint8
 	salt, hash     []byte
 }
 
-// parseHash reads what hashPassword writes, with any cost within bounds. No hash
-// is one of the present cost that no password has.
+// parseHash parses the output of hashPassword, with any cost within the bounds. For an empty
+// text it returns a hash of the present cost that no password has.
 func parseHash(text string) (h argonParams, err error) {
 	if text == "" {
 		return argonParams{argonMemory, argonPasses, argonLanes, make([]byte, argonSalt), make([]byte, argonHash)}, nil

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// RotateSigningKey makes a new key that signs API keys from now on, and returns
-// its number. Keys that live stay as they are: to be rid of what an old signing
-// key has signed, revoke those keys. Where there is no place for a new one, the keys
-// of an old one go that have expired all.
+// RotateSigningKey makes a new signing key, which signs API keys from now on, and returns its
+// number. Existing API keys stay valid; to end the API keys that an old signing key has signed,
+// revoke them. If there is no place for a new signing key, the API keys of an old one are
+// deleted, all of which have expired.
 //
-// Errors: state.ErrTooLarge when keys of state.MaxSigningKeys-1 signing keys
-// live, state.ErrUnavailable without a majority.
+// Errors: state.ErrTooLarge if state.MaxSigningKeys-1 signing keys have valid API keys;
+// state.ErrUnavailable without a majority.
 func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err error) {
 	if err := a.Fits(); err != nil { // else no other node could open the new one
 		return 0, fmt.Errorf("rotate: %w", err)
@@ -46,9 +46,9 @@ func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err
 	return known.newest, nil
 }
 
-// clearExpired removes the keys of a signing key that have expired all, by what most
-// clocks say: of the one that has signed the fewest. Without such a one it changes
-// nothing.
+// clearExpired deletes the API keys of a signing key all of whose API keys have expired, by the
+// clocks of most members. It chooses the signing key that has signed the fewest. If there is
+// none, it changes nothing.
 func (a *Accounts) clearExpired(ctx context.Context) error {
 	expired, err := a.expiredOf(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *Accounts) clearExpired(ctx context.Context) error {
 	return nil
 }
 
-// expiredOf returns the keys that clearExpired removes.
+// expiredOf returns the API keys that clearExpired deletes.
 func (a *Accounts) expiredOf(ctx context.Context) ([]state.KeyID, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

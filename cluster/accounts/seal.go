@@ -25,14 +25,14 @@ const (
 	sealedLen   = 1 + sealNonce + ed25519.SeedSize + sealTag
 )
 
-// MinSecret is the least number of bytes of a cluster secret.
+// MinSecret is the smallest number of bytes of a cluster secret.
 const MinSecret = 16
 
-// ErrSealed says that a signing key does not open with a cluster secret.
+// ErrSealed means that a signing key cannot be decrypted with the cluster secret.
 var ErrSealed = errors.New("the cluster's signing key does not open with this node's cluster secret")
 
-// NewSigningKey makes the key that signs a new cluster's API keys, sealed under
-// the cluster secret.
+// NewSigningKey makes the key that signs the API keys of a new cluster. The key is encrypted
+// under the cluster secret.
 func NewSigningKey(secret []byte) (sealed []byte, err error) {
 	seed, nonce := make([]byte, ed25519.SeedSize), make([]byte, sealNonce)
 	for _, b := range [][]byte{seed, nonce} {

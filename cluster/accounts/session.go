@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// How long a session lasts, unless Options say otherwise.
+// How long a session lasts, unless Options contain other values.
 const (
 	DefaultSessionIdle = 24 * time.Hour
 	DefaultSessionLife = 30 * 24 * time.Hour
@@ -79,8 +79,8 @@ func sessionID(random []byte) state.SessionID {
 	return state.SessionID(base64.RawURLEncoding.EncodeToString(hash[:]))
 }
 
-// read returns the id of the session of a token that this cluster gave out, or
-// false.
+// read returns the id of the session of a token. It returns false if this cluster has not
+// issued the token.
 func (s sessions) read(token string) (state.SessionID, bool) {
 	text, ok := strings.CutPrefix(token, sessionPrefix)
 	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(sessionRandom+sessionMAC) {
@@ -98,9 +98,9 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 // recently with this name from the same network are served before others.
 //
 // Errors: state.ErrUnauthorized for any name and password that do not open an account, after
-// the same work whether or not there is one; state.ErrLimited after too many wrong ones of the
-// same name or address within a minute; state.ErrUnavailable without a majority, or when too
-// many sign-ins are under way, in all or with one name.
+// the same work whether or not the account exists; state.ErrLimited after too many wrong
+// passwords for the same name or from the same address within a minute; state.ErrUnavailable
+// without a majority, or if too many sign-ins are in progress, in total or with one name.
 func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error) {
 	now := a.now()
 	account, err := a.tryPassword(ctx, now, name, password, from)
@@ -138,8 +138,8 @@ func (a *Accounts) newSession(now time.Time, account state.AccountID) (token str
 	}, nil
 }
 
-// CheckPassword returns nil if a password opens the account with a name. It counts the try, and
-// has the errors of SignIn.
+// CheckPassword returns nil if a password opens the account with a name. It counts as an
+// attempt to sign in, and has the errors of SignIn.
 func (a *Accounts) CheckPassword(ctx context.Context, name, password string, from netip.Addr) error {
 	if _, err := a.tryPassword(ctx, a.now(), name, password, from); err != nil {
 		return fmt.Errorf("check password: %w", err)
@@ -147,7 +147,7 @@ func (a *Accounts) CheckPassword(ctx context.Context, name, password string, fro
 	return nil
 }
 
-// tryPassword is checkPassword of a try that is counted.
+// tryPassword does the same as checkPassword, and counts the attempt.
 func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, password string, from netip.Addr) (state.Account, error) {
 	end, err := a.tries.take(now, name, from)
 	if err != nil {
@@ -168,10 +168,9 @@ func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, passwor
 	return account, nil
 }
 
-// checkPassword returns the account that a name and a password open. With state.ErrUnauthorized it
-// returns the account of the name, if there is one. Where there
-// is no account, or one without a password, it hashes all the same, and in the same line.
-// end is told whether they were wrong.
+// checkPassword returns the account that a name and a password open. If there is no account, or
+// an account without a password, it hashes nevertheless, in the same line. It calls end with
+// whether the password was wrong.
 func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string, end func(wrong bool)) (account state.Account, err error) {
 	defer func() { end(errors.Is(err, state.ErrUnauthorized)) }()
 	view, release, err := a.state.View(ctx)
@@ -193,9 +192,9 @@ func (a *Accounts) checkPassword(ctx context.Context, in line, name, password st
 	return account, nil
 }
 
-// SignOut ends the session of a token: when it returns no node takes it any more.
-// It returns state.ErrUnauthorized for any other token, an API key for one, and
-// for a session that is over.
+// SignOut ends the session of a token. After it has returned, no node accepts the token. It
+// returns state.ErrUnauthorized for any other token, such as an API key, and for a session that
+// has ended.
 func (a *Accounts) SignOut(ctx context.Context, token string) error {
 	id, ok := a.sessions.read(token)
 	if !ok {
@@ -217,7 +216,7 @@ func (a *Accounts) SignOut(ctx context.Context, token string) error {
 	return nil
 }
 
-// judgeSession tells who a session speaks for in a state.
+// judgeSession returns the principal of a session in a state.
 func (a *Accounts) judgeSession(view state.View, id state.SessionID) (Principal, error) {
 	s, used, err := view.Session(id)
 	if err != nil {
@@ -239,5 +238,5 @@ func (a *Accounts) judgeSession(view state.View, id state.SessionID) (Principal,
 	}, nil
 }
 
-// sessionScopes are the permissions of every session: those of its account.
+// sessionScopes are the permissions of every session. They are all permissions of its account.
 var sessionScopes = []string{state.ScopeRead, state.ScopeWrite}

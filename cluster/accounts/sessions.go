@@ -14,8 +14,8 @@ import (
 type SessionInfo struct {
 	ID      state.SessionID
 	Created time.Time
-	Used    time.Time // last, to the minute; zero: never, as far as nodes told
-	Expires time.Time // at the latest
+	Used    time.Time // time of last use with one-minute resolution; zero if no node has reported a use
+	Expires time.Time // latest end
 }
 
 // Sessions returns the sessions of an account that have not ended, the newest first.
@@ -50,8 +50,9 @@ func (a *Accounts) Sessions(ctx context.Context, account state.AccountID) ([]Ses
 	return all, nil
 }
 
-// EndSessions ends the sessions of an account but one, or all where keep is "". When it returns, no
-// node takes them any more. Errors: state.ErrUnavailable without a majority; then some may go on.
+// EndSessions ends all sessions of an account except the session keep; if keep is "", it ends
+// all. After it has returned, no node accepts their tokens. Errors: state.ErrUnavailable
+// without a majority; some sessions may then continue.
 func (a *Accounts) EndSessions(ctx context.Context, account state.AccountID, keep state.SessionID) error {
 	all, err := a.Sessions(ctx, account)
 	if err != nil {
@@ -68,8 +69,9 @@ func (a *Accounts) EndSessions(ctx context.Context, account state.AccountID, kee
 	return nil
 }
 
-// EndSession ends a session of an account. When it returns, no node takes it any more.
-// Errors: state.ErrNotFound where the account has no such session, state.ErrUnavailable.
+// EndSession ends a session of an account. After it has returned, no node accepts its token.
+//
+// Errors: state.ErrNotFound if the account has no such session; state.ErrUnavailable.
 func (a *Accounts) EndSession(ctx context.Context, account state.AccountID, id state.SessionID) error {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -83,7 +85,7 @@ func (a *Accounts) EndSession(ctx context.Context, account state.AccountID, id s
 	return a.endSession(ctx, account, id)
 }
 
-// endSession ends a session that is known to be of an account.
+// endSession ends a session that is known to belong to an account.
 func (a *Accounts) endSession(ctx context.Context, account state.AccountID, id state.SessionID) error {
 	if _, err := a.state.Propose(ctx, &state.EndSession{ID: id}); err != nil {
 		return fmt.Errorf("end session: %w", err)

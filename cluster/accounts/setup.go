@@ -30,8 +30,8 @@ const (
 	setupSigned = 32
 )
 
-// SetupToken returns a token for SetUp that is valid for LinkLife, or "" where the cluster has an
-// administrator. It goes by the state of this node.
+// SetupToken returns a token for SetUp that is valid for LinkLife. It returns "" if the cluster
+// has an administrator according to the state of this node.
 func (a *Accounts) SetupToken() (string, error) {
 	view, release := a.state.LocalView()
 	defer release()
@@ -47,8 +47,8 @@ func (a *Accounts) SetupToken() (string, error) {
 	return setupPrefix + base64.RawURLEncoding.EncodeToString(append(signed, mac(a.setupKey, signed)...)), nil
 }
 
-// CheckSetup returns nil if SetUp takes a token, else state.ErrNotFound: it was never given out, it
-// is over, or there is an administrator.
+// CheckSetup returns nil if SetUp would accept a token. Otherwise it returns state.ErrNotFound:
+// the token was never issued or has expired, or there is an administrator.
 func (a *Accounts) CheckSetup(ctx context.Context, token string) error {
 	if !a.readSetup(token) {
 		return state.ErrNotFound
@@ -64,7 +64,7 @@ func (a *Accounts) CheckSetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// readSetup tells whether this cluster gave a setup token out that is not over.
+// readSetup returns whether this cluster has issued a setup token that has not expired.
 func (a *Accounts) readSetup(token string) bool {
 	text, ok := strings.CutPrefix(token, setupPrefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -74,11 +74,11 @@ func (a *Accounts) readSetup(token string) bool {
 	return state.MillisOf(a.now()) < state.Millis(binary.BigEndian.Uint64(raw))
 }
 
-// SetUp adds the first administrator of the cluster, to whom a setup token was given.
+// SetUp adds the first administrator of the cluster, who presents a setup token.
 //
-// Errors: state.ErrNotFound where CheckSetup has it, state.ErrInvalid for an e-mail address or a
-// password that cannot be taken, state.ErrExists for an e-mail address that has an account,
-// state.ErrUnavailable without a majority, and below feature level 6.
+// Errors: state.ErrNotFound if CheckSetup returns it; state.ErrInvalid for an unacceptable
+// e-mail address or password; state.ErrExists if the e-mail address has an account;
+// state.ErrUnavailable without a majority and below feature level 6.
 func (a *Accounts) SetUp(ctx context.Context, token, email, password string) error {
 	if err := a.CheckSetup(ctx, token); err != nil {
 		return err
@@ -94,7 +94,8 @@ func (a *Accounts) SetUp(ctx context.Context, token, email, password string) err
 	return nil
 }
 
-// SetAdmin makes the account with an e-mail address an administrator, or no longer one.
+// SetAdmin makes the account with an e-mail address an administrator, or ends that it is one.
+//
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error {
 	account, err := a.ByEmail(ctx, email)

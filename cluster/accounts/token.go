@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// MaxToken is the most bytes of a token.
+	// MaxToken is the largest size of a token in bytes.
 	MaxToken = 4 << 10
 
 	tokenAlg = "EdDSA"
@@ -24,7 +24,8 @@ const (
 	// key of generation 0. Later ones have {"alg":"EdDSA","kid":"1","typ":"JWT"}
 	// with their number.
 	jwtHeader = "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCJ9"
-	// maxHeader bounds the header in bytes: a number has 20 digits at the most.
+	// maxHeader is the largest size of the header in bytes, because a number has at most 20
+	// digits.
 	maxHeader = 100
 
 	s3Info      = "holdfast s3 secret v1"
@@ -32,23 +33,23 @@ const (
 	s3KeyPrefix = "HF"
 )
 
-// errToken is why a token is not one of ours. It stays in this package: a client
-// is told the one text of state.ErrUnauthorized.
+// errToken is the reason why a token was not issued by this cluster. The error stays in this
+// package; clients get the one text of state.ErrUnauthorized.
 var errToken = errors.New("not a token of this cluster")
 
-// claims are exactly what an API key says, in the order in which it says it.
+// claims are the claims of an API key, in the order in which the token has them.
 type claims struct {
-	Subject string `json:"sub"`   // the account's e-mail
+	Subject string `json:"sub"`   // e-mail address of the account
 	Scope   string `json:"scope"` // permissions, separated by one space
 	ID      string `json:"jti"`
 	Issued  int64  `json:"iat"`           // seconds since 1970
-	Expires int64  `json:"exp,omitempty"` // seconds since 1970; absent: never
+	Expires int64  `json:"exp,omitempty"` // seconds since 1970; absent if the key does not expire
 
-	// generation is the generation of the key that signs them, as the header says.
+	// generation is the generation of the signing key, which the header names.
 	generation uint64
 }
 
-// claimsOf returns the claims of a key that is signed by a generation.
+// claimsOf returns the claims of a key that the signing key of a generation signs.
 func claimsOf(key *state.APIKey, email string, generation uint64) claims {
 	return claims{
 		Subject: email, Scope: strings.Join(key.Scope, " "), ID: string(key.ID),
@@ -79,10 +80,10 @@ func (c claims) GetSubject() (string, error) { return c.Subject, nil }
 // GetAudience implements jwt.Claims.
 func (claims) GetAudience() (jwt.ClaimStrings, error) { return nil, nil }
 
-// signer has one signing key of the cluster's, open.
+// signer has one decrypted signing key of the cluster.
 type signer struct {
 	generation uint64
-	header     string // base64url of the tokens' header
+	header     string // base64url of the header of the tokens
 	seed       []byte
 	private    ed25519.PrivateKey
 	parser     *jwt.Parser
@@ -108,8 +109,8 @@ func headerOf(generation uint64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"` + strconv.FormatUint(generation, 10) + `","typ":"JWT"}`))
 }
 
-// generationOf returns which generation a token's header says has signed it. The
-// header must be exactly that of the generation.
+// generationOf returns the generation that the header of a token names. The header must be
+// exactly the header of that generation.
 func generationOf(token string) (uint64, bool) {
 	header, _, ok := strings.Cut(token, ".")
 	if !ok || len(header) > maxHeader {
@@ -132,13 +133,13 @@ func generationOf(token string) (uint64, bool) {
 	return g, err == nil && g > 0 && headerOf(g) == header
 }
 
-// signers are the cluster's signing keys by generation, as some state had them.
+// signers are the signing keys of the cluster by generation, as they were in some state.
 type signers struct {
 	by     map[uint64]*signer
 	newest uint64
 }
 
-// sign returns the token of claims: the same text for the same claims.
+// sign returns the token for claims. Equal claims give the same text.
 func (s *signer) sign(c claims) (string, error) {
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	if s.generation > 0 {
@@ -151,10 +152,10 @@ func (s *signer) sign(c claims) (string, error) {
 	return token, nil
 }
 
-// verify returns the claims of a token that this key signed. The algorithm is
-// ours and not the token's choice, and a header says nothing else: a key that it
-// brings or names is not looked at. The claims are byte for byte those that sign
-// writes: no more, no fewer, none twice, each of its type.
+// verify returns the claims of a token that this key has signed. The algorithm is fixed and not
+// taken from the token, and keys that a header contains or names are ignored. The claims must
+// be byte for byte those that sign writes: no others, none missing, none twice, each of its
+// type.
 func (s *signer) verify(token string) (claims, error) {
 	if !strings.HasPrefix(token, s.header+".") {
 		return claims{}, errToken
@@ -182,7 +183,8 @@ func (s *signer) s3Pair(id state.KeyID) (accessKeyID, secret string) {
 	return s3KeyPrefix + strings.ToUpper(string(id)), text[:s3SecretLen]
 }
 
-// s3KeyID returns the jti of an access key id in its one form, upper case.
+// s3KeyID returns the jti for an access key id. The id must be in upper case, which is its only
+// form.
 func s3KeyID(accessKeyID string) (state.KeyID, bool) {
 	text, ok := strings.CutPrefix(accessKeyID, s3KeyPrefix)
 	id := strings.ToLower(text)

@@ -12,14 +12,14 @@ import (
 
 // Bounds of signing in.
 const (
-	// DefaultTries is how many wrong passwords a name may be tried with within
-	// triesWithin, unless Options say otherwise.
+	// DefaultTries is how many wrong passwords are accepted for a name within triesWithin,
+	// unless Options contain another number.
 	DefaultTries = 5
-	// addressTries is how many times as many an address may have: many people
-	// may be behind one.
+	// addressTries is how many times as many wrong passwords are accepted from one address,
+	// because many people may share an address.
 	addressTries = 10
 	triesWithin  = time.Minute
-	// maxTried is how many names and addresses a node remembers. The oldest are
+	// maxTried is the number of names and addresses that a node remembers. The oldest are
 	// forgotten first.
 	maxTried = 1 << 15
 )
@@ -32,8 +32,8 @@ type tries struct {
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	times   *cache.Cache[uint64, []int64] // of tries, oldest first, in nanoseconds
-	pending map[uint64]int                // of them, those that nobody has looked at yet
+	times   *cache.Cache[uint64, []int64] // times of attempts, oldest first, in nanoseconds
+	pending map[uint64]int                // those of the attempts whose result is not known yet
 }
 
 func newTries(perName int) *tries {
@@ -46,10 +46,11 @@ func newTries(perName int) *tries {
 	}
 }
 
-// take counts a try as a wrong one until end tells whether it was.
+// take counts an attempt as wrong until end reports its result.
 //
-// Errors: state.ErrLimited when there were too many within a minute,
-// state.ErrUnavailable when there may have been, by those that have not ended.
+// Errors: state.ErrLimited if there were too many wrong attempts within a minute;
+// state.ErrUnavailable if there may have been too many, depending on attempts that have not
+// ended.
 func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wrong bool), err error) {
 	normal, err := NormalEmail(name)
 	if err != nil {
@@ -81,8 +82,8 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wron
 	return func(wrong bool) { t.end(keys, at, wrong) }, nil
 }
 
-// recent returns the tries of a key that still count: none from a time that is still far
-// away, for then the clock was set back. It needs mu.
+// recent returns the attempts of a key that still count. Times in the far future do not count,
+// because the clock was set back in that case. The caller holds mu.
 func (t *tries) recent(k uint64, now int64) []int64 {
 	times, _ := t.times.Peek(k)
 	for len(times) > 0 && (times[0] <= now-int64(triesWithin) || times[0] > now+int64(triesWithin)) {
@@ -116,8 +117,8 @@ func (t *tries) end(keys []uint64, at int64, wrong bool) {
 	}
 }
 
-// Network returns what counts as one address of a client: an IPv4 address, or the /64
-// of an IPv6 one, which one host has all of.
+// Network returns what counts as one address of a client: an IPv4 address, or the /64 of an
+// IPv6 address, because one host usually has all addresses of a /64.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {

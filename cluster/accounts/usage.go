@@ -14,14 +14,14 @@ import (
 // Requests of more accounts are not counted.
 const maxCounted = 1 << 16
 
-// requests counts the requests of accounts since they were noted in the state, so that no request
-// writes.
+// requests counts the requests of accounts since the counts were last written to the state, so
+// that a request causes no write.
 type requests struct {
-	mu sync.RWMutex // guards the map; the counts are changed without it
+	mu sync.RWMutex // guards the map; counts in it change without the lock
 	by map[state.AccountID]*atomic.Uint64
 }
 
-// count counts a request. It does not allocate for an account that has another one lately.
+// count counts a request. It allocates memory only for the first request of an account.
 func (r *requests) count(id state.AccountID) { r.add(id, 1) }
 
 func (r *requests) add(id state.AccountID, n uint64) {
@@ -48,8 +48,8 @@ func (r *requests) add(id state.AccountID, n uint64) {
 	found.Add(n)
 }
 
-// take returns up to state.MaxUsage counts and starts them anew. It forgets accounts without a
-// request.
+// take returns up to state.MaxUsage counts and resets them to zero. It forgets accounts without
+// requests.
 func (r *requests) take() (items []state.AccountRequests) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,9 +66,9 @@ func (r *requests) take() (items []state.AccountRequests) {
 	return items
 }
 
-// NoteUsage notes in the state how many requests accounts have sent to this node, and what they
-// store. It returns state.ErrUnavailable without a majority; they are noted the next time then.
-// While the members do not know the time, it does nothing.
+// NoteUsage writes to the state how many requests accounts have sent to this node, and how much
+// they store. Without a majority it returns state.ErrUnavailable, and the next call writes the
+// counts. While the time is unknown to the members, it does nothing.
 func (a *Accounts) NoteUsage(ctx context.Context) error {
 	now, _, ok := a.agreed()
 	if !ok {
@@ -88,9 +88,10 @@ func (a *Accounts) NoteUsage(ctx context.Context) error {
 	}
 }
 
-// Usage returns one row for each of the last days up to today, the oldest first, beginning with the
-// first that is known: what the account stored at the end of the day, and its requests. Those of
-// the last half minute may be missing. Errors: state.ErrNotFound, state.ErrUnavailable.
+// Usage returns one row for each of the last days up to today, the oldest first, beginning with
+// the first day that is known. A row has what the account stored at the end of the day, and its
+// requests. Requests of the last half minute may be missing. Errors: state.ErrNotFound,
+// state.ErrUnavailable.
 func (a *Accounts) Usage(ctx context.Context, id state.AccountID, days int) ([]state.Usage, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// User is an account with what it may store and does store.
+// User is an account with its quota.
 type User struct {
 	state.Account
 	Quota state.Quota // the zero value in a cluster below level 2
@@ -38,8 +38,9 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 	return users, nil
 }
 
-// opening returns the command that adds an account. A cluster with members that know
-// no quotas yet gets one without, which the newer level brings.
+// opening returns the command that adds an account. If some members do not know quotas yet, the
+// command has no quota; the account gets one when the cluster reaches the feature level of
+// quotas.
 func (a *Accounts) opening(account state.Account) (state.Command, error) {
 	view, release := a.state.LocalView()
 	defer release()
@@ -53,7 +54,7 @@ func (a *Accounts) opening(account state.Account) (state.Command, error) {
 	return &state.OpenAccount{Account: account, Allowance: a.allowance}, nil
 }
 
-// SetPassword changes the password of an e-mail's account.
+// SetPassword changes the password of the account with an e-mail address.
 //
 // Errors: state.ErrInvalid, state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetPassword(ctx context.Context, email, password string) error {
@@ -68,11 +69,10 @@ func (a *Accounts) SetPassword(ctx context.Context, email, password string) erro
 	return a.change(ctx, "password changed", account, &state.SetPassword{Account: account.ID, Hash: hash})
 }
 
-// RemoveAccount closes an e-mail's account: from its return on the account and its keys
-// do not exist, and its pins go away in the background.
+// RemoveAccount closes the account with an e-mail address. From its return on, the account and
+// its keys do not exist; its pins are removed in the background.
 //
-// Errors: state.ErrInvalid for the operator's account, state.ErrNotFound,
-// state.ErrUnavailable.
+// Errors: state.ErrInvalid for the operator's account, state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
 	account, err := a.ByEmail(ctx, email)
 	if err != nil {
@@ -105,8 +105,8 @@ func (a *Accounts) MayClose(ctx context.Context, id state.AccountID) error {
 	return nil
 }
 
-// SetAllowance changes how many bytes an e-mail's account may store without credits;
-// state.Unlimited is no limit. Content above a lower allowance stays.
+// SetAllowance changes how many bytes the account with an e-mail address may store without
+// credits; state.Unlimited means no limit. Content above a lower allowance stays.
 //
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64) error {
@@ -117,11 +117,12 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes}, allowance(bytes))
 }
 
-// Grant posts credits to an e-mail's account. Posting names the grant: granted
-// again under the same name it changes nothing. An empty one is a name of its own.
+// Grant adds credits to the account with an e-mail address. posting is the name of the grant: a
+// second grant with the same name changes nothing. If posting is empty, each grant has a name
+// of its own.
 //
-// Errors: state.ErrInvalid, state.ErrExists when the posting has other credits,
-// state.ErrNotFound, state.ErrUnavailable.
+// Errors: state.ErrInvalid; state.ErrExists if the posting has other credits;
+// state.ErrNotFound; state.ErrUnavailable.
 func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uint64) error {
 	account, err := a.ByEmail(ctx, email)
 	if err != nil {
@@ -138,7 +139,7 @@ func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uin
 	}}, slog.Uint64("credits", credits), slog.String("posting", posting))
 }
 
-// allowance returns how an allowance is logged.
+// allowance returns an allowance as log lines show it.
 func allowance(bytes uint64) slog.Attr {
 	if bytes == state.Unlimited {
 		return slog.String("bytes", "unlimited")
@@ -146,7 +147,7 @@ func allowance(bytes uint64) slog.Attr {
 	return slog.Uint64("bytes", bytes)
 }
 
-// change commits cmd and logs what has changed to what, by values.
+// change commits cmd and logs the change with its new values.
 func (a *Accounts) change(ctx context.Context, what string, account state.Account, cmd state.Command, values ...slog.Attr) error {
 	if _, err := a.state.Propose(ctx, cmd); err != nil {
 		return fmt.Errorf("change account: %w", err)

@@ -11,36 +11,36 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// How uses are noted.
+// Bounds of recording last-use times.
 const (
-	// useGrain is how exact the time of a last use is, at the least.
+	// useGrain is the finest resolution of a last-use time.
 	useGrain = time.Minute
-	// useEvery is the time between two notes of this node in the state.
+	// useEvery is the interval at which this node writes last-use times to the state.
 	useEvery = 30 * time.Second
-	// grainsOfIdle is how many grains an idle session lasts at the least.
+	// grainsOfIdle is the smallest number of time steps into which the idle time of a session
+	// is divided.
 	grainsOfIdle = 8
-	// useKept is how long a node remembers what is not used any more.
+	// useKept is how long a node remembers a key or session that is not used any more.
 	useKept = 10 * time.Minute
-	// maxInUse bounds the keys and sessions whose use a node remembers at once,
-	// about 150 bytes each; more are not noted.
+	// maxInUse bounds the keys and sessions whose use a node remembers at once, about 150 bytes
+	// each. Uses of further ones are not recorded.
 	maxInUse = 1 << 16
 )
 
-// useOf names what is used: a key or a session.
+// useOf identifies the key or session that is used.
 type useOf struct {
 	key     state.KeyID
 	session state.SessionID
 }
 
-// used is when something was used, and the newest of it that the state knows
-// from this node.
+// used has the time of last use, and the newest such time from this node that is in the state.
 type used struct{ at, told atomic.Int64 } // milliseconds since 1970
 
-// uses gathers when keys and sessions were used, so that no request writes.
+// uses collects when keys and sessions were used, so that a request causes no write.
 type uses struct {
 	grain state.Millis
 
-	// mu guards the map; what is in it is changed without.
+	// mu guards the map. The values in it change without the lock.
 	mu sync.RWMutex
 	by map[useOf]*used
 }
@@ -49,7 +49,8 @@ func newUses(idle time.Duration) *uses {
 	return &uses{grain: state.Millis(min(useGrain, idle/grainsOfIdle).Milliseconds()), by: map[useOf]*used{}}
 }
 
-// note remembers a use. It writes once a grain, and does not allocate then.
+// note records a use. It changes the stored time once per time step, and does not allocate
+// memory for that.
 func (u *uses) note(of useOf, now state.Millis) {
 	u.mu.RLock()
 	found := u.by[of]
@@ -71,7 +72,7 @@ func (u *uses) note(of useOf, now state.Millis) {
 	}
 }
 
-// last returns when something was last used through this node, zero if that is not
+// last returns when a key or session was last used through this node, or zero if that is not
 // remembered.
 func (u *uses) last(of useOf) state.Millis {
 	u.mu.RLock()
@@ -82,8 +83,8 @@ func (u *uses) last(of useOf) state.Millis {
 	return 0
 }
 
-// take returns up to state.MaxUses uses that the state does not know yet, and
-// forgets what has not been used for long.
+// take returns up to state.MaxUses uses that are not in the state yet, and forgets what has not
+// been used for long.
 func (u *uses) take(now state.Millis) (items []state.Use) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -102,7 +103,7 @@ func (u *uses) take(now state.Millis) (items []state.Use) {
 	return items
 }
 
-// told notes that the state knows uses.
+// told records that uses are in the state.
 func (u *uses) told(items []state.Use) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -113,8 +114,8 @@ func (u *uses) told(items []state.Use) {
 	}
 }
 
-// Run writes down now and then when keys and sessions were last used, and the usage of accounts,
-// until ctx ends.
+// Run writes to the state at intervals when keys and sessions were last used, and the usage of
+// accounts, until ctx ends.
 func (a *Accounts) Run(ctx context.Context) error {
 	tick := time.NewTicker(min(useEvery, max(a.sessions.idle/grainsOfIdle, time.Millisecond)))
 	defer tick.Stop()
@@ -130,8 +131,8 @@ func (a *Accounts) Run(ctx context.Context) error {
 	}
 }
 
-// NoteUses writes down the uses that the state does not know yet. It returns
-// state.ErrUnavailable without a majority; they are noted the next time then.
+// NoteUses writes the uses to the state that are not there yet. Without a majority it returns
+// state.ErrUnavailable, and the next call writes them.
 func (a *Accounts) NoteUses(ctx context.Context) error {
 	for {
 		items := a.uses.take(state.MillisOf(a.now()))

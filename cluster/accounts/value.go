@@ -22,13 +22,14 @@ import (
 const (
 	valueInfo  = "holdfast value v1"
 	valueNonce = 12
-	// maxValue is the most bytes of a sealed value: a browser keeps a cookie of 4,096 bytes.
+	// maxValue is the largest size of a sealed value in bytes, because a browser keeps cookies
+	// of up to 4,096 bytes.
 	maxValue = 3800
 )
 
-// SealValue returns a value that a browser carries and cannot read or change: OpenValue of any
-// node returns it, for the same kind and until life is over. It fails for a value that is too long
-// for a cookie with state.ErrTooLarge.
+// SealValue returns an encrypted value that a browser carries and can neither read nor change.
+// OpenValue of any node decrypts it for the same kind, until life has passed. SealValue returns
+// state.ErrTooLarge for a value that is too long for a cookie.
 func (a *Accounts) SealValue(kind string, life time.Duration, value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -50,8 +51,8 @@ func (a *Accounts) SealValue(kind string, life time.Duration, value any) (string
 	return out, nil
 }
 
-// OpenValue reads a sealed value of a kind into a pointer. It returns state.ErrNotFound for text
-// that SealValue did not return for that kind, and for a value whose life is over.
+// OpenValue decrypts a sealed value of a kind into a pointer. It returns state.ErrNotFound for
+// text that SealValue has not returned for that kind, and for an expired value.
 func (a *Accounts) OpenValue(kind, text string, into any) error {
 	if len(text) > maxValue {
 		return state.ErrNotFound

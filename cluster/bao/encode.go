@@ -12,36 +12,37 @@ import (
 
 // Bounds of encoding.
 const (
-	// group is the number of bytes whose tree is made in memory.
+	// group is the number of bytes whose tree is built in memory.
 	group = 1 << 20
-	// maxSpans is the most chaining values that an Index keeps: 2 MiB of them, as
-	// many as 64 GiB have groups. Of longer content it keeps those of more bytes.
+	// maxSpans is the largest number of chaining values that an Index keeps. These take 2 MiB
+	// and are enough for one value for each group of 64 GiB. For longer content each value
+	// stands for more bytes.
 	maxSpans = 1 << 16
-	// readSize is how many bytes are read at once to make an Index.
+	// readSize is the number of bytes that are read at once to make an Index.
 	readSize = 256 << 10
 	// header is the size of the length at the beginning of every encoding, in bytes.
 	header = 8
-	// writeSize is the size of one write, in bytes, so that a slow reader is not taken for
-	// one that has gone.
+	// writeSize is the size of one write in bytes. It is small, so that a slow reader does not
+	// look like one that has gone.
 	writeSize = 256 << 10
 )
 
-// ErrChanged means that content is not what its Index was made from.
+// ErrChanged means that the content differs from the content from which its Index was made.
 var ErrChanged = errors.New("bao: the content is not what was hashed")
 
-// Index is the top of the tree of content: what every encoding needs of the bytes
-// that it does not hold.
+// Index is the top of the tree of some content. Every encoding needs it for the bytes that it
+// does not contain.
 type Index struct {
-	size  uint64 // bytes of all of the content
-	at    uint64 // bytes before those that this is about
-	count uint64 // bytes that this is about
-	span  uint64 // bytes of each of cvs, a power of two, but of the last
-	most  int    // length of cvs, at least 2
+	size  uint64 // size of the whole content in bytes
+	at    uint64 // offset of the first byte that this index covers
+	count uint64 // number of bytes that this index covers
+	span  uint64 // number of bytes for each of cvs, a power of two; the last may have fewer
+	most  int    // largest length of cvs, at least 2
 	cvs   []words
 }
 
-// NewIndex reads size bytes of content. Errors are those of r; content that ends
-// early is io.ErrUnexpectedEOF.
+// NewIndex reads size bytes of content. Its errors are those of r, and io.ErrUnexpectedEOF if
+// the content ends early.
 func NewIndex(r io.Reader, size uint64) (*Index, error) {
 	return newIndex(r, size, maxSpans)
 }
@@ -51,7 +52,7 @@ func newIndex(r io.Reader, size uint64, most int) (*Index, error) {
 	return x, x.read(r)
 }
 
-// read makes the index of the next x.count bytes of r.
+// read makes the index from the next x.count bytes of r.
 func (x *Index) read(r io.Reader) error {
 	for x.span = group; (x.count+x.span-1)/x.span > uint64(x.most); {
 		x.span *= 2
@@ -76,7 +77,8 @@ func (x *Index) read(r io.Reader) error {
 	}
 }
 
-// value returns the chaining value of what was written, or the hash if it is all.
+// value returns the chaining value of the written bytes, or their hash if they are the whole
+// content.
 func (h *Hasher) value(whole bool) words {
 	if h.finish(); h.at == 0 && !whole {
 		// finish has made the root of it
@@ -98,13 +100,13 @@ func (x *Index) Sum() [HashSize]byte {
 	return hashOf(&cv)
 }
 
-// Weight is about how many bytes of memory the index takes, with what it needs to be
-// found among others.
+// Weight returns about how many bytes of memory the index takes in a cache, including its entry
+// there.
 func (x *Index) Weight() int { return 512 + HashSize*cap(x.cvs) }
 
 // Memory returns about how many bytes of memory the encoding of content of this size needs
-// until it is written, with its Index: of a slice, or of the whole tree. The content itself
-// is not included.
+// until it is written, with its Index: of a slice, or of the whole tree. The memory of the
+// content itself is not included.
 func Memory(size uint64, slice bool) int64 {
 	data := min(size, group)
 	spans := (size + group - 1) / group
@@ -118,7 +120,7 @@ func Memory(size uint64, slice bool) int64 {
 	return int64(n)
 }
 
-// value returns the chaining value of the subtree of count bytes behind at.
+// value returns the chaining value of the subtree of count bytes at offset at.
 func (x *Index) value(at, count uint64) words {
 	if count <= x.span {
 		return x.cvs[(at-x.at)/x.span]
@@ -127,7 +129,7 @@ func (x *Index) value(at, count uint64) words {
 	return parent(x.value(at, left), x.value(at+left, count-left), x.flags(at, count))
 }
 
-// flags returns those of the node over count bytes behind at.
+// flags returns the flags of the tree node over count bytes at offset at.
 func (x *Index) flags(at, count uint64) uint32 {
 	if at == 0 && count == x.size {
 		return guts.FlagRoot
@@ -135,23 +137,24 @@ func (x *Index) flags(at, count uint64) uint32 {
 	return 0
 }
 
-// half returns how many of count bytes are in the left subtree; count is above Chunk.
+// half returns how many of count bytes are in the left subtree. count must be greater than
+// Chunk.
 func half(count uint64) uint64 { return 1 << (bits.Len64(count-1) - 1) }
 
-// Encoding is a Bao encoding that is made while it is written.
+// Encoding is a Bao encoding that is computed while it is written.
 type Encoding struct {
 	index    *Index
 	content  io.ReadSeeker
-	from, to uint64 // the bytes that are asked for
-	data     bool   // the encoding has their chunks in it
+	from, to uint64 // first byte that is requested
+	data     bool   // the encoding contains the chunks of the requested bytes
 
 	buf, out []byte
-	lead     []byte // what has to be written before all else, with the first of that
+	lead     []byte // what is written before everything else, together with the first write
 	written  int64
 }
 
-// Outboard returns the encoding of the whole tree without the content: behind the length
-// of the content the two chaining values below each node, parents first.
+// Outboard returns the encoding of the whole tree without the content: first the length of the
+// content, then the two chaining values below each node, parents first.
 func (x *Index) Outboard(content io.ReadSeeker) *Encoding {
 	return &Encoding{index: x, content: content, to: x.size}
 }
@@ -173,7 +176,7 @@ func (x *Index) Slice(content io.ReadSeeker, start, count uint64) *Encoding {
 // Size returns the number of bytes of the encoding.
 func (e *Encoding) Size() int64 { return header + e.below(0, e.index.size) }
 
-// below returns how many bytes the subtree of count bytes behind at takes.
+// below returns the size of the encoded subtree of count bytes at offset at.
 func (e *Encoding) below(at, count uint64) int64 {
 	if !e.wants(at, count) {
 		return 0
@@ -189,13 +192,13 @@ func (e *Encoding) below(at, count uint64) int64 {
 	return 2*HashSize + e.below(at, left) + e.below(at+left, count-left)
 }
 
-// wants returns whether the encoding has anything of the count bytes behind at.
+// wants returns whether the encoding contains any of the count bytes at offset at.
 func (e *Encoding) wants(at, count uint64) bool { return at < e.to && e.from < at+count }
 
-// WriteTo implements io.WriterTo. It reads what of the content it needs once more,
-// and content above 64 GiB twice; it holds some MiB in memory. Of content of up to
-// 1 MiB nothing is written before all of it was read. Errors: those of w and of the
-// content, and ErrChanged.
+// WriteTo implements io.WriterTo. It reads the needed content again, and twice if the content
+// is larger than 64 GiB. It uses a few MiB of memory. For content of up to 1 MiB it writes
+// nothing before it has read all of the content. Errors: those of w and of the content, and
+// ErrChanged.
 func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
 	e.written = 0
 	e.lead = binary.LittleEndian.AppendUint64(e.lead[:0], e.index.size)
@@ -206,7 +209,8 @@ func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
 	return e.written, err
 }
 
-// begin returns an empty buffer for the next write, or one with the header.
+// begin returns the buffer for the next write. The first buffer has the header; the others are
+// empty.
 func (e *Encoding) begin() []byte {
 	out := append(e.out[:0], e.lead...)
 	e.lead = e.lead[:0]

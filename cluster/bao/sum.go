@@ -28,9 +28,9 @@ func NewHash(size int) (hash.Hash, bool) {
 
 // inPlace is a BLAKE3 hash of content from its first byte on.
 type inPlace struct {
-	n     int // bytes in first
+	n     int // number of bytes in first
 	first [Chunk]byte
-	tree  *Hasher // of all bytes; nil: all are in first
+	tree  *Hasher // tree of all bytes; nil while all bytes are in first
 }
 
 // Size implements hash.Hash.

@@ -29,12 +29,12 @@ const (
 	// middle one for each height below that of 2^50 bytes.
 	MaxTrees = 2 * 40
 
-	batch = guts.MaxSIMD * Chunk // bytes that are hashed together
+	batch = guts.MaxSIMD * Chunk // number of bytes that are hashed together
 
 	cacheLine = 64 // bytes
 )
 
-// words is a chaining value as the compression function has it.
+// words is a chaining value in the form of the compression function.
 type words = [8]uint32
 
 func wordsOf(b []byte) (cv words) {
@@ -56,7 +56,7 @@ func hashOf(cv *words) (h [HashSize]byte) {
 	return h
 }
 
-// parent returns the chaining value of two subtrees that follow each other.
+// parent returns the chaining value over two adjacent subtrees.
 func parent(l, r words, flags uint32) words {
 	return guts.ChainingValue(guts.ParentNode(l, r, &guts.IV, flags))
 }
@@ -64,7 +64,7 @@ func parent(l, r words, flags uint32) words {
 // subtree is a run of 2^height chunks whose first index is a multiple of 2^height. The last
 // one of a content may be shorter.
 type subtree struct {
-	first  uint64 // chunk
+	first  uint64 // index of the first chunk
 	height int
 	cv     words
 }
@@ -79,7 +79,7 @@ func (f *forest) push(t subtree) {
 	*f = append(*f, t)
 }
 
-// settle joins the last subtrees, as far as they make larger ones.
+// settle joins the last subtrees as long as two of them make a larger subtree.
 func (f *forest) settle() {
 	for all := *f; len(all) > 1; all = *f {
 		l, r := &all[len(all)-2], &all[len(all)-1]
@@ -92,7 +92,7 @@ func (f *forest) settle() {
 	}
 }
 
-// join returns the chaining value over all subtrees, which are not joined.
+// join returns the chaining value over all subtrees that are not joined yet.
 func (f forest) join(flags uint32) words {
 	last := len(f) - 1
 	cv := f[last].cv
@@ -108,19 +108,20 @@ func (f forest) join(flags uint32) words {
 
 // Hasher computes the tree of a piece of content from its bytes.
 type Hasher struct {
-	at    uint64 // chunk of the first byte
-	next  uint64 // chunk of the first byte of buf
-	n     int    // bytes in buf
+	at    uint64 // index of the chunk that has the first byte
+	next  uint64 // index of the chunk that has the first byte of buf
+	n     int    // number of bytes in buf
 	trees forest
 	done  bool
-	top   words // what all bytes are together
+	top   words // chaining value or hash of all bytes
 	// fetched is never read; it prevents that the compiler removes the reads.
 	fetched byte
-	// buf exists from the first byte that must wait for others on.
+	// buf is allocated when the first byte must wait for others.
 	buf *[batch]byte
 }
 
-// NewHasher returns the hasher of a piece at an offset of its content, a multiple of Chunk.
+// NewHasher returns the hasher of a piece at an offset of its content. The offset must be a
+// multiple of Chunk.
 func NewHasher(at uint64) *Hasher {
 	h := &Hasher{}
 	h.reset(at)
@@ -176,7 +177,7 @@ func (h *Hasher) fetch(p *[batch]byte) {
 	}
 }
 
-// add hashes chunks that are one subtree; the last may be short.
+// add hashes chunks that form one subtree. The last chunk may be short.
 func (h *Hasher) add(p *[batch]byte, n int) {
 	chunks := uint64(n+Chunk-1) / Chunk
 	cv := guts.ChainingValue(guts.CompressBuffer(p, n, &guts.IV, h.next, 0))
@@ -201,7 +202,7 @@ func (h *Hasher) flush() {
 	}
 }
 
-// finish ends the piece.
+// finish hashes the rest of the piece.
 func (h *Hasher) finish() {
 	if h.done {
 		return
@@ -247,8 +248,8 @@ func (h *Hasher) Trees() []byte {
 
 // Piece has what is known about a run of bytes of content.
 type Piece struct {
-	At, Size uint64 // bytes
-	Trees    []byte // as of Hasher
+	At, Size uint64 // offset in bytes
+	Trees    []byte // chaining values as Hasher.Trees returns them
 }
 
 // Join returns the BLAKE3 hash of content that consists of pieces in order. It returns

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Lagging is the state as a node sees it that has not heard of the last changes: its
-// own state is older than the cluster's.
+// Lagging is the state of a node that has not received the last changes: its own copy is older
+// than the state of the cluster.
 type Lagging struct {
 	*State
 	view  state.View
 	asked atomic.Int64
 }
 
-// NewLagging returns s for a node that hears of no change from now on.
+// NewLagging returns s as a node sees it that receives no change from now on.
 func NewLagging(tb testing.TB, s *State) *Lagging {
 	tb.Helper()
 	view, release := s.LocalView()
@@ -24,13 +24,13 @@ func NewLagging(tb testing.TB, s *State) *Lagging {
 	return &Lagging{State: s, view: view}
 }
 
-// View returns the cluster's state, and counts.
+// View returns the newest state of the cluster and counts the call.
 func (l *Lagging) View(ctx context.Context) (state.View, func(), error) {
 	l.asked.Add(1)
 	return l.State.View(ctx)
 }
 
-// LocalView returns the state of when NewLagging was called.
+// LocalView returns the state of the moment when NewLagging was called.
 func (l *Lagging) LocalView() (state.View, func()) { return l.views.lend(l.view) }
 
 // Asked returns how often View was called.

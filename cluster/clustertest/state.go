@@ -21,16 +21,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Operator is the account that New makes the operator's, and OperatorEmail its
-// e-mail.
+// Operator is the id of the operator's account that New makes, and OperatorEmail its e-mail
+// address.
 const (
 	Operator      state.AccountID = "operator"
 	OperatorEmail string          = "operator@localhost"
 )
 
-// State is a cluster's replicated state as one node sees it.
+// State is the replicated state of a cluster as one node sees it.
 type State struct {
-	// Watch is told of every change.
+	// Watch is notified of every change.
 	Watch *state.Watch
 
 	seed  seed
@@ -47,8 +47,8 @@ type State struct {
 	fault  *fault
 }
 
-// Setup is what a State starts as. Zero numbers are the defaults of a cluster:
-// 3 copies, of which 2 make a pin pinned.
+// Setup describes the initial State. Zero numbers mean the defaults of a cluster: 3 copies, of
+// which 2 make a pin pinned.
 type Setup struct {
 	Replication, WriteCopies uint8
 	SealedSigningKey         []byte
@@ -68,8 +68,8 @@ func Members(ids ...state.NodeID) []state.Node {
 	return nodes
 }
 
-// New returns the state of a new cluster with the members of s, which this node
-// leads. The test fails at its end when a view of it was not released.
+// New returns the state of a new cluster with the members of s. This node leads it. At the end
+// of the test, New fails the test if a view was not released.
 func New(tb testing.TB, s Setup) *State {
 	tb.Helper()
 	if s.Replication == 0 {
@@ -94,7 +94,7 @@ func New(tb testing.TB, s Setup) *State {
 	return st
 }
 
-// Apply proposes commands that must succeed.
+// Apply proposes commands. The test fails if one of them is rejected.
 func (s *State) Apply(tb testing.TB, cmds ...state.Command) {
 	tb.Helper()
 	for _, cmd := range cmds {
@@ -104,7 +104,7 @@ func (s *State) Apply(tb testing.TB, cmds ...state.Command) {
 	}
 }
 
-// NewBucket makes a bucket of a name, and returns it as the state has it.
+// NewBucket creates a bucket and returns its record.
 func (s *State) NewBucket(tb testing.TB, account state.AccountID, name string, public bool) state.Bucket {
 	tb.Helper()
 	s.Apply(tb, &state.CreateBucket{Bucket: state.Bucket{Account: account, Name: name, Created: 1, Public: public}})
@@ -117,24 +117,24 @@ func (s *State) NewBucket(tb testing.TB, account state.AccountID, name string, p
 	return b
 }
 
-// Fail makes every later proposal and linearizable view end in err, until it is
-// nil again: a node without a majority.
+// Fail makes every later proposal and linearizable view return err, as on a node without a
+// majority. A nil err ends this.
 func (s *State) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
 }
 
-// Before calls fn before each proposal is applied, without a lock held: what
-// somebody else does between a read and the write that follows. Proposals made
-// by fn do not call it again.
+// Before makes fn run before each proposal is applied, without a lock held. So fn can do what
+// another client does between a read and the following write. Proposals of fn itself do not
+// call fn.
 func (s *State) Before(fn func(state.Command)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = fn
 }
 
-// SetLeader says whether this node leads.
+// SetLeader sets whether this node leads.
 func (s *State) SetLeader(leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,16 +160,17 @@ func (s *State) View(ctx context.Context) (state.View, func(), error) {
 	return v, release, nil
 }
 
-// LocalView returns the newest state too, and never fails: there is one node.
+// LocalView returns the newest state too and never fails, because there is only one node.
 func (s *State) LocalView() (state.View, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.views.lend(state.NewView(snapshot{s.root, s.reads, s.fault}, s.index))
 }
 
-// EachReadFails calls use again and again: first the first read of its views fails, then
-// the second, until it has none that would. Each time it has to end in that error: what
-// was not read is not what is not there. Commands are applied as ever.
+// EachReadFails calls use repeatedly. In the first call the first read of its views fails, in
+// the second call the second read, and so on, until use makes no further read. Each call must
+// return the error of the read, because a failed read does not mean that a record is missing.
+// Commands are applied as usual.
 func (s *State) EachReadFails(tb testing.TB, use func() error) {
 	tb.Helper()
 	broken := errors.New("the disk is gone")
@@ -191,20 +192,20 @@ func (s *State) EachReadFails(tb testing.TB, use func() error) {
 	}
 }
 
-// breakViews gives the views from now on a fault.
+// breakViews makes the views from now on have a fault.
 func (s *State) breakViews(f *fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Reads returns how many records were looked up so far, by views and commands.
+// Reads returns how many records views and commands have read so far.
 func (s *State) Reads() uint64 { return s.reads.Load() }
 
 // auditTime is the time of every row of the audit log.
 const auditTime state.Millis = 1_800_000_000_000
 
-// Propose applies cmd as it comes out of its encoded form, and tells Watch.
+// Propose applies cmd after it was encoded and decoded, and notifies Watch.
 func (s *State) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	s.mu.Lock()
 	failed, before := s.failed, s.before
@@ -251,8 +252,8 @@ func (s *State) apply(cmd state.Command) (uint64, *state.Effects, state.Result, 
 	return index, fx, result, err
 }
 
-// transmit encodes and decodes cmd, so that a bound that its form has is met in
-// tests of use cases already, and so that nothing is shared with the proposer.
+// transmit encodes and decodes cmd. So tests of use cases meet the bounds of the encoding, and
+// share no memory with the proposer.
 func transmit(cmd state.Command) (state.Command, error) {
 	enc := codec.Encoder(nil)
 	cmd.Code(enc)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// tree is one node of a persistent treap: a change copies the path to it, so
-// that whoever holds an older root keeps reading the older map.
+// tree is a node of a persistent treap. A change copies the path to the changed node, so a
+// holder of an older root still reads the older map.
 type tree struct {
 	key         string
 	value       []byte
@@ -15,7 +15,8 @@ type tree struct {
 	left, right *tree
 }
 
-// seed makes priorities; the shape of the tree can be seen by nobody.
+// seed makes the priorities of nodes. They decide the shape of the tree, which callers cannot
+// see.
 type seed struct{ maphash.Seed }
 
 func newSeed() seed { return seed{maphash.MakeSeed()} }
@@ -74,7 +75,7 @@ func (t *tree) remove(key string) *tree {
 	return &n
 }
 
-// merge joins two trees of which all keys of a are below those of b.
+// merge joins two trees. All keys of a must be below those of b.
 func merge(a, b *tree) *tree {
 	switch {
 	case a == nil:
@@ -91,8 +92,8 @@ func merge(a, b *tree) *tree {
 	return &n
 }
 
-// walk calls fn for the keys in [lower, upper), backwards if reverse; an empty
-// upper is the end. It tells whether to go on.
+// walk calls fn for the keys in [lower, upper), backwards if reverse is true; an empty upper
+// means the end. It returns whether to continue.
 func (t *tree) walk(lower, upper string, bounded, reverse bool, fn func(*tree) (bool, error)) (bool, error) {
 	if t == nil {
 		return true, nil
@@ -119,20 +120,20 @@ func (t *tree) walk(lower, upper string, bounded, reverse bool, fn func(*tree) (
 	return second.walk(lower, upper, bounded, reverse, fn)
 }
 
-// snapshot is a state.Reader over one tree.
+// snapshot is a state.Reader of one tree.
 type snapshot struct {
 	root  *tree
-	reads *atomic.Uint64 // nil: nobody counts
-	fault *fault         // nil: none
+	reads *atomic.Uint64 // counter of reads; nil means no count
+	fault *fault         // nil means that no read fails
 }
 
-// fault is one read that fails.
+// fault makes one read fail.
 type fault struct {
-	left atomic.Int64 // reads before it
+	left atomic.Int64 // number of reads before the failing one
 	err  error
 }
 
-// meet returns the error of a read, if it is the one that fails.
+// meet returns the error of a read if this read is to fail.
 func (f *fault) meet() error {
 	if f != nil && f.left.Add(-1) == -1 {
 		return f.err
@@ -152,7 +153,7 @@ func (s snapshot) Get(key []byte) ([]byte, bool, error) {
 	return slices.Clone(value), ok, nil
 }
 
-// Scan implements state.Reader. The slices it hands out are overwritten by the
+// Scan implements state.Reader. It overwrites the slices that it has passed to fn before the
 // next call of fn, so that code that keeps them fails its tests.
 func (s snapshot) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (bool, error)) error {
 	if err := s.fault.meet(); err != nil {
@@ -166,7 +167,7 @@ func (s snapshot) Scan(lower, upper []byte, reverse bool, fn func(key, value []b
 	return err
 }
 
-// transaction is a state.Tx whose changes are seen by nobody else.
+// transaction is a state.Tx whose changes are not visible to others.
 type transaction struct {
 	snapshot
 	seed seed

@@ -11,24 +11,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// lenderFrames is how many callers of a view are remembered, to name who left it open.
+// lenderFrames is the number of callers that are remembered for a view, so that a test can name
+// the code that did not release it.
 const lenderFrames = 8
 
-// releaseTimeout is how long the end of a test waits for views that others have.
+// releaseTimeout is how long the end of a test waits for views that other goroutines have.
 const releaseTimeout = 10 * time.Second
 
-// views counts the views that are open: on a real node each keeps a snapshot of the
-// store, and with it the disk space of what was deleted since.
+// views counts the open views. On a real node each open view keeps a snapshot of the store, and
+// so the disk space of data that was deleted since.
 type views struct {
 	mu     sync.Mutex
 	open   map[*lent]struct{}
-	closed chan struct{} // closed when none is open any more; nil: nobody waits
+	closed chan struct{} // closed when the last view is released; nil if nobody waits
 }
 
-// lent is a view that somebody has: the callers that asked for it.
+// lent is an open view, with the callers that requested it.
 type lent struct{ callers []uintptr }
 
-// lend returns v as open until release is called. A further call of release does nothing.
+// lend returns v as an open view until release is called. Further calls of release do nothing.
 func (o *views) lend(v state.View) (view state.View, release func()) {
 	l := &lent{callers: make([]uintptr, lenderFrames)}
 	l.callers = l.callers[:runtime.Callers(3, l.callers)] // beyond Callers, lend and LocalView
@@ -48,8 +49,8 @@ func (o *views) lend(v state.View) (view state.View, release func()) {
 	}
 }
 
-// check fails tb for each view that is open, and stays open for releaseTimeout: a goroutine that
-// was told to end may just have one.
+// check fails tb for each view that stays open for releaseTimeout, because a goroutine that was
+// told to end may just be using one.
 func (o *views) check(tb testing.TB) {
 	tb.Helper()
 	if o.none(releaseTimeout) {
@@ -62,7 +63,7 @@ func (o *views) check(tb testing.TB) {
 	}
 }
 
-// none waits until no view is open, and tells whether that came about within a time.
+// none waits until no view is open. It returns whether that happened within the given time.
 func (o *views) none(within time.Duration) bool {
 	o.mu.Lock()
 	if len(o.open) == 0 {
@@ -82,7 +83,7 @@ func (o *views) none(within time.Duration) bool {
 	}
 }
 
-// String returns the callers, one a line.
+// String returns the callers, one in each line.
 func (l *lent) String() string {
 	var b strings.Builder
 	frames := runtime.CallersFrames(l.callers)

@@ -124,9 +124,9 @@ func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, s
 	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
-// OpenFor is Open for an account. It returns NotHeld if the content is private and neither
-// a pin nor an object of the account refers to it. A CID that is the root of nothing, but
-// part of other content, can be read if this node has that content and it is public.
+// OpenFor does the same as Open for an account. It returns NotHeld if the content is private
+// and neither a pin nor an object of the account refers to it. A CID that is no root, but part
+// of other content, can be read if this node has that content and the content is public.
 func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error) {
 	root, err := parse(text)
 	if err != nil {

@@ -39,7 +39,7 @@ type State interface {
 
 // Load is the newest load that a node reported by gossip.
 type Load struct {
-	State     string // alive, suspect or down
+	State     string // state by gossip: alive, suspect or down
 	UsedBytes uint64
 	FreeBytes uint64
 	Queue     int
@@ -94,7 +94,7 @@ type Members struct {
 	opts     Options
 	secretID string // join identity of the cluster secret
 
-	// gate is the membership as connections see it. Refresh replaces it.
+	// gate has the membership as the connection gates use it. Refresh replaces it.
 	gate atomic.Pointer[gate]
 
 	// vouched are members that another member named; nil: none. See Vouch.

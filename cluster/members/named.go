@@ -25,7 +25,7 @@ func (m *Members) Named(ctx context.Context, text string) (state.Node, error) {
 	return named(nodes, text)
 }
 
-// named is Named for a list of members. An id wins over a name.
+// named does the same as Named for a list of members. An id has priority over a name.
 func named(nodes []state.Node, text string) (state.Node, error) {
 	if i := slices.IndexFunc(nodes, func(n state.Node) bool { return string(n.ID) == text }); i >= 0 {
 		return nodes[i], nil

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// width is how many bodies are hashed at once.
+	// width is the number of bodies that are hashed at once.
 	width = 8
-	// least is how many bytes are worth waiting for others.
+	// least is the smallest number of bytes for which a caller waits for other bodies.
 	least = 8 << 10
-	// slice is how many bytes of each body are hashed before other bodies may join.
+	// slice is the number of bytes of each body that are hashed before other bodies may join.
 	slice = 16 << 10
 )
 
-// Pool hashes together what its hashes are given at the same time, in the goroutines that
-// wait for it. The zero value is ready.
+// Pool hashes the data of several hashes together if they are written at the same time. The
+// work is done by the goroutines that wait for it. The zero value is ready for use.
 type Pool struct {
 	// mu guards the fields below, and those of Hash that say so. It is not held while
 	// hashing.
@@ -41,25 +41,25 @@ type Pool struct {
 	patient int     // hashes that wait for each other
 }
 
-// Hash is an MD5, whose state the standard library keeps. It is for one goroutine at a
-// time, but for Hurry and Leave.
+// Hash is an MD5 whose state the standard library keeps. It is used by one goroutine at a time,
+// except for Hurry and Leave.
 type Hash struct {
 	hash.Hash
 	pool  *Pool
-	alone bool // this machine can hash no others beside it
+	alone bool // this machine cannot hash several bodies at once
 	saved state
-	begun int       // bytes of a block that is not whole
-	rest  []byte    // whole blocks that are to be hashed
-	turn  chan bool // true: it leads; false: all of rest is hashed
+	begun int       // number of bytes of an incomplete block
+	rest  []byte    // complete blocks that are not hashed yet
+	turn  chan bool // true makes this hash lead; false reports that all of rest is hashed
 
-	// Guarded by Pool.mu.
-	patient bool // it waits for others
-	hurry   bool // but not with what it is given now, or next
+	// The following fields are guarded by Pool.mu.
+	patient bool // this hash waits for others
+	hurry   bool // this hash does not wait with the data of the current or the next write
 }
 
 var _ hash.Hash = (*Hash)(nil)
 
-// New returns the hash of nothing.
+// New returns the hash of no bytes.
 func (p *Pool) New() *Hash {
 	h := &Hash{Hash: md5.New(), pool: p} //nolint:gosec // see above
 	if h.alone = !haveLanes() || !h.saved.load(h.Hash); !h.alone {
@@ -74,8 +74,8 @@ func (h *Hash) Reset() {
 	h.begun = 0
 }
 
-// Wait returns the hash wait, from now on, until all that wait, or as many as can be hashed at
-// once, have something to hash. Until Leave, which has to be called.
+// Wait makes the hash wait for others from now on. Its data is hashed when all waiting hashes,
+// or as many as can be hashed at once, have data. Leave must be called to end this.
 func (h *Hash) Wait() { h.waits(true) }
 
 // Leave ends Wait, also for data that is being written. Any goroutine may call it.
@@ -139,8 +139,8 @@ func (p *Pool) hash(h *Hash, blocks []byte) {
 	}
 }
 
-// begin makes one of the queue start the work, unless one does already or all may wait. The
-// caller holds mu.
+// begin makes a hash in the queue start the work. It does nothing if a hash leads already, or
+// if all hashes in the queue may still wait. The caller holds mu.
 func (p *Pool) begin() {
 	n := len(p.queue)
 	if p.led || n == 0 {
@@ -153,7 +153,8 @@ func (p *Pool) begin() {
 	}
 }
 
-// lead hashes what there is until all of h is hashed, and has another one go on.
+// lead hashes the data of the queue until all data of h is hashed. Then it lets another hash
+// lead.
 func (p *Pool) lead(h *Hash) {
 	in := p.fill(make([]*Hash, 0, width))
 	for len(h.rest) > 0 {
@@ -176,7 +177,8 @@ func (p *Pool) fill(in []*Hash) []*Hash {
 	return in
 }
 
-// ended notifies the hashes that are finished, except leads, and returns the others.
+// ended notifies the hashes that are finished, except the leading hash leads, and returns the
+// others.
 func (p *Pool) ended(in []*Hash, leads *Hash) []*Hash {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +193,7 @@ func (p *Pool) ended(in []*Hash, leads *Hash) []*Hash {
 	})
 }
 
-// step hashes as much of each as the shortest has, and no more than a slice.
+// step hashes as many bytes of each hash as the shortest has, but at most slice.
 func step(in []*Hash) {
 	n := slice
 	for _, h := range in {
@@ -207,7 +209,7 @@ func step(in []*Hash) {
 	}
 }
 
-// together hashes n bytes of each, at most width.
+// together hashes n bytes of each hash, for at most width hashes.
 func together(in []*Hash, n int) {
 	var words [4][width]uint32
 	var from [width]*byte
@@ -231,8 +233,8 @@ func together(in []*Hash, n int) {
 	}
 }
 
-// state is what the standard library makes of an MD5 that is to go on elsewhere: a
-// magic number, A to D of RFC 1321, the block that is not whole yet, and the length.
+// state is the state of an MD5 as the standard library marshals it: a magic number, A to D of
+// RFC 1321, the incomplete block, and the length.
 type state []byte
 
 const (

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// authCheckKey is the context key of the function given to WithAuthCheck.
+// authCheckKey is the context key of the function that is passed to WithAuthCheck.
 type authCheckKey struct{}
 
 // WithAuthCheck returns a context for a pre-authenticated request. Right before a change of the

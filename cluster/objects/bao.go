@@ -87,7 +87,7 @@ func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.P
 	return sum[:]
 }
 
-// hash reads a part that is behind at bytes of its object.
+// hash reads a part at the offset behind of its object and hashes it.
 func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at uint64) (h *bao.Hasher, err error) {
 	f, err := o.Open(ctx, a, &state.Object{Root: p.Root, Size: p.Size})
 	if err != nil {
@@ -101,19 +101,19 @@ func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at
 	return h, nil
 }
 
-// Slice are bytes of an object that a client wants to verify by the hash of all of
-// it. Count is above 0, and Start within the object, unless that is empty.
+// Slice is a range of an object that a client verifies by the hash of the whole object. Count
+// is greater than 0, and Start is within the object, unless the object is empty.
 type Slice struct{ Start, Count uint64 }
 
 // Encoding is a Bao encoding of an object. The caller closes it.
 type Encoding struct {
-	*bao.Encoding // Size, and WriteTo, which reads the content
+	*bao.Encoding // has Size, and WriteTo, which reads the content
 	Blake3        [bao.HashSize]byte
 	content       io.Closer
 }
 
-// NewEncoding returns the encoding of a slice of content, or the outboard encoding
-// if that is nil.
+// NewEncoding returns the encoding of a slice of content. If the slice is nil, it returns the
+// outboard encoding.
 func NewEncoding(x *bao.Index, content io.ReadSeekCloser, s *Slice) *Encoding {
 	e := &Encoding{Blake3: x.Sum(), content: content}
 	if s == nil {
@@ -124,11 +124,11 @@ func NewEncoding(x *bao.Index, content io.ReadSeekCloser, s *Slice) *Encoding {
 	return e
 }
 
-// Close ends what the encoding reads.
+// Close closes the content that the encoding reads.
 func (e *Encoding) Close() error { return e.content.Close() }
 
-// BaoMemory is about how many bytes of memory the encoding holds that Bao returns, from
-// before it is made until it is closed, beside what reading an object takes.
+// BaoMemory returns about how many bytes of memory the encoding that Bao returns needs until it
+// is closed, in addition to reading an object.
 func BaoMemory(obj *state.Object, s *Slice) int64 { return bao.Memory(obj.Size, s != nil) }
 
 // Bao returns the Bao encoding of a slice of an object, or the outboard encoding, which is
@@ -150,7 +150,7 @@ func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object,
 	return NewEncoding(x, f, s), nil
 }
 
-// index reads all of an object.
+// index reads a whole object to make its index.
 func (o *Objects) index(ctx context.Context, a state.AccountID, obj *state.Object) (x *bao.Index, err error) {
 	f, err := o.Open(ctx, a, obj)
 	if err != nil {
@@ -160,16 +160,17 @@ func (o *Objects) index(ctx context.Context, a state.AccountID, obj *state.Objec
 	return bao.NewIndex(f, obj.Size)
 }
 
-// maxTrees is how many bytes the trees take that are kept in memory: the tops of
-// those of 256 GiB of content.
+// maxTrees is the number of bytes of the trees that are kept in memory. This is enough for the
+// tops of the trees of 256 GiB of content.
 const maxTrees = 8 << 20
 
 // trees caches the newest trees of content. The content of a root never changes, so no entry
 // gets outdated.
 type trees struct {
 	mu sync.Mutex
-	by *cache.Cache[state.RootKey, *bao.Index] // weighed in bytes
-	// coming has the indexes that are being made; the channel is closed when that ends.
+	by *cache.Cache[state.RootKey, *bao.Index] // cache by root, weighed in bytes
+	// coming has the indexes that are being made. The channel of an index is closed when that
+	// has ended.
 	coming map[state.RootKey]chan struct{}
 }
 
@@ -200,7 +201,7 @@ func (t *trees) get(ctx context.Context, root state.RootKey, read func() (*bao.I
 	return t.keep(root, read)
 }
 
-// keep makes an index and notifies those who wait for it.
+// keep makes an index and notifies the callers that wait for it.
 func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *bao.Index, err error) {
 	defer func() { // also after a panic
 		t.mu.Lock()

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Checksums that Amazon S3 knows, by its names
+// Checksum algorithms of Amazon S3, by its names
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html).
 const (
 	CRC32     = "CRC32"
@@ -45,12 +45,12 @@ const DefaultAlgorithm = CRC64NVME
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Algorithms lists the checksums.
+// Algorithms lists the checksum algorithms.
 func Algorithms() []string {
 	return []string{CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128}
 }
 
-// NewHash returns a hash of an algorithm, nil for one that is not known.
+// NewHash returns a hash of an algorithm, or nil for an unknown algorithm.
 func NewHash(algorithm string) hash.Hash {
 	switch algorithm {
 	case CRC32:
@@ -77,48 +77,49 @@ func NewHash(algorithm string) hash.Hash {
 	return nil
 }
 
-// Bounds of hashing beside reading.
+// Bounds of hashing that runs beside reading.
 const (
-	hashBuffer  = 256 << 10 // bytes handed over at once
-	hashBuffers = 8         // of one body, under way
-	// hashLate is how many of them may wait until other bodies have some to be hashed with.
+	hashBuffer  = 256 << 10 // bytes that are passed to a hashing goroutine at once
+	hashBuffers = 8         // largest number of unfinished buffers of one body
+	// hashLate is the number of buffers that may wait until other bodies have data that can be
+	// hashed together with them.
 	hashLate = 4
 )
 
-// piece is bytes of a body that several hash at the same time.
+// piece is a run of bytes of a body that several goroutines hash at the same time.
 type piece struct {
 	bytes []byte
 	left  atomic.Int32 // number of goroutines that have not hashed them yet
 }
 
-// hashing is what bodies share that are hashed.
+// hashing has the memory and the MD5 pool that all digesters share.
 type hashing struct {
-	pieces sync.Pool // of *piece
+	pieces sync.Pool // holds *piece
 	md5    multimd5.Pool
 }
 
-// digester is a body that is hashed while it is read: in the reader's goroutine
-// while it is short, else beside it, since MD5 is slower than all the rest, and a
-// BLAKE3 tree next to it.
+// digester hashes a body while it is read. The reader's goroutine hashes a short body. A longer
+// body is hashed in other goroutines, because MD5 is slower than all other work, and a BLAKE3
+// tree comes next.
 type digester struct {
 	with *hashing
 	r    io.Reader
 	md5  *multimd5.Hash
-	by   map[string]hash.Hash // nil for MD5, which is in md5
-	at   uint64               // bytes before the body in its object, as far as tree goes
-	tree *bao.Hasher          // nil: none is made
+	by   map[string]hash.Hash // hashes by algorithm; nil for MD5, which is in md5
+	at   uint64               // offset in the object of the next byte that tree gets
+	tree *bao.Hasher          // nil if no tree is made
 	read uint64
 
-	work  []chan *piece  // of each goroutine, that of MD5 first; nil while hashing is done in place
-	done  sync.WaitGroup // of the goroutines
+	work  []chan *piece  // channel of each goroutine, that of MD5 first; nil while the reader's goroutine hashes
+	done  sync.WaitGroup // counts the goroutines
 	ended bool
 }
 
-// unplaced is the place of a body that nothing is known of, or that is inside of a
-// chunk of the tree.
+// unplaced is the offset of a body whose place in the object is unknown, or is inside a chunk
+// of the tree.
 const unplaced = math.MaxUint64
 
-// newDigester returns a reader that hashes r, whose bytes are at offset at of their object,
+// newDigester returns a reader that hashes r. The bytes of r are at offset at of their object,
 // or unplaced.
 func newDigester(with *hashing, r io.Reader, algorithms []string, at uint64) (*digester, error) {
 	d := &digester{with: with, r: r, md5: with.md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
@@ -215,8 +216,8 @@ func (d *digester) grow(p []byte) {
 	}
 }
 
-// end waits until everything that was read is hashed. It has to be called,
-// whatever became of the body.
+// end waits until everything that was read is hashed. It must be called for every body, also
+// after an error.
 func (d *digester) end() {
 	if d.ended {
 		return
@@ -241,8 +242,8 @@ func (d *digester) sums() Sums {
 	return s
 }
 
-// Blake3 returns the BLAKE3 hash of a body that starts at offset 0 of its object; else nil.
-// It implements ingest.Hashed.
+// Blake3 returns the BLAKE3 hash of a body that starts at offset 0 of its object, otherwise
+// nil. It implements ingest.Hashed.
 func (d *digester) Blake3() []byte {
 	d.end()
 	if d.tree == nil || d.at != 0 {
@@ -252,8 +253,8 @@ func (d *digester) Blake3() []byte {
 	return sum[:]
 }
 
-// trees returns the chaining values of what the body is in the tree of its object, nil
-// when no tree was made.
+// trees returns the chaining values of the body's subtrees in the tree of its object, or nil if
+// no tree was made.
 func (d *digester) trees() []byte {
 	d.end()
 	if d.tree == nil {
@@ -262,8 +263,8 @@ func (d *digester) trees() []byte {
 	return d.tree.Trees()
 }
 
-// combined is the checksum of bytes that follow each other, of their own
-// checksums: only those of a CRC are known from them.
+// combined computes the checksum of consecutive pieces from the checksums of the pieces. Only
+// CRC algorithms allow this.
 type combined struct {
 	algorithm string
 	sum       uint64

@@ -15,9 +15,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of computing hashes that an upload left unknown.
+// Bounds of computing hashes that an upload could not yield.
 const (
-	// DefaultHashRate is how many bytes a second a node reads for it.
+	// DefaultHashRate is the default number of bytes a second that a node reads to compute
+	// hashes.
 	DefaultHashRate = 32 << 20
 	hashEvery       = 5 * time.Second // interval between two scans for versions without a hash
 	hashPage        = 64              // versions of one scan
@@ -25,16 +26,16 @@ const (
 	hashCheck       = 64 << 20        // bytes after which the node checks whether the hash is still wanted
 )
 
-// Hashing is what a node does for the hashes of versions that do not know theirs.
+// Hashing has the counters of a node that computes missing hashes of versions.
 type Hashing struct {
-	reads atomic.Int64 // objects
+	reads atomic.Int64 // number of objects that are being read
 	bytes atomic.Uint64
 }
 
-// Reads returns how many objects are read now: one or none.
+// Reads returns the number of objects that are being read now: one or none.
 func (h *Hashing) Reads() int64 { return h.reads.Load() }
 
-// Bytes returns how many bytes have been read since the start.
+// Bytes returns the number of bytes that were read since the start.
 func (h *Hashing) Bytes() uint64 { return h.bytes.Load() }
 
 // Hashing returns the counters of this node's hashing.
@@ -59,8 +60,8 @@ func (o *Objects) RunHashes(ctx context.Context) error {
 	}
 }
 
-// HashObjects returns one pass of RunHashes over all versions without a hash. One that
-// cannot be read is left for the next.
+// HashObjects does one pass of RunHashes over all versions without a hash. Versions that cannot
+// be read are left for the next pass.
 func (o *Objects) HashObjects(ctx context.Context) error {
 	var after []byte
 	var failed error
@@ -83,8 +84,8 @@ func (o *Objects) HashObjects(ctx context.Context) error {
 	}
 }
 
-// unhashed returns those versions of a page that are this node's to hash, by what it
-// has applied.
+// unhashed returns those versions of a page that this node must hash, according to the state
+// that it has applied.
 func (o *Objects) unhashed(after []byte) (mine []state.Unhashed, next []byte, err error) {
 	view, release := o.opts.State.LocalView()
 	defer release()

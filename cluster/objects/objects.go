@@ -15,37 +15,41 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// State is what this package needs of consensus.
+// State is the part of consensus that this package uses.
 type State interface {
-	// View returns the state as it is now, anywhere in the cluster; release it.
-	// It fails with state.ErrUnavailable without a majority.
+	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns a view of the entries that this node has applied; the caller releases
+	// it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command. When it returns a result, this node has applied it too.
+	// Propose commits a command. When it returns a result, this node has applied the command
+	// too.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Nodes returns what is known about the members, for placement.
+// Nodes returns the members with their load, for placement.
 type Nodes interface {
 	Candidates() []placement.Node
 }
 
-// Content keeps what has no name yet.
+// Content stores content that no record names yet.
 type Content interface {
-	// Store keeps what body holds on as many nodes as place asks for.
+	// Store stores the content of body on as many nodes as place requests.
 	Store(ctx context.Context, body io.Reader, place ingest.Placement) (Kept, error)
-	// Join makes one file of files that are kept, in order.
+	// Join makes one file from stored files, in order.
 	Join(ctx context.Context, parts []ingest.File, place ingest.Placement) (Kept, error)
 }
 
-// Kept is content that is durable on nodes that wait for the outcome of its command.
+// Kept is content that is durable on several nodes. These nodes wait for the outcome of the
+// command that names it.
 type Kept interface {
-	// Content is what a command that names it carries. Renew may change it.
+	// Content returns the content as the command that names it carries it. Renew may change the
+	// result.
 	Content() state.Content
-	// Size is the number of bytes of the file.
+	// Size returns the number of bytes of the file.
 	Size() uint64
-	// Renew asks the nodes again for what they vouch for.
+	// Renew asks the nodes again for their epochs.
 	Renew(ctx context.Context) error
 	// Done reports to the nodes whether a command has named the content. Unknown reports that
 	// the outcome is unknown. Call one of the two, once.
@@ -55,39 +59,40 @@ type Kept interface {
 
 // Files reads content.
 type Files interface {
-	// Open reads the file root, from here or from members, holders first.
+	// Open reads the file root from this node or from members. It asks holders first.
 	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
 }
 
-// Options are what Objects is made of. Now, NewID and Logger may be left out.
+// Options are the settings and dependencies of Objects. Now, NewID and Logger may be left out.
 type Options struct {
 	Self    state.NodeID
 	State   State
 	Nodes   Nodes
 	Content Content
 	Files   Files
-	// MinPart is the least size of a part that is not the last, in bytes.
+	// MinPart is the smallest size in bytes of a part that is not the last one.
 	MinPart uint64
 	// UploadAge is how long an upload may stay open.
 	UploadAge time.Duration
-	// HashRate is how many bytes a second are read of objects whose hash is not known.
+	// HashRate is the number of bytes a second that are read from objects whose hash is not
+	// known.
 	HashRate uint64
 	Now      func() time.Time
 	// Agreed returns a time that the clocks of most members have reached and one that they have
 	// not passed. ok is false while they are unknown. The clock of one node is not enough to
 	// delete the content of others.
 	Agreed func() (early, late state.Millis, ok bool)
-	NewID  func() string // of versions and parts, unique
+	NewID  func() string // returns a unique id for a version or a part
 	Logger *slog.Logger
 }
 
-// Objects answers for the buckets and objects of all accounts.
+// Objects manages the buckets and objects of all accounts.
 type Objects struct {
 	opts    Options
 	hashing hashing
 	trees   *trees
 	hashed  Hashing
-	sums    chan struct{} // a token of each checksum of a copy that is computed while its client waits
+	sums    chan struct{} // a token for each checksum of a copy that is computed while its client waits
 }
 
 // New returns the use cases of objects.
@@ -107,8 +112,8 @@ func New(o Options) *Objects {
 	return &Objects{opts: o, trees: newTrees(maxTrees), sums: make(chan struct{}, maxCopySums)}
 }
 
-// maxAttempts is how often a change is tried when the state moves on between what
-// it was made from and its commit.
+// maxAttempts is how often a change is tried if the state changes between the read on which the
+// change is based and its commit.
 const maxAttempts = 4
 
 // copyAttempts is the maxAttempts of a copy. If a client overwrites the source as fast as
@@ -118,8 +123,7 @@ const copyAttempts = 32
 
 func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
 
-// read calls fn with the state as it was at some moment since the request began,
-// or later.
+// read calls fn with the state of some moment since the request began, or of a later moment.
 func (o *Objects) read(ctx context.Context, fn func(state.View) error) error {
 	if seen := SeenIndex(ctx); seen > 0 {
 		view, release := o.opts.State.LocalView()
@@ -146,9 +150,10 @@ func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.B
 	return all, err
 }
 
-// CreateBucket makes a bucket, whose objects everybody may see if it is public.
-// Errors: state.ErrExists, state.ErrInvalid, state.ErrTooLarge when the account has its
-// most buckets.
+// CreateBucket creates a bucket. If public is true, every IPFS peer may get its objects.
+//
+// Errors: state.ErrExists; state.ErrInvalid; state.ErrTooLarge if the account has the maximum
+// number of buckets.
 func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error {
 	_, err := o.propose(ctx, &state.CreateBucket{
 		Bucket: state.Bucket{Account: a, Name: name, Created: o.now(), Public: public},
@@ -156,8 +161,9 @@ func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name stri
 	return wrap("create bucket", err)
 }
 
-// SetPublic shows everybody the objects of a bucket, or hides them again: those that
-// are put from now on at once, the others within what it takes to go through them.
+// SetPublic makes the objects of a bucket public, or private again. This applies at once to
+// objects that are put from now on. Existing objects are changed one after the other.
+//
 // Errors: state.ErrNoBucket.
 func (o *Objects) SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error {
 	b, err := o.Bucket(ctx, a, name)
@@ -169,6 +175,7 @@ func (o *Objects) SetPublic(ctx context.Context, a state.AccountID, name string,
 }
 
 // DeleteBucket removes an empty bucket, and the uploads that are open in it.
+//
 // Errors: state.ErrNoBucket, state.ErrNotEmpty.
 func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name string) error {
 	b, err := o.Bucket(ctx, a, name)
@@ -179,8 +186,8 @@ func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name stri
 	return wrap("delete bucket", err)
 }
 
-// Bucket returns a bucket of an account, or state.ErrNoBucket: another account's
-// does not exist.
+// Bucket returns a bucket of an account. It returns state.ErrNoBucket for a missing bucket and
+// for a bucket of another account.
 func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b state.Bucket, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err = v.Bucket(a, name)
@@ -189,8 +196,7 @@ func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b
 	return b, err
 }
 
-// Cors returns the rules of a bucket for scripts of other origins; none when it has
-// none. Errors: state.ErrNoBucket.
+// Cors returns the CORS rules of a bucket, which may be none. Errors: state.ErrNoBucket.
 func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (rules []state.CorsRule, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -203,16 +209,15 @@ func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (r
 	return rules, err
 }
 
-// SetCors replaces the rules of a bucket; without any it has none. Errors:
-// state.ErrNoBucket, state.ErrInvalid, state.ErrTooLarge.
+// SetCors replaces the CORS rules of a bucket. No rules remove all. Errors: state.ErrNoBucket,
+// state.ErrInvalid, state.ErrTooLarge.
 func (o *Objects) SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error {
 	return wrap("set CORS rules", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetBucketCors{Account: a, Bucket: bucket, Born: b.Born, Cors: state.Cors{Rules: rules}}
 	}))
 }
 
-// BucketTags returns the tags of a bucket; none when it has none. Errors:
-// state.ErrNoBucket.
+// BucketTags returns the tags of a bucket, which may be none. Errors: state.ErrNoBucket.
 func (o *Objects) BucketTags(ctx context.Context, a state.AccountID, bucket string) (tags []state.Tag, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -225,8 +230,8 @@ func (o *Objects) BucketTags(ctx context.Context, a state.AccountID, bucket stri
 	return tags, err
 }
 
-// SetBucketTags replaces the tags of a bucket; without any it has none. Errors:
-// state.ErrNoBucket, state.ErrInvalid.
+// SetBucketTags replaces the tags of a bucket. No tags remove all. Errors: state.ErrNoBucket,
+// state.ErrInvalid.
 func (o *Objects) SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error {
 	return wrap("set tags of bucket", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetBucketTags{Account: a, Bucket: bucket, Born: b.Born, Tags: state.BucketTags{Tags: tags}}
@@ -245,14 +250,14 @@ func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (st
 	return b, err
 }
 
-// change proposes the command that make returns for a bucket. If this node's bucket of that
-// name has been deleted, it calls make once more for the present one.
+// change proposes the command that make returns for a bucket. If the bucket that this node
+// knows under that name was deleted, it calls make once more for the new bucket with the name.
 func (o *Objects) change(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) error {
 	_, err := o.changed(ctx, a, name, make)
 	return err
 }
 
-// changed is change with what became of it.
+// changed does the same as change and also returns the result of the command.
 func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) (state.Result, error) {
 	b, err := o.known(ctx, a, name)
 	if err != nil {
@@ -285,8 +290,8 @@ func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q 
 	return page, err
 }
 
-// Object returns the version of a key that has an id, or for "" the newest. It may be
-// a delete marker. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+// Object returns the version of a key with an id, or the newest version if the id is "". The
+// result may be a delete marker. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
 func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (obj state.Object, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -300,9 +305,8 @@ func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key str
 	return obj, err
 }
 
-// PartSums returns the checksums of the parts of an object that Object returned; nil
-// when none are kept, or the object has been replaced meanwhile. Errors:
-// state.ErrNoBucket.
+// PartSums returns the checksums of the parts of an object that Object has returned. It returns
+// nil if none are stored, or if the object was replaced meanwhile. Errors: state.ErrNoBucket.
 func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string, obj *state.Object) (sums *state.PartSums, err error) {
 	if !obj.HasPartSums() {
 		return nil, nil
@@ -343,7 +347,8 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 	return f, nil
 }
 
-// wants returns whether the local state names a root; true if the state cannot be read.
+// wants returns whether the local state refers to a root. It returns true if the state cannot
+// be read.
 func (o *Objects) wants(root state.RootKey) bool {
 	view, release := o.opts.State.LocalView()
 	defer release()
@@ -351,8 +356,8 @@ func (o *Objects) wants(root state.RootKey) bool {
 	return !errors.Is(err, state.ErrNotFound)
 }
 
-// SetTags replaces the tags of the version of a key that has an id, or for "" of the
-// current one. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+// SetTags replaces the tags of the version of a key with an id, or of the current version if
+// the id is "". Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
 func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
 	return wrap("set tags", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetObjectTags{Account: a, Bucket: bucket, Born: b.Born, Key: key, ID: id, Tags: tags}

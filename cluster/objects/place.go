@@ -40,8 +40,9 @@ func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error
 	}, nil
 }
 
-// tooFew returns why content cannot be placed: no capacity, if with capacity there would be
-// enough live members; otherwise too few live members, which usually ends sooner.
+// tooFew returns why content cannot be placed. The reason is lack of capacity if there would be
+// enough live members with capacity. Otherwise the reason is that too few members are alive,
+// which usually ends sooner.
 func tooFew(nodes []placement.Node, able, need int) error {
 	full := 0
 	for _, n := range nodes {
@@ -55,7 +56,7 @@ func tooFew(nodes []placement.Node, able, need int) error {
 	return state.Errorf(state.CodeUnavailable, "%d members can take new content, and %d have to keep it: others do not answer", able, need)
 }
 
-// copies returns how many members have to keep content before it gets a name.
+// copies returns how many members must have the content before an object may refer to it.
 func copies(c *state.Cluster, nodes []placement.Node) int {
 	return max(1, min(int(c.WriteCopies), int(c.Replication), len(nodes)))
 }

@@ -48,7 +48,7 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 	return made(&result, obj), nil
 }
 
-// checkKey refuses what no object can be called, before a command with it is encoded.
+// checkKey refuses a key that no object can have, before a command with the key is encoded.
 func checkKey(key string) error {
 	if len(key) == 0 || len(key) > state.MaxKeyBytes {
 		return state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
@@ -56,9 +56,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-// precheckQuota rejects a put that Apply would reject, before the body is read: one whose
-// condition does not hold, and one whose known size exceeds the account's quota. The result
-// holds for that moment only.
+// precheckQuota rejects a put that Apply would reject, before the body is read. It rejects a
+// put whose condition does not hold, or whose known size exceeds the account's quota. The
+// result is valid for that moment only.
 func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -111,19 +111,19 @@ func hasRoom(size int64, ask func(state.Incoming) error) error {
 	return err
 }
 
-// nodeBytes is more than the nodes of a DAG of several blocks have for each of its leaves.
+// nodeBytes is an upper bound for the bytes of inner DAG nodes for each leaf, in a DAG of
+// several blocks.
 const nodeBytes = 128
 
-// kept is a body that is durable and has no name yet.
+// kept is a body that is durable but has no name yet.
 type kept struct {
 	stored    Kept
 	sums      Sums
-	digests   *digester // computed sums; it has ended
+	digests   *digester // the computed sums; hashing has ended
 	checksums []state.Checksum
 }
 
-// store stores a body, whose bytes are at offset at of their object or unplaced, and checks
-// it.
+// store stores and checks a body, whose bytes are at offset at of their object or unplaced.
 func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, body *Body, at uint64) (*kept, error) {
 	place, err := o.place(id, nodes)
 	if err != nil {
@@ -177,8 +177,8 @@ func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Cont
 	}
 }
 
-// unsettled returns the answer when the state has moved on each time, whatever moved it: the
-// client asked for nothing that is not so, and may try again.
+// unsettled returns the error if the state has changed before each attempt. The client has made
+// no mistake and may try again.
 func unsettled(conflict error) error {
 	return state.Errorf(state.CodeUnavailable, "what this is made of has changed each time: %v", conflict)
 }
@@ -251,8 +251,8 @@ func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.Cop
 	return wrap("read the level", err)
 }
 
-// sumNow computes the hash and a checksum of an object, unless as many are computed already as
-// may be, or it takes too long.
+// sumNow computes the hash and a checksum of an object. It computes nothing if the maximum
+// number of such computations runs already, and gives up if it takes too long.
 func (o *Objects) sumNow(ctx context.Context, a state.AccountID, obj *state.Object, algorithm string) (blake3, sum []byte, err error) {
 	select {
 	case o.sums <- struct{}{}:

@@ -1,6 +1,6 @@
-// Package objects is the use case of the object gateway: buckets, objects and
-// multipart uploads of an account. It stores content first. Then one command names the
-// content; the check of the state machine is authoritative.
+// Package objects is the use case of the object gateway: buckets, objects and multipart uploads
+// of an account. It stores the content first. Then one command names the content; the checks of
+// the state machine are authoritative.
 //
 // Imports: consensus/state, cluster/placement, cluster/ingest, cluster/bao, go-cid,
 // uuid, xxhash, xxh3.
@@ -13,34 +13,35 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Attributes are what an object carries beside its content.
+// Attributes are the data of an object in addition to its content.
 type Attributes struct {
-	Headers map[string]string // canonical names, see state.Object
-	Meta    map[string]string // names in lower case, without x-amz-meta-
+	Headers map[string]string // headers by canonical name, see state.Object
+	Meta    map[string]string // metadata by name in lower case, without x-amz-meta-
 	Tags    []state.Tag
 	// StorageClass is a name that is returned with the object; "" is the standard class. It
 	// does not change how the content is stored.
 	StorageClass string
 }
 
-// Sums are digests of content: its MD5, and those that were asked for.
+// Sums are digests of content: its MD5, and the requested checksums.
 type Sums struct {
 	MD5 [16]byte
-	By  map[string][]byte // algorithm, as in state.Checksum -> digest
+	By  map[string][]byte // digest by algorithm; algorithms as in state.Checksum
 }
 
-// Body is content as a client sends it.
+// Body is content that a client sends.
 type Body struct {
 	Reader io.Reader
-	Size   int64 // bytes; -1 when it is not known
-	// Sums are the algorithms of the checksums to compute beside MD5.
+	Size   int64 // size in bytes; -1 if it is not known
+	// Sums are the algorithms of the checksums to compute in addition to MD5.
 	Sums []string
-	// Check is called when Reader has ended and before anything has a name: it
-	// returns the checksums to keep, or refuses the content. Nil: nothing is kept.
+	// Check is called when Reader has ended and before any record refers to the content. It
+	// returns the checksums to keep, or an error that refuses the content. If Check is nil, no
+	// checksum is kept.
 	Check func(Sums) ([]state.Checksum, error)
 }
 
-// PutRequest is one object to be stored.
+// PutRequest describes an object to store.
 type PutRequest struct {
 	Key        string
 	Attributes Attributes
@@ -48,42 +49,42 @@ type PutRequest struct {
 	If         state.Condition
 }
 
-// CopyRequest is one object to be made of another.
+// CopyRequest describes an object to make from another object.
 type CopyRequest struct {
 	Key                  string
-	SourceBucket, Source string          // Source is a key
-	SourceVersion        state.VersionID // "" is the current one
-	// SourceIf refuses a source by its record; nil: none is. It is called before
-	// Replace is read, which it may set. A delete marker that SourceVersion names is
-	// refused in any case.
+	SourceBucket, Source string          // bucket of the source; Source is its key
+	SourceVersion        state.VersionID // version of the source; "" means the current one
+	// SourceIf returns an error if it refuses a source by its record. If SourceIf is nil, no
+	// source is refused. It is called before Replace is read, and may set Replace. A delete
+	// marker that SourceVersion names is always refused.
 	SourceIf func(*state.Object) error
-	// Replace are the attributes of the copy; nil: those of the source. Tags
-	// replace them too, unless KeepTags. The storage class is StorageClass in any case.
+	// Replace has the attributes of the copy; nil means those of the source. Tags replaces the
+	// tags too, unless KeepTags is true. The storage class of the copy is always StorageClass.
 	Replace      *Attributes
 	KeepTags     bool
 	StorageClass string
-	// Algorithm names the checksum of all bytes that the copy gets; "" copies those of the
-	// source. If the checksum is unknown and the content is large, it is computed later and the
-	// copy has none until then.
+	// Algorithm names the checksum of all bytes that the copy gets. If it is "", the copy gets
+	// the checksums of the source. If the checksum is not known and the content is large, it is
+	// computed later, and the copy has no checksum until then.
 	Algorithm string
 	If        state.Condition
 }
 
-// SourceError is an error of the source of a copy: what the copy is to replace may be
-// missing too, if it has to be there.
+// SourceError is an error about the source of a copy. It is distinct from errors about the
+// destination, which may have to exist too.
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string { return "source of copy: " + e.Err.Error() }
 
-// Unwrap gives the error itself.
+// Unwrap returns the error itself.
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // UploadRequest starts a multipart upload.
 type UploadRequest struct {
 	Key        string
 	Attributes Attributes
-	// Algorithm of the parts' checksums and of the object's, "" for none, and
-	// whether the object's is composed of theirs.
+	// Algorithm is the checksum algorithm of the parts and of the object, or "" for none. The
+	// field after it says whether the checksum of the object is composed of those of the parts.
 	Algorithm string
 	Composite bool
 }
@@ -96,33 +97,33 @@ type PartRequest struct {
 	Body   Body
 }
 
-// PartCopyRequest is one part of an upload that is a piece of an object.
+// PartCopyRequest describes a part of an upload that is a range of an object.
 type PartCopyRequest struct {
 	Key                  string
 	Upload               state.UploadID
 	Number               int
 	SourceBucket, Source string
-	SourceVersion        state.VersionID // "" is the current one
+	SourceVersion        state.VersionID // "" means the current version
 	SourceIf             func(*state.Object) error
-	// Range gives the first byte and the number of bytes for a source of a size;
-	// nil: all of it.
+	// Range returns the first byte and the number of bytes for a source of the given size. If
+	// Range is nil, the part is the whole object.
 	Range func(size uint64) (first, count uint64, err error)
 }
 
-// CompletePart is a part as the client lists it.
+// CompletePart is a part in the list that a client sends.
 type CompletePart struct {
 	Number    int
 	ETag      string            // without quotes
-	Checksums map[string][]byte // algorithm -> what it has to be; may be empty
+	Checksums map[string][]byte // expected checksums by algorithm; may be empty
 }
 
-// CompleteRequest makes an object of an upload's parts.
+// CompleteRequest completes an upload: its parts become an object.
 type CompleteRequest struct {
 	Key    string
 	Upload state.UploadID
 	Parts  []CompletePart
 	If     state.Condition
-	// Check refuses the object, whole but for its root, before it has a name; nil:
-	// it is not refused.
+	// Check returns an error to refuse the object before it gets a name. The object is complete
+	// except for its root. If Check is nil, the object is not refused.
 	Check func(*state.Object) error
 }

@@ -2,7 +2,7 @@ package objects
 
 import "context"
 
-// seenKey is the key of a context's value that Seen puts there.
+// seenKey is the context key of the value that Seen stores.
 type seenKey struct{}
 
 // Seen returns a context for the reads of a request that has learned, since it began, that

@@ -56,8 +56,7 @@ func newUploadID(t state.Millis) state.UploadID {
 	return state.UploadID(id.String())
 }
 
-// Upload returns an upload that is open. Errors: state.ErrNoBucket,
-// state.ErrNoUpload.
+// Upload returns an open upload. Errors: state.ErrNoBucket, state.ErrNoUpload.
 func (o *Objects) Upload(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) (u state.Upload, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -83,8 +82,8 @@ func (o *Objects) Uploads(ctx context.Context, a state.AccountID, bucket string,
 	return page, err
 }
 
-// Parts returns the parts of an upload with a number above after, limit of them at
-// the most, and whether there are more.
+// Parts returns at most limit parts of an upload whose numbers are above after, and whether
+// there are more.
 func (o *Objects) Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -101,8 +100,8 @@ func (o *Objects) Parts(ctx context.Context, a state.AccountID, bucket, key stri
 	return parts, more, err
 }
 
-// PutPart stores one part of an upload, in the place of the one with its number if
-// there is one. Errors: state.ErrNoBucket, state.ErrNoUpload, and those of Put.
+// PutPart stores one part of an upload. It replaces the part with the same number, if there is
+// one. Errors: state.ErrNoBucket, state.ErrNoUpload, and those of Put.
 func (o *Objects) PutPart(ctx context.Context, a state.AccountID, bucket string, r PartRequest) (state.Part, error) {
 	b, err := o.known(ctx, a, bucket)
 	if err != nil {
@@ -120,7 +119,7 @@ func (o *Objects) PutPart(ctx context.Context, a state.AccountID, bucket string,
 	return o.putPart(ctx, a, &b, &u, r.Number, &r.Body)
 }
 
-// open returns an upload that a part can be added to.
+// open returns an upload to which a part can be added.
 func (o *Objects) open(ctx context.Context, a state.AccountID, b *state.Bucket, key string, id state.UploadID, number int) (state.Upload, error) {
 	if number < 1 || number > state.MaxPartNumber {
 		return state.Upload{}, state.Errorf(state.CodeInvalid, "a part has a number from 1 to %d", state.MaxPartNumber)
@@ -134,7 +133,7 @@ func (o *Objects) open(ctx context.Context, a state.AccountID, b *state.Bucket, 
 	return u, err
 }
 
-// roomForPart refuses a part that the account has no room for.
+// roomForPart refuses a part that does not fit into the quota of the account.
 func (o *Objects) roomForPart(ctx context.Context, b *state.Bucket, r *PartRequest) error {
 	fits := func(v state.View) error {
 		return hasRoom(r.Body.Size, func(in state.Incoming) error { return v.RoomForPart(b, r.Upload, uint16(r.Number), in) })
@@ -176,8 +175,9 @@ func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Buck
 	return part, nil
 }
 
-// CopyPart stores one part of an upload that is a piece of an object of the same
-// account. No bytes move when it is a whole object that knows what a part has to know.
+// CopyPart stores one part of an upload that is a range of an object of the same account. No
+// bytes are moved if the range is a whole object whose record has everything that a part needs.
+//
 // Errors: those of PutPart, of the source and of SourceIf.
 func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string, r PartCopyRequest) (state.Part, error) {
 	id := state.VersionID(o.opts.NewID())
@@ -257,7 +257,8 @@ func partOf(u *state.Upload, source *state.Object) *state.Part {
 	return part
 }
 
-// readPart stores count bytes of an object from first on as a part of an upload.
+// readPart reads count bytes of an object, beginning at first, and stores them as a part of an
+// upload.
 func (o *Objects) readPart(ctx context.Context, a state.AccountID, b *state.Bucket, u *state.Upload, number int, source *state.Object, first, count uint64) (state.Part, error) {
 	f, err := o.Open(ctx, a, source)
 	if err != nil {
@@ -303,10 +304,11 @@ func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string
 	}
 }
 
-// raced is an error about something that existed at the lookup: a part, or the upload.
+// raced is an error about something that existed when it was looked up and is gone now: a part
+// or the upload.
 type raced struct{ error }
 
-// Unwrap gives the error itself.
+// Unwrap returns the error itself.
 func (r *raced) Unwrap() error { return r.error }
 
 func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (state.Object, error) {
@@ -379,7 +381,7 @@ func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r
 	return errors.Is(err, state.ErrNoUpload) || errors.Is(err, state.ErrNoBucket)
 }
 
-// gather reads the parts that are listed, or the object that the upload became.
+// gather reads the listed parts, or the object that the upload has become.
 func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (b state.Bucket, u state.Upload, parts []state.Part, done *state.Object, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		if b, err = v.Bucket(a, bucket); err != nil {
@@ -484,7 +486,7 @@ func checksum(all []state.Checksum, algorithm string) []byte {
 	return nil
 }
 
-// assemble returns the object that parts make, but for its content.
+// assemble returns the object that the parts make, without its content.
 func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.Part) (state.Object, error) {
 	obj := state.Object{
 		ID: state.VersionOf(u.ID), Key: u.Key, Created: o.now(), Upload: u.ID, Listed: state.HashList(parts),
@@ -582,9 +584,9 @@ func (o *Objects) begun() (created, since state.Millis) {
 	return created, since
 }
 
-// SweepUploads returns one pass of Run. It determines the age of uploads by the clocks of most
-// members, and removes none while these are unknown. The age of an upload from a clock ahead of
-// them, or from a time when they were unknown, counts from the first pass that sees it.
+// SweepUploads does one pass of Run. It determines the age of uploads by the clocks of most
+// members, and removes none while their time is unknown. If an upload began by a clock that was
+// ahead, or while the time was unknown, its age counts from the first pass that sees it.
 func (o *Objects) SweepUploads(ctx context.Context) error {
 	early, late, known := o.opts.Agreed()
 	if !known {
@@ -611,8 +613,8 @@ func (o *Objects) SweepUploads(ctx context.Context) error {
 	return wrap("discard old uploads", err)
 }
 
-// eachUpload calls fn for uploads until find finds none. Those that are gone by then are
-// passed over.
+// eachUpload calls fn for uploads until find finds none. It skips uploads that are gone by
+// then.
 func (o *Objects) eachUpload(ctx context.Context, find func(state.View) ([]state.OpenUpload, error), fn func(state.OpenUpload) error) error {
 	for {
 		view, release := o.opts.State.LocalView()

@@ -28,8 +28,8 @@ func made(r *state.Result, obj state.Object) state.Object {
 	return obj
 }
 
-// SetVersioning makes a bucket keep versions (state.Versioned), or stop to keep new
-// ones (state.Suspended). Errors: state.ErrNoBucket, state.ErrInvalid.
+// SetVersioning makes a bucket keep versions (state.Versioned), or makes it stop keeping new
+// versions (state.Suspended). Errors: state.ErrNoBucket, state.ErrInvalid.
 func (o *Objects) SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error {
 	return wrap("set versioning", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetVersioning{Account: a, Bucket: bucket, Born: b.Born, Versioning: to}
@@ -55,23 +55,25 @@ func (o *Objects) Versions(ctx context.Context, a state.AccountID, bucket string
 	return page, err
 }
 
-// Doomed is a key whose object is to be deleted, or the version of it with an id.
+// Doomed is a key whose object is to be deleted, or whose version with an id is to be deleted.
 type Doomed struct {
 	Key string
-	ID  state.VersionID // "" is none
+	ID  state.VersionID // "" means no id
 }
 
 // Deleted is the result of a deletion. In a bucket without versioning only Missed is set.
 type Deleted struct {
-	Versioned bool            // the bucket has, or has had, versioning
-	ID        state.VersionID // of the version that was to go, or of the delete marker that was made
-	Marker    bool            // it is, or was, a delete marker
-	Missed    bool            // a bucket without versioning has another version than ID
+	Versioned bool            // the bucket has versioning, or had it before
+	ID        state.VersionID // id of the version that was to be deleted, or of the delete marker that was made
+	Marker    bool            // the version is or was a delete marker
+	Missed    bool            // in a bucket without versioning, the current version has another id than ID
 }
 
-// Delete removes an object, if its current version is what c asks for, or the version
-// with an id, if that is. A key that is not there is no error, unless c asks for one.
-// Where versions are kept an object gets a delete marker, and a version goes for good.
+// Delete removes an object if its current version meets the conditions of c, or the version
+// with an id if that version meets them. A missing key is no error, unless c requires the key.
+// In a bucket that keeps versions, an object gets a delete marker; deleting a version removes
+// it for good.
+//
 // Errors: state.ErrNoBucket, state.ErrPrecondition, state.ErrNoKey unless c.AbsentOK, and
 // state.ErrNoVersion in a bucket without versioning.
 func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (Deleted, error) {
@@ -127,14 +129,14 @@ func (o *Objects) knows(c *state.Condition) bool {
 	return err != nil || level >= c.FeatureLevel()
 }
 
-// level returns the level of the cluster as far as this node knows.
+// level returns the feature level of the cluster as far as this node knows.
 func (o *Objects) level() (state.FeatureLevel, error) {
 	view, release := o.opts.State.LocalView()
 	defer release()
 	return view.FeatureLevel()
 }
 
-// deleted converts the result of Apply, for the version with an id or for a marker.
+// deleted converts the result of Apply for a version with an id or for a delete marker.
 func deleted(deed state.Deed, id, marker state.VersionID) Deleted {
 	switch deed {
 	case state.MadeMarker:

@@ -14,11 +14,12 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Finish returns who signed in, from the query with which the provider sent the browser back.
+// Finish returns the person who has signed in, from the query with which the provider has sent
+// the browser back.
 //
-// Errors: ErrUnknown, ErrDown, ErrRefused with the reason: another state or nonce, a code that the
-// provider does not take, a token that it did not sign, an e-mail address that it has not verified
-// or that may not sign in.
+// Errors: ErrUnknown; ErrDown; ErrRefused with the reason, such as another state or nonce, a
+// code that the provider does not accept, a token that the provider has not signed, or an
+// e-mail address that is not verified or may not sign in.
 func (p *Providers) Finish(ctx context.Context, f Flow, query url.Values) (Person, error) {
 	v, err := p.named(f.Provider)
 	if err != nil {
@@ -57,14 +58,14 @@ func (p *Providers) Finish(ctx context.Context, f Flow, query url.Values) (Perso
 	return v.admitted(c)
 }
 
-// claims are what a provider says of a person.
+// claims are the statements of a provider about a person.
 type claims struct {
 	Subject  string   `json:"sub"`
 	Email    string   `json:"email"`
 	Verified verified `json:"email_verified"`
 }
 
-// verified is a claim that some providers write as text.
+// verified is a claim that some providers write as text instead of a JSON boolean.
 type verified bool
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -110,7 +111,7 @@ func (p *Providers) claimsOf(ctx context.Context, v *provider, found *oidc.Provi
 	return c, nil
 }
 
-// admitted returns the person of claims, if it may sign in.
+// admitted returns the person with these claims, if the person may sign in.
 func (v *provider) admitted(c claims) (Person, error) {
 	email := strings.ToLower(strings.TrimSpace(c.Email))
 	_, domain, ok := strings.Cut(email, "@")
@@ -127,7 +128,7 @@ func (v *provider) admitted(c claims) (Person, error) {
 	}, nil
 }
 
-// oauth returns the client of a provider.
+// oauth returns the OAuth client for a provider.
 func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
 	scopes := []string{oidc.ScopeOpenID, "email"}
 	for _, s := range v.Scopes {
@@ -141,8 +142,8 @@ func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
 	}
 }
 
-// discovered returns what a provider says of its endpoints. What it said less than an hour ago is
-// good enough, and what it said before is used while it does not answer.
+// discovered returns the endpoints that a provider publishes. It uses an answer of less than an
+// hour ago, and an older one while the provider does not answer.
 func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider, error) {
 	known, good := v.known(p.now())
 	if good {
@@ -182,7 +183,8 @@ func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider
 	}
 }
 
-// known returns what the provider said last, nil if nothing, and whether it is still fresh.
+// known returns the last answer of the provider, or nil if there was none, and whether the
+// answer is still fresh.
 func (v *provider) known(now time.Time) (found *oidc.Provider, good bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -200,15 +202,15 @@ func (p *Providers) usable(found *oidc.Provider) error {
 	return nil
 }
 
-// refused is ErrRefused with a reason for people.
+// refused returns ErrRefused with a reason for people.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// maxShown is how many characters of the text of others an error shows.
+// maxShown is the number of characters of foreign text that an error shows.
 const maxShown = 100
 
-// printable is text of others as an error shows it.
+// printable returns foreign text in the form in which an error shows it.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -22,13 +22,13 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of what is asked of a provider.
+// Bounds of requests to a provider.
 const (
-	requestTimeout = 5 * time.Second // of one request
+	requestTimeout = 5 * time.Second // time limit of one request
 	maxAnswer      = 1 << 20         // bytes of an answer
-	maxHeader      = 64 << 10        // bytes of the head of an answer
+	maxHeader      = 64 << 10        // bytes of the header of an answer
 	maxCode        = 4096            // bytes of an authorization code
-	// fresh is how long the endpoints of a provider are used before they are asked for again.
+	// fresh is how long the endpoints of a provider are used before they are requested again.
 	fresh = time.Hour
 )
 
@@ -38,51 +38,52 @@ var (
 	ErrUnknown = errors.New("no such provider")
 	// ErrDown means that the provider cannot be reached, or does not answer as a provider does.
 	ErrDown = errors.New("the provider does not answer")
-	// ErrRefused means that the provider, or a check of its answer, does not let the person in.
+	// ErrRefused means that the provider does not let the person in, or that a check of the
+	// provider's answer failed.
 	ErrRefused = errors.New("the sign-in was refused")
 )
 
-// Config is one provider.
+// Config has the settings of one provider.
 type Config struct {
-	ID                     string // in paths: ASCII letters, digits and hyphens
-	Name                   string // for people
+	ID                     string // id in paths: ASCII letters, digits and hyphens
+	Name                   string // name for people
 	Issuer                 string // URL, byte for byte as the provider has it
 	ClientID, ClientSecret string
 	Scopes                 []string // in addition to openid and email
-	Domains                []string // of e-mail addresses that may sign in, lower case; empty: all
-	Admins                 []string // e-mail addresses of administrators, lower case
+	Domains                []string // domains of e-mail addresses that may sign in, in lower case; empty means all
+	Admins                 []string // e-mail addresses of administrators, in lower case
 }
 
 // Options configure Providers.
 type Options struct {
 	Providers []Config
-	// URL is the origin of the console, with which redirect URIs begin.
+	// URL is the origin of the console. Redirect URIs begin with it.
 	URL string
-	// Private lets providers be at private and loopback addresses.
+	// Private allows providers at private and loopback addresses.
 	Private bool
-	Now     func() time.Time // nil: time.Now
+	Now     func() time.Time // nil means time.Now
 }
 
-// Provider is a provider as pages show it.
+// Provider is a provider in the form for pages.
 type Provider struct{ ID, Name, Issuer string }
 
-// Flow is one sign-in under way. It is secret.
+// Flow is the secret data of one sign-in in progress.
 type Flow struct {
-	Provider string // id
+	Provider string // id of the provider
 	State    string
 	Nonce    string
-	Verifier string // of PKCE
+	Verifier string // PKCE verifier
 }
 
-// Person is who a provider says that somebody is.
+// Person is a person as a provider describes them.
 type Person struct {
 	Issuer, Subject string
 	Email           string // verified, in lower case
 	InDomain        bool   // the provider is configured for the domain of Email
-	Admin           bool   // Email is configured as one of an administrator
+	Admin           bool   // Email is configured as that of an administrator
 }
 
-// Providers are the configured providers of a node.
+// Providers has the configured providers of a node.
 type Providers struct {
 	url     string
 	private bool
@@ -91,18 +92,18 @@ type Providers struct {
 	all     []*provider
 }
 
-// provider is one of them, with what it said of itself.
+// provider is one provider, with the endpoints that it has published.
 type provider struct {
 	Config
-	asking singleflight.Group // of discovery
+	asking singleflight.Group // shares concurrent requests for the endpoints
 
 	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
-	found *oidc.Provider // nil: not asked yet
-	at    time.Time      // when it was found
+	found *oidc.Provider // nil before the first answer
+	at    time.Time      // time of that answer
 }
 
-// New returns the providers of options. It asks none of them.
+// New returns the providers of options. It contacts none of them.
 func New(o Options) *Providers {
 	dialer := &net.Dialer{Timeout: requestTimeout}
 	if !o.Private {
@@ -129,7 +130,7 @@ func New(o Options) *Providers {
 	return p
 }
 
-// bounded cuts answers that are too long.
+// bounded ends answers that are too long with an error.
 type bounded struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -158,9 +159,9 @@ func (p *Providers) named(id string) (*provider, error) {
 	return p.all[i], nil
 }
 
-// Begin returns a new sign-in at a provider, and the URL at the provider to which the browser goes.
-// With again it asks the provider to have the person sign in there anew, which not every provider
-// does. Errors: ErrUnknown, ErrDown.
+// Begin starts a new sign-in at a provider. It returns the sign-in and the URL at the provider
+// to which the browser must go. If again is true, it asks the provider to make the person sign
+// in anew, which not every provider does. Errors: ErrUnknown, ErrDown.
 func (p *Providers) Begin(ctx context.Context, id string, again bool) (Flow, string, error) {
 	v, err := p.named(id)
 	if err != nil {

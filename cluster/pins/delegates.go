@@ -9,16 +9,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// reach is from how far away an address can be dialled.
+// reach says from how far away an address can be dialled.
 type reach int
 
 const (
-	fromAnywhere reach = iota // also by a name, a relay, or a peer id that must be looked up
-	fromNearby                // private networks
-	fromHere                  // loopback, one link, or none at all: of no use to a client elsewhere
+	fromAnywhere reach = iota // also for a name, a relay, or a peer id that must be looked up
+	fromNearby                // for addresses of private networks
+	fromHere                  // for loopback, link-local or no addresses, which are of no use to a client elsewhere
 )
 
-// shared is what providers lend to their customers, RFC 6598: private like RFC 1918.
+// shared is the address range that providers lend to their customers (RFC 6598). It is private
+// like the ranges of RFC 1918.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // reachOf classifies a multiaddr by its first component.
@@ -45,7 +46,7 @@ func reachOf(addr string) reach {
 	return fromAnywhere
 }
 
-// farFirst sorts addresses by their reach; those of one reach stay in their order.
+// farFirst sorts addresses by their reach. Addresses of one reach keep their order.
 func farFirst(addrs []string) {
 	slices.SortStableFunc(addrs, func(a, b string) int { return cmp.Compare(reachOf(a), reachOf(b)) })
 }
@@ -66,8 +67,8 @@ func public(n *state.Node) []string {
 	return addrs
 }
 
-// interleave takes the first of each list, then the second of each, up to
-// MaxDelegates, none twice, and sorts them as farFirst does. It never returns nil.
+// interleave takes the first address of each list, then the second of each, up to MaxDelegates,
+// none twice, and sorts the result as farFirst does. It never returns nil.
 func interleave(lists [][]string) []string {
 	all := make([]string, 0, MaxDelegates)
 	seen := make(map[string]struct{}, MaxDelegates)

@@ -20,61 +20,62 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxAttempts is how often a change is tried when the state moves on between
-// its placement and its commit, which takes a node leaving at that moment.
+// maxAttempts is how often a change is tried if the state changes between its placement and its
+// commit. This happens only if a node leaves at that moment.
 const maxAttempts = 4
 
-// State is what this package needs of consensus.
+// State is the part of consensus that this package uses.
 type State interface {
-	// View returns the state as it is now, anywhere in the cluster; release it.
-	// It fails with state.ErrUnavailable without a majority.
+	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns a view of the entries that this node has applied; the caller releases
+	// it.
 	LocalView() (view state.View, release func())
 	// Propose commits a command. When it returns a result, this node has applied it too, so
 	// a later local view includes it, unless ctx ended first.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Nodes returns what is known about the members, for placement.
+// Nodes returns the members with their load, for placement.
 type Nodes interface {
 	Candidates() []placement.Node
 }
 
-// Options are what Pins is made of. State and Nodes are required.
+// Options are the settings and dependencies of Pins. State and Nodes are required.
 type Options struct {
 	State State
 	Nodes Nodes
-	Live  Live // nil: only the state is reported
-	// Refused returns why no node dials an origin, or "" if it is dialled or not known yet.
-	// Nil: all are dialled.
+	Live  Live // nil means that only the state is reported
+	// Refused returns why no node dials an origin. It returns "" if the origin is dialled or
+	// the result is not known yet. Nil means that all origins are dialled.
 	Refused func(origin string) string
-	Watch   *state.Watch     // notifies Run of changes; nil: waiters poll
-	Now     func() time.Time // nil: time.Now
+	Watch   *state.Watch     // notifies Run of changes; nil means that waiting callers poll
+	Now     func() time.Time // nil means time.Now
 	// Agreed returns a time that the clocks of most members have reached and one that they have
 	// not passed. Idempotency keys are forgotten by the first and remembered since the second.
 	// ok is false, and both are 0, while the times are unknown. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
-	NewID  func() state.RequestID // nil: random UUIDs
-	Logger *slog.Logger           // nil: none
+	NewID  func() state.RequestID // nil means random UUIDs
+	Logger *slog.Logger           // nil means no log
 	// Processors is the number of processors, of which long lists may use 50 %; 0:
 	// runtime.GOMAXPROCS.
 	Processors int
 }
 
-// Pins answers for the pins of all accounts.
+// Pins manages the pins of all accounts.
 type Pins struct {
 	state State
 	nodes Nodes
 	now   func() time.Time
 	newID func() state.RequestID
 	log   *slog.Logger
-	// agreed is that of the options.
+	// agreed is Agreed of the options.
 	agreed func() (early, late state.Millis, ok bool)
 
-	live    Live // nil: none
+	live    Live // may be nil
 	refused func(origin string) string
-	watch   *state.Watch // nil: none
+	watch   *state.Watch // may be nil
 	waiters *waiters
 	traces  *traces
 	scans   *scans
@@ -104,10 +105,10 @@ func New(o Options) *Pins {
 	return p
 }
 
-// Request is a pin as a client asks for it.
+// Request is a pin as a client requests it.
 type Request struct {
 	CID     string      // text of a CID, any version and base
-	Given   state.Given // optional fields that were submitted, empty ones too
+	Given   state.Given // the optional fields that were submitted, including empty ones
 	Name    string
 	Origins []string // multiaddrs of hosts that have the content
 	Meta    map[string]string
@@ -127,10 +128,10 @@ func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (
 	return p.propose(ctx, account, "", r, state.RootOf(c))
 }
 
-// Replace puts a new pin in the place of an old one: no reader ever sees both or
-// none. On any error the old pin stays.
+// Replace puts a new pin in the place of an old one, so that no reader ever sees both or none.
+// After any error the old pin stays.
 //
-// Errors: those of Create, and state.ErrNotFound when the account has no pin old.
+// Errors: those of Create, and state.ErrNotFound if the account has no pin with the id old.
 func (p *Pins) Replace(ctx context.Context, account state.AccountID, old state.RequestID, r Request) (Record, error) {
 	c, err := r.Validate()
 	if err != nil {
@@ -195,13 +196,11 @@ func (r *Request) given() state.Given {
 	return g
 }
 
-// place chooses the nodes for a root, should it be new. A root that is here
-// stays where it is; one that replaces old prefers old's nodes, where the blocks
-// that both share are at hand.
-//
-// It reads the local state, for it decides nothing: Apply keeps a root that
-// exists in its place and refuses nodes that are no members. So a POST costs one
-// round of the cluster and not two.
+// place chooses the nodes for a root in case the root is new. A root that exists stays where it
+// is. If the new pin replaces old, the nodes of old are preferred, because they have the blocks
+// that both contents share. place may read the local state, because the choice is only a
+// proposal: Apply keeps an existing root in its place and refuses nodes that are no members. So
+// a POST costs one round of the cluster and not two.
 func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) (chosen, asNew []state.NodeID, err error) {
 	view, release := p.state.LocalView()
 	defer release()
@@ -237,7 +236,7 @@ func (p *Pins) place(account state.AccountID, old state.RequestID, root state.Ro
 	return asNew, asNew, nil
 }
 
-// full counts the members without room for new content.
+// full returns the number of members that have no room for new content.
 func full(nodes []placement.Node) (count int) {
 	for _, n := range nodes {
 		if n.Full {
@@ -247,9 +246,9 @@ func full(nodes []placement.Node) (count int) {
 	return count
 }
 
-// writeCopies returns how many members have to keep new content for a pin to be
-// accepted: as many as make it pinned, were there room on all that can be asked.
-// With room everywhere nothing is asked for.
+// writeCopies returns how many members must have room for new content so that a pin is
+// accepted. This is the number that makes a pin pinned, but not more than there are members. If
+// all members have room, no check is needed.
 func writeCopies(c *state.Cluster, nodes []placement.Node) int {
 	if full(nodes) == 0 {
 		return 0
@@ -337,10 +336,10 @@ type seenKey struct{}
 // onceKey is the key of a context's value that Once puts there.
 type onceKey struct{}
 
-// Once names the request under ctx: a pin that Create makes is made once, however
-// often an account sends the name, and through whichever node. A repeat within a
-// day is answered as the first time was; with another pin it ends in
-// state.ErrExists.
+// Once gives the requests under ctx a name. A pin that Create makes is made only once for each
+// name of an account, however often and through whichever node the account sends it. A repeated
+// request within a day is answered like the first. With the same name and another pin, Create
+// returns state.ErrExists.
 func Once(ctx context.Context, name state.Hash) context.Context {
 	return context.WithValue(ctx, onceKey{}, name)
 }
@@ -364,8 +363,8 @@ func Seen(ctx context.Context, index uint64) context.Context {
 	return context.WithValue(ctx, seenKey{}, index)
 }
 
-// view returns the state as it was at some moment since the request began, or
-// later; release it.
+// view returns the state of some moment since the request began, or of a later moment; the
+// caller releases it.
 func (p *Pins) view(ctx context.Context) (state.View, func(), error) {
 	if seen, ok := ctx.Value(seenKey{}).(uint64); ok && seen > 0 {
 		view, release := p.state.LocalView()
@@ -420,7 +419,7 @@ func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQue
 	return p.list(ctx, account, q)
 }
 
-// list is List at once.
+// list does the same as List without waiting for a turn.
 func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	view, release, err := p.view(ctx)
 	if err != nil {

@@ -10,32 +10,33 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Keys of Record.Info beyond those of the Pinning Service API, while content is
-// on its way. Each is a number as text, of the node that is the farthest.
+// Keys of Record.Info that the Pinning Service API does not define. They exist while the
+// content is being fetched. Each value is a number as text, from the node with the most
+// progress.
 const (
 	InfoBytes    = "bytes_fetched"  // bytes of blocks that have arrived
 	InfoBlocks   = "blocks_fetched" // blocks that have arrived
-	InfoPosition = "queue_position" // place in the account's line of the node where it is first
-	InfoAttempts = "attempts"       // failed ones of the node with the most
+	InfoPosition = "queue_position" // position in the account's queue, on the node where the root is first
+	InfoAttempts = "attempts"       // failed attempts, on the node with the most
 )
 
-// Progress is how far one node is with content that it does not keep yet.
+// Progress is how far one node is with content that it does not hold yet.
 type Progress struct {
 	Node          state.NodeID
 	Fetching      bool
 	Bytes, Blocks uint64
-	Position      int // in the line for a fetch, from 1; 0: in none
-	Attempts      int // that have failed in a row
+	Position      int // position in the queue for a fetch, from 1; 0 means that it is not in the queue
+	Attempts      int // number of attempts that have failed in a row
 }
 
-// Live asks the nodes that work on a root how far they are. Their answers are
-// not part of the state: they are gone when they are read.
+// Live asks the nodes that work on a root for their progress. The answers are not part of the
+// state, and are out of date soon after they are read.
 type Live interface {
-	// Progress returns the reports of those nodes that answer within a short time.
+	// Progress returns the answers of the nodes that answer within a short time.
 	Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []Progress
 }
 
-// enliven adds the progress of the nodes to a record, and returns what each has said.
+// enliven adds the progress of the nodes to a record.
 func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) []Progress {
 	if p.live == nil || root == nil || r.Status != state.Queued && r.Status != state.Pinning {
 		return nil
@@ -92,7 +93,7 @@ func blocks(n uint64) string {
 	return strconv.FormatUint(n, 10) + " blocks"
 }
 
-// read describes a pin in a view; root is nil if no node keeps its content.
+// read describes a pin in a view. root is nil if no node holds its content.
 func (p *Pins) read(view state.View, account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
 	if !validID(id) {
 		return Record{}, nil, notFound()

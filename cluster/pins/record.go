@@ -11,8 +11,8 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// MaxDelegates is the most delegates of a record, that of the Pinning Service
-// API 1.0.0.
+// MaxDelegates is the largest number of delegates of a record, as in the Pinning Service API
+// 1.0.0.
 const MaxDelegates = 20
 
 // Keys of Record.Info, as the Pinning Service API names them.
@@ -21,22 +21,22 @@ const (
 	InfoSize    = "dag_size"
 )
 
-// Record is a pin with what the cluster knows of its content.
+// Record is a pin with the facts that the cluster knows about its content.
 type Record struct {
 	state.Pin
 	// Delegates are multiaddrs of the nodes that are to keep the content, of live ones if
 	// there are any, each ending in /p2p/ and a peer id. There are 1 to MaxDelegates,
 	// without repetitions; the addresses that most clients can dial are first.
 	Delegates []string
-	// Info has further facts for clients, by the Info keys; nil: none.
+	// Info has further facts for clients, by the Info keys; nil means that there are none.
 	Info map[string]string
 }
 
 // content has the facts about one root within a describer.
 type content struct {
-	root      *state.Root // nil: no node keeps it
+	root      *state.Root // nil if no node holds the root
 	delegates []string
-	info      map[state.Status]map[string]string // of pins without origins
+	info      map[state.Status]map[string]string // info of pins without origins
 }
 
 // describer turns pins into records at one view. It reads the data that several rows of a list
@@ -45,10 +45,10 @@ type describer struct {
 	view      state.View
 	nodes     Nodes
 	refused   func(origin string) string
-	down      map[state.NodeID]bool // members that are down; nil: not determined yet
+	down      map[state.NodeID]bool // members that are down; nil if they are not determined yet
 	byText    map[string]*content
 	byRoot    map[state.RootKey]*content
-	byNodes   map[string][]string // allocation, joined -> delegates
+	byNodes   map[string][]string // delegates by the joined ids of the allocated nodes
 	addresses map[state.NodeID][]string
 	anyone    []string // delegates of content without an allocation
 }
@@ -90,8 +90,8 @@ func (d *describer) record(pin state.Pin) (Record, error) {
 	return r, nil
 }
 
-// refusals returns which of a pin's origins no node dials, and why, except what said
-// already contains.
+// refusals returns which origins of a pin no node dials, and why. It leaves out refusals that
+// said contains already.
 func (d *describer) refusals(origins []string, said string) string {
 	var b strings.Builder
 	for i, o := range origins {
@@ -142,7 +142,8 @@ func (d *describer) read(key state.RootKey) (*content, error) {
 	return c, nil
 }
 
-// newContent makes of content what it is when its record was just made, on nodes.
+// newContent returns the facts about content as if its record had just been created on the
+// given nodes.
 func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
 	fresh := state.Root{Key: c.root.Key, Status: state.Queued}
 	for _, n := range nodes {
@@ -153,8 +154,8 @@ func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
 	return err
 }
 
-// delegates returns the public addresses of the nodes that are to keep a root, first one of
-// each node.
+// delegates returns the public addresses of the nodes that are to hold a root: first one
+// address of each node.
 func (d *describer) delegates(root *state.Root) ([]string, error) {
 	joined := make([]byte, 0, 64*len(root.Copies))
 	for _, c := range root.Copies {
@@ -194,8 +195,9 @@ func (d *describer) memberAddrs() ([]string, error) {
 	return d.anyone, err
 }
 
-// reachable returns the addresses of nodes as interleave joins them. Those of nodes that are
-// down are left out where there are others: clients dial one after the other, and wait.
+// reachable returns the addresses of nodes, joined by interleave. If some of the nodes are up,
+// it leaves out the nodes that are down, because clients dial one address after the other and
+// wait for each.
 func (d *describer) reachable(ids []state.NodeID) ([]string, error) {
 	var up, down [][]string
 	for _, id := range ids {

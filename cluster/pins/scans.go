@@ -28,16 +28,16 @@ type scans struct {
 // accountScans are the long lists of one account.
 type accountScans struct {
 	turn  *semaphore.Weighted
-	count int // that run or wait
+	count int // number of lists that run or wait
 }
 
-// newScans lets so many run at a time.
+// newScans allows the given number of lists to run at a time.
 func newScans(most int) *scans {
 	return &scans{all: semaphore.NewWeighted(int64(most)), accounts: map[state.AccountID]*accountScans{}}
 }
 
-// maxScans returns how many long lists run at a time with so many processors; 0: as many as Go
-// code runs on.
+// maxScans returns how many long lists may run at a time with the given number of processors; 0
+// means the number of processors that Go code uses.
 func maxScans(processors int) int {
 	if processors == 0 {
 		processors = runtime.GOMAXPROCS(0)
@@ -45,10 +45,10 @@ func maxScans(processors int) int {
 	return max(processors/2, 1)
 }
 
-// enter waits for a turn; the caller ends it with leave.
+// enter waits for the turn of a list; the caller ends the turn with leave.
 //
-// Errors: state.ErrLimited if too many wait or the deadline of ctx passes first; else the
-// error of ctx.
+// Errors: state.ErrLimited if too many lists wait or the deadline of ctx passes first;
+// otherwise the error of ctx.
 func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(), err error) {
 	s.mu.Lock()
 	a := s.accounts[account]
@@ -86,7 +86,8 @@ func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(
 	}, nil
 }
 
-// noTurn returns the error of a list whose turn did not come. The cluster was not asked.
+// noTurn returns the error for a list whose turn did not come. For it the cluster was not
+// asked.
 func noTurn(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return tooManyScans()

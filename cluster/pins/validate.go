@@ -9,14 +9,14 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// Bounds of lists, those of the Pinning Service API 1.0.0. The bounds of a pin's
-// fields are state's.
+// Bounds of lists, as in the Pinning Service API 1.0.0. Package state has the bounds of a pin's
+// fields.
 const (
 	MaxListCIDs = 10   // CIDs that one list may filter by
 	MaxList     = 1000 // rows of one page
 )
 
-// maxQuoted is how many bytes of a bad value an error repeats.
+// maxQuoted is the number of bytes of a bad value that an error repeats.
 const maxQuoted = 80
 
 // ParseCID parses a CID of version 0 or 1 in any multibase of printable characters. It accepts

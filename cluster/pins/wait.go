@@ -13,13 +13,13 @@ import (
 
 // Bounds of waiting for changes, on each node.
 const (
-	// MaxWaiters is how many calls of Wait there may be at the same time, and
-	// MaxAccountWaiters how many of them of one account.
+	// MaxWaiters is the largest number of calls of Wait at the same time, and MaxAccountWaiters
+	// the largest number of one account.
 	MaxWaiters        = 1024
 	MaxAccountWaiters = 128
-	// waitLook is the interval at which a waiter checks its pin without a notification:
-	// when content with many pins changes, its pins are moved step by step, and only the
-	// change of the content is notified.
+	// waitLook is the interval at which a waiting call checks its pin without a notification.
+	// If content has many pins, a change of the content is notified at once, but its pins are
+	// changed step by step.
 	waitLook = time.Second
 )
 
@@ -120,9 +120,9 @@ type waiter struct {
 	notified chan struct{} // has room for one token
 }
 
-// waiters are the calls of Wait under way.
+// waiters has the running calls of Wait.
 type waiters struct {
-	came chan struct{} // a token when a waiter or a history has been added; capacity 1
+	came chan struct{} // receives a token when a waiter was added; capacity 1
 
 	// mu guards the fields below. It is never held while calling out.
 	mu       sync.Mutex
@@ -188,7 +188,7 @@ func notify(all map[*waiter]struct{}) {
 	}
 }
 
-// token puts a token into c unless there is one.
+// token puts a token into c unless there is one already.
 func token(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

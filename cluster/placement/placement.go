@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// MinFree is the number of free bytes below which a node counts as full: it
-	// is given new roots only when no node with more room is left.
+	// MinFree is the number of free bytes below which a node counts as full. A full node gets
+	// new roots only if no node with more room is left.
 	MinFree = 256 << 20
 
-	// queueHalf is the length of a queue that halves a node's share of new
-	// roots. It is long beside what a node works off between two samples, so
-	// that a short burst does not move placement.
+	// queueHalf is the length of a queue that halves a node's share of new roots. It is long
+	// compared with the number of roots that a node fetches between two samples, so that a
+	// short burst does not change the placement.
 	queueHalf = 1024
 )
 
-// Node is a member as placement sees it.
+// Node is a member with the facts that placement uses.
 type Node struct {
 	ID state.NodeID
 	// Free and Used are bytes of the disk of the block store: Free is left, and blocks take
