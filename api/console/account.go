@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// accountData is what the page of the own account shows.
+// accountData has the data of the page of the person's own account.
 type accountData struct {
 	Sessions  []accounts.SessionInfo
 	Current   state.SessionID
 	Ways      accounts.Ways
-	Providers []openid.Provider // that are not linked
-	Names     map[string]string // of providers, by issuer
+	Providers []openid.Provider // providers that are not linked
+	Names     map[string]string // names of providers by issuer
 	Done      string            // what was changed
 	Error     string
-	Has       accounts.Holdings // what the deletion of the account takes away
-	Stays     string            // why it cannot be deleted; empty: it can
-	Proof     proof             // that its deletion asks for
-	Typed     string            // the e-mail address that was entered to confirm it
+	Has       accounts.Holdings // what would be deleted together with the account
+	Stays     string            // why the account cannot be deleted; empty if it can
+	Proof     proof             // proof of identity that the deletion requires
+	Typed     string            // the e-mail address that the person has entered as confirmation
 }
 
 // accountPage serves GET /account.
@@ -33,7 +33,7 @@ func (s *surface) showAccount(c *call, status int, done, problem string) error {
 	return s.showAccountData(c, status, accountData{Done: done, Error: problem})
 }
 
-// showAccountData shows the page of the own account with what d has of a form.
+// showAccountData shows the page of the person's own account. d has the values of a form.
 func (s *surface) showAccountData(c *call, status int, d accountData) (err error) {
 	d.Current, d.Names = c.who.Session, map[string]string{}
 	if d.Sessions, err = s.Accounts.Sessions(c.ctx, c.who.Account); err != nil {
@@ -57,7 +57,8 @@ func (s *surface) showAccountData(c *call, status int, d accountData) (err error
 	return s.show(c, status, "account", "Account", "account", d)
 }
 
-// changePassword serves POST /account/password. It ends all sessions and begins a new one here.
+// changePassword serves POST /account/password. It ends all sessions of the account and begins
+// a new one in this browser.
 func (s *surface) changePassword(c *call) error {
 	form := c.r.PostForm
 	password := form.Get("new")
@@ -109,8 +110,9 @@ func (s *surface) endOthers(c *call) error {
 	return s.showAccount(c, http.StatusOK, "All other sessions have ended on every node.", "")
 }
 
-// deleteAccount serves POST /account/delete, for who proves who asks and types the e-mail address.
-// When it answers, no node accepts a key or a session of the account.
+// deleteAccount serves POST /account/delete. The person must prove their identity and enter the
+// e-mail address of the account. After the answer, no node accepts a key or a session of the
+// account.
 func (s *surface) deleteAccount(c *call) error {
 	typed := c.r.PostForm.Get("email")
 	status, problem, err := s.prove(c)

@@ -62,10 +62,10 @@ type Objects interface {
 	Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error
 }
 
-// objectRows is how many folders and objects a page of a bucket has.
+// objectRows is the number of folders and objects on a page of a bucket.
 const objectRows = 100
 
-// bucketsData is what the page of buckets shows.
+// bucketsData has the data of the page of buckets.
 type bucketsData struct {
 	Buckets []state.Bucket
 	Form    bucketForm
@@ -78,23 +78,23 @@ type bucketForm struct {
 	Public bool
 }
 
-// bucketData is what the page of a bucket shows: the keys below a prefix, of which those that
-// have another "/" are folders.
+// bucketData has the data of the page of a bucket: the keys below a prefix. Keys with another
+// "/" after the prefix are shown as folders.
 type bucketData struct {
 	Endpoints
 	Bucket  state.Bucket
 	Prefix  string
-	Folder  string // the part of Prefix up to its last "/"
-	Above   []link // the folders of Prefix, from the bucket itself on
+	Folder  string // the part of Prefix up to and including its last "/"
+	Above   []link // the folders of Prefix, beginning with the bucket itself
 	Folders []link
 	Objects []objectRow
 	After   string
-	Next    string // the address of the next page; empty: there is none
+	Next    string // the address of the next page; empty if there is none
 	Large   int64  // files with more bytes are uploaded in parts
 	Part    int64  // bytes of a part
 	Cors    corsForm
 	Error   string
-	// SettingsOpen: the problem is that of a setting, so the page shows the settings.
+	// SettingsOpen is true if the problem is about a setting. The page then shows the settings.
 	SettingsOpen bool
 }
 
@@ -108,8 +108,9 @@ type objectRow struct {
 	Created       time.Time
 }
 
-// asking returns ctx for the use cases of objects: changes are made only if the session still
-// lives, and what the session was judged by need not be asked for again.
+// asking returns ctx for the use cases of objects. Changes under this context are made only if
+// the session is still valid. Reads under it need not ask the cluster for the state that was
+// already read with the session.
 func (c *call) asking(ctx context.Context) context.Context {
 	return state.AsSession(objects.Seen(ctx, c.who.Index), c.who.Session)
 }
@@ -126,7 +127,8 @@ func bucketAddress(bucket, prefix string) string {
 	return address
 }
 
-// isAbsent tells whether an error says that there is no such bucket, object, version or upload.
+// isAbsent returns whether an error says that a bucket, object, version or upload does not
+// exist.
 func isAbsent(err error) bool {
 	return errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrNoBucket) || errors.Is(err, state.ErrNoKey) ||
 		errors.Is(err, state.ErrNoVersion) || errors.Is(err, state.ErrNoUpload)
@@ -203,7 +205,7 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	return s.show(c, status, "bucket", name, "buckets", d)
 }
 
-// above returns the folders of a prefix that ends with "/", from the bucket itself on.
+// above returns the folders of a prefix that ends with "/", beginning with the bucket itself.
 func above(bucket, folder string) []link {
 	all := []link{{bucket, bucketAddress(bucket, "")}}
 	for at := 0; at < len(folder); {
@@ -214,8 +216,8 @@ func above(bucket, folder string) []link {
 	return all
 }
 
-// below returns the name of a key within a folder. The key that is the folder's own has none, and
-// keeps what it is.
+// below returns the name of a key within a folder. The key of the folder itself is returned
+// unchanged.
 func below(key, folder string) string {
 	if name := strings.TrimPrefix(key, folder); name != "" {
 		return name

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 )
 
-// ticketLife is how long a ticket that the console makes admits a node.
+// ticketLife is the time for which a ticket of the console is valid.
 const ticketLife = 24 * time.Hour
 
-// clusterData is what the page of the cluster shows.
+// clusterData has the data of the page of the cluster.
 type clusterData struct {
 	members.Status
 	Quorum members.Quorum
-	Ticket string // a new one; empty: none was asked for
+	Ticket string // a new ticket; empty if none was requested
 }
 
 // clusterPage serves GET /cluster: the cluster as this node sees it, also without a majority.
@@ -35,7 +35,7 @@ func (s *surface) showCluster(c *call, ticket string) error {
 	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{status, s.Members.Quorum(), ticket})
 }
 
-// invite serves POST /cluster/invite: a ticket by which one node joins.
+// invite serves POST /cluster/invite. It makes a ticket with which one node can join.
 func (s *surface) invite(c *call) error {
 	ticket, err := s.Members.CreateTicket(c.ctx, ticketLife, func(b []byte) { _, _ = rand.Read(b) }) // ends the process rather than fail
 	if err != nil {

@@ -160,12 +160,12 @@ type Options struct {
 	Objects  Objects
 	Members  Members
 	Health   web.Health
-	// Providers are those at which people sign in; nil: none.
+	// Providers are the OpenID providers at which people sign in; nil means none.
 	Providers Providers
-	// URL is the origin at which people reach the console; empty: not known. SecurityContact is
-	// the URI of security.txt; empty: there is none.
+	// URL is the origin at which people reach the console; empty if it is not known.
+	// SecurityContact is the URI in security.txt; empty means that there is no such file.
 	URL, SecurityContact string
-	// SignUpOpen reports that who signs in at a provider gets an account.
+	// SignUpOpen says whether everybody who signs in at a provider gets an account.
 	SignUpOpen bool
 	// Limits hold accounts and addresses to their rates, and say where a request came from;
 	// nil: no limits, and the other end of the connection.
@@ -192,7 +192,8 @@ type Options struct {
 // person gives up.
 const caseTimeout = 7 * time.Second
 
-// pageTimeout bounds the answer to a request: a page, or the first bytes of content.
+// pageTimeout bounds the time until a page is answered, or until the first bytes of content are
+// sent.
 const pageTimeout = 2 * time.Minute
 
 // surface is the console of a node.
@@ -202,10 +203,11 @@ type surface struct {
 	streams streams
 }
 
-// access is who may open a page.
+// access says who may open a page.
 type access int
 
-// The kinds of access. The zero value is none of them, so that a row without one is refused.
+// The kinds of access. The zero value is none of them, so that a row of the table without an
+// access is refused.
 const (
 	anybody   access = iota + 1 // needs no session, and no rate applies
 	visitor                     // needs no session
@@ -337,11 +339,11 @@ func Starting(o Options) (http.Handler, error) {
 	return s.wrap(web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))), nil
 }
 
-// policy lets a page load what this origin serves, and nothing else.
+// policy is the Content-Security-Policy. It lets a page load only files of this origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
 	"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// wrap adds what all answers of the console have.
+// wrap adds the headers that all answers of the console have.
 func (s *surface) wrap(h web.Handler) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) error { return s.failed(w, r, err) }
 	return web.Attended(web.StallTimeout, web.Wrap(web.Options{Name: "console", Fail: fail, Logger: s.Logger, Metrics: s.Metrics},

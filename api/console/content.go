@@ -13,12 +13,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What accounts have stored must not become a part of the console's origin, where a script could
-// do all that the person may. Content is a download, or of a type that has no scripts, and in any
-// case a page of it is in a sandbox: an origin of its own, without scripts.
+// Content that accounts have stored must not become a part of the console's origin, because a
+// script in it could do everything that the person may do. So content is either a download, or
+// shown only if its type has no scripts. In both cases the answer has a sandbox policy: an
+// opaque origin without scripts.
 const sandbox = "sandbox"
 
-// previews are the types that are shown, and how. SVG and HTML have scripts.
+// previews has the content types that are shown, and the kind of preview. SVG and HTML may
+// contain scripts, so they are not in it.
 var previews = map[string]string{
 	"image/png": "image", "image/jpeg": "image", "image/gif": "image", "image/webp": "image", "image/avif": "image", "image/bmp": "image",
 	"audio/mpeg": "audio", "audio/mp4": "audio", "audio/ogg": "audio", "audio/wav": "audio", "audio/flac": "audio", "audio/webm": "audio",
@@ -40,16 +42,18 @@ func (s *surface) download(c *call) error {
 	return s.content(c, func(*state.Object) bool { return false })
 }
 
-// preview serves GET /buckets/{bucket}/preview: what is not shown is a download.
+// preview serves GET /buckets/{bucket}/preview. Content of a type that cannot be shown is a
+// download.
 func (s *surface) preview(c *call) error {
 	return s.content(c, func(o *state.Object) bool { return previewOf(o) != "" })
 }
 
-// maxReads is how many versions of an object are tried for one that is not replaced at once.
+// maxReads is the number of versions of an object that are tried if each one is replaced before
+// its content is sent.
 const maxReads = 3
 
-// content answers with the content of an object. A version whose content is gone before its
-// first byte is sent was replaced: the one in its place is sent.
+// content answers with the content of an object. If the content of a version is gone before its
+// first byte is sent, the version was replaced, and content sends the new version.
 func (s *surface) content(c *call, inline func(*state.Object) bool) error {
 	for range maxReads {
 		o, err := s.objectOf(c)
@@ -66,11 +70,11 @@ func (s *surface) content(c *call, inline func(*state.Object) bool) error {
 	return state.Errorf(state.CodeUnavailable, "the object was replaced each time before its content could be read")
 }
 
-// contentBlock is the most bytes that a block of an object has, which is in memory while it is
-// sent.
+// contentBlock is the largest size of a block of an object in bytes. A block is in memory while
+// it is sent.
 const contentBlock = 1 << 20
 
-// sendContent answers with an object, or with the range of it that is asked for.
+// sendContent answers with an object, or with the requested range of it.
 func (s *surface) sendContent(c *call, o *state.Object, inline bool) (err error) {
 	held := s.Limits.HoldContent(c.who.Account)
 	defer held.Release()
@@ -115,8 +119,8 @@ func (s *surface) sendContent(c *call, o *state.Object, inline bool) (err error)
 	return nil
 }
 
-// escapeName returns a name as a parameter of a header (RFC 8187, section 3.2). What a file system
-// could take for a path, and what a person does not see, is "_".
+// escapeName returns a name as a parameter of a header (RFC 8187, section 3.2). Characters that
+// a file system could take for a part of a path, and invisible characters, become "_".
 func escapeName(name string) string {
 	const upper = "0123456789ABCDEF"
 	text := make([]byte, 0, len(name))
@@ -133,7 +137,7 @@ func escapeName(name string) string {
 	return string(text)
 }
 
-// observed keeps the error of reading content, of which http.ServeContent does not tell.
+// observed records the error of reading content, because http.ServeContent does not return it.
 type observed struct {
 	io.ReadSeeker
 	err error
@@ -148,17 +152,18 @@ func (o *observed) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader
 }
 
-// late begins the answer with the first bytes of the content, so that content that cannot be
-// read is an error and no broken answer. It ends in an error when the client takes nothing.
+// late sends the header of the answer together with the first bytes of the content. So content
+// that cannot be read leads to an error page and not to a broken answer. A write fails if the
+// client accepts nothing.
 type late struct {
 	http.ResponseWriter
 	body   io.Writer
 	status int
 	begun  bool
-	err    error // of writing
+	err    error // error of writing
 }
 
-// WriteHeader keeps the status.
+// WriteHeader records the status.
 func (l *late) WriteHeader(status int) { l.status = status }
 
 func (l *late) begin() {

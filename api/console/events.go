@@ -14,23 +14,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of event streams on each node. A browser needs one for all its tabs.
+// Bounds of the event streams on each node. A browser needs one stream for all its tabs.
 const (
 	maxStreams        = 2048
 	maxAccountStreams = 64
-	// glanceEvery is how often a stream compares the state of this node with what it has sent.
+	// glanceEvery is the interval at which a stream compares the state of this node with what
+	// it has sent.
 	glanceEvery = time.Second
-	// progressEvery is after how many comparisons a stream reports an account with unfinished
-	// pins, whose progress the replicated state does not have.
+	// progressEvery is the number of comparisons after which a stream reports an account with
+	// unfinished pins, because their progress is not in the replicated state.
 	progressEvery = 2
-	// quietFor is after how many comparisons without an event a stream sends a comment, by
-	// which proxies and browsers know that the connection lasts.
+	// quietFor is the number of comparisons without an event after which a stream sends a
+	// comment, so that proxies and browsers know that the connection is alive.
 	quietFor = 20
 )
 
-// streams counts the event streams that are open.
+// streams counts the open event streams.
 type streams struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	open      int
 	byAccount map[state.AccountID]int
 }
@@ -57,7 +58,8 @@ func (s *streams) enter(account state.AccountID) (leave func(), err error) {
 	}, nil
 }
 
-// seenOf returns a fingerprint of what pages show of an account. It is the same on every node.
+// seenOf returns a fingerprint of the data that pages show of an account. It is the same on
+// every node.
 func seenOf(g accounts.Glance) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintln(h, g.Quota, g.Pins) // a hash takes all
@@ -129,8 +131,8 @@ func (s *surface) events(c *call) error {
 	}
 }
 
-// clusterSeen returns a fingerprint of the cluster as this node sees it; empty for those who may not
-// see it.
+// clusterSeen returns a fingerprint of the cluster as this node sees it. It is empty for people
+// who may not see the cluster.
 func (s *surface) clusterSeen(c *call, admin bool) string {
 	if !admin {
 		return ""
@@ -155,7 +157,7 @@ func (e eventWriter) send(event, data string) error {
 	return e.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, data))
 }
 
-// comment writes what browsers skip.
+// comment writes a comment, which browsers ignore.
 func (e eventWriter) comment() error { return e.write(":\n\n") }
 
 func (e eventWriter) write(text string) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// functions returns what templates call.
+// functions returns the functions that templates can call.
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
 		"scope":       scopeText,
@@ -36,13 +36,13 @@ func functions(version string) template.FuncMap {
 	}
 }
 
-// maxSize is the largest size that parseSize takes, in bytes: 1 EiB.
+// maxSize is the largest size that parseSize accepts, in bytes: 1 EiB.
 const maxSize = 1 << 60
 
-// shortLen is how many characters of a CID or an id a page shows.
+// shortLen is the number of characters of a CID or an id that a page shows.
 const shortLen = 14
 
-// short cuts a CID or an id in the middle: bafybeig…q7x2.
+// short shortens a CID or an id in the middle: bafybeig…q7x2.
 func short(id string) string {
 	if len(id) <= shortLen {
 		return id
@@ -66,7 +66,7 @@ func bytesText(n uint64) string {
 	return strings.TrimSuffix(text, ".0") + " " + "KMGTPE"[unit-1:unit] + "iB"
 }
 
-// sizeText is bytesText of a decimal number; other text stays as it is.
+// sizeText formats a decimal number as bytesText does, and returns other text unchanged.
 func sizeText(decimal string) string {
 	n, err := strconv.ParseUint(decimal, 10, 64)
 	if err != nil {
@@ -75,7 +75,7 @@ func sizeText(decimal string) string {
 	return bytesText(n)
 }
 
-// count returns a number with its digits in groups of three.
+// count formats a number with separators between groups of three digits.
 func count[N ~int | ~int64 | ~uint64](n N) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -84,7 +84,7 @@ func count[N ~int | ~int64 | ~uint64](n N) string {
 	return text
 }
 
-// memberShape returns the status of pins whose shape stands for the state of a member.
+// memberShape returns the status of pins whose symbol is shown for the state of a member.
 func memberShape(memberState string) state.Status {
 	switch memberState {
 	case "alive":
@@ -119,7 +119,7 @@ func parseSize(text string) (uint64, error) {
 	return uint64(n), nil
 }
 
-// ago returns how long something is past, for people.
+// ago returns how long ago a time was, for people.
 func ago(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -137,7 +137,7 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// scopeText returns what a scope of an API key lets its bearer do.
+// scopeText describes in words what an API key with a scope permits.
 func scopeText(scope string) string {
 	switch scope {
 	case state.ScopeRead:

@@ -13,24 +13,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxState bounds the state of an app that is given back to it, in bytes.
+// maxState is the largest size in bytes of the state parameter, which is returned to the app.
 const maxState = 1024
 
-// getKeyData is what the page shows on which a person lets an app have a key.
+// getKeyData has the data of the page on which a person gives an app a key.
 type getKeyData struct {
 	App             accounts.App
 	To              string // the redirect URI without its query
-	Redirect, State string // as the app gave them
+	Redirect, State string // redirect URI and state as the app sent them
 	Keys            []accounts.Key
 	Denied          bool
 	Error           string
 }
 
-// Scope returns what the app asks for, in one text.
+// Scope returns the scopes that the app requests, in one text.
 func (d getKeyData) Scope() string { return strings.Join(d.App.Scope, " ") }
 
-// getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]: an app sends a person here, who signs in
-// and lets it have an API key, which goes to the redirect URI.
+// getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]. An app sends a person to this page.
+// The person signs in and allows the app to have an API key, which is sent to the redirect URI.
 func (s *surface) getKeyPage(c *call) error {
 	query := c.r.URL.Query()
 	d, err := s.asking(c, query.Get("redirect"), query.Get("state"))
@@ -51,7 +51,8 @@ func (s *surface) showGetKey(c *call, status int, d getKeyData) (err error) {
 	return s.show(c, status, "get-key", "An app asks for a key", "", d)
 }
 
-// asking returns what an app asks for, or a page with 400 where no app may ask so.
+// asking returns the request of an app, or an error page with status 400 if no registered app
+// may make this request.
 func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	app, err := s.Accounts.AppOf(c.ctx, redirect)
 	if errors.Is(err, state.ErrNotFound) || len(echo) > maxState {
@@ -64,8 +65,8 @@ func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	return getKeyData{App: app, To: to, Redirect: redirect, State: echo}, nil
 }
 
-// keysOf returns the account's keys that have the name of an app, may do what it may and no more, and
-// have not expired.
+// keysOf returns the keys of the account that have the name of the app, have no scope beyond
+// those of the app, and have not expired.
 func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
 	if err != nil {
@@ -77,7 +78,7 @@ func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	}), nil
 }
 
-// giveKey serves POST /get-key: the person's choice.
+// giveKey serves POST /get-key with the decision of the person.
 func (s *surface) giveKey(c *call) error {
 	form := c.r.PostForm
 	d, err := s.asking(c, form.Get("redirect"), form.Get("state"))
@@ -130,7 +131,8 @@ func (s *surface) appKey(c *call, app accounts.App, id string) (accounts.Key, er
 	return accounts.Key{}, web.BadRequest("this account has no such key of the app")
 }
 
-// mayLeaveTo lets the form of a page end at a redirect URI: browsers check that against the policy.
+// mayLeaveTo changes the policy of a page so that its form may lead to a redirect URI, because
+// browsers check that.
 func (s *surface) mayLeaveTo(c *call, redirect string) {
 	u, err := url.Parse(redirect)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// keysData is what the page of keys shows.
+// keysData has the data of the page of keys.
 type keysData struct {
 	Endpoints
 	Keys  []accounts.Key
 	Lives []life
-	Name  string // as it was entered
+	Name  string // the name as it was entered
 	Error string
 }
 
-// life is how long a new key may be valid.
+// life is a choice of how long a new key is valid.
 type life struct {
 	Name string
-	For  string // the value of the form
+	For  string // value of the choice in the form
 	TTL  time.Duration
 }
 
@@ -37,7 +37,7 @@ var lives = []life{
 	{"no expiry", "never", 0},
 }
 
-// ttlOf returns the time of the choice with a value of the form.
+// ttlOf returns the duration of the choice with a value of the form.
 func ttlOf(choices []life, value string) (time.Duration, error) {
 	at := slices.IndexFunc(choices, func(l life) bool { return l.For == value })
 	if at < 0 {
@@ -46,19 +46,19 @@ func ttlOf(choices []life, value string) (time.Duration, error) {
 	return choices[at].TTL, nil
 }
 
-// scopesOf are the scopes of a value of the form.
+// scopesOf has the scopes for each value of the form.
 var scopesOf = map[string][]string{
 	"write": {state.ScopeRead, state.ScopeWrite},
 	"read":  {state.ScopeRead},
 }
 
-// keyData is what the page of a key shows.
+// keyData has the data of the page of a key.
 type keyData struct {
 	Endpoints
 	Key   accounts.Key
-	New   bool // it was just made
+	New   bool // the key was just made
 	Error string
-	Proof proof // that the page asks for before it shows the key
+	Proof proof // proof of identity that the page requires before it shows the key
 }
 
 // keysPage serves GET /keys.
@@ -73,8 +73,7 @@ func (s *surface) showKeys(c *call, status int, name, problem string) error {
 	return s.show(c, status, "keys", "API keys", "keys", keysData{s.endpoints(c), keys, lives, name, problem})
 }
 
-// createKey serves POST /keys. The answer shows the key: who has just signed in need not prove
-// it again.
+// createKey serves POST /keys. The answer shows the key without a further proof of identity.
 func (s *surface) createKey(c *call) error {
 	form := c.r.PostForm
 	name := strings.TrimSpace(form.Get("name"))
@@ -120,7 +119,7 @@ func (s *surface) keyPage(c *call) error {
 	return s.showOwnKey(c, http.StatusOK, key, "")
 }
 
-// showOwnKey shows a key, and how its secrets are shown if it has none.
+// showOwnKey shows a key. If its secrets are not shown, the page says how to see them.
 func (s *surface) showOwnKey(c *call, status int, key accounts.Key, problem string) error {
 	asked, err := s.proofOf(c)
 	if err != nil {
@@ -129,18 +128,18 @@ func (s *surface) showOwnKey(c *call, status int, key accounts.Key, problem stri
 	return s.show(c, status, "key", key.Name, "keys", keyData{Endpoints: s.endpoints(c), Key: key, Error: problem, Proof: asked})
 }
 
-// proofLife is how long a sign-in at a provider proves who asks.
+// proofLife is how long a sign-in at a provider counts as a proof of identity.
 const proofLife = 10 * time.Minute
 
-// proof is how a person proves who asks: with the password, or with a session that began lately
-// where the account has none.
+// proof is how a person proves their identity: with the password, or if the account has none,
+// with a session that began recently.
 type proof struct {
 	Password bool
-	Fresh    bool              // the session is enough
-	Sources  []openid.Provider // at which a new session begins
+	Fresh    bool              // the session is proof enough
+	Sources  []openid.Provider // providers at which a new session can begin
 }
 
-// proofOf returns the proof that the account of a call can give.
+// proofOf returns the proof of identity that the account of a call requires.
 func (s *surface) proofOf(c *call) (proof, error) {
 	ways, err := s.Accounts.Ways(c.ctx, c.who.Account)
 	if err != nil {
@@ -149,7 +148,7 @@ func (s *surface) proofOf(c *call) (proof, error) {
 	return s.proofBy(c, ways), nil
 }
 
-// proofBy is proofOf for an account with these ways to sign in.
+// proofBy does the same as proofOf for an account with the given ways to sign in.
 func (s *surface) proofBy(c *call, ways accounts.Ways) proof {
 	if ways.Password {
 		return proof{Password: true}
@@ -163,7 +162,8 @@ func (s *surface) proofBy(c *call, ways accounts.Ways) proof {
 	}
 }
 
-// prove checks the proof in a form. If it is not good, problem says why, for a page with the status.
+// prove checks the proof of identity in a form. If the proof is not valid, problem is the
+// reason, for a page with the status.
 func (s *surface) prove(c *call) (status int, problem string, err error) {
 	asked, err := s.proofOf(c)
 	if err == nil && !asked.Fresh {
@@ -180,7 +180,8 @@ func (s *surface) prove(c *call) (status int, problem string, err error) {
 	return 0, "", err
 }
 
-// showKey serves POST /keys/{id}/show: the key with its secrets, to who proves who asks.
+// showKey serves POST /keys/{id}/show. It shows the key with its secrets to a person who proves
+// their identity.
 func (s *surface) showKey(c *call) error {
 	key, err := s.ownKey(c)
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *surface) showKey(c *call) error {
 	return s.showOwnKey(c, http.StatusOK, key, "")
 }
 
-// revokeKey serves POST /keys/{id}/revoke. When it answers, no node accepts the key.
+// revokeKey serves POST /keys/{id}/revoke. After the answer, no node accepts the key.
 func (s *surface) revokeKey(c *call) error {
 	key, err := s.ownKey(c)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// linkData is what the page of a one-time link shows.
+// linkData has the data of the page of a one-time link.
 type linkData struct {
 	Link                        accounts.Link
-	Invitation, Password, Enter bool // the purpose
+	Invitation, Password, Enter bool // the link is an invitation
 	Providers                   []openid.Provider
 	Error                       string
 }
 
-// errUsedLink is the error for a one-time link that works no more.
+// errUsedLink is the error for a one-time link that is not valid any more.
 var errUsedLink = web.Errorf(http.StatusNotFound, "NOT_FOUND", "this one-time link was used, has expired, or is not complete: ask for a new one")
 
-// linkPage serves GET /link: a one-time link. It does not use the link up, since programs that look
-// at mail open links too.
+// linkPage serves GET /link. It does not use the one-time link up, because programs that check
+// mail open links too.
 func (s *surface) linkPage(c *call) error {
 	return s.showLink(c, http.StatusOK, c.r.URL.Query().Get("t"), "")
 }
@@ -64,7 +64,7 @@ func (s *surface) useLink(c *call) error {
 	return s.enter(c, session, "/")
 }
 
-// createLink serves POST /users/links: an invitation, or a link for a new password.
+// createLink serves POST /users/links. It makes an invitation, or a link for a new password.
 func (s *surface) createLink(c *call) error {
 	email := c.r.PostForm.Get("email")
 	l, err := s.Accounts.CreateLink(c.ctx, email)

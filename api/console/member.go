@@ -11,16 +11,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// memberData is what the page of a member shows.
+// memberData has the data of the page of a member.
 type memberData struct {
 	members.Peer
 	Leads   bool
-	Self    bool             // it is the node that made the page
-	Leaving *members.Leaving // what its removal takes away; nil: that was not asked for
+	Self    bool             // the member is the node that made the page
+	Leaving *members.Leaving // effect of the removal; nil if it was not requested
 	Error   string
 }
 
-// Gone reports whether the member does not answer, so that only force removes it.
+// Gone reports whether the member does not answer. Such a member can be removed only with
+// force.
 func (d memberData) Gone() bool { return d.State != "alive" && !d.Self }
 
 // Lost reports whether the cluster could not write without the member.
@@ -28,7 +29,7 @@ func (d memberData) Lost() bool {
 	return d.Leaving != nil && d.Leaving.Votes > 0 && d.Leaving.Answer <= d.Leaving.Votes/2
 }
 
-// memberPath returns the page of a member.
+// memberPath returns the path of the page of a member.
 func memberPath(id state.NodeID) string { return "/cluster/nodes/" + url.PathEscape(string(id)) }
 
 // memberPage serves GET /cluster/nodes/{id}, also without a majority.
@@ -52,8 +53,8 @@ func (s *surface) showMember(c *call, status int, leaving *members.Leaving, prob
 	return s.show(c, status, "member", title, "cluster", d)
 }
 
-// leavingPage serves GET /cluster/nodes/{id}/remove: what the removal would take away, and the form
-// for it. To find that the node reads the placement of all content.
+// leavingPage serves GET /cluster/nodes/{id}/remove. It shows the effect of the removal, and
+// the form for it. To find the effect, the node reads the placement of all content.
 func (s *surface) leavingPage(c *call) error {
 	leaving, err := s.Members.Leaving(c.ctx, c.r.PathValue("id"), true)
 	if err != nil {

@@ -14,53 +14,53 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// versionRows is how many versions the page of an object shows.
+// versionRows is the number of versions that the page of an object shows.
 const versionRows = 100
 
-// objectData is what the page of an object shows.
+// objectData has the data of the page of an object.
 type objectData struct {
 	Object   state.Object
 	Bucket   string
-	Version  state.VersionID // that the address names; "" is the current one
+	Version  state.VersionID // version in the address; "" means the current one
 	Above    []link
 	Name     string // the key within its folder
 	Folder   string
-	Blake3   string // in hexadecimal digits; empty: not known
+	Blake3   string // in hexadecimal digits; empty if it is not known
 	Type     string // Content-Type
-	Preview  string // how it is shown: "image", "audio", "video", "page" or ""
+	Preview  string // kind of preview: "image", "audio", "video", "page" or ""
 	Versions []versionRow
-	To       string         // the key in the form that changes it
-	Replaced bool           // the bucket keeps no new versions, so that a change ends the one without an id
-	Tags     string         // key=value, one a line
-	KeepTags bool           // they cannot be shown as lines
-	Keys     []accounts.Key // that a link can be signed with
+	To       string         // new key in the form for moving
+	Replaced bool           // the bucket keeps no new versions, so a change removes the version without an id
+	Tags     string         // one key=value in each line
+	KeepTags bool           // the tags cannot be shown as lines
+	Keys     []accounts.Key // keys with which a link can be signed
 	Shares   []life
-	Link     string // that was asked for; empty: none
+	Link     string // requested link; empty if none was requested
 	LinkEnds time.Time
 	Error    string
 }
 
-// Address returns a path of this object, of the page or of its content.
+// Address returns the path of the page of this object, or of its content.
 func (d objectData) Address(what string) string {
 	return addressOf(what, d.Bucket, d.Object.Key, d.Version)
 }
 
-// versionRow is a version in the list of an object's.
+// versionRow is a version in the list of versions of an object.
 type versionRow struct {
 	state.Object
 	Address string
 	Newest  bool
 }
 
-// shares are how long a link may work; the first is the default.
+// shares are the choices of how long a link is valid. The first is the default.
 var shares = []life{
 	{"1 hour", "1h", time.Hour},
 	{"1 day", "1d", 24 * time.Hour},
 	{"7 days", "7d", 7 * 24 * time.Hour}, // the most that a presigned link has
 }
 
-// addressOf returns the path and query of what concerns an object. A key is any text, with // and ..
-// in it, so it is in the query.
+// addressOf returns the path and query of a page about an object. A key is any text and may
+// contain // and .., so the key is in the query.
 func addressOf(what, bucket, key string, version state.VersionID) string {
 	values := url.Values{"key": {key}}
 	if version != "" {
@@ -94,7 +94,7 @@ func (s *surface) objectPage(c *call) error {
 	return s.showObject(c, http.StatusOK, d)
 }
 
-// showObject shows the page of an object, which may load the content of sound and film too.
+// showObject shows the page of an object. The page may also load audio and video content.
 func (s *surface) showObject(c *call, status int, d objectData) error {
 	if d.Preview == "audio" || d.Preview == "video" {
 		c.w.Header().Set("Content-Security-Policy", policy+"; media-src 'self'")
@@ -177,8 +177,8 @@ func (s *surface) deleteObject(c *call) error {
 	return c.redirect(bucketAddress(c.bucketName(), o.Key[:strings.LastIndexByte(o.Key, '/')+1]))
 }
 
-// shareObject serves POST /buckets/{bucket}/object/share: a link by which everybody who has it
-// can download the object until the link ends, signed with a key of the account.
+// shareObject serves POST /buckets/{bucket}/object/share. It makes a link, signed with a key of
+// the account. Everybody who has the link can download the object until the link expires.
 func (s *surface) shareObject(c *call) error {
 	form := c.r.PostForm
 	d, err := s.objectData(c)
@@ -212,8 +212,8 @@ func (s *surface) shareObject(c *call) error {
 	return s.showObject(c, http.StatusOK, d)
 }
 
-// typeOf returns the Content-Type of an object. The type of content that a client has encrypted is
-// that of what it was.
+// typeOf returns the Content-Type of an object. If a client has encrypted the content, it
+// returns the type that the content had before.
 func typeOf(o *state.Object) string {
 	return cmp.Or(o.Headers["Content-Type"], "application/octet-stream")
 }

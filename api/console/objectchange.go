@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// refusedObject returns what a person reads of an error whose cause is what was entered for an object.
+// refusedObject returns the text for people about an error that was caused by the values that
+// they entered for an object.
 func refusedObject(err error) string {
 	if errors.Is(err, state.ErrPrecondition) {
 		return "There is an object of that key already, or this one has changed meanwhile. Nothing was changed."
@@ -20,7 +21,7 @@ func refusedObject(err error) string {
 	return refusal(err, state.CodeInvalid, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace)
 }
 
-// refuseObject shows the page of an object again, with a problem and with what was entered.
+// refuseObject shows the page of an object again, with a problem and the entered values.
 func (s *surface) refuseObject(c *call, problem string) error {
 	d, err := s.objectData(c)
 	if err != nil {
@@ -35,8 +36,8 @@ func (s *surface) refuseObject(c *call, problem string) error {
 	return s.showObject(c, http.StatusBadRequest, d)
 }
 
-// moveObject serves POST /buckets/{bucket}/object/move: the object gets another key, or a copy of
-// that key is made. What has the key already stays, and then nothing changes.
+// moveObject serves POST /buckets/{bucket}/object/move. It gives the object another key, or
+// makes a copy with that key. If the key has an object already, nothing changes.
 func (s *surface) moveObject(c *call) error {
 	form := c.r.PostForm
 	to, stays := form.Get("to"), form.Get("copy") != ""
@@ -72,7 +73,7 @@ func (s *surface) moveObject(c *call) error {
 	return c.redirect(objectAddress(bucket, to, ""))
 }
 
-// copiedOnly returns the error of a move that made the copy and did not delete the object.
+// copiedOnly returns the error of a move that has made the copy but has not deleted the object.
 func copiedOnly(from, to string, err error) error {
 	t := troubleOf(err)
 	if errors.Is(err, state.ErrPrecondition) {
@@ -82,8 +83,8 @@ func copiedOnly(from, to string, err error) error {
 	return errors.Join(half, err)
 }
 
-// restoreObject serves POST /buckets/{bucket}/object/restore: an older version becomes the current
-// one, as a copy.
+// restoreObject serves POST /buckets/{bucket}/object/restore. It makes a copy of an older
+// version the current version.
 func (s *surface) restoreObject(c *call) error {
 	o, err := s.objectOf(c)
 	if err != nil {
@@ -148,10 +149,10 @@ const (
 	maxCorsOrigins = 100
 )
 
-// corsForm is the form of the rule for scripts of other sites.
+// corsForm is the form of the CORS rule for scripts of other sites.
 type corsForm struct {
-	Origins string // one a line
-	Write   bool   // scripts may store and delete too
+	Origins string // one origin in each line
+	Write   bool   // scripts may also store and delete
 	Other   bool   // a program has set rules that the form cannot show
 }
 
@@ -167,7 +168,8 @@ func corsFormOf(rules []state.CorsRule) corsForm {
 	return f
 }
 
-// corsRule returns the rule that lets scripts of some origins read, and write too.
+// corsRule returns the rule that allows scripts of some origins to read, and with write also to
+// change objects.
 func corsRule(origins []string, write bool) state.CorsRule {
 	methods := []string{http.MethodGet, http.MethodHead}
 	if write {
@@ -176,7 +178,8 @@ func corsRule(origins []string, write bool) state.CorsRule {
 	return state.CorsRule{Origins: origins, Methods: methods, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: corsAge}
 }
 
-// setCors serves POST /buckets/{bucket}/cors: one rule for all origins that were entered, or none.
+// setCors serves POST /buckets/{bucket}/cors. It sets one rule for all origins that were
+// entered, or removes the rule.
 func (s *surface) setCors(c *call) error {
 	origins := strings.Fields(c.r.PostForm.Get("origins"))
 	var rules []state.CorsRule
@@ -201,8 +204,8 @@ func (s *surface) setCors(c *call) error {
 	return c.redirect(bucketAddress(c.bucketName(), ""))
 }
 
-// validOrigin tells whether a text is "*", or an origin as browsers send it (RFC 6454, section 6),
-// in which one "*" stands for any part.
+// validOrigin returns whether a text is "*" or an origin as browsers send it (RFC 6454, section
+// 6). One "*" in the origin stands for any text.
 func validOrigin(text string) bool {
 	if text == "*" {
 		return true

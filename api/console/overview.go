@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// overviewRows is how many pins of each list the overview shows.
+// overviewRows is the number of pins in each list of the overview.
 const overviewRows = 5
 
-// overviewData is what the overview shows.
+// overviewData has the data of the overview.
 type overviewData struct {
 	Endpoints
 	Has      accounts.Holdings
 	Statuses []statusCount
 	Used     uint64 // bytes that the account stores
-	Free     uint64 // bytes that it may still store
-	Percent  int    // Used of its allowance
-	Usage    chart  // of the last 30 days
+	Free     uint64 // bytes that the account may still store
+	Percent  int    // used part of the allowance
+	Usage    chart  // usage of the last 30 days
 	Recent   []pins.Record
 	Failed   []pins.Record
 }
 
-// statusCount is how many pins have a status.
+// statusCount is the number of pins with a status.
 type statusCount struct {
 	Status state.Status
 	Count  uint64
@@ -39,7 +39,7 @@ type Endpoints struct{ Pinning, S3, Region string }
 // S3Host returns the host and port of the object gateway.
 func (e Endpoints) S3Host() string { _, host, _ := strings.Cut(e.S3, "://"); return host }
 
-// S3Plain tells whether the object gateway uses plain HTTP.
+// S3Plain returns whether the object gateway uses plain HTTP.
 func (e Endpoints) S3Plain() bool { return strings.HasPrefix(e.S3, "http://") }
 
 // statuses are the statuses of pins, in the order in which pages show them.

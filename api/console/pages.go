@@ -40,7 +40,7 @@ type asset struct {
 	kind string // its Content-Type
 }
 
-// loadPages parses what the program contains.
+// loadPages parses the templates and files that the program contains.
 func loadPages() (*pages, error) {
 	p := &pages{byName: map[string]*template.Template{}, assets: map[string]asset{}}
 	hash := sha256.New()
@@ -80,15 +80,15 @@ func loadPages() (*pages, error) {
 	return p, nil
 }
 
-// view is what every template gets.
+// view has the data that every template gets.
 type view struct {
 	Title   string
-	Section string // the entry of the navigation that is current; empty: none
-	Email   string // of the account; empty without a session
+	Section string // the current entry of the navigation; empty if there is none
+	Email   string // e-mail address of the account; empty without a session
 	Admin   bool   // the account is an administrator
-	Token   string // of forms
-	Seen    string // a fingerprint of the account, see events; empty: the page does not change while it is open
-	Data    any    // of the page
+	Token   string // form token
+	Seen    string // fingerprint of the account, see events; empty if the page does not change while it is open
+	Data    any    // data of the particular page
 }
 
 // show answers with a page.
@@ -117,7 +117,7 @@ func (s *surface) render(w http.ResponseWriter, status int, name string, v view)
 	return nil
 }
 
-// trouble is what the page of an error shows.
+// trouble has the texts of an error page.
 type trouble struct {
 	Status int
 	What   string // what happened
@@ -125,7 +125,7 @@ type trouble struct {
 	Do     string // what the person can do
 }
 
-// failed answers an error with a page.
+// failed answers an error with an error page.
 func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) error {
 	t := troubleOf(err)
 	if t.Status == http.StatusServiceUnavailable || t.Status == http.StatusTooManyRequests {
@@ -154,8 +154,8 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 	return s.render(w, t.Status, "error", v)
 }
 
-// refusal returns what a person reads beside the form of an error with one of some codes, whose cause is
-// what was entered. It is empty for other errors.
+// refusal returns the text for people beside a form, for an error with one of the given codes,
+// which the entered values have caused. It is empty for other errors.
 func refusal(err error, codes ...state.Code) string {
 	var known *state.Error
 	if errors.As(err, &known) && slices.Contains(codes, known.Code) {
@@ -164,8 +164,8 @@ func refusal(err error, codes ...state.Code) string {
 	return ""
 }
 
-// oneOfMany returns the trouble of one change of several, whose answer is a page all the same. The log
-// gets what it would have of the error of a page.
+// oneOfMany returns the texts about a failed change that is one of several. Their answer is a
+// normal page. The log gets the same line as for an error page.
 func (s *surface) oneOfMany(c *call, err error) trouble {
 	t := troubleOf(err)
 	if t.Status == http.StatusInternalServerError {
@@ -209,7 +209,7 @@ func troubleOf(err error) trouble {
 	return trouble{http.StatusInternalServerError, "Something went wrong", "the node could not answer; its log has the reason beside this request's id", "Try again; if it stays, tell the operator."}
 }
 
-// static serves a file of the program. Its path changes with its content.
+// static serves a file of the program. The path of the file changes with its content.
 func (s *surface) static(c *call) error {
 	a, ok := s.pages.assets[c.r.PathValue("name")]
 	if !ok || c.r.PathValue("version") != s.pages.version {
@@ -237,7 +237,7 @@ func robots(c *call) error {
 	return err
 }
 
-// securityExpiry is how long security.txt says that it is right. RFC 9116, section 2.5.5,
+// securityExpiry is the time until the expiry in security.txt. RFC 9116, section 2.5.5,
 // recommends less than a year.
 const securityExpiry = 90 * 24 * time.Hour
 
@@ -256,7 +256,7 @@ func (s *surface) securityText(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
-// status shows, to anybody, whether the node serves.
+// status shows to everybody whether the node can serve.
 func (s *surface) status(c *call) error {
 	if s.Health.Ready(c.ctx) != nil {
 		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available"})

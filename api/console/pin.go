@@ -16,17 +16,17 @@ import (
 // pinForm is the form of a new pin, or of one that replaces another.
 type pinForm struct {
 	CID, Name string
-	Origins   string // multiaddrs, one a line
-	Meta      string // key=value, one a line
-	KeepMeta  bool   // the meta of the pin cannot be shown as lines, and stays
+	Origins   string // one multiaddr in each line
+	Meta      string // one key=value in each line
+	KeepMeta  bool   // the meta of the pin cannot be shown as lines, and is kept
 }
 
-// pinFormOf returns the form that a request has.
+// pinFormOf returns the form in a request.
 func pinFormOf(v url.Values) pinForm {
 	return pinForm{strings.TrimSpace(v.Get("cid")), v.Get("name"), v.Get("origins"), v.Get("meta"), !v.Has("meta")}
 }
 
-// formOf returns the form that would make a pin again.
+// formOf returns the form that would create an equal pin.
 func formOf(p state.Pin) pinForm {
 	f := pinForm{CID: p.CID, Name: p.Name, Origins: strings.Join(p.Origins, "\n")}
 	meta, ok := linesOf(p.Meta)
@@ -34,8 +34,8 @@ func formOf(p state.Pin) pinForm {
 	return f
 }
 
-// linesOf returns the inverse of parseMeta. It is not ok if lines cannot hold the pairs, which a
-// program may have set.
+// linesOf returns the lines from which parseMeta would parse the pairs. ok is false if lines
+// cannot represent the pairs, which a program may have set.
 func linesOf(meta map[string]string) (text string, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(meta)) {
 		text += k + "=" + meta[k] + "\n"
@@ -109,10 +109,10 @@ func (s *surface) createPin(c *call) error {
 
 func pathOf(pin pins.Record) string { return "/pins/" + url.PathEscape(string(pin.ID)) }
 
-// pinData is what the page of a pin shows.
+// pinData has the data of the page of a pin.
 type pinData struct {
 	pins.Detail
-	View  template.URL // opens the content in a browser that knows IPFS
+	View  template.URL // address that opens the content in a browser that supports IPFS
 	Form  pinForm
 	Error string
 }
@@ -147,8 +147,8 @@ func (s *surface) showPin(c *call, status int, form *pinForm, problem string) er
 	return s.show(c, status, "pin", title, "pins", d)
 }
 
-// viewOf is the address of the content of a CID for browsers that know IPFS. They take the CID for a
-// host and read it in lower case, so it is one of version 1 in base32.
+// viewOf returns the address of the content of a CID for browsers that support IPFS. They use
+// the CID as a host name in lower case, so it is a version 1 CID in base32.
 func viewOf(text string) template.URL {
 	c, err := cid.Decode(text)
 	if err != nil {
@@ -157,7 +157,7 @@ func viewOf(text string) template.URL {
 	return template.URL("ipfs://" + state.RootOf(c).Cid().String()) //nolint:gosec // it has letters and digits
 }
 
-// replacePin serves POST /pins/{id}/replace: another pin in the place of this one.
+// replacePin serves POST /pins/{id}/replace. It replaces this pin by another one.
 func (s *surface) replacePin(c *call) error {
 	form := pinFormOf(c.r.PostForm)
 	var pin pins.Record
@@ -179,7 +179,7 @@ func (s *surface) replacePin(c *call) error {
 	return c.redirect(pathOf(pin))
 }
 
-// retryPin serves POST /pins/{id}/retry: the same pin once more, in the place of one that failed.
+// retryPin serves POST /pins/{id}/retry. It replaces a failed pin by an equal new pin.
 func (s *surface) retryPin(c *call) error {
 	pin, err := s.retry(c, pinID(c))
 	if problem := refusal(err, state.CodeQuota, state.CodeNoSpace); problem != "" {
@@ -191,7 +191,7 @@ func (s *surface) retryPin(c *call) error {
 	return c.redirect(pathOf(pin))
 }
 
-// retry replaces a pin by its like.
+// retry replaces a pin by an equal new pin.
 func (s *surface) retry(c *call, id state.RequestID) (pins.Record, error) {
 	old, err := s.Pins.Get(c.ctx, c.who.Account, id)
 	if err != nil {

@@ -18,27 +18,27 @@ import (
 
 // Bounds of changes of many pins.
 const (
-	maxMany   = 200 // in one request
-	manyAtOne = 16  // at the same time
-	// exportRows is how many pins an export reads at a time.
+	maxMany   = 200 // pins in one request
+	manyAtOne = 16  // changes at the same time
+	// exportRows is the number of pins that an export reads at a time.
 	exportRows = 500
 )
 
-// outcome is what became of one pin of many.
+// outcome is the result for one of many pins.
 type outcome struct {
-	What    string // the line that was entered, or the name or the CID of a pin
-	Path    string // of the pin; empty: there is none
-	Problem string // empty: it was done
+	What    string // the entered line, or the name or the CID of a pin
+	Path    string // path of the pin; empty if there is none
+	Problem string // the reason of a failure; empty for success
 }
 
-// manyData is what the page after a change of many pins shows.
+// manyData has the data of the page after a change of many pins.
 type manyData struct {
 	Done     string // the change, in the past
 	Outcomes []outcome
 	Failed   int
 }
 
-// each runs change for many pins, a few at a time, and shows one line for each.
+// each makes a change for many pins, a few at a time, and shows one line for each.
 func (s *surface) each(c *call, done string, all []outcome, change func(i int) (pins.Record, error)) error {
 	if len(all) == 0 {
 		return web.BadRequest("no pin was chosen")
@@ -69,7 +69,8 @@ func (s *surface) each(c *call, done string, all []outcome, change func(i int) (
 	return s.show(c, http.StatusOK, "pins-done", "Pins", "pins", d)
 }
 
-// createPins serves POST /pins/create-many: one pin for each line, of a CID and a name.
+// createPins serves POST /pins/create-many. It creates one pin for each line, which has a CID
+// and a name.
 func (s *surface) createPins(c *call) error {
 	var all []outcome
 	for line := range strings.Lines(c.r.PostForm.Get("lines")) {
@@ -90,7 +91,8 @@ func (s *surface) createPins(c *call) error {
 	})
 }
 
-// chosen returns the pins that were ticked in the list. The value of each is its id and its name.
+// chosen returns the pins that are ticked in the list. The value of each box is the id and the
+// name of the pin.
 func (c *call) chosen() (ids []state.RequestID, all []outcome) {
 	for _, value := range c.r.PostForm["pin"] {
 		id, name, _ := strings.Cut(value, " ")
@@ -131,9 +133,10 @@ type exportedPin struct {
 	Meta    map[string]string `json:"meta,omitempty"`
 }
 
-// exportPins serves GET /pins/export: all pins that match the filter of the list, the newest first,
-// as newline-delimited JSON. A pin that is created meanwhile may be left out. If the cluster does not
-// answer in between, the connection is cut, so that nobody takes a part for the whole.
+// exportPins serves GET /pins/export: all pins that match the filter of the list, the newest
+// first, as newline-delimited JSON. A pin that is created during the export may be left out. If
+// the cluster stops to answer during the export, the connection is cut, so that nobody takes a
+// part of the list for the whole list.
 func (s *surface) exportPins(c *call) error {
 	q, err := filterOf(c.r.URL.Query()).query()
 	if err != nil {

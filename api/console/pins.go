@@ -13,41 +13,41 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// pinRows is how many pins a page of the list has.
+// pinRows is the number of pins on a page of the list.
 const pinRows = 50
 
-// pinsData is what the page of pins shows.
+// pinsData has the data of the page of pins.
 type pinsData struct {
 	Filter   filter
 	Statuses []choice
 	Matches  []choice
 	Total    uint64
 	Rows     []pins.Record
-	Next     string // the address of the next page; empty: there is none
+	Next     string // the address of the next page; empty if there is none
 	Export   string // the address of the same list as a file
 	Form     pinForm
 	Error    string
 }
 
-// choice is a value of a select field.
+// choice is an option of a select field.
 type choice struct {
 	Value, Name string
 	Chosen      bool
 }
 
-// filter is what a list of pins is limited to, as the address of the page has it.
+// filter has the filters of a list of pins, as they are in the address of the page.
 type filter struct {
 	Status, Name, Match string
 	CID                 string
 	Meta                string // key=value
-	From, To            string // the first and the last day, in UTC, as 2006-01-02
-	Before              string // RFC 3339 with milliseconds; the last row of the page before
+	From, To            string // first and last day, in UTC, in the form 2006-01-02
+	Before              string // creation time of the last row of the previous page, RFC 3339 with milliseconds
 }
 
-// More reports whether the filter has a value that the page keeps folded.
+// More reports whether one of the filters is set that the page normally hides.
 func (f filter) More() bool { return f.CID != "" || f.Meta != "" || f.From != "" || f.To != "" }
 
-// Any reports whether anything is filtered.
+// Any reports whether any filter is set.
 func (f filter) Any() bool { return f != filter{Match: f.Match} }
 
 // matches are the ways to compare names, as in the Pinning Service API.

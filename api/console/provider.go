@@ -13,25 +13,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// flowLife is how long a sign-in at a provider may take.
+// flowLife is the longest time of a sign-in at a provider.
 const flowLife = 10 * time.Minute
 
 // Cookies of a sign-in at a provider. Each is sealed for its own name.
 const (
-	flowCookie    = "holdfast-flow"    // a flow
-	pendingCookie = "holdfast-pending" // an accounts.Person who is to be linked at the next sign-in
+	flowCookie    = "holdfast-flow"    // has a flow
+	pendingCookie = "holdfast-pending" // has an accounts.Person who is to be linked at the next sign-in
 )
 
-// flow is a sign-in at a provider that is under way.
+// flow is a sign-in at a provider that is in progress.
 type flow struct {
 	openid.Flow
-	To         string          // the page to go to after it
-	Account    state.AccountID `json:",omitempty"` // of the session in which it began
-	Invitation string          `json:",omitempty"` // token of the one-time link that led here
+	To         string          // page to open after the sign-in
+	Account    state.AccountID `json:",omitempty"` // account of the session in which the sign-in began
+	Invitation string          `json:",omitempty"` // token of the one-time link with which the sign-in began
 }
 
-// toProvider serves GET /sign-in/{provider}: it sends the browser to the provider. In a session it
-// links the person with the account, or begins a new session.
+// toProvider serves GET /sign-in/{provider}. It sends the browser to the provider. In a
+// session, the sign-in will link the person with the account. Without a session, it will begin
+// one.
 func (s *surface) toProvider(c *call) error {
 	if site := c.r.Header.Get("Sec-Fetch-Site"); c.session != "" && (site == "cross-site" || site == "same-site") {
 		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent you here: link providers on the page of your account")
@@ -57,8 +58,8 @@ func (s *surface) toProvider(c *call) error {
 	return c.redirect(to)
 }
 
-// fromProvider serves GET /sign-in/{provider}/callback, to which the provider sends the browser
-// back. The node that sent it there may be another one.
+// fromProvider serves GET /sign-in/{provider}/callback. The provider sends the browser back to
+// this page, possibly through another node than before.
 func (s *surface) fromProvider(c *call) error {
 	var f flow
 	known := c.sealed(s, flowCookie, &f) && f.Provider == c.r.PathValue("provider")
@@ -95,8 +96,8 @@ func (s *surface) fromProvider(c *call) error {
 	return s.enter(c, token, f.To)
 }
 
-// toKnownAccount leads a person to the sign-in page whose e-mail address has an account that is
-// not linked with the provider: the next sign-in to that account links it.
+// toKnownAccount sends a person to the sign-in page if the person's e-mail address has an
+// account that is not linked with the provider. The next sign-in to that account links it.
 func (s *surface) toKnownAccount(c *call, p accounts.Person, to string) error {
 	sealed, err := s.Accounts.SealValue(pendingCookie, flowLife, p)
 	if err != nil {
@@ -106,8 +107,8 @@ func (s *surface) toKnownAccount(c *call, p accounts.Person, to string) error {
 	return c.redirect(signInPath(to))
 }
 
-// enter gives the browser a new session, in the place of one that it has, and leads to a page.
-// A person who waits to be linked with the account of the session is.
+// enter gives the browser a new session, which replaces an earlier one, and leads to a page. If
+// a person is waiting to be linked with the account of the session, enter links them.
 func (s *surface) enter(c *call, token, to string) error {
 	if c.session != "" {
 		if err := s.Accounts.SignOut(c.ctx, c.session); err != nil && !errors.Is(err, state.ErrUnauthorized) {
@@ -121,8 +122,8 @@ func (s *surface) enter(c *call, token, to string) error {
 	return c.redirect(to)
 }
 
-// linkPending links the person who waits for that with the account of a new session, if the
-// address is that of the account.
+// linkPending links the waiting person with the account of a new session, if the e-mail address
+// is that of the account.
 func (s *surface) linkPending(c *call, token string) error {
 	var p accounts.Person
 	if !c.sealed(s, pendingCookie, &p) {
@@ -136,7 +137,8 @@ func (s *surface) linkPending(c *call, token string) error {
 	return s.Accounts.LinkIdentity(c.ctx, who.Account, p)
 }
 
-// pending returns the person who is to be linked at the next sign-in, and its provider.
+// pending returns the person who is to be linked at the next sign-in, and the person's
+// provider.
 func (s *surface) pending(c *call) (p accounts.Person, provider string) {
 	if !c.sealed(s, pendingCookie, &p) {
 		return accounts.Person{}, ""
@@ -153,7 +155,7 @@ func (s *surface) providerName(issuer string) string {
 	return issuer
 }
 
-// sealed reads a cookie that SealValue made, and tells whether there is one.
+// sealed reads a cookie that SealValue has made, and returns whether there is one.
 func (c *call) sealed(s *surface, name string, into any) bool {
 	cookie, err := c.r.Cookie(c.cookieName(name))
 	return err == nil && cookie.Value != "" && s.Accounts.OpenValue(name, cookie.Value, into) == nil
@@ -173,10 +175,10 @@ func (s *surface) providerTrouble(c *call, err error) error {
 	return err
 }
 
-// reasonSignIn marks the errors of sign-ins at providers.
+// reasonSignIn is the reason in errors of sign-ins at providers.
 const reasonSignIn = "SIGN_IN_FAILED"
 
-// notSignedIn returns the error of a sign-in at a provider that opened nothing.
+// notSignedIn returns the error for a sign-in at a provider that has opened no account.
 func notSignedIn(status int, why string) error {
 	return web.Errorf(status, reasonSignIn, "%s", why)
 }

@@ -16,7 +16,7 @@ import (
 // Cookies. web.CookieName has their full names.
 const (
 	sessionCookie = web.SessionCookie
-	visitorCookie = "holdfast-visitor" // random, of a browser without a session
+	visitorCookie = "holdfast-visitor" // random value for a browser without a session
 )
 
 // tokenField is the name of the form field with the form token.
@@ -25,7 +25,7 @@ const tokenField = "form_token"
 // formHeader has the form token of a request that a script sends.
 const formHeader = web.FormHeader
 
-// maxForm bounds the body of a form, in bytes: an account of all fields, origins and meta of a
+// maxForm is the largest size of the body of a form in bytes: all fields, origins and meta of a
 // pin, with every byte escaped.
 const maxForm = 256 << 10
 
@@ -35,11 +35,12 @@ type call struct {
 	r *http.Request
 	// ctx ends with the request, or caseTimeout after it began.
 	ctx context.Context
-	// who is the account of the session; the zero value without one.
+	// who is the account of the session, or the zero value without a session.
 	who accounts.Principal
-	// session is the session token; empty without one.
+	// session is the session token, or empty without a session.
 	session string
-	// seen is a fingerprint of the account before the page was made; empty: not known.
+	// seen is a fingerprint of the account from before the page was made; empty if it is not
+	// known.
 	seen   string
 	secure bool // the browser uses HTTPS
 }
@@ -47,8 +48,8 @@ type call struct {
 // errForm is the error for a form that was not made for this session.
 var errForm = web.Errorf(http.StatusForbidden, "FORBIDDEN", "this form belongs to another session: open the page again and repeat the change")
 
-// guarded returns the handler of a row: it checks who calls, and for all but GET where the request
-// comes from, before the page is served.
+// guarded returns the handler of a row. Before the page is served, it checks the caller, and
+// for all methods except GET also the origin of the request.
 func (s *surface) guarded(row page) web.Handler {
 	origins := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -121,8 +122,8 @@ func (s *surface) guarded(row page) web.Handler {
 	}
 }
 
-// identify sets who calls, by the current state of the cluster. A session that has ended is
-// none, and its cookie is removed.
+// identify finds the caller by the current state of the cluster. If the session has ended,
+// there is no caller, and the cookie is removed.
 func (s *surface) identify(c *call) error {
 	token := c.sessionToken()
 	if token == "" {
@@ -140,7 +141,8 @@ func (s *surface) identify(c *call) error {
 	return nil
 }
 
-// sessionToken returns what the session cookie has; empty without one, and for what is no token.
+// sessionToken returns the session token in the cookie. It is empty without a cookie and for a
+// malformed token.
 func (c *call) sessionToken() string {
 	cookie, err := c.r.Cookie(c.cookieName(sessionCookie))
 	if err != nil || len(cookie.Value) > accounts.MaxToken {
@@ -169,15 +171,15 @@ func (c *call) form() error {
 	return nil
 }
 
-// isToken tells whether a token is the one of this browser.
+// isToken returns whether a token is the form token of this browser.
 func (c *call) isToken(token string) bool { return web.IsFormToken(token, c.formSecret()) }
 
-// formToken returns the token that forms of this browser carry. It is empty when the browser has
-// neither a session nor a visitor cookie.
+// formToken returns the token that the forms of this browser contain. It is empty if the
+// browser has neither a session nor a visitor cookie.
 func (c *call) formToken() string { return web.FormToken(c.formSecret()) }
 
-// formSecret returns the value of the cookie that form tokens are made from: the session token, or
-// without a session the visitor cookie.
+// formSecret returns the value of the cookie from which form tokens are made: the session
+// token, or without a session the visitor cookie.
 func (c *call) formSecret() string {
 	if c.session != "" {
 		return c.session
@@ -189,7 +191,8 @@ func (c *call) formSecret() string {
 	return cookie.Value
 }
 
-// visit gives a browser without a session the cookie that its form tokens are made from.
+// visit gives a browser without a session a visitor cookie, from which its form tokens are
+// made.
 func (c *call) visit() {
 	if c.session != "" {
 		return
@@ -209,7 +212,7 @@ func (c *call) cookieName(name string) string { return web.CookieName(name, c.se
 // setCookie sets a cookie that ends with the browser; an empty value removes it.
 func (c *call) setCookie(name, value string) { web.SetCookie(c.w, name, value, c.secure) }
 
-// begin gives a browser without a session the cookie of a new one.
+// begin gives the browser the cookie of a new session.
 func (c *call) begin(token string) {
 	c.setCookie(visitorCookie, "")
 	c.setCookie(sessionCookie, token)
@@ -221,7 +224,7 @@ func (c *call) redirect(path string) error {
 	return web.Empty(c.w, http.StatusSeeOther)
 }
 
-// toSignIn redirects a GET to the sign-in page, which leads back here.
+// toSignIn redirects a GET to the sign-in page, which leads back to the requested page.
 func (c *call) toSignIn() error {
 	return c.redirect(signInPath(c.r.URL.RequestURI()))
 }
@@ -229,8 +232,9 @@ func (c *call) toSignIn() error {
 // signInPath returns the sign-in page, which leads to a path of this host.
 func signInPath(to string) string { return "/sign-in?" + url.Values{"to": {to}}.Encode() }
 
-// localPath returns path if it is one of this host that a GET may return to, else "/". What a
-// browser could read as another host, such as //evil.example and /\evil.example, is none.
+// localPath returns path if it is a path of this host to which a GET may return, else "/".
+// Paths that a browser could read as another host, such as //evil.example and /\evil.example,
+// become "/".
 func localPath(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// setupData is what the setup page shows.
+// setupData has the data of the setup page.
 type setupData struct {
 	Setup string // the token of the link
-	Name  string // as it was entered
+	Name  string // name as it was entered
 	Error string
 }
 
-// setupPage serves GET /setup: the one-time link that `holdfast run` prints.
+// setupPage serves GET /setup, which the one-time link of `holdfast run` opens.
 func (s *surface) setupPage(c *call) error {
 	token := c.r.URL.Query().Get("t")
 	if err := s.Accounts.CheckSetup(c.ctx, token); err != nil {

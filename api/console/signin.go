@@ -8,15 +8,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// signInData is what the sign-in page shows.
+// signInData has the data of the sign-in page.
 type signInData struct {
-	To    string // the page to go to after it, on this host
-	Name  string // as it was entered
+	To    string // page on this host to open after the sign-in
+	Name  string // name as it was entered
 	Error string
-	// Pending is the provider that the next sign-in links with the account; empty: none.
+	// Pending is the provider that the next sign-in links with the account; empty if there is
+	// none.
 	Pending   string
 	Providers []openid.Provider
-	Open      bool // who has an account at a provider has one here
+	Open      bool // everybody who has an account at a provider gets an account here
 }
 
 // signInPage serves GET /sign-in.

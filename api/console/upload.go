@@ -29,26 +29,26 @@ const (
 // Bounds of a form with files.
 const (
 	maxFiles    = 10_000
-	maxPartHead = 64 << 10 // bytes of a field, and of the head of a file
+	maxPartHead = 64 << 10 // bytes of a form field, and of the header of a file
 	maxType     = 255      // bytes of a Content-Type
 	maxFailed   = 500      // failed files that the answer names
 )
 
-// partSize returns how many bytes a part of an upload has that is not the last.
+// partSize returns the size in bytes of all parts of an upload except the last.
 func (s *surface) partSize() int64 { return max(filePart, s.MinPart) }
 
-// Errors of bodies that a client does not send to their end.
+// Errors for bodies that a client does not send completely.
 var (
 	errFiles = web.BadRequest("the files could not be read to their end")
 	errStall = web.Errorf(http.StatusRequestTimeout, "REQUEST_TIMEOUT", "the browser has sent too little for a minute")
 )
 
-// body returns the reader of the request's body, for a client that has to go on sending.
+// body returns the reader of the request's body. Reads fail if the client stops sending.
 func (c *call) body() *web.Patient {
 	return &web.Patient{Body: c.r.Body, Control: http.NewResponseController(c.w), Stall: web.StallTimeout, Broken: errFiles}
 }
 
-// checkKey refuses what the object gateway could not name.
+// checkKey refuses keys that the object gateway would not accept.
 func checkKey(key string) error {
 	if key == "" || len(key) > state.MaxKeyBytes || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return web.BadRequest("the key of an object has 1 to %d bytes of UTF-8 without the character U+0000", state.MaxKeyBytes)
@@ -56,7 +56,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// attributesOf returns the attributes of a file that a browser says is of a type.
+// attributesOf returns the attributes of a file with the type that the browser has sent.
 func attributesOf(kind string) objects.Attributes {
 	if _, _, err := mime.ParseMediaType(kind); err != nil || len(kind) > maxType {
 		return objects.Attributes{}
@@ -64,8 +64,8 @@ func attributesOf(kind string) objects.Attributes {
 	return objects.Attributes{Headers: map[string]string{"Content-Type": kind}}
 }
 
-// bodyOf is content for a use case, whose context the fuse ends. It has the checksum that
-// objects have by default, and no more than MaxObject bytes.
+// bodyOf returns content for a use case. The fuse ends the context of the use case. The content
+// gets the default checksum of objects and has at most MaxObject bytes.
 func (s *surface) bodyOf(r io.Reader, size int64, wire *web.Patient, fuse *web.Fuse) objects.Body {
 	limited := &limited{r, s.MaxObject}
 	return objects.Body{
@@ -77,7 +77,7 @@ func (s *surface) bodyOf(r io.Reader, size int64, wire *web.Patient, fuse *web.F
 	}
 }
 
-// limited ends in an error behind a number of bytes.
+// limited is a reader that fails after a number of bytes.
 type limited struct {
 	r    io.Reader
 	left int64
@@ -114,19 +114,19 @@ func (s *surface) put(c *call, key, kind string, r io.Reader, size int64, wire *
 	return nil
 }
 
-// filesData is what the page after an upload by a form shows, if something failed.
+// filesData has the data of the page after an upload by a form in which something failed.
 type filesData struct {
 	Bucket, Address string
 	Stored          int
-	NotStored       int          // files
-	Failed          []failedFile // the first of them
-	After           bool         // the files after the last one were not read
+	NotStored       int          // number of files that were not stored
+	Failed          []failedFile // the first files that were not stored
+	After           bool         // number of files after which reading stopped; later files were not read
 }
 
-// Unnamed returns how many files that were not stored the page does not name.
+// Unnamed returns the number of files that were not stored and that the page does not name.
 func (d filesData) Unnamed() int { return d.NotStored - len(d.Failed) }
 
-// fail adds a file that was not stored. A name has as many bytes as a key at the most.
+// fail adds a file that was not stored. A name has at most as many bytes as a key.
 func (d *filesData) fail(name, reason string) {
 	if d.NotStored++; len(d.Failed) == maxFailed {
 		return
@@ -192,13 +192,14 @@ func (s *surface) uploadFiles(c *call) error {
 	return s.show(c, status, "files", "Upload", "buckets", d)
 }
 
-// filesForm reads a form with files. Fields and heads of files are bounded.
+// filesForm reads a form with files. The sizes of fields and of the headers of files are
+// bounded.
 type filesForm struct {
 	*multipart.Reader
 	in *metered
 }
 
-// field reads the field with a name, which has to be the next.
+// field reads the field with a name, which must be the next field.
 func (f *filesForm) field(name string) (string, error) {
 	f.in.left = maxPartHead
 	part, err := f.NextRawPart()
@@ -212,8 +213,8 @@ func (f *filesForm) field(name string) (string, error) {
 	return string(value), nil
 }
 
-// file returns the next file and its name, with the folders that it is in, or io.EOF. A field
-// in which no file was chosen is passed over.
+// file returns the next file and its name with its folders, or io.EOF. It skips fields in which
+// no file was chosen.
 func (f *filesForm) file() (name string, part *multipart.Part, err error) {
 	for {
 		f.in.left = maxPartHead
@@ -239,7 +240,7 @@ func (f *filesForm) file() (name string, part *multipart.Part, err error) {
 	}
 }
 
-// skip reads what is left of a file, most bytes at the most.
+// skip reads the rest of a file, at most most bytes.
 func (f *filesForm) skip(part *multipart.Part, most int64) error {
 	f.in.left = most
 	if _, err := io.Copy(io.Discard, part); err != nil {
@@ -248,13 +249,14 @@ func (f *filesForm) skip(part *multipart.Part, most int64) error {
 	return nil
 }
 
-// fileName decodes what a browser encodes of the name of a file (HTML, "multipart form data").
+// fileName decodes the characters that a browser encodes in the name of a file (HTML,
+// "multipart form data").
 var fileName = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
 
-// unmetered is for content, which is bounded otherwise.
+// unmetered is the limit for content, whose size is bounded elsewhere.
 const unmetered = 1 << 62
 
-// metered ends in an error behind a number of bytes.
+// metered is a reader that fails after a number of bytes.
 type metered struct {
 	r    io.Reader
 	left int64
@@ -270,7 +272,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader
 }
 
-// putObject serves PUT /buckets/{bucket}/object: the body is the content.
+// putObject serves PUT /buckets/{bucket}/object. The body is the content of the object.
 func (s *surface) putObject(c *call) error {
 	if c.r.ContentLength > s.MaxObject {
 		return web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "an object has %d bytes at most in one request", s.MaxObject)
@@ -282,7 +284,8 @@ func (s *surface) putObject(c *call) error {
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// createUpload serves POST /buckets/{bucket}/uploads: the answer is the id of a multipart upload.
+// createUpload serves POST /buckets/{bucket}/uploads. The answer is the id of a multipart
+// upload.
 func (s *surface) createUpload(c *call) error {
 	key := c.r.URL.Query().Get("key")
 	if err := checkKey(key); err != nil {
@@ -299,13 +302,13 @@ func (s *surface) createUpload(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
-// upload returns what a request about an upload names.
+// upload returns the upload that a request names.
 func (c *call) upload() (key string, id state.UploadID, query url.Values) {
 	query = c.r.URL.Query()
 	return query.Get("key"), state.UploadID(c.r.PathValue("upload")), query
 }
 
-// putPart serves PUT /buckets/{bucket}/uploads/{upload}: the body is a part.
+// putPart serves PUT /buckets/{bucket}/uploads/{upload}. The body is a part.
 func (s *surface) putPart(c *call) error {
 	key, id, query := c.upload()
 	number, err := strconv.Atoi(query.Get("part"))
@@ -324,8 +327,8 @@ func (s *surface) putPart(c *call) error {
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// completeUpload serves POST /buckets/{bucket}/uploads/{upload}/complete: an object is made of
-// the parts, which have as many bytes as the file.
+// completeUpload serves POST /buckets/{bucket}/uploads/{upload}/complete. It makes an object
+// from the parts, which together must have the size of the file.
 func (s *surface) completeUpload(c *call) error {
 	key, id, query := c.upload()
 	ctx, cancel := context.WithTimeout(c.asking(c.r.Context()), web.JoinTimeout)
@@ -358,8 +361,8 @@ func (s *surface) completeUpload(c *call) error {
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// completed answers a repeated request to complete an upload, whose first answer was lost: the
-// object is there. absent is the error if it is not.
+// completed answers a repeated request to complete an upload whose first answer was lost. If
+// the object exists, the answer is a success; otherwise it is the error absent.
 func (s *surface) completed(c *call, key string, id state.UploadID, absent error) error {
 	o, err := s.Objects.Object(c.asking(c.ctx), c.who.Account, c.bucketName(), key, "")
 	if err != nil || o.Upload != id {

@@ -12,35 +12,36 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// overviewDays is how many days the chart of the overview has.
+// overviewDays is the number of days in the chart of the overview.
 const overviewDays = 30
 
 // Size of a chart, in the units of its drawing.
 const chartWidth, chartHeight = 600, 120
 
-// leastDays is how many days a chart has room for at the least, so that a few days have narrow bars.
+// leastDays is the smallest number of days for which a chart has room, so that the bars of a
+// few days are narrow.
 const leastDays = 30
 
-// chart is what a chart shows: one value for each day.
+// chart has the data of a chart: one value for each day.
 type chart struct {
 	Title       string
-	Description string // what a person who does not see the drawing reads
+	Description string // text for people who do not see the drawing
 	Bars        []bar
 	Top         string // the largest value in words
 	From, To    time.Time
 }
 
-// bar is one day of a chart, in the units of its drawing.
+// bar is one day of a chart. Its sizes are in the units of the drawing.
 type bar struct {
 	X, Y, Width, Height string
 	Label               string // the day and its value
 }
 
-// usageData is what the page of usage shows.
+// usageData has the data of the page of usage.
 type usageData struct {
 	Has              accounts.Holdings
 	Storage, Request chart
-	Days             []state.Usage // the newest first
+	Days             []state.Usage // newest day first
 }
 
 // usagePage serves GET /usage.

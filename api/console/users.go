@@ -9,23 +9,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// userRows is how many accounts the page of users shows; the filter finds the others.
+// userRows is the number of accounts on the page of users. A filter finds the others.
 const userRows = 100
 
-// usersData is what the page of users shows.
+// usersData has the data of the page of users.
 type usersData struct {
 	Users  []accounts.User
-	Total  int    // accounts that match the filter
-	Filter string // a part of their e-mail addresses
-	Name   string // as it was entered for a new account
+	Total  int    // number of accounts that match the filter
+	Filter string // a part of the e-mail address
+	Name   string // e-mail address as it was entered for a new account
 	Error  string
 }
 
-// userData is what the page of a user shows.
+// userData has the data of the page of a user.
 type userData struct {
 	accounts.Holdings
 	Self  bool     // it is the account of this session
-	Ways  []string // to sign in to it
+	Ways  []string // ways to sign in to the account
 	Error string
 	Done  string // what was changed
 }
@@ -86,8 +86,8 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 	return s.show(c, status, "user", has.Email, "users", d)
 }
 
-// changeUser returns the handler of a change of one account: change does it, and done tells what
-// was changed. What the state refuses stands on the page.
+// changeUser returns the handler of a change of one account. change makes the change, and done
+// says what was changed. If the state refuses the change, the page shows the reason.
 func (s *surface) changeUser(done string, change func(c *call, email string) error) func(*call) error {
 	return func(c *call) error {
 		has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
@@ -131,7 +131,8 @@ func (s *surface) setUserAdmin(c *call, email string) error {
 	return s.Accounts.SetAdmin(c.ctx, email, c.r.PostForm.Get("admin") == "yes")
 }
 
-// removeUser serves POST /users/{id}/remove. Who types the e-mail address means it.
+// removeUser serves POST /users/{id}/remove. The administrator must enter the e-mail address as
+// confirmation.
 func (s *surface) removeUser(c *call) error {
 	has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
 	if err != nil {

@@ -28,10 +28,10 @@ type call struct {
 	// made only if the session or the key still lives.
 	ctx    context.Context
 	who    accounts.Principal
-	token  string // that names who; "" for anybody
+	token  string // token of who; "" for anybody
 	secure bool   // the client uses HTTPS
 	query  url.Values
-	fields web.Fields // of the body
+	fields web.Fields // members of the body
 	held   *web.Held  // accounts for the memory of the body and of the answer
 }
 
@@ -75,8 +75,8 @@ func (s *surface) guarded(op operation) web.Handler {
 	}
 }
 
-// identify sets who calls, by the current state of the cluster. With an Authorization header the
-// cookie counts for nothing. A change with a cookie has to come from a page of this origin.
+// identify finds the caller by the current state of the cluster. If there is an Authorization
+// header, the cookie is ignored. A change with a cookie must come from a page of this origin.
 func (s *surface) identify(c *call, origins *http.CrossOriginProtection) (err error) {
 	_, byHeader := c.r.Header["Authorization"]
 	if byHeader {
@@ -113,12 +113,12 @@ func (s *surface) identify(c *call, origins *http.CrossOriginProtection) (err er
 	return nil
 }
 
-// forbidden returns the error of what the caller may not do.
+// forbidden returns the error for something that the caller may not do.
 func forbidden(format string, args ...any) error {
 	return web.Errorf(http.StatusForbidden, "FORBIDDEN", format, args...)
 }
 
-// permits returns nil if a principal has the access, else the 403 error.
+// permits returns nil if a principal has the access, and the 403 error otherwise.
 func (a access) permits(who *accounts.Principal) error {
 	switch a {
 	case mayRead:
@@ -149,7 +149,8 @@ func withScope(who *accounts.Principal, scope string) error {
 	return nil
 }
 
-// read reads the query and the body of a request, and refuses what an operation does not know.
+// read reads the query and the body of a request. It refuses parameters and members that the
+// operation does not know.
 func (c *call) read(op operation) (err error) {
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
@@ -189,13 +190,13 @@ func (c *call) created(body any) error { return web.HeldJSON(c.w, http.StatusCre
 // done answers 204.
 func (c *call) done() error { return web.Empty(c.w, http.StatusNoContent) }
 
-// Rows of a page.
+// Bounds of the rows of a page.
 const (
 	defaultLimit = 50
 	maxLimit     = state.MaxListLimit
 )
 
-// limit returns how many rows a page has at the most.
+// limit returns the largest number of rows of a page.
 func (c *call) limit() (int, error) {
 	if !c.query.Has("limit") {
 		return defaultLimit, nil
@@ -207,9 +208,9 @@ func (c *call) limit() (int, error) {
 	return int(n), nil
 }
 
-// cursor returns where a page begins: behind the row that the cursor of the page before names; ""
-// without one. A cursor has no more than the place in an order, so that of another account leads
-// to the own rows.
+// cursor returns the position at which a page begins: after the row that the cursor of the
+// previous page names, or "" without a cursor. A cursor contains only a position, so the cursor
+// of another account leads to the caller's own rows.
 func (c *call) cursor() (string, error) {
 	text := c.query.Get("cursor")
 	place, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -219,16 +220,16 @@ func (c *call) cursor() (string, error) {
 	return string(place), nil
 }
 
-// errCursor is the error of a cursor that no page has.
+// errCursor is the error for a malformed cursor.
 var errCursor = web.BadRequest("cursor is not the next of an earlier page")
 
-// cursorOf returns the cursor of a place.
+// cursorOf returns the cursor for a position.
 func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
 // timeForm is RFC 3339 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// timeText returns a time as bodies have it; "" for the zero time.
+// timeText returns a time in the form for bodies; "" for the zero time.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -248,7 +249,7 @@ func (c *call) seconds(name string, most time.Duration) (d time.Duration, given 
 	return time.Duration(n) * time.Second, true, nil
 }
 
-// text reads a member of the body that must be there and not empty.
+// text reads a member of the body that must be present and not empty.
 func (c *call) text(name string) (string, error) {
 	text, _, err := c.fields.Text(name)
 	if err == nil && strings.TrimSpace(text) == "" {

@@ -8,18 +8,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Waits that clients are asked for.
+// Waits that the answers ask of clients.
 const (
 	retryUnavailable = time.Second // about how long the cluster is without a leader
-	retryLimited     = time.Minute // how long a name is closed after too many passwords
-	retryNoSpace     = time.Minute // about how soon deleting can have made room
+	retryLimited     = time.Minute // how long a name is refused after too many wrong passwords
+	retryNoSpace     = time.Minute // about how soon deletions can have made room
 )
 
-// absent is the answer for an id that nobody has and for one of another account.
+// absent is the answer for an id that does not exist and for an id of another account.
 var absent = web.Answer{Status: http.StatusNotFound, Reason: "NOT_FOUND", Detail: "nothing of this account has that name or id"}
 
-// errorTable says how every code of the state is answered. An empty Detail stands for the error's
-// own, which is written for people.
+// errorTable has the answer for every code of the state. If Detail is empty, the answer has the
+// text of the error, which is written for people.
 var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNotFound:     absent,
@@ -44,7 +44,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeTooSmall:    {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 }
 
-// answer says how an error of any kind is answered.
+// answer returns the answer for any error.
 func answer(err error) web.Answer {
 	return web.AnswerBy(errorTable, err, "the cluster did not answer in time", "internal error; X-Request-Id names it in the log")
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sessionBody is who the caller is.
+// sessionBody says who the caller is.
 type sessionBody struct {
 	ID      state.SessionID `json:"id"`
 	Account state.AccountID `json:"account"`
 	Email   string          `json:"email"`
 	Admin   bool            `json:"admin"`
-	// FormToken is what a change with the session cookie has in the header X-Form-Token.
+	// FormToken is the value of the header X-Form-Token that a change with the session cookie
+	// must send.
 	FormToken string `json:"form_token"`
 }
 
@@ -27,7 +28,7 @@ func (s *surface) session(c *call) error {
 	return c.ok(sessionBody{c.who.Session, c.who.Account, c.who.Email, c.who.Admin, web.FormToken(c.token)})
 }
 
-// endSession answers DELETE /session: no node takes the session any more.
+// endSession answers DELETE /session. After the answer, no node accepts the session.
 func (s *surface) endSession(c *call) error {
 	if err := s.Accounts.SignOut(c.ctx, c.token); err != nil {
 		return fmt.Errorf("sign out: %w", err)
@@ -36,7 +37,8 @@ func (s *surface) endSession(c *call) error {
 	return c.done()
 }
 
-// keyBody is an API key. A key has its secrets only when it was made or asked for with a password.
+// keyBody is an API key. It has secrets only if the key was just made or was requested with a
+// password.
 type keyBody struct {
 	ID              state.KeyID `json:"id"`
 	Name            string      `json:"name"`
@@ -53,7 +55,7 @@ func bodyOfKey(k *accounts.Key) keyBody {
 	return keyBody{k.ID, k.Name, k.Scope, timeText(k.Created), timeText(k.Expires), timeText(k.Used), k.Token, k.AccessKeyID, k.SecretAccessKey}
 }
 
-// keysBody are all keys of an account, of which there are state.MaxKeysPerUser at the most.
+// keysBody has all keys of an account, at most state.MaxKeysPerUser.
 type keysBody struct {
 	Results []keyBody `json:"results"`
 }
@@ -72,7 +74,7 @@ func (s *surface) listKeys(c *call) error {
 	return c.ok(body)
 }
 
-// maxLife is the longest life of a key that can be asked for.
+// maxLife is the longest life of a key that can be requested.
 const maxLife = 10 * 365 * 24 * time.Hour
 
 // createKey answers POST /keys with the key and its secrets.
@@ -120,7 +122,7 @@ func (s *surface) getKey(c *call) error {
 	return c.ok(bodyOfKey(&key))
 }
 
-// revokeKey answers DELETE /keys/{id}: no node takes the key any more.
+// revokeKey answers DELETE /keys/{id}. After the answer, no node accepts the key.
 func (s *surface) revokeKey(c *call) error {
 	key, err := s.ownKey(c, c.id())
 	if err != nil {
@@ -132,11 +134,12 @@ func (s *surface) revokeKey(c *call) error {
 	return c.done()
 }
 
-// proofLife is how long a session of an account without a password proves who asks.
+// proofLife is how long the session of an account without a password counts as a proof of
+// identity.
 const proofLife = 10 * time.Minute
 
-// proven returns nil if the caller proves who asks: by the password of the account, or where that
-// has none by a session that began lately.
+// proven returns nil if the caller proves the identity of the account's owner: by the password,
+// or if the account has no password, by a session that began recently.
 func (s *surface) proven(c *call) error {
 	password, _, err := c.fields.Text("password")
 	if err != nil {
@@ -164,7 +167,8 @@ func (s *surface) proven(c *call) error {
 	return nil
 }
 
-// showKey answers POST /keys/{id}/show with the key and its secrets, to who proves who asks.
+// showKey answers POST /keys/{id}/show with the key and its secrets, if the caller proves the
+// identity of the account's owner.
 func (s *surface) showKey(c *call) error {
 	key, err := s.ownKey(c, c.id())
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 // membersBody is the cluster as this node sees it.
 type membersBody struct {
 	ClusterID       string            `json:"cluster_id"`
-	Leader          state.NodeID      `json:"leader"` // "": none is known
+	Leader          state.NodeID      `json:"leader"` // "" if no leader is known
 	Quorum          quorumBody        `json:"quorum"`
 	Pins            map[string]uint64 `json:"pins"` // by status
 	UnderReplicated uint64            `json:"under_replicated"`
 	Results         []memberBody      `json:"results"`
 }
 
-// quorumBody says whether the cluster has the votes to decide anything.
+// quorumBody says whether the cluster has enough votes to commit changes.
 type quorumBody struct {
 	Votes    int  `json:"votes"`
 	Needed   int  `json:"needed"`

@@ -31,8 +31,7 @@ func bodyOfBucket(b *state.Bucket) bucketBody {
 	return bucketBody{b.Name, timeText(b.Created.Time()), b.Public, versioning}
 }
 
-// bucketsBody are all buckets of an account, of which there are state.MaxBucketsPerUser at the
-// most.
+// bucketsBody has all buckets of an account, at most state.MaxBucketsPerUser.
 type bucketsBody struct {
 	Results []bucketBody `json:"results"`
 }
@@ -93,10 +92,10 @@ type rowBody struct {
 	CID     string `json:"cid"`
 }
 
-// objectsBody is a page of a bucket.
+// objectsBody is a page of a bucket's objects.
 type objectsBody struct {
 	Results  []rowBody `json:"results"`
-	Prefixes []string  `json:"prefixes"`       // that end with the delimiter
+	Prefixes []string  `json:"prefixes"`       // common prefixes, which end with the delimiter
 	Next     string    `json:"next,omitempty"` // cursor of the next page
 }
 
@@ -132,7 +131,7 @@ func (s *surface) listObjects(c *call) (err error) {
 // objectBody is an object without its content. A delete marker has a key, a version and a time.
 type objectBody struct {
 	Key         string            `json:"key"`
-	Version     string            `json:"version,omitempty"` // its id, of an object with versions
+	Version     string            `json:"version,omitempty"` // id of the version, if the object has versions
 	Created     string            `json:"created"`
 	Marker      bool              `json:"delete_marker,omitempty"`
 	Size        uint64            `json:"size,omitempty"`
@@ -195,7 +194,7 @@ func (s *surface) deleteObject(c *call) error {
 	return c.done()
 }
 
-// Life of a link. The longest is that of a presigned link of S3.
+// Bounds of the life of a link. The longest is that of presigned links of S3.
 const (
 	defaultLink = time.Hour
 	maxLink     = 7 * 24 * time.Hour
@@ -207,8 +206,8 @@ type linkBody struct {
 	Expires string `json:"expires"`
 }
 
-// linkObject answers POST /buckets/{bucket}/object/link: a link by which everybody who has it reads
-// the object until it ends, signed with a key of the account.
+// linkObject answers POST /buckets/{bucket}/object/link. It makes a link, signed with a key of
+// the account. Everybody who has the link can read the object until the link expires.
 func (s *surface) linkObject(c *call) error {
 	id, err := c.text("key_id")
 	if err != nil {

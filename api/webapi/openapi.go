@@ -11,7 +11,8 @@ import (
 //go:embed openapi.json
 var openAPI string
 
-// describe answers GET /openapi.json, to anybody: it tells nothing that is not public.
+// describe answers GET /openapi.json to everybody, because the document contains nothing
+// secret.
 func describe(c *call) error {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(openAPI)))

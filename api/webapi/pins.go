@@ -29,7 +29,7 @@ func bodyOfPin(r *pins.Record) pinBody {
 
 // pinsBody is a page of pins.
 type pinsBody struct {
-	Count   uint64    `json:"count"` // of all matches from this page on
+	Count   uint64    `json:"count"` // number of all matches from this page on
 	Results []pinBody `json:"results"`
 	Next    string    `json:"next,omitempty"` // cursor of the next page
 }
@@ -62,8 +62,8 @@ func (s *surface) listPins(c *call) error {
 	return c.ok(body)
 }
 
-// pinQuery reads the query of a list. Creation times are unique within an account, so a page
-// begins behind one.
+// pinQuery parses the query of a list. Creation times are unique within an account, so a page
+// begins after a creation time.
 func (c *call) pinQuery() (q state.PinQuery, err error) {
 	if q.Limit, err = c.limit(); err != nil {
 		return q, err
@@ -99,7 +99,7 @@ func (c *call) pinQuery() (q state.PinQuery, err error) {
 	return q, nil
 }
 
-// createPin answers POST /pins. The record is durable, and the content comes later.
+// createPin answers POST /pins. The record of the pin is durable; the content is fetched later.
 func (s *surface) createPin(c *call) error {
 	cid, err := c.text("cid")
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // usageBody is what an account stores and may store, in bytes.
 type usageBody struct {
 	Used      uint64  `json:"used_bytes"`
-	Stored    uint64  `json:"stored_bytes"`  // of content that is complete
-	Coming    uint64  `json:"coming_bytes"`  // of content that is being fetched
-	Records   uint64  `json:"records_bytes"` // of names, origins and metadata
+	Stored    uint64  `json:"stored_bytes"`  // bytes of complete content
+	Coming    uint64  `json:"coming_bytes"`  // bytes of content that is being fetched
+	Records   uint64  `json:"records_bytes"` // bytes of names, origins and metadata
 	Allowance *uint64 `json:"allowance_bytes"`
 	Credits   uint64  `json:"credits"`
 }
@@ -28,7 +28,7 @@ func bodyOfQuota(q *state.Quota) usageBody {
 	return u
 }
 
-// holdingsBody are the counts of what belongs to an account.
+// holdingsBody has the counts of everything that belongs to an account.
 type holdingsBody struct {
 	Pins     map[string]uint64 `json:"pins"` // by status
 	Buckets  uint64            `json:"buckets"`
@@ -116,7 +116,7 @@ func (s *surface) listUsers(c *call) error {
 	return c.ok(body)
 }
 
-// createUser answers POST /users. The first password is one that the person changes later.
+// createUser answers POST /users. The first password is meant to be changed by the person.
 func (s *surface) createUser(c *call) error {
 	email, err := c.text("email")
 	if err != nil {
@@ -151,8 +151,8 @@ func (s *surface) getUser(c *call) error {
 	return c.ok(oneUser{bodyOfUser(&has.User), has.Admin, bodyOfHoldings(&has)})
 }
 
-// others returns the account that the path names, if it is not that of the caller: nobody locks
-// out the last administrator by a slip.
+// others returns the account in the path, but refuses the account of the caller, so that nobody
+// locks out the last administrator by mistake.
 func (s *surface) others(c *call) (accounts.Holdings, error) {
 	has, err := s.user(c)
 	if err == nil && has.ID == c.who.Account {
@@ -173,7 +173,7 @@ func (s *surface) removeUser(c *call) error {
 	return c.done()
 }
 
-// setAllowance answers PUT /users/{id}/allowance. A null is no limit.
+// setAllowance answers PUT /users/{id}/allowance. null means no limit.
 func (s *surface) setAllowance(c *call) error {
 	var bytes uint64 = state.Unlimited
 	if string(c.fields["bytes"]) != "null" {

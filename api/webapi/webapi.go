@@ -138,10 +138,11 @@ const (
 // surface is the web API of a node.
 type surface struct{ Options }
 
-// access is who may use an operation.
+// access says who may use an operation.
 type access int
 
-// The kinds of access. The zero value is none of them, so that a row without one is refused.
+// The kinds of access. The zero value is none of them, so that a row of the table without an
+// access is refused.
 const (
 	anybody   access = iota + 1 // needs no credentials, and no rate applies
 	mayRead                     // a session, or an API key with storage:read
@@ -153,7 +154,7 @@ const (
 
 // operation is one row of the table of routes.
 type operation struct {
-	method, path string // path is behind Prefix
+	method, path string // path is relative to Prefix
 	access       access
 	// query are the parameters of the query, and fields the members of the JSON body. A request
 	// with any other is refused. Without fields the body is not read.
@@ -216,7 +217,7 @@ func Starting(o Options) http.Handler {
 	return s.wrap(web.Starting(o.Health, nil))
 }
 
-// wrap adds what all answers have.
+// wrap adds the headers that all answers have.
 func (s *surface) wrap(h web.Handler) http.Handler {
 	return web.Attended(web.StallTimeout, web.Wrap(web.Options{Name: "webapi", Answer: answer, Logger: s.Logger, Metrics: s.Metrics},
 		func(w http.ResponseWriter, r *http.Request) error {

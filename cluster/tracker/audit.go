@@ -11,7 +11,7 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// pageRoots is how many roots the auditor reads at once.
+// pageRoots is the number of roots that the auditor reads at once.
 const pageRoots = 512
 
 // auditRetry is the pause after an audit that could not be finished.
@@ -21,26 +21,26 @@ const auditRetry = 10 * time.Second
 // the next audit scans all their roots again.
 const maxBehind = 1 << 10
 
-// offer is a root that the dispatcher must check, whatever the state says.
+// offer is a root that the dispatcher must check against the state and the disk.
 type offer struct {
 	root   state.RootKey
-	must   bool           // it is taken, whatever else its account has waiting
-	answer chan<- verdict // holds one; not of those that must
+	must   bool           // the dispatcher takes the root, however many roots of its account wait already
+	answer chan<- verdict // has room for one answer; not used if must is true
 }
 
-// verdict is what became of an offer.
+// verdict is the answer of the dispatcher to an offer.
 type verdict struct {
-	refused bool // the account has as much in memory as it may
+	refused bool // the account has as many roots in memory as it may have
 	account state.AccountID
 }
 
-// refills has the accounts for which the dispatcher can take more roots.
+// refills has the accounts of which the dispatcher can take more roots.
 type refills struct {
-	some chan struct{} // has a token while there may be some
+	some chan struct{} // has a token while there may be accounts
 
 	// mu guards accounts. It is never held while calling out.
 	mu       sync.Mutex
-	accounts map[state.AccountID]bool // true: from the first root on
+	accounts map[state.AccountID]bool // true means that the walk begins at the first root
 }
 
 func newRefills() *refills {
@@ -70,16 +70,16 @@ type auditor struct {
 	behind  map[state.AccountID]bookmark
 }
 
-// bookmark is where the walk for one account goes on.
+// bookmark is the position at which the walk for one account continues.
 type bookmark struct {
 	from  state.RootKey
-	again bool // and then once more from the first root on
+	again bool // after this walk, another one begins at the first root
 }
 
 // audit compares the wanted roots with the roots on this node, after a start, on request and
-// every Audit. It offers the differences to the dispatcher. The dispatcher takes only a share
-// of its memory for one account and asks for more when that is done. So a million missing roots
-// of one account need one place in a table and delay no other account.
+// every Audit. It offers the differences to the dispatcher. The dispatcher uses only a share of
+// its memory for one account, and asks for more roots when it has worked on these. So a million
+// missing roots of one account take only one place in a table and do not delay other accounts.
 func (t *Tracker) audit(ctx context.Context) error {
 	a := &auditor{t: t, answers: make(chan verdict, 1), behind: map[state.AccountID]bookmark{}}
 	timer := time.NewTimer(t.limits.Audit)
@@ -129,8 +129,9 @@ func (a *auditor) everything(ctx context.Context) error {
 	return nil
 }
 
-// wanted offers the roots that are wanted and not held, and those that the state calls held
-// but are not on this node. It also corrects what is hidden from unknown peers.
+// wanted offers two kinds of roots: wanted roots that this node does not hold, and roots that
+// the state records as held but that are not on this node. It also corrects which roots are
+// hidden from unknown peers.
 func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	t := a.t
 	var from state.RootKey
@@ -171,8 +172,8 @@ func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	}
 }
 
-// refill offers roots of accounts that were left behind, from where each was
-// left, until they are refused again.
+// refill continues to offer roots of accounts whose walk has stopped, from the position where
+// it stopped, until the dispatcher refuses them again.
 func (a *auditor) refill(ctx context.Context, accounts map[state.AccountID]bool) error {
 	for account, again := range accounts {
 		mark, known := a.behind[account]
@@ -194,8 +195,8 @@ func (a *auditor) refill(ctx context.Context, accounts map[state.AccountID]bool)
 	return nil
 }
 
-// walk offers the missing roots of one account from one on, and returns the
-// first that is refused.
+// walk offers the missing roots of one account, beginning at a root, and returns the first root
+// that the dispatcher refuses.
 func (a *auditor) walk(ctx context.Context, account state.AccountID, from state.RootKey) (refused state.RootKey, err error) {
 	for {
 		page, next, err := a.t.wantedPage(from, &account)
@@ -214,8 +215,8 @@ func (a *auditor) walk(ctx context.Context, account state.AccountID, from state.
 	}
 }
 
-// ask offers a root, and notes where an account was refused. It returns that
-// account.
+// ask offers a root. If the dispatcher refuses it, ask records where the walk for the account
+// has stopped and returns the account.
 func (a *auditor) ask(ctx context.Context, k state.RootKey) (refused state.AccountID, err error) {
 	select {
 	case a.t.offers <- offer{root: k, answer: a.answers}:
@@ -243,8 +244,9 @@ type wantedRoot struct {
 	phase state.Phase
 }
 
-// wantedPage reads one page from a root on, and the first root of the next one;
-// with an account, of those that it wants and that are not held.
+// wantedPage returns one page of wanted roots, beginning at a root, and the first root of the
+// next page. If an account is given, it returns only roots that the account wants and that this
+// node does not hold.
 func (t *Tracker) wantedPage(from state.RootKey, account *state.AccountID) (page []wantedRoot, next state.RootKey, err error) {
 	view, release := t.opts.State.LocalView()
 	defer release()
@@ -273,7 +275,8 @@ func (t *Tracker) wantedPage(from state.RootKey, account *state.AccountID) (page
 	return page, next, wrap("read wanted roots", err)
 }
 
-// auditHere offers the roots that are here, in part or whole, and not wanted.
+// auditHere offers the roots that are on this node, completely or partly, and that are not
+// wanted.
 func (t *Tracker) auditHere(ctx context.Context) (found int, err error) {
 	page := make([]state.RootKey, 0, pageRoots)
 	flush := func() error {

@@ -15,69 +15,70 @@ import (
 )
 
 const (
-	// slotCheck is the interval at which a full set of slots is checked.
+	// slotCheck is the interval at which the dispatcher checks the fetches while all slots are
+	// taken.
 	slotCheck = time.Second
-	// lostReason is reported of content that was held and is not there.
+	// lostReason is the reported reason for content that this node held and that is gone.
 	lostReason = "the node lost its copy and fetches it again"
 	// hurtReason is the reported reason for content with damaged or missing blocks.
 	hurtReason = "blocks on the node's disk were damaged, it fetches them again"
 )
 
-// stage is where a known root is on its way. Exactly one party works on a root:
+// stage says where a known root is on its way. Exactly one part of the program works on a root:
 // the dispatcher, a fetch, or a drop.
 type stage uint8
 
 const (
-	resting  stage = iota // nothing is under way
-	queued                // for a slot
-	fetching              // in a slot
-	delayed               // until due
-	dropping              // with the sweeper
+	resting  stage = iota // no work on the root is in progress
+	queued                // the root waits for a slot
+	fetching              // the root is being fetched
+	delayed               // the root waits for its next attempt
+	dropping              // the sweeper is dropping the root
 )
 
-// entry is a root that needs something here. Roots that are held, or not wanted
-// and not here, have none.
+// entry is a root on which this node has to work. Roots that this node holds, and unwanted
+// roots that are not on this node, have no entry.
 type entry struct {
 	root  state.RootKey
 	stage stage
 
-	account state.AccountID // whose turns it takes
-	share   *share          // while queued
+	account state.AccountID // account whose turns the root uses
+	share   *share          // set while the root is queued
 	line    line
 	place   *list.Element
-	due     time.Time // while delayed
-	heap    int       // index in the heap while delayed
-	run     *run      // while fetching
+	due     time.Time // time of the next attempt, set while delayed
+	heap    int       // index in the heap, set while delayed
+	run     *run      // set while fetching
 
-	ticket  uint64 // of a report that has not been answered; 0: none
+	ticket  uint64 // ticket of a report without an answer; 0 means none
 	verify  bool   // check the block store even if the state says Held
-	missed  bool   // a check was requested during the drop
-	repair  bool   // it was held here before
-	resumed bool   // the stored attempts have been read
+	missed  bool   // a check was requested while the root was being dropped
+	repair  bool   // this node held the root before
+	resumed bool   // the stored attempts were read
 
-	// Of the attempts so far, for one incarnation of the root.
+	// The following fields are about the attempts so far for one incarnation of the root.
 	born     uint64
-	attempts int           // failed in a row
-	seen     uint64        // log index of the state at the start of the last attempt, or of the newest pin that repinned returned
-	again    int           // consecutive restarts for new pins without a block
-	waited   time.Duration // without a block, in turns that were cut short
-	reached  uint64        // blocks that a turn reached; a turn that reaches fewer made no progress
-	holder   bool          // a holder answered when the last attempt failed
-	giveUp   string        // reason, while the parts are dropped
+	attempts int           // number of attempts that have failed in a row
+	seen     uint64        // log index at the start of the last attempt, or of the newest pin of repinned
+	again    int           // number of restarts in a row for new pins without a block
+	waited   time.Duration // time without a block in turns that were cut short
+	reached  uint64        // number of blocks that a turn has reached; a turn that reaches fewer has made no progress
+	holder   bool          // a holder answered during the last failed attempt
+	giveUp   string        // reason for giving up, set while the partial content is dropped
 }
 
-// dispatcher owns the known roots. Everything in it belongs to one goroutine,
-// which never waits for another: others wait for it.
+// dispatcher owns the known roots. One goroutine uses all of its data. This goroutine never
+// waits for another one; others wait for it.
 type dispatcher struct {
 	t             *Tracker
 	known         map[state.RootKey]*entry
 	queue         *queue
 	later         dueHeap
 	running       map[*run]struct{}
-	pinned        map[*run]time.Time // runs whose root got a pin or a holder at that time, and no block since
-	singleReplica map[*run]struct{}  // those of them of whose holders none answers
-	sought        time.Time          // last check for it
-	missed        bool               // something was left to an audit, which waits until there is room
+	pinned        map[*run]time.Time // runs whose root got a pin or a holder at the given time, and no block since
+	singleReplica map[*run]struct{}  // runs in pinned none of whose holders answers
+	sought        time.Time          // time of the last check for that
+	missed        bool               // a root was left to an audit, because there was no room for it
 }
 
 // dispatch runs the dispatcher until ctx ends and its fetches have ended.
@@ -128,7 +129,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 	}
 }
 
-// arm sets the timer to when something is due.
+// arm sets the timer to the time at which something is due next.
 func (d *dispatcher) arm(timer *time.Timer) {
 	const never = time.Duration(math.MaxInt64)
 	next := never
@@ -151,21 +152,21 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// hasCapacity returns whether roots of an audit can be taken; the rest of the capacity is
-// for changes.
+// hasCapacity returns whether the dispatcher can take roots from an audit. The rest of its
+// capacity is for changes of the state.
 func (d *dispatcher) hasCapacity() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
 
-// shareOf returns how many roots of one account may wait in a line. The state has
-// the rest.
+// shareOf returns how many roots of one account may wait in a line. The state has the other
+// roots.
 func (d *dispatcher) shareOf() int { return max(1, d.t.limits.Known/4) }
 
-// fills returns whether an account has its maximum number of roots in a line.
+// fills returns whether an account has the maximum number of roots in a line.
 func (d *dispatcher) fills(account state.AccountID, l line) bool {
 	s := d.queue.shares[account]
 	return s != nil && s.lines[l].Len() >= d.shareOf()
 }
 
-// catchUp sends the auditor for what had no room, now that there is some.
+// catchUp requests an audit for the roots that found no room, because there is room now.
 func (d *dispatcher) catchUp() {
 	if d.missed && len(d.known) <= d.t.limits.Known/2 && len(d.later) <= d.t.limits.Known/8 {
 		d.missed = false
@@ -173,8 +174,8 @@ func (d *dispatcher) catchUp() {
 	}
 }
 
-// refill sends the auditor for the roots of an account that were left to it,
-// once half of those in memory are gone.
+// refill requests roots of an account that were left to the auditor, once half of the account's
+// roots in memory are done.
 func (d *dispatcher) refill(s *share) {
 	if (s.behind || s.again) && s.lines[backlog].Len() <= d.shareOf()/2 {
 		d.t.refills.add(s.account, s.again)
@@ -183,7 +184,7 @@ func (d *dispatcher) refill(s *share) {
 	}
 }
 
-// changed processes the roots that the state machine has changed.
+// changed processes the roots whose records have changed.
 func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	if ch.All {
 		token(d.t.audits)
@@ -228,10 +229,10 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	}
 }
 
-// record is what a view has about a root.
+// record has the facts about a root in a view.
 type record struct {
 	root state.Root
-	own  *state.Copy // this node's; nil: the root is not wanted here
+	own  *state.Copy // the copy of this node; nil if the root is not wanted here
 	err  error
 }
 
@@ -240,11 +241,11 @@ func (d *dispatcher) read(view state.View, k state.RootKey) record {
 	return record{root, own, err}
 }
 
-// held returns whether this node is to keep the root and the state says that it holds it.
+// held returns whether this node is to keep the root and is recorded as a holder.
 func (r *record) held() bool { return r.own != nil && r.own.Phase == state.Held }
 
-// makeRoom forgets the newest waiting root of the account with the most, in favour of an
-// account with fewer. The auditor brings it back.
+// makeRoom forgets the newest waiting root of the account with the most roots, in favour of an
+// account with fewer. The auditor offers this root again later.
 func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
 	longest := d.queue.heaps[byLength].top()
 	if longest == nil {
@@ -259,8 +260,8 @@ func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
 	return true
 }
 
-// account returns the account whose turns a root takes: of those that want it,
-// the one that waits for the least.
+// account returns the account whose turns a root uses. Of the accounts that want the root, it
+// is the account that waits for the fewest roots.
 func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
 	accounts, err := view.AttachedAccounts(k, maxAccounts)
 	if err != nil {
@@ -269,8 +270,8 @@ func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
 	return d.queue.lightest(accounts)
 }
 
-// offered processes a root of the auditor, and informs the auditor when the account has its
-// maximum in memory.
+// offered processes a root that the auditor offers, and tells the auditor if the account has
+// its maximum number of roots in memory.
 func (d *dispatcher) offered(ctx context.Context, o offer) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
@@ -293,7 +294,7 @@ func (d *dispatcher) offered(ctx context.Context, o offer) {
 	}
 }
 
-// answered processes the roots whose reports are in the state now.
+// answered processes the roots whose reports have been committed or rejected.
 func (d *dispatcher) answered(ctx context.Context, acks []ack) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
@@ -311,7 +312,7 @@ func (d *dispatcher) answered(ctx context.Context, acks []ack) {
 	}
 }
 
-// dropped goes on after a drop.
+// dropped processes the end of a drop.
 func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	e := d.known[s.root]
 	if e == nil || e.stage != dropping {
@@ -378,12 +379,12 @@ func (d *dispatcher) retryDue(ctx context.Context) {
 	}
 }
 
-// check adapts the work for a root to a change of the state.
+// check adapts the work on a root to a change of the state.
 func (d *dispatcher) check(ctx context.Context, view state.View, e *entry) {
 	d.checkAt(ctx, view, e, d.read(view, e.root))
 }
 
-// checkAt is check with the record of the root.
+// checkAt does the same as check with the record of the root.
 func (d *dispatcher) checkAt(ctx context.Context, view state.View, e *entry, now record) {
 	switch e.stage {
 	case dropping: // checked when the drop has ended
@@ -469,8 +470,8 @@ func (d *dispatcher) cutStuck() {
 	}
 }
 
-// pass hands a queued root over to another account that wants it too and whose
-// pins wait for less.
+// pass transfers a queued root to another account that wants it too, if that account waits for
+// fewer roots.
 func (d *dispatcher) pass(view state.View, e *entry) {
 	account := d.account(view, e.root)
 	from := e.share
@@ -482,12 +483,13 @@ func (d *dispatcher) pass(view state.View, e *entry) {
 	d.enqueue(e, account, line)
 }
 
-// settle decides what a resting root needs, and forgets one that needs nothing.
+// settle decides what must be done for a resting root, and forgets the root if nothing must be
+// done.
 func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 	d.settleAs(ctx, view, e, d.read(view, e.root))
 }
 
-// settleAs is settle with the record of the root.
+// settleAs does the same as settle with the record of the root.
 func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, now record) {
 	root, own := now.root, now.own
 	if now.err != nil {
@@ -550,7 +552,7 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 	}
 }
 
-// trouble puts a root off that this node itself could not deal with.
+// trouble delays a root on which this node failed for a reason of its own.
 func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
 	if ctx.Err() != nil {
 		return
@@ -560,7 +562,7 @@ func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
 	d.delay(e, d.t.limits.MaxBackoff)
 }
 
-// report hands news of a root to the reporter, in the place of older news.
+// report passes news about a root to the reporter, in the place of older news.
 func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 	r.Root, r.Born = root.Key, root.Born
 	if r.Phase == state.GaveUp {
@@ -569,7 +571,7 @@ func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 	e.ticket = d.t.reports.put(r)
 }
 
-// renew resets the count of attempts for a new incarnation of the root.
+// renew resets the counts of attempts for a new incarnation of the root.
 func (e *entry) renew(born uint64) {
 	e.born, e.attempts, e.again, e.waited, e.reached, e.holder = born, 0, 0, 0, 0, false
 }
@@ -615,7 +617,8 @@ func (d *dispatcher) enqueue(e *entry, account state.AccountID, l line) {
 	d.queue.add(e, account, l)
 }
 
-// delay lets a root wait. So many may; the others are found again by an audit.
+// delay makes a root wait for its next attempt. A bounded number of roots may wait; an audit
+// finds the others again.
 func (d *dispatcher) delay(e *entry, pause time.Duration) {
 	if len(d.later) >= max(1, d.t.limits.Known/4) {
 		d.missed = true
@@ -627,7 +630,7 @@ func (d *dispatcher) delay(e *entry, pause time.Duration) {
 	heap.Push(&d.later, e)
 }
 
-// withdraw takes a queued or delayed root back.
+// withdraw removes a queued or delayed root from its line.
 func (d *dispatcher) withdraw(e *entry) {
 	switch e.stage {
 	case queued:
@@ -640,9 +643,9 @@ func (d *dispatcher) withdraw(e *entry) {
 	e.stage = resting
 }
 
-// backoff returns the pause after so many failed attempts: it doubles, up to
-// MaxBackoff, and is spread over its second half by node and root, so that the
-// nodes do not all ask the same provider at once.
+// backoff returns the pause after a number of failed attempts. It doubles with each attempt, up
+// to MaxBackoff. Half of it is varied by node and root, so that the nodes do not all ask the
+// same provider at once.
 func (l Limits) backoff(self state.NodeID, k state.RootKey, attempts int) time.Duration {
 	pause := backoff.After(l.Backoff, l.MaxBackoff, attempts)
 	h := fnv.New64a()
@@ -652,7 +655,7 @@ func (l Limits) backoff(self state.NodeID, k state.RootKey, attempts int) time.D
 	return pause - time.Duration(h.Sum64()%half)
 }
 
-// dueHeap orders delayed roots by when they are due.
+// dueHeap orders delayed roots by the time of their next attempt.
 type dueHeap []*entry
 
 // Len implements heap.Interface.

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Why a fetch was stopped from here.
+// Reasons why this node has stopped a fetch.
 var (
 	errNotWanted = errors.New("not wanted any more")
 	errYield     = errors.New("yields to those that wait")
@@ -22,30 +22,30 @@ var (
 // run is one attempt to fetch a root.
 type run struct {
 	entry *entry
-	share *share // the dispatcher's
+	share *share // used by the dispatcher
 	begin time.Time
-	floor uint64 // blocks that an earlier turn reached
+	floor uint64 // number of blocks that an earlier turn reached
 	meter meter
 	stop  context.CancelCauseFunc
-	// private: members alone are asked
+	// private means that only members are asked.
 	private bool
 	held    []state.NodeID // holders that answered; used by the dispatcher
 
 	bytes  atomic.Uint64
 	blocks atomic.Uint64
-	moved  atomic.Int64 // ns from the start to the last new block; 0: none arrived
-	walked atomic.Int64 // the same of any block, also of those that are here
+	moved  atomic.Int64 // ns from the start to the arrival of the last new block; 0 if none has arrived
+	walked atomic.Int64 // the same for any block, including blocks that are here already
 
-	yielding bool // errYield was sent; the dispatcher's
+	yielding bool // errYield was sent; used by the dispatcher
 
-	// of the end
+	// The following fields are set at the end of the fetch.
 	gotBytes  uint64
 	gotBlocks uint64
 	err       error
-	cause     error // errNotWanted or errYield when it was stopped from here
+	cause     error // errNotWanted or errYield if this node has stopped the fetch
 }
 
-// cut has the fetch yield.
+// cut makes the fetch yield its slot.
 func (r *run) cut() {
 	r.yielding = true
 	r.stop(errYield)
@@ -62,9 +62,9 @@ func (r *run) unmoved(now time.Time) time.Duration {
 	return now.Sub(r.begin) - time.Duration(r.moved.Load())
 }
 
-// slots counts the running fetches that move and those that wait for a block. A fetch
-// starts as waiting, counts as moving from its first block on, and as waiting again after a
-// Turn without a new one.
+// slots returns the number of running fetches that receive blocks, and of those that wait for a
+// block. A fetch begins as waiting. From its first block on it counts as receiving. After a
+// Turn without a new block it counts as waiting again.
 func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	for r := range d.running {
 		if r.moved.Load() > 0 && r.unmoved(now) < d.t.limits.RotateAfter {
@@ -76,12 +76,12 @@ func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	return moving, waiting
 }
 
-// quarter returns the part of n slots that is kept apart, at least one.
+// quarter returns a quarter of n slots, at least one. These slots are reserved.
 func quarter(n int) int { return max(1, n/4) }
 
 // room returns which roots may begin. The backlog gets three quarters of the slots and of an
-// account's share, so that new pins need not wait for repairs. An account without a fetch under
-// way may begin one even if all slots are taken, so that it does not wait for large DAGs of
+// account's share, so that new pins need not wait for repairs. An account without a running
+// fetch may begin one even if all slots are taken, so that it does not wait for large DAGs of
 // other accounts. Twice the slots bound all fetches.
 func (d *dispatcher) room(moving, waiting int) room {
 	l := &d.t.limits
@@ -127,8 +127,8 @@ func (d *dispatcher) yield(now time.Time, r room) {
 	}
 }
 
-// heaviest returns the oldest fetch, if it has had its turn, of an account with
-// at least so many under way.
+// heaviest returns the oldest fetch that has had its turn, among the accounts with at least
+// least running fetches.
 func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
 	for r := range d.running {
 		switch {
@@ -141,7 +141,7 @@ func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
 	return oldest
 }
 
-// begin starts as many fetches as there are slots.
+// begin starts as many fetches as there are free slots.
 func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 	if d.queue.length == 0 {
 		return
@@ -219,9 +219,9 @@ func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry,
 	})
 }
 
-// attempt fetches and seals. A crash before the seal leaves blocks that the
-// next attempt goes on from; a crash after it, content that the next audit
-// reports as held.
+// attempt fetches and seals a root. After a crash before the seal, the next attempt continues
+// with the blocks that are stored. After a crash after the seal, the next audit reports the
+// content as held.
 func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 	bytes, blocks, err := t.opts.Fetcher.Fetch(ctx, job, func(bytes, blocks uint64) {
 		r.bytes.Store(bytes)
@@ -279,7 +279,7 @@ func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, 
 	return job, nil
 }
 
-// ended takes the end of a fetch in.
+// ended processes the end of a fetch.
 func (d *dispatcher) ended(ctx context.Context, r *run) {
 	e, now := r.entry, time.Now()
 	delete(d.running, r)
@@ -393,13 +393,13 @@ func (d *dispatcher) heldElsewhere(root *state.Root) bool {
 	})
 }
 
-// holders returns the other nodes that hold a root by its record, and answer.
+// holders returns the other nodes that hold a root according to its record and that answer.
 func (d *dispatcher) holders(root *state.Root) []state.NodeID {
 	return slices.DeleteFunc(root.Holders(), func(n state.NodeID) bool { return n == d.t.opts.Self || d.t.opts.Down(n) })
 }
 
-// found returns whether there are holders that answer and the fetch does not know any;
-// once.
+// found returns whether there are holders that answer and of which the fetch does not know. It
+// returns true only once for a fetch.
 func (d *dispatcher) found(r *run, root *state.Root) bool {
 	if slices.ContainsFunc(r.held, func(n state.NodeID) bool { return !d.t.opts.Down(n) }) {
 		return false

@@ -13,7 +13,7 @@ import (
 // Bounds of hiding and showing content.
 const (
 	hidesAtOnce = 8 // changes of references that run at the same time
-	hidesInTurn = 2 // so many are not worth goroutines
+	hidesInTurn = 2 // up to this number of changes runs without goroutines
 	// maxHides bounds the roots that wait; an audit finds more.
 	maxHides = 64 << 10
 )
@@ -26,7 +26,7 @@ type hides struct {
 	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
 	roots map[state.RootKey]struct{}
-	more  bool // than have room
+	more  bool // there are more roots than fit
 }
 
 func newHides() *hides {
@@ -136,7 +136,7 @@ type keptRoot struct {
 	private bool
 }
 
-// private returns of a page the roots that stay here.
+// private returns the roots of a page that stay on this node and are private.
 func (t *Tracker) private(page []state.RootKey) ([]keptRoot, error) {
 	view, release := t.opts.State.LocalView()
 	defer release()

@@ -31,31 +31,31 @@ type Leases struct {
 	// mu guards the fields below. It is never held while calling out.
 	mu    sync.Mutex
 	roots map[state.RootKey]*lease
-	ended []state.RootKey // roots whose leases have ended; each is listed
-	more  bool            // ended was full
+	ended []state.RootKey // roots whose leases have ended; each of them is listed
+	more  bool            // ended was full, so roots are missing in it
 	// changing counts, by root, the operations other than puts that may change its seal.
 	changing map[state.RootKey]int
-	reading  uint64 // bytes of roots that stay for open readers alone
+	reading  uint64 // bytes of roots that stay only for open readers
 	// fenced is true once no lease of an earlier process counts. Until then a cluster with
 	// leases drops no complete root; kept is true if a root was kept for that reason.
 	fenced, kept bool
 }
 
-// lease is the state of one root that has a lease or a reader, whose lease has just ended, or
-// that is to be dropped.
+// lease is the state of a root that has a lease or a reader, whose lease has just ended, or
+// that is about to be dropped.
 type lease struct {
 	holders  int
-	listed   bool          // in ended
-	doomed   bool          // the sweeper has asked for a view by which to drop it
-	dropping chan struct{} // closed at the end of the drop; nil without one
-	readers  int           // open files of the root
-	kept     uint64        // bytes that stay for the readers alone
+	listed   bool          // the root is in ended
+	doomed   bool          // the sweeper has requested a view by which to drop the root
+	dropping chan struct{} // closed at the end of the drop; nil if there is no drop
+	readers  int           // number of open files of the root
+	kept     uint64        // bytes that stay only for the readers
 
-	owing  int  // Begins without Sealed or Found
-	sealed bool // by a holder of the lease
-	hidden bool // how it was sealed
-	seen   bool // the state wants the root, held on this node and as hidden as it was sealed
-	doubt  bool // a drop was refused, or hidden may be outdated
+	owing  int  // number of calls of Begin without Sealed or Found
+	sealed bool // the holder of a lease has sealed the root
+	hidden bool // whether the root was sealed as hidden
+	seen   bool // the state wants the root, records it as held on this node, and has the same privacy as the seal
+	doubt  bool // a drop was refused, or hidden may be out of date
 }
 
 // quiet returns true if the end of the lease needs no scan.
@@ -134,7 +134,7 @@ func (g *Leases) End(root state.RootKey) {
 	g.list(root, e)
 }
 
-// list has the tracker scan a root without a lease. The caller holds mu.
+// list makes the tracker scan a root without a lease. The caller holds mu.
 func (g *Leases) list(root state.RootKey, e *lease) {
 	if len(g.ended) < maxEndedLeases {
 		g.ended, e.listed = append(g.ended, root), true
@@ -193,8 +193,8 @@ func (g *Leases) Fenced() {
 	}
 }
 
-// requestDrop marks a root to be dropped by a view that the caller asks for afterwards. It
-// returns false if the root has a lease.
+// requestDrop marks a root as one to be dropped by a view that the caller requests afterwards.
+// It returns false if the root has a lease.
 func (g *Leases) requestDrop(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -207,7 +207,7 @@ func (g *Leases) requestDrop(root state.RootKey) bool {
 	return true
 }
 
-// cancelDrop revokes requestDrop.
+// cancelDrop removes the mark of requestDrop.
 func (g *Leases) cancelDrop(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -280,8 +280,8 @@ func (g *Leases) mayDrop(level state.FeatureLevel, fenced bool) bool {
 	return false
 }
 
-// take returns the roots to scan of those whose leases have ended. more is true if ended
-// was full, so that an audit has to find the others.
+// take returns the roots that must be scanned because their leases have ended. more is true if
+// ended was full, so that an audit must find the others.
 func (g *Leases) take() (roots []state.RootKey, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -342,7 +342,7 @@ func (t *Tracker) scanEnded(ctx context.Context) error {
 	}
 }
 
-// loose returns the roots of a page that the state does not have as held on this node.
+// loose returns the roots of a page that the state does not record as held on this node.
 func (t *Tracker) loose(page []state.RootKey) ([]state.RootKey, error) {
 	view, release := t.opts.State.LocalView()
 	defer release()

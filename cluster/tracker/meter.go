@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// meterStep is how many bytes of a root arrive between two reports. Together with the
-	// bytes in flight it is less than 64 MiB, the maximum by which the stored bytes of a
+	// meterStep is the number of bytes of a root that arrive between two reports. Together with
+	// the bytes in flight it is less than 64 MiB, the maximum by which the stored bytes of a
 	// pin may exceed the charge of its account.
 	meterStep = 32 << 20
-	// meterPause is between two attempts to report it.
+	// meterPause is the pause between two attempts to report arrived bytes.
 	meterPause = 500 * time.Millisecond
 )
 
@@ -22,7 +22,7 @@ const (
 type meter struct {
 	root state.RootKey
 	born uint64
-	said uint64 // bytes
+	said uint64 // bytes that were reported
 }
 
 // meterOf returns the meter of a fetch. It is the zero meter for a repair, whose content is
@@ -35,9 +35,9 @@ func meterOf(view state.View, root *state.Root) meter {
 	return meter{root: root.Key, born: root.Born}
 }
 
-// charge reports that so many bytes of a root are here, and holds up the fetch
-// until that is committed. If it is more than the accounts that want the root may
-// store, the root goes away, and the fetch is stopped for that.
+// charge reports how many bytes of a root have arrived, and delays the fetch until the report
+// is committed. If the accounts that want the root cannot afford that much, the root is removed
+// and the fetch is stopped.
 func (t *Tracker) charge(ctx context.Context, m *meter, bytes uint64) {
 	if m.born == 0 || bytes < m.said+meterStep {
 		return

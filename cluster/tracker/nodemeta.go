@@ -24,15 +24,15 @@ const attemptsVersion = 2
 // attempts is the stored record of the attempts to fetch one incarnation of a root.
 type attempts struct {
 	born     uint64
-	attempts int           // failed in a row
-	due      time.Time     // of the next one
-	waited   time.Duration // without a block, in turns that were cut short
-	reached  uint64        // blocks that a turn reached
-	holder   bool          // a holder answered when the last one failed
-	seen     uint64        // the state that the last one began with, by its index
+	attempts int           // number of attempts that have failed in a row
+	due      time.Time     // time of the next attempt
+	waited   time.Duration // time without a block in turns that were cut short
+	reached  uint64        // number of blocks that a turn has reached
+	holder   bool          // a holder answered during the last failed attempt
+	seen     uint64        // log index of the state with which the last attempt began
 }
 
-// encode returns the version and then the fields as varints, in their order: due in
+// encode returns the version and then the fields as varints, in the order of the fields: due in
 // milliseconds since 1970, waited in milliseconds.
 func (n attempts) encode() []byte {
 	b := []byte{attemptsVersion}

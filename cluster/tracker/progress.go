@@ -6,25 +6,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// MaxPosition is the largest position in a line that Look returns. Roots behind it have
-// this position too.
+// MaxPosition is the largest position in a line that Look returns. Roots further back have this
+// position too.
 const MaxPosition = 1000
 
 // Seen is what this node is doing for a root that it does not hold yet.
 type Seen struct {
 	Fetching bool
-	Bytes    uint64 // arrived in this attempt, and left by earlier ones
+	Bytes    uint64 // bytes that have arrived in this attempt and in earlier ones
 	Blocks   uint64
-	// Position is the place in the line of the account whose turns the root
-	// takes, from 1 to MaxPosition; 0 when it does not wait for a slot.
+	// Position is the position in the line of the account whose turns the root uses, from 1 to
+	// MaxPosition. It is 0 if the root does not wait for a slot.
 	Position int
-	Attempts int // that have failed in a row
+	Attempts int // number of attempts that have failed in a row
 }
 
-// question is a Look that the dispatcher is to answer.
+// question is a call of Look that the dispatcher must answer.
 type question struct {
 	root   state.RootKey
-	answer chan Seen // has room for it
+	answer chan Seen // has room for the answer
 }
 
 // Look returns the work of this node for a root; ok is false if there is none or ctx ends
@@ -44,7 +44,7 @@ func (t *Tracker) Look(ctx context.Context, root state.RootKey) (seen Seen, ok b
 	}
 }
 
-// answer answers a question.
+// answer answers a call of Look.
 func (d *dispatcher) answer(q question) {
 	defer close(q.answer)
 	e := d.known[q.root]

@@ -12,23 +12,23 @@ type line uint8
 
 const (
 	fresh   line = iota // new pins
-	backlog             // repairs, retries, and what an audit has found
+	backlog             // repairs, retries and roots that an audit has found
 	lines
 )
 
-// freshTurns is how many new pins are picked for each one of the backlog.
+// freshTurns is the number of new pins that are picked for each root of the backlog.
 const freshTurns = 3
 
-// share is what one account has waiting and under way.
+// share has the waiting roots and the running fetches of one account.
 type share struct {
 	account state.AccountID
-	lines   [lines]*list.List // of *entry
-	active  int               // fetches under way
-	served  uint64            // clock of the last pick
-	place   [orders]int       // in the queue's heaps; -1: not in it
+	lines   [lines]*list.List // lists of *entry
+	active  int               // number of running fetches
+	served  uint64            // counter value at the last pick
+	place   [orders]int       // positions in the queue's heaps; -1 means not in the heap
 
-	behind bool // roots of it were left to the auditor, for want of room
-	again  bool // and some of them may be behind the auditor's back
+	behind bool // roots of the account were left to the auditor, because there was no room
+	again  bool // some of these roots may be before the auditor's position
 }
 
 func (s *share) waiting() int { return s.lines[fresh].Len() + s.lines[backlog].Len() }
@@ -36,13 +36,13 @@ func (s *share) waiting() int { return s.lines[fresh].Len() + s.lines[backlog].L
 // load returns the number of roots ahead of a new pin.
 func (s *share) load() int { return s.active + s.waiting() }
 
-// order is one of the orders in which shares are sorted.
+// order is one of the orders in which the queue sorts shares.
 type order uint8
 
 const (
-	byFresh   order = iota // those with something in a line, by whose turn it is
+	byFresh   order = iota // shares with something in a line, by turn
 	byBacklog              // the lines and their orders have the same numbers
-	byLength               // those with anything waiting, the longest first
+	byLength               // shares with any waiting root, the longest first
 	orders
 )
 
@@ -66,7 +66,7 @@ func newQueue() *queue {
 	return q
 }
 
-// of returns an account's share.
+// of returns the share of an account.
 func (q *queue) of(account state.AccountID) *share {
 	s := q.shares[account]
 	if s == nil {
@@ -95,7 +95,7 @@ func (q *queue) lightest(accounts []state.AccountID) state.AccountID {
 	return best
 }
 
-// add puts a root at the end of a line of an account.
+// add puts a root at the end of a line of its account.
 func (q *queue) add(e *entry, account state.AccountID, l line) {
 	s := q.of(account)
 	e.account, e.share, e.line = account, s, l
@@ -104,7 +104,7 @@ func (q *queue) add(e *entry, account state.AccountID, l line) {
 	q.fix(s)
 }
 
-// remove takes a root out of the queue.
+// remove removes a root from the queue.
 func (q *queue) remove(e *entry) {
 	s := e.share
 	s.lines[e.line].Remove(e.place)
@@ -114,14 +114,15 @@ func (q *queue) remove(e *entry) {
 	q.release(s)
 }
 
-// room says which fetches may start.
+// room says which fetches may begin.
 type room struct {
-	line  [lines]bool // of any account
-	first bool        // an account that has nothing under way
-	caps  [lines]int  // fetches of one account
+	line  [lines]bool // number of fetches that may begin, by line, of any account
+	first bool        // an account without a running fetch may begin one
+	caps  [lines]int  // largest number of fetches of one account, by line
 }
 
-// next takes the root out whose turn it is, nil when there is no room for one.
+// next removes and returns the root whose turn it is, or nil if there is no room for a waiting
+// root.
 func (q *queue) next(r room) *entry {
 	prefer := fresh
 	if (q.picks+1)%(freshTurns+1) == 0 {
@@ -144,8 +145,7 @@ func (q *queue) next(r room) *entry {
 	return nil
 }
 
-// turn returns the account whose turn it is, were there room; nil when nothing
-// waits.
+// turn returns the account whose turn it would be if there were room, or nil if nothing waits.
 func (q *queue) turn() *share {
 	a, b := q.heaps[byFresh].top(), q.heaps[byBacklog].top()
 	if a == nil || b != nil && before(b, a) {
@@ -154,8 +154,8 @@ func (q *queue) turn() *share {
 	return a
 }
 
-// last takes out the root that waits for the longest yet, of the account with
-// the most that wait.
+// last removes and returns the root that would wait longest from now on, of the account with
+// the most waiting roots.
 func (q *queue) last() *entry {
 	s := q.heaps[byLength].top()
 	if s == nil {
@@ -170,7 +170,7 @@ func (q *queue) last() *entry {
 	return e
 }
 
-// begun counts a fetch of an account, ended takes it back.
+// begun counts a running fetch of an account, and ended undoes that.
 func (q *queue) begun(account state.AccountID) *share {
 	s := q.of(account)
 	s.active++
@@ -184,14 +184,14 @@ func (q *queue) ended(s *share) {
 	q.release(s)
 }
 
-// release deletes a share without information.
+// release deletes a share that has no roots and no information.
 func (q *queue) release(s *share) {
 	if s.active == 0 && s.waiting() == 0 && !s.behind && !s.again {
 		delete(q.shares, s.account)
 	}
 }
 
-// fix puts a share where it belongs in every order.
+// fix moves a share to its right place in every order.
 func (q *queue) fix(s *share) {
 	in := [orders]bool{s.lines[fresh].Len() > 0, s.lines[backlog].Len() > 0, s.waiting() > 0}
 	for o := range orders {

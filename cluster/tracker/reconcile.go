@@ -15,10 +15,10 @@ const (
 	reconcileRetry = 200 * time.Millisecond
 )
 
-// Reconciler does the background work of the state on the leader. It moves the pins that one
-// log entry had no room for to the status of their roots, clears closed accounts, deleted
-// buckets and ended uploads, and migrates objects to the setting of their bucket. All fields
-// are required.
+// Reconciler does the background work of the state on the leader. It changes pins that did not
+// fit into a log entry to the status of their roots. It clears closed accounts, deleted buckets
+// and ended uploads, and changes objects to the setting of their bucket. All fields are
+// required.
 type Reconciler struct {
 	Self   state.NodeID
 	State  State
@@ -53,7 +53,7 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
-// pass proposes until nothing is left to move.
+// pass proposes commands until nothing is left to do.
 func (s *Reconciler) pass(ctx context.Context) error {
 	for ctx.Err() == nil && s.State.IsLeader() {
 		view, release := s.State.LocalView()

@@ -17,21 +17,22 @@ const (
 	DefaultRepairEvery = time.Minute
 	DefaultRepairRate  = 1000 // roots placed on other nodes, per second
 
-	// placeBatch is how many roots one command places.
+	// placeBatch is the number of roots that one command places.
 	placeBatch = 128
 	// scanEvery is the interval between two scans of all roots while pins wait. A root may
 	// have too few copies, because the node that placed it knew fewer members.
 	scanEvery = 10 * time.Minute
-	// fewShort is how many roots with too few copies each pass processes. If there are
-	// more, they are processed every scanEvery, because they may lack copies as long as a
+	// fewShort is the number of roots with too few copies that each pass processes. If there
+	// are more, they are processed every scanEvery, because they may lack copies as long as a
 	// member is down.
 	fewShort = 10_000
-	// placedLevel is the level from which all members read by which state was chosen.
+	// placedLevel is the feature level from which on placements carry the index of the state by
+	// which they were chosen.
 	placedLevel state.FeatureLevel = 4
-	// returnEvery is the interval between two checks for members that are back: content put
-	// meanwhile lacks a copy that they can hold.
+	// returnEvery is the interval between two checks whether members are back. Content that was
+	// put meanwhile lacks a copy that these members can hold.
 	returnEvery = 5 * time.Second
-	// repairRetry is the pause after a pass that could not be finished.
+	// repairRetry is the pause after a pass that could not be completed.
 	repairRetry = 2 * time.Second
 )
 
@@ -52,52 +53,52 @@ type Repairer struct {
 	DownSince func(state.NodeID) (since time.Time, down bool)
 	// Full returns whether a member accepts no new content.
 	Full func(state.NodeID) bool
-	// Place chooses the nodes for a root as if it were new, but for keeping it
-	// where it is if it can stay there.
+	// Place chooses the nodes for a root as for a new root, except that nodes which have the
+	// root keep it if they can.
 	Place  func(root state.Root) []state.NodeID
-	After  time.Duration // down for longer, a member counts as gone
+	After  time.Duration // time after which a member that is down counts as gone
 	Every  time.Duration // interval between two checks which members are down
-	Rate   int           // roots a second
+	Rate   int           // roots per second
 	Logger *slog.Logger
 
-	// Of the last pass that left nothing to do; Run's.
+	// The following fields are of the last pass that left nothing to do. Run uses them.
 	last  topology
-	short uint64    // roots short of holders then
-	whole time.Time // when it was
+	short uint64    // number of roots with too few holders then
+	whole time.Time // time of that pass
 
-	lacked time.Time // last pass over the roots with too few copies; used by Run
+	lacked time.Time // time of the last pass over the roots with too few copies; Run uses it
 
-	absent map[state.NodeID]bool // whether each member was down at the last check; used by Run
+	absent map[state.NodeID]bool // members that were down at the last check; Run uses it
 
 	// A surplus of copies comes from a put during which it was unknown which nodes still
 	// hold the content. It stays until the members that were down then are known, that is,
 	// for entries up to aged, the index of the state one Every ago.
 	aged   uint64
-	looked time.Time // at index
+	looked time.Time // time at which index was read
 	index  uint64
 }
 
-// topology is what decides where roots can be.
+// topology has the facts that decide where roots can be.
 type topology struct {
 	replication int
-	members     []state.NodeID // in order
-	gone        []state.NodeID // of the members, down for too long
-	down        []state.NodeID // of the members, down now, while pins wait
-	full        []state.NodeID // of the members, without room, while pins wait or roots are short
-	waiting     bool           // pins do
+	members     []state.NodeID // members in order
+	gone        []state.NodeID // members that have been down for too long
+	down        []state.NodeID // members that are down now; set while pins wait
+	full        []state.NodeID // members without room; set while pins wait or roots have too few copies
+	waiting     bool           // some pins wait
 }
 
 // copies returns the number of copies that a root should have.
 func (t *topology) copies() int { return min(t.replication, len(t.members)) }
 
-// stuck returns whether a copy cannot be completed because the member has no capacity.
+// stuck returns whether a copy cannot be completed because its member has no capacity.
 func (t *topology) stuck(c state.Copy) bool {
 	return c.Phase != state.Held && slices.Contains(t.full, c.Node)
 }
 
 func (t *topology) live() int { return len(t.members) - len(t.gone) }
 
-// without returns the members that a root does not count on.
+// without returns the members on which a root cannot rely.
 func (t *topology) without(root *state.Root) []state.NodeID {
 	if root.Status == state.Pinned {
 		return t.gone
@@ -115,8 +116,7 @@ func (t *topology) equal(o *topology) bool {
 		slices.Equal(t.gone, o.gone) && slices.Equal(t.down, o.down) && slices.Equal(t.full, o.full)
 }
 
-// Run works until ctx ends, then returns nil. On other nodes than the leader it
-// only waits.
+// Run works until ctx ends, then returns nil. On a node that does not lead it only waits.
 func (r *Repairer) Run(ctx context.Context) error {
 	orDefault(&r.After, DefaultRepairAfter)
 	orDefault(&r.Every, DefaultRepairEvery)
@@ -150,7 +150,7 @@ func (r *Repairer) Run(ctx context.Context) error {
 	}
 }
 
-// returned returns whether a member is back that was down at the last check.
+// returned returns whether a member that was down at the last check is back.
 func (r *Repairer) returned() (some bool) {
 	for id, was := range r.absent {
 		_, down := r.DownSince(id)
@@ -245,7 +245,7 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	return t, short, nil
 }
 
-// roots reads roots from one on.
+// roots is a function that reads roots, beginning at one.
 type roots func(view state.View, from state.RootKey, fn func(state.Root) (more bool, err error)) error
 
 // place pages through roots and places those that need it. pending is the number of roots
@@ -288,12 +288,12 @@ func (r *Repairer) placeOf(ctx context.Context, now *topology, all roots) (place
 	}
 }
 
-// rest keeps to the rate. It returns false when ctx ends.
+// rest waits so that the rate is kept. It returns false if ctx ends.
 func (r *Repairer) rest(ctx context.Context, roots int) bool {
 	return backoff.Wait(ctx, time.Duration(roots)*time.Second/time.Duration(r.Rate))
 }
 
-// page reads roots until it has a batch or a page of them.
+// page reads roots until it has a batch of placements or a page of roots.
 func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch state.PlaceRoots, pending int, next state.RootKey, err error) {
 	view, release := r.State.LocalView()
 	defer release()
@@ -347,7 +347,8 @@ func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch sta
 	return batch, pending, next, wrap("read roots", err)
 }
 
-// stale returns whether a root on current members only would get another status now.
+// stale returns whether a root would get another status if it were evaluated now with the
+// current members.
 func stale(view state.View, root *state.Root, now *topology, need int) (bool, error) {
 	if slices.ContainsFunc(root.Copies, func(c state.Copy) bool { return !now.has(c.Node) }) {
 		return false, nil
@@ -453,7 +454,7 @@ func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 	return nodes
 }
 
-// heldOn counts the copies of a root that some of the nodes hold.
+// heldOn returns how many copies of a root the given nodes hold.
 func heldOn(root *state.Root, nodes []state.NodeID) (held int) {
 	for _, c := range root.Copies {
 		if c.Phase == state.Held && slices.Contains(nodes, c.Node) {

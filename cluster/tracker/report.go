@@ -26,29 +26,29 @@ const (
 // see the report, and one report costs every node half as much as two.
 type outbox struct {
 	some   chan struct{} // has a token while there may be reports
-	full   chan struct{} // has a token while there may be as many as one command takes
+	full   chan struct{} // has a token while there may be as many reports as one command takes
 	begun  chan struct{} // has a token when the first delayed report has arrived
-	linger time.Duration // that a patient report waits
+	linger time.Duration // how long a patient report waits
 
 	// mu guards the fields below. It is never held while calling out.
 	mu      sync.Mutex
 	last    uint64 // ticket of the newest report
 	items   map[state.RootKey]ticketed
-	order   []state.RootKey // of the items, oldest first
+	order   []state.RootKey // roots of the items, oldest report first
 	patient map[state.RootKey]ticketed
 }
 
 type ticketed struct {
 	ticket uint64
 	report state.CopyReport
-	due    time.Time // of a patient report
+	due    time.Time // time until which a patient report waits
 }
 
 // ack says that a report was committed or rejected.
 type ack struct {
 	root   state.RootKey
 	ticket uint64
-	err    error // it was refused for good
+	err    error // the state has rejected the report
 }
 
 func newOutbox(linger time.Duration) *outbox {
@@ -87,8 +87,8 @@ func (o *outbox) put(r state.CopyReport) (ticket uint64) {
 	return o.last
 }
 
-// ripen adds the patient reports that are due by now to the others, and returns
-// how long it is until the next one is; with ok false there is none.
+// ripen adds the patient reports that are due to the others. It returns the time until the next
+// one is due; ok is false if there is none.
 func (o *outbox) ripen(now time.Time) (next time.Duration, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,7 +120,7 @@ func (o *outbox) notify() {
 	}
 }
 
-// token leaves a token in a channel that holds one.
+// token puts a token into a channel of capacity one, unless there is one.
 func token(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -128,7 +128,7 @@ func token(c chan struct{}) {
 	}
 }
 
-// take removes the oldest reports, as many as one command takes.
+// take removes and returns the oldest reports, as many as fit into one command.
 func (o *outbox) take() []ticketed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,7 +143,8 @@ func (o *outbox) take() []ticketed {
 	return batch
 }
 
-// giveBack returns reports that were not committed, unless there is newer news.
+// giveBack puts reports back that were not committed, unless there is newer news about their
+// roots.
 func (o *outbox) giveBack(batch []ticketed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -222,8 +223,8 @@ func (t *Tracker) report(ctx context.Context) error {
 	}
 }
 
-// gather lets reports wait for company: for Flush, or until a command is full;
-// after a failure for pause. It returns false when ctx ends.
+// gather waits so that more reports can join: for Flush, or until a command is full; after a
+// failure for pause. It returns false if ctx ends.
 func (t *Tracker) gather(ctx context.Context, pause time.Duration) bool {
 	full := t.reports.full
 	if pause > 0 {
@@ -252,8 +253,8 @@ func (t *Tracker) propose(ctx context.Context, batch []ticketed) error {
 	return nil
 }
 
-// final returns whether an error is the answer of the state, which a repeated proposal
-// would not change.
+// final returns whether an error is an answer of the state, so that repeating the proposal
+// would not help.
 func final(err error) bool {
 	var outcome *state.Error
 	if !errors.As(err, &outcome) {
@@ -266,7 +267,7 @@ func final(err error) bool {
 	return true
 }
 
-// clip bounds a reason to what the state takes.
+// clip shortens a reason to the length that the state accepts.
 func clip(reason string) string {
 	if len(reason) > state.MaxReasonLen {
 		reason = reason[:state.MaxReasonLen]

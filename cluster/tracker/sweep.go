@@ -13,7 +13,7 @@ import (
 // Bounds of dropping.
 const (
 	dropsAtOnce = 8   // drops that run at the same time
-	sweepBatch  = 256 // roots that one linearizable view answers for
+	sweepBatch  = 256 // roots for which one linearizable view is used
 	minViewWait = 100 * time.Millisecond
 	maxViewWait = 5 * time.Second
 )
@@ -23,17 +23,17 @@ const (
 // shows that this node is not to keep it.
 type sweep struct {
 	root    state.RootKey
-	partial bool   // not complete as the wish arose; a put may have completed it since
-	bytes   uint64 // of complete content
+	partial bool   // the content was not complete when the drop was requested; a put may have completed it since
+	bytes   uint64 // size of complete content in bytes
 
-	dropped bool  // of the answer
-	leased  bool  // of the answer: not dropped, for there is or was a lease, or it is being read
-	whole   bool  // result: not dropped, because it is no longer incomplete, or that is unknown
-	err     error // of the answer
+	dropped bool  // result: the content was dropped
+	leased  bool  // result: not dropped, because the root has or had a lease, or is being read
+	whole   bool  // result: not dropped, because the content is no longer incomplete, or this is unknown
+	err     error // result: error of the drop
 }
 
-// sweeps has the references to drop. Its size is bounded, because the dispatcher knows the
-// root of each.
+// sweeps has the references to drop. Its size is bounded, because the dispatcher knows the root
+// of each reference.
 type sweeps struct {
 	some chan struct{} // has a token while there may be some
 
@@ -63,7 +63,7 @@ func (s *sweeps) take() []sweep {
 	return batch
 }
 
-// sweep drops unwanted content until ctx ends and all drops have ended.
+// sweep drops unwanted content until ctx ends and all running drops have ended.
 func (t *Tracker) sweep(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -103,8 +103,8 @@ func (t *Tracker) sweep(ctx context.Context) error {
 	}
 }
 
-// drop drops a root that can get no lease meanwhile. So only a fetch could complete it, and
-// there is none.
+// drop drops a root that can get no lease during the drop. Only a fetch could complete the root
+// meanwhile, and no fetch of it runs.
 func (t *Tracker) drop(ctx context.Context, s *sweep) {
 	if s.partial {
 		var err error
@@ -141,10 +141,10 @@ func (t *Tracker) doomed(ctx context.Context, batch []sweep) []sweep {
 	return keep
 }
 
-// confirm keeps of a batch what the cluster does not want here. A local view
-// would not do: a node that starts applies the log's tail once more, and would
-// see, and obey, a removal that was undone long ago. It waits for a majority;
-// meanwhile everything stays. The error is ctx's.
+// confirm returns those roots of a batch that the cluster does not want on this node. It reads
+// a linearizable view, because a local view is not enough: a node that starts applies the end
+// of its log again, and could follow a removal that was undone long ago. confirm waits for a
+// majority; until then everything stays. Its error is that of ctx.
 func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	keep := batch[:0]
 	var ask []sweep
@@ -225,8 +225,8 @@ func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) 
 	}
 }
 
-// wanted returns a root's record and this node's copy in it; no copy means that
-// the root is not wanted here. A failed root is on its way out.
+// wanted returns the record of a root and this node's copy in it. Without a copy, the root is
+// not wanted here. A failed root is about to be removed.
 func wanted(view state.View, k state.RootKey, self state.NodeID) (state.Root, *state.Copy, error) {
 	root, err := view.Root(k)
 	if errors.Is(err, state.ErrNotFound) {

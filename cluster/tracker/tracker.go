@@ -23,13 +23,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// State is what this package needs of consensus.
+// State is the part of consensus that this package uses.
 type State interface {
-	// View returns the state as it is now, anywhere in the cluster; release it.
+	// View returns a linearizable view of the state; the caller releases it.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns a view of the entries that this node has applied; the caller releases
+	// it.
 	LocalView() (view state.View, release func())
-	// Propose commits a command; a local view that follows holds its effects.
+	// Propose commits a command. A local view that is opened afterwards includes its effects.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 	// IsLeader returns whether this node leads.
 	IsLeader() bool
@@ -53,16 +54,16 @@ type Blocks interface {
 	Drop(ctx context.Context, reference string) error
 }
 
-// Job is one attempt to make a whole DAG durable here.
+// Job is one attempt to make a whole DAG durable on this node.
 type Job struct {
 	Root      cid.Cid
-	Reference string          // includes the blocks
-	Account   state.AccountID // whose turns it takes
-	Members   []state.NodeID  // in the order to ask: holders, other allocated nodes, others
+	Reference string          // reference of the blocks
+	Account   state.AccountID // account whose turns the attempt uses
+	Members   []state.NodeID  // members in the order in which to ask them: holders, other allocated nodes, others
 	Origins   []string        // multiaddrs that users gave
-	Held      bool            // some of Members are known to hold it
+	Held      bool            // some of Members are recorded as holders
 	Private   bool            // only members may be asked for it
-	Linked    bool            // an object or a part names it
+	Linked    bool            // an object or a part refers to the root
 	// Index is the position of this node among the Of nodes that are to keep the root and
 	// may all be fetching it now. The first Sharing of Members are among them.
 	Index, Of, Sharing int
@@ -113,18 +114,18 @@ func RootOf(reference string) (c cid.Cid, ok bool) {
 
 // Limits are the bounds and times of a Tracker. A zero field takes the default.
 type Limits struct {
-	Moving      int           // fetches that have moved data lately
-	Waiting     int           // fetches that wait for their first, or next, block
+	Moving      int           // fetches that have received data lately
+	Waiting     int           // fetches that wait for their first or next block
 	Account     int           // fetches of one account at the same time
-	Known       int           // roots in memory: to check, to fetch, to drop or to report
+	Known       int           // roots in memory: to check, fetch, drop or report
 	Attempts    int           // fetches of a root without a holder before this node gives up
 	Backoff     time.Duration // pause after the first failed attempt; it doubles each time
 	MaxBackoff  time.Duration // longest pause
-	RotateAfter time.Duration // without data, after which a fetch yields to those that wait for a slot
-	Patience    time.Duration // without data in all turns together, after which an attempt has failed
+	RotateAfter time.Duration // time without data after which a fetch yields to fetches that wait for a slot
+	Patience    time.Duration // time without data, in all turns together, after which an attempt fails
 	Audit       time.Duration // interval between two audits
-	Flush       time.Duration // that a report waits for company
-	Linger      time.Duration // that the report of a fetch's begin waits for its end
+	Flush       time.Duration // time that a report waits for other reports
+	Linger      time.Duration // time that the report of a fetch's begin waits for the end of the fetch
 }
 
 // Defaults of Limits.
@@ -178,15 +179,15 @@ type Options struct {
 	// LeasePrefix is the prefix of the references of imports, which the node drops when it
 	// starts. Empty: there are none.
 	LeasePrefix string
-	// Down returns whether a member is known not to answer, so that it is not asked for
-	// blocks. Nil: none is.
+	// Down returns whether a member is known not to answer, so that it is not asked for blocks.
+	// Nil means that no member is.
 	Down func(state.NodeID) bool
 	// Moves returns whether the Repairer moves a root to other nodes after this node failed
 	// to fetch it with err. Then this node does not give up meanwhile. Nil: it never does.
 	Moves func(root *state.Root, err error) bool
-	// Leases has the roots that must not be dropped. Nil: there are no leases.
+	// Leases has the roots that must not be dropped. Nil means that there are no leases.
 	Leases *Leases
-	// Now is the clock by which it is noted, for the next process, when what failed is due.
+	// Now is the clock for the stored time of the next attempt, which the next process reads.
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
@@ -203,19 +204,19 @@ type Tracker struct {
 	leases  *Leases
 
 	offers   chan offer    // roots that the dispatcher must check
-	audits   chan struct{} // asks for an audit; one waits at the most
-	refills  *refills      // accounts for which more roots can be taken
+	audits   chan struct{} // receives requests for an audit; at most one waits
+	refills  *refills      // accounts of which more roots can be taken
 	outcomes chan *run     // fetches that have ended
 	acks     chan []ack    // reports that have been answered
 	swept    chan sweep    // drops that have ended
 
-	questions chan question // of Look
+	questions chan question // calls of Look
 
 	queue atomic.Int64
 
 	// mu guards runs and cleared. It is never held while calling out.
 	mu      sync.Mutex
-	runs    map[state.RootKey]*run // the fetches under way
+	runs    map[state.RootKey]*run // the running fetches
 	cleared bool                   // the leases of earlier processes are dropped
 }
 
@@ -255,7 +256,7 @@ func New(opts Options) (*Tracker, error) {
 	return t, err
 }
 
-// Queue returns the number of roots that this node knows it has yet to fetch.
+// Queue returns the number of roots that this node has yet to fetch.
 func (t *Tracker) Queue() int { return int(t.queue.Load()) }
 
 // Progress returns the progress of the running fetch of a root; ok is false if there is
@@ -303,8 +304,8 @@ func (t *Tracker) DropLeases(ctx context.Context) error {
 	return nil
 }
 
-// Run works until ctx ends and everything that it started has ended, then
-// returns nil. It fails only when it cannot begin.
+// Run works until ctx ends and everything that it has started has ended, then returns nil. It
+// returns an error only if it cannot begin.
 func (t *Tracker) Run(ctx context.Context) error {
 	if err := t.DropLeases(ctx); err != nil {
 		if ctx.Err() != nil {

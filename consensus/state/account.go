@@ -11,7 +11,7 @@ import (
 type Account struct {
 	ID           AccountID
 	Email        string
-	PasswordHash string // argon2id in PHC string form; empty: no password
+	PasswordHash string // argon2id in PHC string form; empty if the account has no password
 	Created      Millis
 }
 
@@ -46,7 +46,8 @@ func putAccount(tx Tx, v *Account) error {
 	return put(tx, accountKey(v.ID), v)
 }
 
-// CreateAccount adds an account; its e-mail, letter case aside, is its own.
+// CreateAccount adds an account. No other account has its e-mail address, regardless of letter
+// case.
 type CreateAccount struct{ Account Account }
 
 // Code implements Command.
@@ -68,7 +69,7 @@ func (v View) Account(id AccountID) (Account, error) {
 	return *a, nil
 }
 
-// AccountByEmail returns an account by its e-mail, letter case aside.
+// AccountByEmail returns the account with an e-mail address, regardless of letter case.
 func (v View) AccountByEmail(email string) (Account, error) {
 	if len(email) <= MaxEmailLen {
 		id, ok, err := v.r.Get(emailKey(email))
@@ -89,7 +90,7 @@ func (v View) Accounts() ([]Account, error) { return scanAll[Account](v.r, table
 const (
 	ScopeRead  = "storage:read"
 	ScopeWrite = "storage:write"
-	// ScopeDelete is to delete objects and buckets alone, which ScopeWrite has in it.
+	// ScopeDelete permits deleting objects and buckets. ScopeWrite includes it.
 	ScopeDelete = "storage:delete"
 )
 
@@ -103,18 +104,18 @@ func checkScope(scope []string) error {
 	return nil
 }
 
-// Scopes returns those that a key may have, in the order in which tokens have them.
+// Scopes returns the scopes that a key may have, in their order in tokens.
 func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeDelete} }
 
-// APIKey is a live key. The token itself is not stored: it is signed again
-// from these fields when it is shown.
+// APIKey is the record of an existing API key. The token itself is not stored; to show it, a
+// node signs it again from these fields.
 type APIKey struct {
 	ID      KeyID
 	Account AccountID
 	Name    string
 	Scope   []string
 	Created Millis
-	Expires Millis // zero: never
+	Expires Millis // zero means never
 }
 
 // Expired returns whether the key has expired at a time.
@@ -135,12 +136,13 @@ func apiKeyKey(id KeyID) key { return part(table(tableKey), id) }
 
 func keysOf(a AccountID) key { return part(table(tableKeysOf), a) }
 
-// CreateKey adds an API key to an account. One that has MaxKeysPerUser loses keys
-// that have expired.
+// CreateKey adds an API key to an account. If the account has MaxKeysPerUser keys, expired keys
+// are removed first.
 type CreateKey struct {
 	Key APIKey
-	// Expired is when a key has expired that may go for the new one: a time that most
-	// members agree on, since one node's clock takes no key away. 0: none may.
+	// Expired is a time: keys that expired before it may be removed to make room. Most members
+	// agree on this time, because the clock of one node must not remove a key. 0 means that no
+	// key may be removed.
 	Expired Millis
 }
 
@@ -185,12 +187,12 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, apiKeyKey(k.ID), &k)
 }
 
-// maxClearedKeys is how many expired keys one command removes, so that no entry costs
-// more because many have expired.
+// maxClearedKeys is the largest number of expired keys that one command removes, so that the
+// cost of an entry does not depend on the number of expired keys.
 const maxClearedKeys = 64
 
-// roomForKey finds room for one more key of an account, and removes keys that have
-// expired by a time if it has to.
+// roomForKey ensures that an account has room for one more key. If necessary, it removes keys
+// that had expired at a given time.
 func roomForKey(tx Tx, account AccountID, by Millis) error {
 	n := 0
 	prefix := keysOf(account)
@@ -234,7 +236,7 @@ func removeKey(tx Tx, k *APIKey) error {
 	return nil
 }
 
-// RevokeKey ends an API key. An empty Account is the operator's right to any key.
+// RevokeKey ends an API key. With an empty Account, the operator ends any key.
 type RevokeKey struct {
 	Account AccountID
 	ID      KeyID
@@ -273,7 +275,7 @@ func (v View) Key(id KeyID) (APIKey, error) {
 	return APIKey{}, Errorf(CodeNotFound, "no such key")
 }
 
-// Keys returns the live keys of an account, or of all with an empty id.
+// Keys returns the existing keys of an account, or of all accounts if the id is empty.
 func (v View) Keys(account AccountID) ([]APIKey, error) {
 	if account == "" {
 		return scanAll[APIKey](v.r, table(tableKey))

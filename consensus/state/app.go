@@ -14,11 +14,11 @@ const (
 	MaxRedirectSize = 1024 // bytes of a redirect URI
 )
 
-// App is a program of others that may ask a signed-in person for an API key.
+// App is a third-party program that may ask a signed-in person for an API key.
 type App struct {
 	Name      string
-	Redirects []string // URIs to which the key may go, compared byte for byte
-	Scope     []string // what its keys may do
+	Redirects []string // URIs to which the key may be sent, compared byte for byte
+	Scope     []string // scopes of its keys
 	Created   Millis
 }
 

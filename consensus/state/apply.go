@@ -8,46 +8,48 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Command is one change. Its kind number is package wire's.
+// Command is one change of the state. Package wire gives each type of command its kind number.
 type Command interface {
-	// Code gives the command's form.
+	// Code encodes or decodes the command.
 	Code(*codec.Coder)
-	// apply changes tx, or returns an *Error and has changed nothing. Any
-	// other error is a broken store or a broken invariant: the node stops.
+	// apply changes tx. If it returns an *Error, it has changed nothing. Any other error means
+	// a broken store or a broken invariant, and the node stops.
 	apply(tx Tx, e *entry) (Result, error)
 }
 
-// entry is what a command knows beside the store.
+// entry has what a command knows in addition to the store.
 type entry struct {
 	index  uint64
-	settle int // pins that may still be moved
+	settle int // number of pins that may still be changed in this entry
 	fx     *Effects
 }
 
 // Result is the result of a command for its proposer.
 type Result struct {
-	Pin *Pin // CreatePin and ReplacePin: the pin as accepted
+	Pin *Pin // the accepted pin, for CreatePin and ReplacePin
 	// Deeds has the result for each key in a bucket with versions: one for PutObject,
 	// CopyObject and CompleteUpload, and one for each key of DeleteObjects. In other
 	// buckets it is empty.
 	Deeds []Deed
-	// Created is the time of what PutObject, CopyObject, CompleteUpload, PutPart and
-	// CopyPart made, or had made: Apply may have moved it, see PutObject. 0: of nothing.
+	// Created is the creation time of the version or part that PutObject, CopyObject,
+	// CompleteUpload, PutPart or CopyPart has made. Apply may have changed the proposed time,
+	// see PutObject. 0 means that nothing was made.
 	Created Millis
 }
 
-// Effects collects what commands changed, for the parts of the node that wait for it.
+// Effects collects what the commands of an entry have changed, for the parts of the node that
+// wait for it.
 type Effects struct {
-	Members      bool // nodes, tickets or quarantine
+	Members      bool // nodes, tickets or quarantine have changed
 	Check        bool // the state after this entry is to be hashed
 	Checked      bool // a hash was reported
-	FeatureLevel bool // the cluster's level was raised
+	FeatureLevel bool // the feature level of the cluster was raised
 	Keys         bool // API keys were revoked
-	Settling     bool // roots have pins left to move
+	Settling     bool // roots have pins that must still be changed
 	Roots        []RootChange
 }
 
-// RootChange names a root whose record changed, and the nodes that it concerns.
+// RootChange names a root whose record has changed, and the nodes that the change concerns.
 type RootChange struct {
 	Root  RootKey
 	Nodes []NodeID
@@ -57,7 +59,7 @@ func (f *Effects) touch(root *Root) {
 	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes()})
 }
 
-// Apply returns an Applier's Apply with nothing at hand.
+// Apply does the same as the method Apply of an Applier with an empty cache.
 func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
 	return new(Applier).Apply(tx, index, op, cmd, fx)
 }
@@ -94,7 +96,7 @@ func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) 
 	return result, err
 }
 
-// run applies a command to a cluster that was founded; InitCluster founds it.
+// run applies a command. Only InitCluster can be applied before the cluster is founded.
 func run(tx Tx, cmd Command, e *entry) (Result, error) {
 	if _, founding := cmd.(*InitCluster); !founding {
 		if founded, err := has(tx, clusterKey); err != nil {
@@ -110,8 +112,8 @@ func opKey(op OpID) key { return append(table(tableOp), op[:]...) }
 
 func opOrderKey(n uint64) key { return table(tableOpOrder).u64(n) }
 
-// CodeOutcome codes a result and its error, for the operation table and the
-// wire. It returns the error that it coded.
+// CodeOutcome encodes or decodes a result and its error, for the operation table and the wire.
+// It returns that error.
 func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 	c.Version(1)
 	var code Code
@@ -176,7 +178,7 @@ func decodeOutcome(b []byte) (Result, error) {
 	return r, nil
 }
 
-// compactRoots leaves one change of each root, with all its nodes.
+// compactRoots merges the changes of each root into one change with all its nodes.
 func compactRoots(changes []RootChange) []RootChange {
 	at := make(map[RootKey]int, len(changes))
 	out := changes[:0:0]

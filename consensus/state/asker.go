@@ -2,21 +2,22 @@ package state
 
 import "context"
 
-// askerKey is the key of a context's value that As and AsSession put there.
+// askerKey is the context key of the value that As and AsSession store.
 type askerKey struct{}
 
-// As sets the API key of the caller for changes under ctx. They are made only if the key is
-// valid at that moment; otherwise the error is ErrUnauthorized. An empty key sets none.
+// As makes the changes under ctx use the API key of the caller. Such a change is made only if
+// the key is valid when it is applied; otherwise the error is ErrUnauthorized. With an empty
+// key, As has no effect.
 func As(ctx context.Context, key KeyID) context.Context {
 	return context.WithValue(ctx, askerKey{}, key)
 }
 
-// AsSession is As for changes that a session asks for.
+// AsSession does the same as As for changes that a session requests.
 func AsSession(ctx context.Context, session SessionID) context.Context {
 	return context.WithValue(ctx, askerKey{}, session)
 }
 
-// ByAsker returns the change with the credentials in ctx, so that Apply checks them.
+// ByAsker returns the change together with the credentials in ctx, so that Apply checks them.
 func ByAsker(ctx context.Context, change Command) Command {
 	if !Asked(change) {
 		return change

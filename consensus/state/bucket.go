@@ -16,7 +16,7 @@ func bucketKey(a AccountID, name string) key { return part(bucketsOf(a), name) }
 
 func bornKey(a AccountID) key { return part(table(tableBorn), a) }
 
-// in returns where the rows of a table of one bucket begin.
+// in returns the prefix of the rows of a table for one bucket.
 func (v *Bucket) in(t byte) key { return part(table(t), v.Account).u64(uint64(v.Born)) }
 
 func (v *Bucket) objectKey(k string) key { return append(v.in(tableObject), k...) }
@@ -26,7 +26,7 @@ const (
 	storedKeys     = 'k'
 	storedBytes    = 'b'
 	storedUploads  = 'u'
-	storedVersions = 'v' // that are not current, and delete markers
+	storedVersions = 'v' // number of versions that are not current, and of delete markers
 )
 
 func (v *Bucket) stored(what byte) key { return v.in(tableStored).byte(what) }
@@ -44,7 +44,7 @@ func liveAccount(r Reader, a AccountID) error {
 	return err
 }
 
-// openBucket returns the bucket that a change speaks of.
+// openBucket returns the bucket that a change names.
 func openBucket(r Reader, a AccountID, name string, born Incarnation) (*Bucket, error) {
 	if err := liveAccount(r, a); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func findObject(r Reader, b *Bucket, k string) (*Object, error) {
 	return get[Object](r, b.objectKey(k))
 }
 
-// CreateBucket creates a bucket of an account. Apply sets Born.
+// CreateBucket creates a bucket of an account. Apply sets the field Born.
 type CreateBucket struct{ Bucket Bucket }
 
 // Code implements Command.
@@ -116,8 +116,8 @@ func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, bucketKey(b.Account, b.Name), &b)
 }
 
-// DeleteBucket removes a bucket without objects, versions and delete markers. Its open uploads are aborted with
-// it; what one entry has no room for goes behind it, by ClearBuckets.
+// DeleteBucket removes a bucket that has no objects, versions and delete markers. Its open
+// uploads are aborted; ClearBuckets removes those that do not fit into the entry.
 type DeleteBucket struct {
 	Account AccountID
 	Name    string
@@ -127,7 +127,7 @@ type DeleteBucket struct {
 // Code implements Command.
 func (v *DeleteBucket) Code(c *codec.Coder) { codeBucket(c, &v.Account, &v.Name, &v.Born) }
 
-// codeBucket codes the bucket that a change speaks of.
+// codeBucket encodes or decodes the bucket that a change names.
 func codeBucket(c *codec.Coder, a *AccountID, name *string, born *Incarnation) {
 	codec.String(c, a, MaxIDLen)
 	codec.String(c, name, maxBucketName)
@@ -168,8 +168,8 @@ type BucketRef struct {
 	Born    Incarnation
 }
 
-// ClearBuckets removes what deleted buckets left, MaxSettle records in one command
-// at the most.
+// ClearBuckets removes what deleted buckets have left, at most MaxSettle records in one
+// command.
 type ClearBuckets struct{ Items []BucketRef }
 
 // Code implements Command.
@@ -257,11 +257,11 @@ func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit
 	return buckets, all, err
 }
 
-// clearRead is how many records are read at once when they are cleared: one can be
-// large.
+// clearRead is the number of records that are read at once when they are cleared, because one
+// record can be large.
 const clearRead = 64
 
-// clearObjects removes what a table has of an account.
+// clearObjects removes the rows of an account in a table.
 func clearObjects(tx Tx, a AccountID, t byte, remove func(*Bucket, Tx, *Object, *entry) error, e *entry) error {
 	for e.settle > 0 {
 		buckets, objects, err := rowsIn[Object](tx, t, a, part(table(t), a), min(e.settle, clearRead))
@@ -292,7 +292,7 @@ func (v *Bucket) remove(tx Tx, o *Object, e *entry) error {
 	return unlink(tx, v.Account, link{o.Root, o.ID}, e)
 }
 
-// counted adds to what the bucket has.
+// counted adds to the counters of a bucket.
 func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	if keys != 0 {
 		if err := count(tx, v.stored(storedKeys), keys); err != nil {
@@ -305,8 +305,8 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	return count(tx, v.stored(storedBytes), bytes)
 }
 
-// naming returns the link of a new version of the bucket, in the place of what it succeeds, to
-// its content.
+// naming returns the link of a new version of the bucket to its content, in the place of the
+// links that the version replaces.
 func (v *Bucket) naming(o *Object, s *succession, content *Content) linking {
 	return linking{
 		account: v.Account, link: link{o.Root, o.ID}, content: content, size: o.Size, public: v.Public,
@@ -326,7 +326,7 @@ func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry
 	return s.follow(tx, v, e)
 }
 
-// room refuses bytes above what a bucket can count.
+// room returns an error if a bucket cannot count so many more bytes.
 func (v *Bucket) room(r Reader, bytes uint64) error {
 	n, err := counter(r, v.stored(storedBytes))
 	if err == nil && n > math.MaxInt64-bytes {
@@ -369,8 +369,8 @@ func (v *PutObject) apply(tx Tx, e *entry) (Result, error) {
 	return b.change(tx, &v.Object, &v.If, &v.Content, e)
 }
 
-// change puts a checked object into the bucket; without content it names a root that
-// another object names.
+// change puts an object that was checked into the bucket. Without content, the object refers to
+// a root to which another object refers.
 func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content, e *entry) (Result, error) {
 	o := *object
 	old, err := findObject(tx, v, o.Key)
@@ -402,19 +402,19 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	return v.made(&o), nil
 }
 
-// CopyObject gives the content of an object another name, or the same name with other
-// attributes. If the source version does not exist any more, the error is ErrConflict.
+// CopyObject makes another object with the content of an object, or changes the attributes of
+// an object. If the source version does not exist any more, the error is ErrConflict.
 type CopyObject struct {
 	Account      AccountID
 	Bucket       string
 	Born         Incarnation
-	Object       Object // its Root and Size are those of the source
+	Object       Object // Root and Size are those of the source
 	If           Condition
 	SourceBucket string
 	SourceBorn   Incarnation
 	SourceKey    string
 	SourceID     VersionID
-	KeepTags     bool // Apply takes those that the source has then: they change under its id
+	KeepTags     bool // Apply uses the present tags of the source, which can change without a new version
 }
 
 // Code implements Command.
@@ -464,7 +464,8 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	return b.change(tx, &o, &v.If, nil, e)
 }
 
-// findSource returns the version that a copy is made of, as its proposer read it.
+// findSource returns the version from which a copy is made, as the proposer of the copy has
+// read it.
 func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string, id VersionID) (*Object, error) {
 	b, err := findBucket(r, a, bucket)
 	if err != nil {
@@ -492,9 +493,9 @@ type DeleteObjects struct {
 	Bucket  string
 	Born    Incarnation
 	Keys    []string
-	IDs     []VersionID // of the keys, "" for none; nil: of no key
-	Marker  VersionID   // of all delete markers that are made: ids differ below a key
-	Created Millis      // of the delete markers
+	IDs     []VersionID // ids of versions, "" for none; nil means no ids
+	Marker  VersionID   // id of all delete markers that the command makes, because ids are unique only for one key
+	Created Millis      // creation time of the delete markers
 	If      Condition
 }
 
@@ -553,7 +554,7 @@ func (v *DeleteObjects) checkMarkers() error {
 	return nil
 }
 
-// one deletes what the command names under one key.
+// one deletes what the command names for one key.
 func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	k := v.Keys[i]
 	current, err := findObject(tx, b, k)
@@ -591,8 +592,8 @@ func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	return DidNothing, nil
 }
 
-// judged returns the version to which the condition applies, where o is the one to delete;
-// nil: none.
+// judged returns the version to which the condition applies, or nil if there is none. o is the
+// version to delete.
 func (v *DeleteObjects) judged(r Reader, b *Bucket, o *Object, k string, named bool) (*Object, error) {
 	switch {
 	case o != nil && (!o.Marker || v.If.AbsentOK):
@@ -603,13 +604,13 @@ func (v *DeleteObjects) judged(r Reader, b *Bucket, o *Object, k string, named b
 	return nil, nil
 }
 
-// SetObjectTags replaces the tags of a version. Its time stays.
+// SetObjectTags replaces the tags of a version. The time of the version does not change.
 type SetObjectTags struct {
 	Account AccountID
 	Bucket  string
 	Born    Incarnation
 	Key     string
-	ID      VersionID // "" is the current one
+	ID      VersionID // "" means the current version
 	Tags    []Tag
 }
 
@@ -656,8 +657,8 @@ func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.objectKey(o.Key), o)
 }
 
-// Bucket returns a bucket of an account, or ErrNoBucket: another account's does not
-// exist.
+// Bucket returns a bucket of an account. It returns ErrNoBucket for a missing bucket and for
+// one of another account.
 func (v View) Bucket(a AccountID, name string) (Bucket, error) {
 	b, err := findBucket(v.r, a, name)
 	if err != nil {
@@ -687,8 +688,8 @@ func (v View) BucketUsage(b *Bucket) (keys, bytes, uploads uint64, err error) {
 	return keys, bytes, uploads, nil
 }
 
-// OldVersions counts the versions of a bucket's objects that are not current, and its
-// delete markers.
+// OldVersions returns the number of versions of a bucket's objects that are not current, and of
+// its delete markers.
 func (v View) OldVersions(b *Bucket) (uint64, error) { return counter(v.r, b.stored(storedVersions)) }
 
 // Object returns the current version under a key of a bucket, or ErrNoKey.
@@ -703,7 +704,7 @@ func (v View) Object(b *Bucket, k string) (Object, error) {
 	return *o, nil
 }
 
-// Emptying returns deleted buckets that have something left, up to limit.
+// Emptying returns up to limit deleted buckets of which records are left.
 func (v View) Emptying(limit int) ([]BucketRef, error) {
 	var refs []BucketRef
 	prefix := table(tableEmptying)

@@ -2,7 +2,7 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// BucketTags are the tags of a bucket, in the order in which they were given.
+// BucketTags has the tags of a bucket, in the order in which they were given.
 type BucketTags struct{ Tags []Tag }
 
 // Code implements the record's form.
@@ -39,7 +39,7 @@ func (v *SetBucketTags) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.in(tableBucketTags), &v.Tags)
 }
 
-// BucketTags returns the tags of a bucket; none when it has none.
+// BucketTags returns the tags of a bucket, which may be none.
 func (v View) BucketTags(b *Bucket) ([]Tag, error) {
 	t, err := get[BucketTags](v.r, b.in(tableBucketTags))
 	if err != nil || t == nil {

@@ -11,7 +11,7 @@ import (
 // the key from the cluster before it proposes the change.
 type ByKey struct {
 	Key    KeyID
-	Change Command // one that Asked knows
+	Change Command // a change that Asked accepts
 }
 
 // Forms of the change. The numbers are stored: never renumber. Those of the object
@@ -57,8 +57,8 @@ func codeChange(c *codec.Coder, change *Command) {
 	(*change).Code(c)
 }
 
-// asked returns the form of a change that a key or a session may ask for, 0 of others, and whose
-// account is to be changed.
+// asked returns the form of a change that a key or a session may request, and the account that
+// it changes. The form is 0 for other changes.
 func asked(change Command) (form uint8, account AccountID) {
 	switch change := change.(type) {
 	case *CreatePin:
@@ -101,7 +101,7 @@ func asked(change Command) (form uint8, account AccountID) {
 	return 0, ""
 }
 
-// newAsked returns an empty change of a form; nil: there is none.
+// newAsked returns an empty change of a form, or nil if there is no such form.
 func newAsked(form uint8) Command {
 	switch form {
 	case byKeyCreate:
@@ -173,8 +173,9 @@ func (v *ByKey) judge(r Reader) error {
 	return nil
 }
 
-// Judge returns the result of the check that Apply would make for the caller of a change,
-// nil or ErrUnauthorized, and the change alone. Other commands have no caller.
+// Judge makes the check that Apply would make for the caller of a change. It returns nil or
+// ErrUnauthorized, and the change without the credentials. Commands without a caller always
+// pass.
 func (v View) Judge(cmd Command) (change Command, err error) {
 	switch by := cmd.(type) {
 	case *ByKey:

@@ -6,19 +6,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// MaxChecks is how many checks of the state stay on record, the newest ones.
+// MaxChecks is the number of checks of the state that stay on record, the newest ones.
 const MaxChecks = 16
 
-// Check is one comparison of the state on all nodes, at the entry that asked for it. The
-// reports of the nodes are part of the state, so that all nodes decide by the same facts.
+// Check is one comparison of the state on all nodes at one log entry. The reports of the nodes
+// are part of the state, so that all nodes decide by the same facts.
 type Check struct {
-	Index   uint64   // of the entry, and of the state that is compared
-	At      Millis   // when it was asked for
-	Members []NodeID // at that entry, in the order of their ids
+	Index   uint64   // index of the entry, and of the compared state
+	At      Millis   // time at which the check was requested
+	Members []NodeID // members at that entry, in the order of their ids
 	Reports []HashReport
 }
 
-// HashReport is the hash that one node has at a check's entry.
+// HashReport is the hash of one node's state at the entry of a check.
 type HashReport struct {
 	Node NodeID
 	Hash Hash
@@ -36,7 +36,7 @@ func (v *Check) Code(c *codec.Coder) {
 	})
 }
 
-// Majority returns the hash that more than half of the members reported.
+// Majority returns the hash that more than half of the members have reported.
 func (v *Check) Majority() (Hash, bool) {
 	count := make(map[Hash]int)
 	for _, r := range v.Reports {
@@ -60,10 +60,10 @@ func (v *Check) Complete() bool { return len(v.Reports) == len(v.Members) }
 type Quarantine struct {
 	Node     NodeID
 	Check    uint64 // index of the check that found it
-	Hash     Hash   // the node's
+	Hash     Hash   // hash of the node's state
 	Majority Hash
-	Store    StoreID // where the node's state lay then
-	Times    uint32  // it was found again without having been equal in between
+	Store    StoreID // id of the store that had the node's state then
+	Times    uint32  // number of checks in a row that found the node different
 }
 
 // Code implements the record's form.
@@ -81,7 +81,7 @@ func checkKey(index uint64) key { return table(tableCheck).u64(index) }
 
 func quarantineKey(id NodeID) key { return part(table(tableQuarantine), id) }
 
-// CheckState has every node hash its state as it is after this entry.
+// CheckState makes every node hash its state as it is after this entry.
 type CheckState struct{ At Millis }
 
 // Code implements Command.
@@ -151,8 +151,8 @@ func (v *ReportHash) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// judge puts a node into quarantine, or ends its quarantine, by its report. The report of
-// an earlier check does not end the quarantine of a later one.
+// judge puts a node into quarantine or ends its quarantine, depending on its report. The report
+// of an earlier check does not end the quarantine that a later check has begun.
 func judge(tx Tx, check uint64, r HashReport, majority Hash, e *entry) error {
 	node, err := get[Node](tx, nodeKey(r.Node))
 	if err != nil || node == nil {
@@ -188,7 +188,7 @@ func (v View) Quarantined() ([]Quarantine, error) {
 	return scanAll[Quarantine](v.r, table(tableQuarantine))
 }
 
-// Quarantine returns a node's record of quarantine; nil when it is in none.
+// Quarantine returns a node's record of quarantine, or nil if the node is not in quarantine.
 func (v View) Quarantine(id NodeID) (*Quarantine, error) {
 	return get[Quarantine](v.r, quarantineKey(id))
 }

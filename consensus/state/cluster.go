@@ -6,18 +6,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Cluster is what was decided when the cluster was created.
+// Cluster has the settings that were decided when the cluster was created.
 type Cluster struct {
 	ID      string
 	Created Millis
-	// Replication is the number of copies of a root, never more than members.
+	// Replication is the number of copies of a root. A root never has more copies than there
+	// are members.
 	Replication uint8
-	// WriteCopies is how many of them are durable before a pin is pinned.
+	// WriteCopies is the number of durable copies that make a pin pinned.
 	WriteCopies uint8
 	// SealedSigningKey is the Ed25519 seed that signs API keys, encrypted with the cluster
 	// secret, which is not part of the state.
 	SealedSigningKey []byte
-	// Operator is the account that local commands act as.
+	// Operator is the account with which local commands act.
 	Operator AccountID
 }
 
@@ -32,15 +33,15 @@ func (v *Cluster) Code(c *codec.Coder) {
 	codec.String(c, &v.Operator, MaxIDLen)
 }
 
-// need returns the number of holders that makes a root pinned in a cluster of so many
-// members. A root that was given fewer copies, because nodes were down, waits
-// for repair to give it more.
+// need returns the number of holders that makes a root pinned in a cluster with the given
+// number of members. If a root got fewer copies because nodes were down, repair adds copies
+// later.
 func (v *Cluster) need(members uint64) int {
 	return max(1, min(int(v.WriteCopies), int(min(members, MaxNodes))))
 }
 
-// copiesIn returns how many holders a root has to have, and how many copies it should
-// have, with the members that there are.
+// copiesIn returns how many holders a root must have, and how many copies it should have, with
+// the present number of members.
 func copiesIn(r Reader) (need, full int, err error) {
 	cl, err := cluster(r)
 	if err != nil {

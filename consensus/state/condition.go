@@ -6,16 +6,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Condition is what has to be true of the current version, or of the one that is named,
-// for a change to happen; the zero Condition always holds. Of several all have to hold.
+// Condition must hold for the current version, or for the version that a change names, so that
+// the change is made. The zero Condition always holds. If several fields are set, all must
+// hold.
 type Condition struct {
-	Absent bool     // there is none
-	Match  []string // its ETag is one of these; "*" is any
+	Absent bool     // there is no version
+	Match  []string // the ETag of the version is one of these; "*" means any
 	// The fields below need feature level 5.
-	NoneMatch []string // there is none, or its ETag is none of these
-	Size      uint64   // it has as many bytes, if Sized
+	NoneMatch []string // there is no version, or its ETag is none of these
+	Size      uint64   // the version has this size in bytes, if Sized
 	Sized     bool
-	Modified  int64 // second of its time, of Unix; 0: any
+	Modified  int64 // Unix time of the version in seconds; 0 means any
 	// AbsentOK makes Match, Size and Modified hold if there is no version. A delete marker
 	// counts as a version: it has a time, but neither ETag nor size.
 	AbsentOK bool
@@ -68,7 +69,7 @@ func (v *Condition) Code(c *codec.Coder) {
 	}
 }
 
-// FeatureLevel is that of the form in which the condition is written.
+// FeatureLevel returns the feature level that the encoding of the condition needs.
 func (v *Condition) FeatureLevel() FeatureLevel {
 	if v.form() > formAbsent {
 		return 5
@@ -82,8 +83,8 @@ func (v *Condition) asks() bool { return len(v.Match) > 0 || v.Sized || v.Modifi
 // None returns whether the condition always holds.
 func (v *Condition) None() bool { return !v.Absent && len(v.NoneMatch) == 0 && !v.asks() }
 
-// Judge returns nil if the condition holds for a version; nil: there is none. Otherwise the
-// error is ErrPrecondition, or ErrNoKey if there must be a version.
+// Judge returns nil if the condition holds for a version; nil as argument means that there is
+// no version. Otherwise the error is ErrPrecondition, or ErrNoKey if there must be a version.
 func (v *Condition) Judge(o *Object) error {
 	if o == nil {
 		if v.asks() && !v.AbsentOK {

@@ -9,7 +9,7 @@ import (
 // Bounds of the CORS rules of a bucket.
 const (
 	MaxCorsRules = 100      // rules of a bucket
-	MaxCorsBytes = 64 << 10 // bytes of all texts of them
+	MaxCorsBytes = 64 << 10 // bytes of all texts of these rules
 	MaxCorsTexts = 4096     // origins, methods and headers of one rule, each
 )
 
@@ -17,11 +17,11 @@ const (
 // which requests it matches.
 type CorsRule struct {
 	ID      string
-	Origins []string // with one "*" in each at the most, as Headers
+	Origins []string // with at most one "*" in each, like Headers
 	Methods []string
-	Headers []string // that a request may have
+	Headers []string // headers that a request may have
 	Expose  []string // headers of an answer that a script may read
-	MaxAge  int64    // seconds that a browser may cache the answer; negative: not set
+	MaxAge  int64    // seconds for which a browser may cache the answer; negative means not set
 }
 
 // Cors has the CORS rules of a bucket, in the order in which they are tried.
@@ -105,7 +105,7 @@ func (v *SetBucketCors) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.in(tableCors), &v.Cors)
 }
 
-// Cors returns the CORS rules of a bucket; none when it was never given any.
+// Cors returns the CORS rules of a bucket, which may be none.
 func (v View) Cors(b *Bucket) ([]CorsRule, error) {
 	c, err := get[Cors](v.r, b.in(tableCors))
 	if err != nil || c == nil {

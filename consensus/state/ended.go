@@ -7,11 +7,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// ended marks a completed or aborted upload whose parts did not fit into its entry. Clients
-// do not see these parts. They hold their content until ClearUploads frees them, which is
-// after the new object holds it, and until then the account is charged for it.
+// ended marks a completed or aborted upload whose parts did not fit into its entry. Clients do
+// not see these parts. The parts keep their content until ClearUploads frees them, which
+// happens after the new object holds the content. Until then the account is charged for the
+// parts.
 type ended struct {
-	After uint16 // parts up to this number are freed
+	After uint16 // the parts up to this number are freed
 }
 
 // Code implements the record's form.
@@ -69,11 +70,11 @@ func noRoom(r Reader, a AccountID, q *Quota, what string) error {
 	return overQuota(q, what)
 }
 
-// freed returns how many parts the entry may free. Each costs about as much as a put.
+// freed returns how many parts the entry may free. Freeing a part costs about as much as a put.
 func (e *entry) freed() int { return min(e.settle, MaxFreed) }
 
-// ClearUploads frees what uploads that have ended left, MaxFreed parts in one command
-// at the most.
+// ClearUploads frees the parts that ended uploads have left, at most MaxFreed parts in one
+// command.
 type ClearUploads struct{ Items []UploadRef }
 
 // Code implements Command.
@@ -131,7 +132,7 @@ func (v *Bucket) clearEnded(tx Tx, id UploadID, m *ended, e *entry) error {
 	return tx.Delete(v.endedKey(id))
 }
 
-// endedIn reads up to limit uploads that have ended and have parts, behind a prefix.
+// endedIn returns up to limit ended uploads with parts whose keys begin with a prefix.
 func endedIn(r Reader, prefix key, limit int) (all []UploadRef, err error) {
 	if limit <= 0 {
 		return nil, nil
@@ -144,5 +145,5 @@ func endedIn(r Reader, prefix key, limit int) (all []UploadRef, err error) {
 	return all, err
 }
 
-// Ended returns uploads that have ended and have parts left, up to limit.
+// Ended returns up to limit ended uploads that have parts left.
 func (v View) Ended(limit int) ([]UploadRef, error) { return endedIn(v.r, table(tableEnded), limit) }

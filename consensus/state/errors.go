@@ -5,35 +5,34 @@ import (
 	"fmt"
 )
 
-// Code is the identity of an error that a command or a read ends in. It crosses
-// the wire and is stored: append-only, never renumber.
+// Code identifies the error of a command or a read. Codes are sent over the wire and stored:
+// append only, never renumber.
 type Code uint16
 
-// Every code. The API tables map each one; a test there checks that none is
-// missing.
+// All codes. The tables of the APIs map each code; a test there checks that none is missing.
 const (
 	CodeOK           Code = 0
 	CodeInvalid      Code = 1  // the request breaks a rule of the state
-	CodeNotFound     Code = 2  // no such record, or another account's
+	CodeNotFound     Code = 2  // no such record, or a record of another account
 	CodeExists       Code = 3  // a record with that name or id exists
-	CodeConflict     Code = 4  // the state moved on: read again and retry
+	CodeConflict     Code = 4  // the state has changed: read again and retry
 	CodeUnauthorized Code = 5  // token missing, invalid, revoked or expired
 	CodeForbidden    Code = 6  // the token lacks the permission
 	CodeQuota        Code = 7  // the account's allowance is used up
 	CodeUnavailable  Code = 8  // no leader, no majority, shutting down
-	CodeTooLarge     Code = 9  // above a bound with a name
+	CodeTooLarge     Code = 9  // above a bound
 	CodeLimited      Code = 10 // too many requests
-	CodeNoSpace      Code = 11 // the disks that would have to keep it are full
+	CodeNoSpace      Code = 11 // the disks that would have to store the content are full
 
-	// Level 3: the errors of the object gateway.
-	CodeNoBucket     Code = 12 // no such bucket, or another account's
+	// The following errors of the object gateway belong to feature level 3.
+	CodeNoBucket     Code = 12 // no such bucket, or a bucket of another account
 	CodeNoKey        Code = 13 // no object under that key
 	CodeNoUpload     Code = 14 // no such multipart upload
 	CodeNotEmpty     Code = 15 // the bucket has objects
-	CodePrecondition Code = 16 // the current version is not what the request asks for
-	CodeInvalidPart  Code = 17 // a part is not there, or has another ETag
-	CodeTooSmall     Code = 18 // a part that is not the last is below the least size
-	CodeNoVersion    Code = 19 // no version of that id under the key
+	CodePrecondition Code = 16 // the current version does not meet the condition of the request
+	CodeInvalidPart  Code = 17 // a part does not exist, or has another ETag
+	CodeTooSmall     Code = 18 // a part other than the last is smaller than the minimum
+	CodeNoVersion    Code = 19 // the key has no version with that id
 )
 
 // Codes lists every code but CodeOK.
@@ -84,7 +83,7 @@ var (
 	ErrNoVersion    = &Error{CodeNoVersion, "the version does not exist"}
 )
 
-// worded returns e with the text of its code if it has no text.
+// worded returns e with the default text of its code if e has no text.
 func (e *Error) worded() *Error {
 	if e.Detail != "" {
 		return e
@@ -106,7 +105,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// isOutcome returns whether an error is an outcome of a command, not a broken store.
+// isOutcome returns whether an error is an outcome of a command and not the error of a broken
+// store.
 func isOutcome(err error) bool {
 	var outcome *Error
 	return errors.As(err, &outcome)

@@ -76,7 +76,8 @@ func (v *RaiseLevel) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, raise(tx, now, v.FeatureLevel, e)
 }
 
-// raise sets the level, and brings the state to the form that it has from there.
+// raise sets the feature level and converts the state to the form that it has from that level
+// on.
 func raise(tx Tx, from, to FeatureLevel, e *entry) error {
 	e.fx.FeatureLevel = true
 	if from < 1 && to >= 1 {

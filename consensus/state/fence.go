@@ -31,7 +31,7 @@ func (v *Fence) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, fence(tx, v.Node, v.Epoch)
 }
 
-// fence raises a node's fence to an epoch.
+// fence raises the first valid epoch of a node.
 func fence(tx Tx, n NodeID, epoch uint64) error {
 	now, err := counter(tx, fenceKey(n))
 	if err != nil || epoch <= now {
@@ -51,5 +51,5 @@ func fenceJoined(tx Tx, n NodeID, e *entry) error {
 	return fence(tx, n, e.index)
 }
 
-// FenceOf returns the first epoch of a node that counts, 0 for one that never fenced.
+// FenceOf returns the first epoch of a node that counts, or 0 if the node has never fenced.
 func (v View) FenceOf(n NodeID) (uint64, error) { return counter(v.r, fenceKey(n)) }

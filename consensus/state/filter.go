@@ -12,7 +12,7 @@ import (
 // row without copying it.
 type filter struct {
 	name func(name []byte) bool // nil: any
-	meta map[string]string      // pairs that it must have
+	meta map[string]string      // pairs that the pin must have
 }
 
 func (q *PinQuery) filter() filter { return filter{name: nameMatcher(q.Name, q.Match), meta: q.Meta} }
@@ -41,8 +41,8 @@ func (f *filter) match(row []byte) (bool, error) {
 	return found == len(f.meta), rest.Err()
 }
 
-// nameMatcher returns how names are compared; nil when none is asked for. It is
-// for one goroutine.
+// nameMatcher returns a function that compares names, or nil if no name is requested. The
+// function is for one goroutine.
 func nameMatcher(want string, how Match) func([]byte) bool {
 	if want == "" {
 		return nil
@@ -65,8 +65,8 @@ func nameMatcher(want string, how Match) func([]byte) bool {
 	}
 }
 
-// fold appends text to buf with every character mapped to the smallest of its
-// simple case folding orbit, the equivalence that bytes.EqualFold compares by.
+// fold appends text to buf. It replaces every character by the smallest character that equals
+// it without regard to case. bytes.EqualFold uses the same equivalence.
 func fold(buf, text []byte) []byte {
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf { // upper case is the smallest

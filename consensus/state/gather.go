@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// gather is a Tx that keeps the counters and sums that one command changes over and
-// over, and writes each once: a command of 10,000 parts changes the same few 10,000
-// times.
+// gather is a Tx that caches the counters and sums that one command changes repeatedly, and
+// writes each of them once. A command on 10,000 parts changes the same few rows 10,000 times.
 type gather struct {
 	Tx
 	rows map[string][]byte // nil: there is none
 }
 
-// gathered calls fn with a Tx that gathers, and writes what it gathered. A command
-// that is refused must be so before its first write, as ever.
+// gathered calls fn with a gathering Tx and then writes the cached rows. fn must refuse a
+// command before its first write, as every command must.
 func gathered(tx Tx, fn func(Tx) error) error {
 	g := &gather{Tx: tx, rows: map[string][]byte{}}
 	if err := fn(g); err != nil {
@@ -34,7 +33,8 @@ func gathered(tx Tx, fn func(Tx) error) error {
 	return nil
 }
 
-// gathers returns whether a key is cached. No scan reads a part of the tables of such keys.
+// gathers returns whether the row of a key is cached. Scans never read a part of the tables of
+// such keys.
 func gathers(k []byte) bool {
 	return len(k) > 0 && (k[0] == tableMeta || k[0] == tableQuota || k[0] == tableStored)
 }

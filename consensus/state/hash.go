@@ -34,7 +34,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 // hashDomain is hashed first; the number is the version of the format.
 const hashDomain = "holdfast state 1\n"
 
-// hashBuffer is how many bytes are gathered before they are hashed.
+// hashBuffer is the number of bytes that are collected before they are hashed.
 const hashBuffer = 64 << 10
 
 // HashOf reads and hashes everything in r: for each key in order its length (4 bytes, big

@@ -15,14 +15,14 @@ const (
 	maxSubject    = 255 // bytes, OpenID Connect Core 1.0, section 2
 )
 
-// IdentityID names an identity: a hash of its issuer and its subject.
+// IdentityID identifies an identity. It is a hash of issuer and subject.
 type IdentityID string
 
 // Identity is a person at an OpenID provider who may sign in to an account.
 type Identity struct {
 	Issuer, Subject string // as the provider's ID tokens have them; the pair is unique
 	Account         AccountID
-	Email           string // verified by the provider when it was linked
+	Email           string // address that the provider had verified when the identity was linked
 	Linked          Millis
 }
 
@@ -36,7 +36,7 @@ func (v *Identity) Code(c *codec.Coder) {
 	codec.Int(c, &v.Linked)
 }
 
-// ID returns the name of the identity.
+// ID returns the id of the identity.
 func (v *Identity) ID() IdentityID {
 	sum := sha256.Sum256([]byte(v.Issuer + "\x00" + v.Subject))
 	return IdentityID(base64.RawURLEncoding.EncodeToString(sum[:]))
@@ -115,7 +115,8 @@ func putIdentity(tx Tx, v *Identity) error {
 	return put(tx, identityKey(v.ID()), v)
 }
 
-// UnlinkIdentity ends that an identity signs in to an account. Sessions go on. It is of level 6.
+// UnlinkIdentity removes an identity from an account. Sessions of the account continue. It is
+// of level 6.
 //
 // Errors: ErrNotFound, ErrForbidden where the account has no password and no other identity.
 type UnlinkIdentity struct {

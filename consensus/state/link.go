@@ -11,32 +11,33 @@ func linksOf(k RootKey) key { return part(table(tableLink), k) }
 
 func linkKey(k RootKey, a AccountID, id VersionID) key { return part(part(linksOf(k), a), id) }
 
-// link is one object or part of an account that names a root.
+// link is one object or part of an account that refers to a root.
 type link struct {
 	root RootKey
 	id   VersionID
 }
 
-// linking is a name that content gets, and what loses its name in the same entry.
+// linking is a change in which a new object or part refers to content, and others stop
+// referring to theirs.
 type linking struct {
 	account AccountID
 	link
-	content *Content // nil: the root exists, and another link of the account names it
-	size    uint64   // size of the object or part; unused without content
-	joined  bool     // of parts that are here
-	public  bool     // it counts as public
+	content *Content // nil if the root exists and another link of the account refers to it
+	size    uint64   // size of the object or part; not used without content
+	joined  bool     // the parts, which are stored already, are joined
+	public  bool     // the new link counts as public
 	drops   []link
-	comes   uint64 // what the record weighs that has the name
-	goes    uint64 // what the records weigh that go
+	comes   uint64 // weight of the record that the change creates
+	goes    uint64 // weight of the records that the change removes
 
-	// Results of judge.
+	// The following fields are results of judge.
 	was     *Root
-	holders []NodeID // that count
-	need    int      // holders that content has to have
-	full    int      // copies that it should have
+	holders []NodeID // holders whose reports count
+	need    int      // number of holders that the content must have
+	full    int      // number of copies that the content should have
 }
 
-// judge makes all checks of the change before anything is written.
+// judge makes all checks of the change before it writes anything.
 func (l *linking) judge(tx Tx) error {
 	var err error
 	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
@@ -71,8 +72,8 @@ func (l *linking) judge(tx Tx) error {
 	return l.afford(tx, l.content.Bytes)
 }
 
-// holders returns the nodes whose word counts that they hold some content: they are
-// members, and have not fenced since.
+// holders returns the nodes whose report that they hold some content counts: members that have
+// not fenced since the report.
 func holders(r Reader, held []Holding) ([]NodeID, error) {
 	var nodes []NodeID
 	for _, h := range held {
@@ -145,13 +146,13 @@ func (l *linking) afford(r Reader, dag uint64) error {
 	return nil
 }
 
-// stays returns whether the account certainly keeps the content without the change, and not
-// only by parts of an ended upload: those cannot be a source, and nothing else drops them.
+// stays returns whether the account certainly keeps the content without the change. Parts of an
+// ended upload do not count: they cannot be the source of a copy, and nothing else drops them.
 func (l *linking) stays() bool {
 	return l.content == nil || slices.ContainsFunc(l.drops, func(d link) bool { return d.root == l.root })
 }
 
-// freed returns what the account's use falls by through the links that go.
+// freed returns by how much the account's use falls because the change removes links.
 func (l *linking) freed(r Reader) (uint64, error) {
 	going := make(map[RootKey]int, len(l.drops))
 	for _, d := range l.drops {
@@ -213,7 +214,7 @@ func (l *linking) write(tx Tx, e *entry) error {
 	return nil
 }
 
-// charge charges the account for what it names from now on.
+// charge charges the account for the content to which it refers from now on.
 func (l *linking) charge(tx Tx, size uint64) error {
 	q, err := get[Quota](tx, quotaKey(l.account))
 	if err != nil || q == nil {
@@ -264,8 +265,8 @@ func (l *linking) found(tx Tx, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// finish makes pinned what pins are waiting for, or what has failed and is on its
-// way out: the pins follow.
+// finish makes pins pinned that wait for this content, and a root that has failed and is about
+// to be removed. The pins get the new status.
 func (l *linking) finish(tx Tx, e *entry) error {
 	root := l.was
 	e.fx.touch(root) // the nodes that lose it
@@ -307,8 +308,8 @@ func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	return tx.Set(surplusKey(root.Key), binary.BigEndian.AppendUint64(nil, e.index))
 }
 
-// held records the holders of the content, and gives nodes that gave up a new attempt,
-// because they have a source now.
+// held records the holders of the content. Nodes that gave up get a new attempt, because there
+// is a source now.
 func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 	for i := range root.Copies {
 		c := &root.Copies[i]
@@ -360,7 +361,7 @@ func (l *linking) join(tx Tx, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// known returns how many of the holders are to keep the content already.
+// known returns how many of the holders are allocated to the content already.
 func (l *linking) known() (n int) {
 	for _, h := range l.holders {
 		if l.was.Copy(h) != nil {
@@ -370,7 +371,7 @@ func (l *linking) known() (n int) {
 	return n
 }
 
-// unlink ends one link; a root that nothing refers to goes away.
+// unlink removes one link. A root to which nothing refers any more is removed.
 func unlink(tx Tx, a AccountID, l link, e *entry) error {
 	row := linkKey(l.root, a, l.id)
 	value, linked, err := tx.Get(row)

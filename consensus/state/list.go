@@ -12,10 +12,10 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Match is a way to compare names, as the Pinning Service API 1.0.0 names them.
+// Match is a way to compare names, with the names of the Pinning Service API 1.0.0.
 type Match uint8
 
-// The four ways.
+// The four ways to compare names.
 const (
 	Exact    Match = iota // equal
 	IExact                // equal, letter case aside
@@ -25,11 +25,11 @@ const (
 
 // PinQuery selects pins of one account. The zero value of a field selects all.
 type PinQuery struct {
-	CIDs          []cid.Cid // any of these; versions of a CID are different
+	CIDs          []cid.Cid // any of these; the two versions of a CID are different
 	Statuses      []Status  // any of these
 	Name          string
 	Match         Match
-	Before, After Millis // created strictly before, strictly after
+	Before, After Millis // created strictly before Before and strictly after After
 	Meta          map[string]string
 	Limit         int // rows returned, at least 0
 
@@ -37,15 +37,15 @@ type PinQuery struct {
 	Brief bool
 }
 
-// ErrLong means that a brief list would be long.
+// ErrLong means that a brief list would have to read much.
 var ErrLong = errors.New("state: the list is long")
 
 // Bounds of a list.
 const (
-	// MaxListBytes is the most bytes of a page, as ListBytes counts its rows.
+	// MaxListBytes is the largest size of a page in bytes, as ListBytes counts its rows.
 	MaxListBytes = 4 << 20
-	// rowBytes is what a row counts beside its texts, and textBytes what each
-	// origin and each pair of meta does beside its bytes.
+	// rowBytes is what a row counts in addition to its texts. textBytes is what each origin and
+	// each pair of meta counts in addition to its bytes.
 	rowBytes  = 256
 	textBytes = 64
 	// A brief list reads at most briefRows rows that it does not return, and at most
@@ -55,13 +55,14 @@ const (
 	// edgeBytes of each row at an edge of a count are free: the widths of counters
 	// bound the number of those rows.
 	edgeBytes = 1 << 10
-	// maxNamed pins are read one by one when a filter finds their names.
+	// maxNamed is the largest number of pins that are read one by one when a filter has found
+	// their names.
 	maxNamed = 1024
 	// lookEvery is the number of rows between two checks of the context.
 	lookEvery = 256
 )
 
-// ListBytes is about the memory that a row takes.
+// ListBytes returns about how much memory a row takes, in bytes.
 func ListBytes(p *Pin) int {
 	n := rowBytes + len(p.Name)
 	for _, o := range p.Origins {
@@ -105,7 +106,7 @@ func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint
 	return l.total, l.page.done(), nil
 }
 
-// lister is one ListPins.
+// lister is one call of ListPins.
 type lister struct {
 	r       Reader
 	account AccountID
@@ -151,14 +152,13 @@ func (l *lister) list() error {
 
 // look counts what a list has read.
 type look struct {
-	over        func() error // the reason to stop
+	over        func() error // reason to stop
 	brief       bool
 	rows, bytes int
 	calls       int
 }
 
-// at counts rows that are not returned, and bytes. It returns an error if the list must
-// stop.
+// at counts rows that are not returned, and bytes. It returns an error if the list must stop.
 func (l *look) at(rows, bytes int) error {
 	l.rows += rows
 	l.bytes += bytes
@@ -171,7 +171,7 @@ func (l *look) at(rows, bytes int) error {
 	return nil
 }
 
-// keep adds a row to the page, which wants it.
+// keep adds a row to the page if the page wants it.
 func (l *lister) keep(row []byte) error {
 	p, err := decode[Pin](row)
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *lister) keep(row []byte) error {
 	return l.look.at(0, l.page.add(p))
 }
 
-// maxMillis is above every time; the top bit stays free for arithmetic.
+// maxMillis is later than every time. The top bit stays free for arithmetic.
 const maxMillis = Millis(1) << 62
 
 // window narrows a range ordered by descending time to (after, before).
@@ -295,7 +295,7 @@ func distinct(cids []cid.Cid) (each []cid.Cid) {
 type page struct {
 	limit int
 	pins  []Pin
-	bytes int // of pins
+	bytes int // bytes of pins
 	run   int // start in pins of the run that is being added
 	taken int // bytes of that run
 }
@@ -313,7 +313,7 @@ func (p *page) add(pin *Pin) int {
 	return n
 }
 
-// next ends a run.
+// next ends the current run.
 func (p *page) next() {
 	if p.bytes > MaxListBytes {
 		p.cut(1)
@@ -321,7 +321,7 @@ func (p *page) next() {
 	p.run, p.taken = len(p.pins), 0
 }
 
-// done returns the page.
+// done returns the finished page.
 func (p *page) done() []Pin {
 	p.cut(0)
 	return p.pins
@@ -360,7 +360,7 @@ func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 	return l.countLevel(s, last-1, from, to)
 }
 
-// countLevel adds the whole buckets of a level, and goes a level down at both edges.
+// countLevel adds the complete buckets of a level. At both edges it uses the next finer level.
 func (l *lister) countLevel(s Status, level int, from, to Millis) (uint64, error) {
 	if from >= to {
 		return 0, nil

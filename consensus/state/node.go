@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Node is a member of the cluster. Membership is this record: the Raft
-// configuration and the connection gates follow it.
+// Node is a member of the cluster. This record decides on membership; the Raft configuration
+// and the connection gates follow it.
 type Node struct {
 	ID           NodeID
 	Name         string
@@ -17,8 +17,8 @@ type Node struct {
 	Version      string   // release that the node runs
 	Joined       Millis
 
-	FeatureLevel FeatureLevel // the newest that the release understands; 0 also before level 1
-	Store        StoreID      // its Raft store; empty before level 1
+	FeatureLevel FeatureLevel // newest feature level that the release understands; 0 also before level 1
+	Store        StoreID      // id of its Raft store; empty before level 1
 	Votes        bool         // the store may be given a vote; see GrantVote
 }
 
@@ -45,7 +45,7 @@ func (v *Node) Code(c *codec.Coder) {
 	}
 }
 
-// Before1 returns the record without what level 1 brought.
+// Before1 returns the record without the fields that level 1 added.
 func (v *Node) Before1() Node {
 	old := *v
 	old.FeatureLevel, old.Store, old.Votes = 0, "", false
@@ -65,8 +65,8 @@ func (v *Node) check() error {
 	return nil
 }
 
-// understands refuses a release that is below the cluster's level: it could not
-// read the log.
+// understands refuses a release that does not know the feature level of the cluster, because it
+// could not read the log.
 func (v *Node) understands(r Reader) error {
 	level, err := levelOf(r)
 	if err == nil && v.FeatureLevel < level {
@@ -131,8 +131,8 @@ func (v *UpdateNode) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, putNode(tx, &node, e)
 }
 
-// Ticket lets one node join. Its id is the peer id of the key that the ticket's
-// secret derives, so that the state holds nothing a thief could join with.
+// Ticket allows one node to join. Its id is the peer id of the key that the ticket's secret
+// derives. So nobody can join with what the state contains.
 type Ticket struct {
 	ID      NodeID
 	Created Millis
@@ -151,12 +151,12 @@ var ticketCount = metaKey("tickets")
 
 func ticketKey(id NodeID) key { return part(table(tableTicket), id) }
 
-// CreateTicket admits one joiner until Expires. Expired tickets are removed on
-// the way.
+// CreateTicket adds a ticket that is valid until Expires. It also removes expired tickets.
 type CreateTicket struct {
 	Ticket Ticket
-	// Expired is when a ticket has expired that may go: a time that most members agree
-	// on, since one node's clock ends no ticket of another's. 0: none may.
+	// Expired is a time: tickets that expired before it may be removed. Most members agree on
+	// this time, because the clock of one node must not end the ticket of another. 0 means that
+	// no ticket may be removed.
 	Expired Millis
 }
 
@@ -373,10 +373,11 @@ func (v View) Nodes() ([]Node, error) {
 	return scanAll[Node](v.r, table(tableNode))
 }
 
-// orderOf returns the order of the keys of nodes: by the length of their ids first.
+// orderOf returns a key that sorts node ids like the keys of nodes: first by the length of the
+// ids.
 func orderOf(a, b NodeID) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// Tickets returns the join tickets that are on record, expired ones included.
+// Tickets returns the join tickets on record, including expired ones.
 func (v View) Tickets() ([]Ticket, error) { return scanAll[Ticket](v.r, table(tableTicket)) }
 
 func scanAll[T any, P record[T]](r Reader, prefix key) ([]T, error) {

@@ -19,7 +19,7 @@ const (
 	MaxTagValueRunes  = 256      // characters of a tag's value
 	MaxHeaderBytes    = 32 << 10 // bytes of an object's headers and metadata together
 	MaxChecksums      = 5        // checksums of an object
-	MaxPartNumber     = 10_000   // of a part; also the parts of an upload
+	MaxPartNumber     = 10_000   // largest part number; also the largest number of parts of an upload
 	MaxDeleteKeys     = 1000     // keys of one DeleteObjects
 	MaxListLimit      = 1000     // entries of one page of a list
 	MaxUploads        = 10_000   // open uploads of a bucket
@@ -28,7 +28,7 @@ const (
 	MaxContentBytes   = 1 << 50  // bytes of one object, and of the blocks of its DAG
 	Blake3Bytes       = 32       // bytes of a BLAKE3 hash, and of a chaining value
 	MaxTrees          = 2 * 40   // chaining values of a part of MaxContentBytes, see cluster/bao
-	MaxSumBytes       = 64       // bytes of a checksum: those of SHA512
+	MaxSumBytes       = 64       // bytes of a checksum; SHA512 has the longest
 	MaxClassBytes     = 32       // bytes of the name of a storage class
 )
 
@@ -36,15 +36,15 @@ const (
 // log entry that created it.
 type Incarnation uint64
 
-// Bucket is a namespace of objects that belongs to one account.
+// Bucket is a namespace of objects. It belongs to one account.
 type Bucket struct {
 	Account    AccountID
 	Name       string
 	Born       Incarnation
 	Created    Millis
 	Versioning Versioning
-	Public     bool // its versions may be seen by everybody, by their CIDs
-	Turning    bool // there may be versions in it that do not follow Public yet
+	Public     bool // its versions are public: every IPFS peer may get them by their CIDs
+	Turning    bool // it may have versions that do not follow Public yet
 }
 
 // Code implements the record's form.
@@ -59,30 +59,30 @@ func (v *Bucket) Code(c *codec.Coder) {
 	codec.Bool(c, &v.Turning)
 }
 
-// VersionID names one version of one object, and one part; it is unique, and its
-// proposer mints it.
+// VersionID identifies a version of an object, or a part. The proposer creates it, and it is
+// unique.
 type VersionID string
 
-// Object is one version of an object, or a delete marker in the place of one.
+// Object is a version of an object, or a delete marker.
 type Object struct {
 	ID        VersionID
-	Key       string // any bytes, MaxKeyBytes of them
+	Key       string // any bytes, at most MaxKeyBytes
 	Root      RootKey
 	Size      uint64 // bytes of content
 	Created   Millis
-	ETag      string            // without quotes: hex MD5, of an upload with "-parts" behind it
-	Headers   map[string]string // as sent: "Content-Type", "Cache-Control" and so on, canonical names
+	ETag      string            // hex MD5 without quotes; for an upload followed by "-" and the number of parts
+	Headers   map[string]string // headers as the client sent them, such as "Content-Type", by canonical name
 	Meta      map[string]string // x-amz-meta-*, names in lower case without the prefix
 	Tags      []Tag             // in the order in which they were given
 	Checksums []Checksum
-	Parts     []PartRun // of an upload, in order; empty for an object without parts
-	Upload    UploadID  // that made it, or ""
-	Listed    Hash      // of an upload: HashList of the parts that it was made of
-	Blake3    []byte    // of the content; nil: not known
+	Parts     []PartRun // parts of the upload in order; empty for an object without parts
+	Upload    UploadID  // id of the upload that made it, or ""
+	Listed    Hash      // HashList of the parts from which the upload was completed
+	Blake3    []byte    // BLAKE3 hash of the content; nil if it is not known
 	// Versioned is true if the bucket kept versions when this one was created: ID
 	// identifies it. Otherwise it is the null version.
 	Versioned bool
-	Marker    bool // a delete marker, which has only ID, Key and Created
+	Marker    bool // delete marker, of which only ID, Key and Created are set
 	// StorageClass is the name that the client gave, "" for the standard one. It does not
 	// change the storage. It needs feature level 5, like Wanted.
 	StorageClass string
@@ -110,8 +110,8 @@ func (v *Object) Code(c *codec.Coder) {
 	}
 }
 
-// codeListed codes what a list of objects shows, which leads the record. It returns the
-// version of the record: 2 where there is something in it that level 5 brought.
+// codeListed encodes or decodes the fields that a list of objects shows, which come first in
+// the record. It returns the version of the record: 2 if it has a field that level 5 added.
 func (v *Object) codeListed(c *codec.Coder) (version uint64) {
 	version = 1
 	if c.Decoding() || v.StorageClass != "" || v.Wanted != "" {
@@ -251,7 +251,7 @@ func checkTags(tags []Tag, most int) error {
 	return nil
 }
 
-// checksumBytes returns the lengths of the digests that an object may carry.
+// checksumBytes returns the lengths of the digests that an object may have, by algorithm.
 func checksumBytes(algorithm string) int {
 	switch algorithm {
 	case "CRC32", "CRC32C":
@@ -266,7 +266,7 @@ func checksumBytes(algorithm string) int {
 	return newChecksumBytes(algorithm)
 }
 
-// newChecksumBytes is checksumBytes for the algorithms that level 5 brought.
+// newChecksumBytes does the same as checksumBytes for the algorithms that level 5 added.
 func newChecksumBytes(algorithm string) int {
 	switch algorithm {
 	case "XXHASH64", "XXHASH3":
@@ -301,7 +301,7 @@ func checkChecksums(sums []Checksum) error {
 	return nil
 }
 
-// Tag is a name and a value that an object carries beside its metadata.
+// Tag is a name and a value that an object has in addition to its metadata.
 type Tag struct{ Key, Value string }
 
 func codeTags(c *codec.Coder, tags *[]Tag, most int) {
@@ -312,16 +312,16 @@ func codeTags(c *codec.Coder, tags *[]Tag, most int) {
 	})
 }
 
-// maxAlgorithm is the most bytes of the name of a checksum's algorithm.
+// maxAlgorithm is the largest length of the name of a checksum algorithm, in bytes.
 const maxAlgorithm = 16
 
-// Checksum is a digest of content beside its MD5.
+// Checksum is a digest of content in addition to its MD5.
 type Checksum struct {
 	// "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"; since level 5 "MD5", "SHA512",
 	// "XXHASH64", "XXHASH3", "XXHASH128"
 	Algorithm string
 	Value     []byte // not encoded
-	Composite bool   // of the checksums of its parts, not of the bytes
+	Composite bool   // computed from the checksums of the parts, not from the bytes
 }
 
 // Code implements the checksum's form.
@@ -335,29 +335,29 @@ func codeChecksums(c *codec.Coder, sums *[]Checksum) {
 	codec.List(c, sums, MaxChecksums, func(c *codec.Coder, s *Checksum) { s.Code(c) })
 }
 
-// PartRun are parts of one size that follow each other.
+// PartRun describes consecutive parts of one size.
 type PartRun struct{ Size, Count uint64 }
 
-// UploadID names a multipart upload.
+// UploadID identifies a multipart upload.
 type UploadID string
 
-// VersionOf returns the id of the version that an upload becomes.
+// VersionOf returns the id of the version that an upload becomes when it is completed.
 func VersionOf(u UploadID) VersionID { return VersionID(u) }
 
-// Upload is an object whose parts are still coming.
+// Upload is a multipart upload that is not completed yet.
 type Upload struct {
 	ID      UploadID
 	Key     string
 	Created Millis
-	// Since is when it was open at the latest, by the clocks of most members: its age
-	// counts from there. 0: they were not known.
+	// Since is a time at which the upload was certainly open, by the clocks of most members.
+	// Its age counts from there. 0 means that their time was not known.
 	Since    Millis
 	Headers  map[string]string
 	Meta     map[string]string
 	Tags     []Tag
-	Checksum Checksum // Algorithm "" for none; Value is empty
-	Nodes    []NodeID // where its parts are kept
-	// StorageClass is that of the object that it becomes.
+	Checksum Checksum // Algorithm is "" for none; Value is empty
+	Nodes    []NodeID // nodes that store its parts
+	// StorageClass is the storage class of the object that the upload becomes.
 	StorageClass string
 }
 
@@ -410,10 +410,11 @@ type Part struct {
 	Created   Millis
 	ETag      string // hex MD5
 	Checksums []Checksum
-	// The known part of the BLAKE3 tree of the object to which the part belongs.
-	Blake3 []byte // of the part's content as a separate object; nil: unknown
-	At     uint64 // bytes of the object before the part, as far as Trees goes
-	Trees  []byte // chaining values of the subtrees that the part is; nil: not known
+	// The following fields are the known part of the BLAKE3 tree of the object to which the
+	// part belongs.
+	Blake3 []byte // hash of the part's content as a separate object; nil if unknown
+	At     uint64 // offset of the part in the object, as Trees assumes it
+	Trees  []byte // chaining values of the subtrees of the part; nil if not known
 }
 
 // Code implements the record's form.
@@ -458,14 +459,13 @@ type Holding struct {
 	Epoch uint64
 }
 
-// Content is what was stored on nodes and gets a name by the command that carries
-// it.
+// Content is what was stored on nodes before a command refers to it.
 type Content struct {
 	Root   RootKey
-	Bytes  uint64    // of the DAG's blocks
-	Blocks uint64    // of the DAG
-	Nodes  []NodeID  // where it is to be kept, should the root be new
-	Held   []Holding // those that keep it already
+	Bytes  uint64    // bytes of the DAG's blocks
+	Blocks uint64    // number of the DAG's blocks
+	Nodes  []NodeID  // nodes that are to hold the root if the root is new
+	Held   []Holding // nodes that hold it already
 }
 
 // Code implements the content's form.
@@ -500,23 +500,22 @@ func (v *Content) check(root RootKey) error {
 // ObjectsQuery asks for a page of a bucket's keys, in the order of their bytes.
 type ObjectsQuery struct {
 	Prefix    string
-	Delimiter string // keys that hold it behind the prefix are rolled up into one prefix
-	After     string // keys above this one only, and prefixes above it
+	Delimiter string // keys that contain it after the prefix are combined into one common prefix
+	After     string // only keys above this one, and common prefixes above it
 	Limit     int    // keys and prefixes, at most MaxListLimit
 }
 
-// ObjectsPage is one page of a list. Objects and Prefixes are each in order. The
-// objects are without Headers, Meta, Tags, Parts, Upload and Blake3, so that a page has a
-// bound.
+// ObjectsPage is one page of a list. Objects and Prefixes are each in order. The objects lack
+// Headers, Meta, Tags, Parts, Upload and Blake3, so that the size of a page is bounded.
 type ObjectsPage struct {
 	Objects   []Object
 	Prefixes  []string
 	Truncated bool
-	Next      string // After of the next page, when Truncated: the last key or prefix of this one
+	Next      string // After of the next page if Truncated is true: the last key or common prefix of this page
 }
 
-// VersionsQuery asks for a page of a bucket's versions and delete markers, by key, of
-// a key the newest first.
+// VersionsQuery requests a page of a bucket's versions and delete markers, sorted by key. The
+// versions of a key are sorted by time, the newest first.
 type VersionsQuery struct {
 	Prefix, Delimiter string
 	AfterKey          string
@@ -527,21 +526,21 @@ type VersionsQuery struct {
 	Limit   int // versions and prefixes, at most MaxListLimit
 }
 
-// VersionsPage is one page of versions. They are as those of an ObjectsPage.
+// VersionsPage is one page of versions. They lack the same fields as in an ObjectsPage.
 type VersionsPage struct {
 	Versions  []Object
-	Latest    []bool // of each version: it is its key's newest
+	Latest    []bool // for each version, whether it is the newest of its key
 	Prefixes  []string
 	Truncated bool
 	NextKey   string
 	NextID    VersionID
 }
 
-// UploadsQuery asks for a page of a bucket's uploads, by key and then by id.
+// UploadsQuery requests a page of a bucket's uploads, sorted by key and then by id.
 type UploadsQuery struct {
 	Prefix, Delimiter string
 	AfterKey          string
-	AfterID           UploadID // of AfterKey; "" begins behind all uploads of AfterKey
+	AfterID           UploadID // "" means after all uploads of AfterKey
 	Limit             int
 }
 
@@ -554,7 +553,7 @@ type UploadsPage struct {
 	NextID    UploadID
 }
 
-// maxBucketName is the most bytes of a bucket's name.
+// maxBucketName is the largest length of a bucket's name in bytes.
 const maxBucketName = 63
 
 // ValidBucketName returns whether a bucket may have the name: 3 to 63 of a to z, 0 to 9,

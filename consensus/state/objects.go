@@ -2,11 +2,11 @@ package state
 
 import "bytes"
 
-// rolling reads rows in the order of their keys and combines those with the same prefix up
-// to a delimiter.
+// rolling reads rows in the order of their keys and combines rows with the same prefix up to a
+// delimiter.
 type rolling struct {
 	r         Reader
-	base      key // what all rows of the table begin with
+	base      key // prefix of all rows of the table
 	ordered   bool
 	prefix    string
 	delimiter string
@@ -14,15 +14,16 @@ type rolling struct {
 
 	prefixes  []string
 	last      string // the last entry of the page
-	rolled    bool   // it is a prefix
+	rolled    bool   // the last entry is a common prefix
 	truncated bool
 }
 
-// passRolled is how many rows of one prefix are passed before the rest is skipped: a
-// skip within one walk costs what few rows cost.
+// passRolled is the number of rows of one common prefix that are read before the rest is
+// skipped. A skip within one walk costs as much as reading a few rows.
 const passRolled = 1
 
-// rolledUp returns what a key is rolled up into, "" when it is not.
+// rolledUp returns the common prefix into which a key is combined, or "" if the key is listed
+// itself.
 func (w *rolling) rolledUp(k string) string {
 	if w.delimiter == "" || len(k) < len(w.prefix) || k[:len(w.prefix)] != w.prefix {
 		return ""
@@ -34,7 +35,7 @@ func (w *rolling) rolledUp(k string) string {
 	return k[:len(w.prefix)+at+len(w.delimiter)]
 }
 
-// at returns where the rows begin whose keys begin with prefix.
+// at returns the position of the first row whose key begins with prefix.
 func (w *rolling) at(prefix string) key {
 	k := append(key(nil), w.base...)
 	if w.ordered {
@@ -43,7 +44,7 @@ func (w *rolling) at(prefix string) key {
 	return append(k, prefix...)
 }
 
-// nameOf reads the key that a row is of.
+// nameOf reads the object key from the key of a row.
 func (w *rolling) nameOf(row []byte) (string, error) {
 	if !w.ordered {
 		return string(row[len(w.base):]), nil

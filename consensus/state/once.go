@@ -10,11 +10,11 @@ import (
 
 // Bounds of the remembered requests with an idempotency key.
 const (
-	// MaxOnce is how many of them an account has, the newest ones.
+	// MaxOnce is the number of remembered requests of an account, the newest ones.
 	MaxOnce = 10_000
-	// OnceFor is how long they are remembered, by a time that most members agree on.
+	// OnceFor is how long requests are remembered, by a time on which most members agree.
 	OnceFor Millis = 24 * 60 * 60 * 1000
-	// maxOnceForget is how many old ones one command forgets.
+	// maxOnceForget is the largest number of old requests that one command forgets.
 	maxOnceForget = 8
 )
 
@@ -22,7 +22,7 @@ const (
 // node. A repeat with the same key and pin returns the first answer; one with another pin
 // returns CodeExists. Refused requests are not remembered, so the caller can try again.
 type CreateOnce struct {
-	Key    Hash    // of what the client calls the request
+	Key    Hash    // hash of the client's idempotency key
 	Change Command // *CreatePin, or a *ByKey or *BySession with one
 	// By is a time that most clocks have passed: requests remembered since before By -
 	// OnceFor are forgotten. At is a time that most have not passed: the request counts as
@@ -75,7 +75,7 @@ func (v *CreateOnce) Code(c *codec.Coder) {
 	}
 }
 
-// create returns the pin that is to be created.
+// create returns the command that creates the pin.
 func (v *CreateOnce) create() (*CreatePin, error) {
 	change := v.Change
 	switch by := change.(type) {
@@ -92,10 +92,10 @@ func (v *CreateOnce) create() (*CreatePin, error) {
 
 // once is the record of a remembered request.
 type once struct {
-	Pin     RequestID // as it was created
-	Created Millis    // of the pin
-	Asked   Hash      // of what was asked for
-	At      Millis    // since when it is remembered
+	Pin     RequestID // id of the created pin
+	Created Millis    // creation time of the pin
+	Asked   Hash      // hash of the request
+	At      Millis    // time since which the request is remembered
 }
 
 // over returns whether a request is too old to be remembered at a time.
@@ -120,8 +120,8 @@ func onceByTime(a AccountID) key { return part(table(tableOnce), a).byte('t') }
 
 func onceCount(a AccountID) key { return part(table(tableOnce), a).byte('#') }
 
-// askedFor returns the hash of what a client asks for: all of the pin that is not
-// minted for it.
+// askedFor returns the hash of the request of a client: all fields of the pin except those that
+// the node has created.
 func askedFor(p *Pin) (Hash, error) {
 	asked := Pin{Account: p.Account, CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}
 	c := codec.Encoder(nil)

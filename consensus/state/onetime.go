@@ -9,7 +9,7 @@ const MaxOneTimeLinks = 1000
 // the state, such as a backup, cannot be used as the link.
 type LinkID string
 
-// LinkPurpose is what a one-time link is for. The numbers are stored: never renumber.
+// LinkPurpose says what a one-time link does. The numbers are stored: never renumber.
 type LinkPurpose uint8
 
 // Every purpose.
@@ -24,9 +24,10 @@ const (
 type OneTimeLink struct {
 	ID      LinkID
 	Purpose LinkPurpose
-	Email   string    // for ForSignUp, in lower case; else empty
-	Account AccountID // for the other purposes; else empty
-	// Proof is PasswordProof of the account's password: another password ends the link.
+	Email   string    // for ForSignUp, in lower case; otherwise empty
+	Account AccountID // for the other purposes; otherwise empty
+	// Proof is PasswordProof of the account's password. So a change of the password ends the
+	// link.
 	Proof   Hash
 	Expires Millis
 }
@@ -141,7 +142,7 @@ func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Accou
 	return a, nil
 }
 
-// ResetPassword is SetPassword for the holder of a one-time link, which it uses up. It
+// ResetPassword sets a new password for the holder of a one-time link and uses the link up. It
 // needs feature level 6.
 //
 // Errors: ErrNotFound if the link does not permit that.
@@ -214,8 +215,8 @@ func (v *BeginSession) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.Link))
 }
 
-// OneTimeLink returns a link, or ErrNotFound where it was used or never existed, or where the
-// password of its account has changed.
+// OneTimeLink returns a link. It returns ErrNotFound if the link was used, has never existed,
+// or if the password of its account has changed.
 func (v View) OneTimeLink(id LinkID) (OneTimeLink, error) {
 	if id == "" || len(id) > MaxIDLen {
 		return OneTimeLink{}, errNoLink

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Bounds of the operations that are remembered, beside MaxOps.
+// Bounds of the remembered operations, in addition to MaxOps.
 const (
-	// MaxOpBytes is the most bytes of their results: a result can carry a whole
-	// pin.
+	// MaxOpBytes is the largest size of all remembered results in bytes, because a result can
+	// contain a whole pin.
 	MaxOpBytes = 64 << 20
-	// maxForget is how many one command forgets, so that no entry costs more
-	// because large results were many.
+	// maxForget is the largest number of operations that one command forgets, so that the cost
+	// of an entry does not grow when large results were many.
 	maxForget = 64
 )
 
@@ -21,10 +21,10 @@ const (
 // sequence of the next one, up to level 0, and three numbers of 8 bytes from
 // level 1 on.
 type operations struct {
-	next    uint64 // sequence of the next one
-	first   uint64 // of the oldest one
-	bytes   uint64 // of all results
-	bounded bool   // the bytes are known, and bounded
+	next    uint64 // sequence number of the next operation
+	first   uint64 // sequence number of the oldest operation
+	bytes   uint64 // bytes of all results
+	bounded bool   // the bytes are known and bounded
 }
 
 var opNext = metaKey("ops")
@@ -113,7 +113,7 @@ func recalled(result Result, cmd Command) Result {
 	return accepted(&pin)
 }
 
-// pinIn returns the pin that a command asks for; nil: it asks for none.
+// pinIn returns the pin that a command creates, or nil if it creates none.
 func pinIn(cmd Command) *Pin {
 	switch v := cmd.(type) {
 	case *CreatePin:

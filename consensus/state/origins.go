@@ -13,7 +13,7 @@ func originKey(p *Pin, k RootKey) key {
 	return append(part(originsOf(k), p.Account).descending(p.Created), p.ID...)
 }
 
-// hold attaches a pin to a root. The caller counts it.
+// hold attaches a pin to a root. The caller increases the count of the root.
 func (v *Pin) hold(tx Tx, k RootKey) error {
 	if len(v.Origins) > 0 {
 		if err := tx.Set(originKey(v, k), nil); err != nil {
@@ -23,7 +23,7 @@ func (v *Pin) hold(tx Tx, k RootKey) error {
 	return tx.Set(attachedKey(v, k), nil)
 }
 
-// release ends what hold began.
+// release undoes hold.
 func (v *Pin) release(tx Tx, k RootKey) error {
 	if len(v.Origins) > 0 {
 		if err := tx.Delete(originKey(v, k)); err != nil {
@@ -33,7 +33,8 @@ func (v *Pin) release(tx Tx, k RootKey) error {
 	return tx.Delete(attachedKey(v, k))
 }
 
-// maxOriginPins is how many pins of an account are read for the origins of a root.
+// maxOriginPins is the largest number of pins of an account that are read to find the origins
+// of a root.
 const maxOriginPins = 16
 
 // Origins returns up to MaxOrigins origins of the pins of a root, each once. The first
@@ -69,17 +70,17 @@ func (v View) Origins(k RootKey) ([]string, error) {
 	return all, nil
 }
 
-// originLine are the origins of one account's pins of a root.
+// originLine has the origins of one account's pins of a root.
 type originLine struct {
 	account AccountID
 	prefix  key
-	from    key      // where the pins begin that are not read yet; nil: there are no more
-	pins    int      // that were read
-	named   []string // by them, and not taken yet
+	from    key      // position of the pins that are not read yet; nil if there are none
+	pins    int      // number of pins that were read
+	named   []string // origins of these pins that were not taken yet
 	over    bool
 }
 
-// next returns the next origin that is not among those that are taken, "" when there is none.
+// next returns the next origin that was not taken yet, or "" if there is none.
 func (l *originLine) next(r Reader, taken []string) (origin string, err error) {
 	for {
 		for len(l.named) > 0 {

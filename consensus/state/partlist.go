@@ -14,7 +14,7 @@ import (
 // while their numbers and ids have 390 kB.
 type PartList struct {
 	Numbers []byte // a bit for each part: that of part 1 is the lowest of the first byte
-	Hash    Hash   // of their numbers and ids
+	Hash    Hash   // hash of their numbers and ids
 }
 
 // These are hashed first; the number is the version of the format.
@@ -23,7 +23,7 @@ const (
 	listDomain  = "holdfast list 1\n"
 )
 
-// maxPartBits is the most bytes that PartList.Numbers has.
+// maxPartBits is the largest size of PartList.Numbers in bytes.
 const maxPartBits = (MaxPartNumber + 7) / 8
 
 // ListParts returns the list of parts that are in ascending order, with numbers from 1 to
@@ -65,20 +65,21 @@ func HashList(parts []Part) (h Hash) {
 	return Hash(sum.Sum(nil))
 }
 
-// Code gives the list's form inside a command.
+// Code encodes or decodes the list inside a command.
 func (l *PartList) Code(c *codec.Coder) {
 	codec.Bytes(c, &l.Numbers, maxPartBits)
 	codec.Fixed(c, l.Hash[:])
 }
 
-// names returns whether the part with a number is listed.
+// names returns whether the list contains the part with a number.
 func (l *PartList) names(number uint16) bool {
 	at := int(number-1) / 8
 	return at < len(l.Numbers) && l.Numbers[at]>>((number-1)%8)&1 == 1
 }
 
-// of returns those of an upload's parts, which are in ascending order, that are listed.
-// All that are listed have to be there, and to be the ones that the proposer read.
+// of returns the parts of an upload that are in the list. The parts of the upload must be in
+// ascending order. It returns an error if a listed part is missing or is not the one that the
+// proposer read.
 func (l *PartList) of(parts []Part) ([]Part, error) {
 	want := 0
 	for _, b := range l.Numbers {

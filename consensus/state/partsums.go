@@ -2,12 +2,11 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// PartSums has the checksums of the parts of an object. They are a row of their own,
-// because 10,000 of them have up to 640 KB, and lists and reads of the object do not need
-// them.
+// PartSums has the checksums of the parts of an object. They have a separate row, because
+// 10,000 checksums take up to 640 KB, and lists and reads of the object do not need them.
 type PartSums struct {
-	Algorithm string // that of the object's checksum
-	Values    []byte // one behind the other, in the order of the parts
+	Algorithm string // algorithm of the object's checksum
+	Values    []byte // checksums one after the other, in the order of the parts
 }
 
 // Code implements the record's form.
@@ -17,8 +16,8 @@ func (v *PartSums) Code(c *codec.Coder) {
 	codec.Bytes(c, &v.Values, MaxPartNumber*MaxSumBytes)
 }
 
-// Of returns the checksum of a part, by its place from 1 on; nil for one that is not
-// there.
+// Of returns the checksum of a part by its position, beginning with 1, or nil if there is no
+// such part.
 func (v *PartSums) Of(part int) []byte {
 	size := checksumBytes(v.Algorithm)
 	if size == 0 || part < 1 || part*size > len(v.Values) {
@@ -33,7 +32,7 @@ func (v *Object) HasPartSums() bool {
 	return v.Upload != "" && len(v.Parts) > 0 && len(v.Checksums) > 0
 }
 
-// partSumsKey goes by the upload, whose id the version has: clients may know it by another.
+// partSumsKey uses the id of the upload, because clients may know the version by another id.
 func (v *Bucket) partSumsKey(o *Object) key {
 	return v.ofVersion(tablePartSums, o.Key, VersionOf(o.Upload))
 }
@@ -54,8 +53,8 @@ func (v *Bucket) forget(tx Tx, o *Object) error {
 	return nil
 }
 
-// sums gathers the checksums of the parts that the object is made of; nil when it
-// has none to keep.
+// sums collects the checksums of the parts from which the object is made. It returns nil if the
+// object stores none.
 func (v *CompleteUpload) sums(listed []Part) (*PartSums, error) {
 	if !v.Object.HasPartSums() {
 		return nil, nil
@@ -76,8 +75,9 @@ func (v *CompleteUpload) sums(listed []Part) (*PartSums, error) {
 	return p, nil
 }
 
-// PartSums returns the checksums of an object's parts; nil when none are kept, or the
-// object has been replaced. Its id may be NullVersion, by which clients know it.
+// PartSums returns the checksums of an object's parts. It returns nil if none are stored or if
+// the object was replaced. The id may be NullVersion, because clients may know the version by
+// that id.
 func (v View) PartSums(b *Bucket, o *Object) (*PartSums, error) {
 	if !o.HasPartSums() {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Status of a pin, as the Pinning Service API 1.0.0 names them.
+// Status is the status of a pin, with the names of the Pinning Service API 1.0.0.
 type Status uint8
 
 // The four statuses. The numbers are stored: never renumber.
@@ -20,7 +20,7 @@ const (
 	Failed  Status = 4
 )
 
-// Statuses lists them in the order of a pin's life.
+// Statuses lists the statuses in the order of a pin's life.
 func Statuses() []Status { return []Status{Queued, Pinning, Pinned, Failed} }
 
 func (s Status) String() string {
@@ -48,18 +48,18 @@ const (
 	GivenMeta
 )
 
-// Pin is an account's wish that a root is kept.
+// Pin is the request of an account to keep a root.
 type Pin struct {
 	ID      RequestID
 	Account AccountID
 	Created Millis // unique within the account
 	Status  Status
-	CID     string // as submitted
+	CID     string // CID as the client submitted it
 	Given   Given
 	Name    string
 	Origins []string
 	Meta    map[string]string
-	Detail  string // why it failed
+	Detail  string // reason why the pin has failed
 }
 
 // Code implements the record's form.
@@ -102,7 +102,7 @@ func peekPin(row []byte) (name []byte, meta codec.Coder, err error) {
 	return name, c, nil
 }
 
-// check returns the parsed CID of a pin that keeps every bound.
+// check returns the parsed CID of a pin, or an error if a field of the pin exceeds a bound.
 func (v *Pin) check() (cid.Cid, error) {
 	if v.ID == "" || len(v.ID) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated {
 		return cid.Undef, Errorf(CodeInvalid, "a pin needs an id and a time")
@@ -142,7 +142,7 @@ func (v *Pin) check() (cid.Cid, error) {
 // pins of the account.
 const maxCreated = Millis(253_402_300_799_999)
 
-// root returns the key of what a stored pin names.
+// root returns the key of the root to which a stored pin refers.
 func (v *Pin) root() (RootKey, error) {
 	c, err := cid.Decode(v.CID)
 	if err != nil {
@@ -184,7 +184,7 @@ func countPin(tx Tx, p *Pin, delta int64) error {
 	return count(tx, totalKey(p.Status), delta)
 }
 
-// insertPin writes a new pin with its indexes and counters, and weighs it.
+// insertPin writes a new pin with its indexes and counters, and charges its weight.
 func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 	if err := reweigh(tx, p.Account, 0, p.weight()); err != nil {
 		return err
@@ -245,7 +245,7 @@ func removePin(tx Tx, p *Pin) error {
 	return countPin(tx, p, -1)
 }
 
-// findPin reads a pin of an account; nil means there is none.
+// findPin reads a pin of an account. It returns nil if there is none.
 func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	at, err := locate(r, a, id)
 	if err != nil || at == nil {
@@ -258,7 +258,7 @@ func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	return decode[Pin](row)
 }
 
-// locate returns a pin of an account; nil: none.
+// locate returns the locator of a pin of an account, or nil if there is none.
 func locate(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	if len(id) > MaxIDLen {
 		return nil, nil
@@ -294,10 +294,10 @@ func nextCreated(tx Tx, a AccountID, t Millis) (Millis, error) {
 	return t, tx.Set(k, binary.BigEndian.AppendUint64(nil, uint64(t)))
 }
 
-// CreatePin adds a pin. Nodes is where a root that is new is kept; a root that
-// is here already stays where it is.
+// CreatePin adds a pin. Nodes are the nodes for a new root. A root that exists stays where it
+// is.
 type CreatePin struct {
-	Pin   Pin // ID and Created minted by the proposer, Status ignored
+	Pin   Pin // the proposer creates ID and Created; Status is ignored
 	Nodes []NodeID
 }
 
@@ -333,9 +333,8 @@ func accepted(p *Pin) Result {
 	return Result{Pin: &q}
 }
 
-// checkPin finds everything that can be wrong with a new pin, which may be in the
-// place of an old one, before a write. It returns the nodes for a new root that
-// are members still.
+// checkPin finds all errors of a new pin before anything is written. The new pin may replace an
+// old one. It returns those of the nodes for a new root that are still members.
 func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	c, err := p.check()
 	if err != nil {
@@ -401,8 +400,8 @@ func (v *DeletePin) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, dropPin(tx, p, nil, e)
 }
 
-// dropPin removes a pin; if its root goes with it, the root is kept until that of the
-// pin is settled that it is replaced by. That is nil where there is none.
+// dropPin removes a pin. If its root would be removed with it, the root is kept until the root
+// of the replacing pin is settled. The replacing pin may be nil.
 func dropPin(tx Tx, p, by *Pin, e *entry) error {
 	if err := removePin(tx, p); err != nil {
 		return err
@@ -414,11 +413,11 @@ func dropPin(tx Tx, p, by *Pin, e *entry) error {
 	return detach(tx, p, k, by, e)
 }
 
-// ReplacePin is one log entry because the user sees one change: there is no
-// index at which neither, or both, of the pins exist.
+// ReplacePin replaces a pin in one log entry, so that the user sees one change: at no index do
+// both pins exist, or neither.
 type ReplacePin struct {
 	Old   RequestID
-	Pin   Pin // as in CreatePin; its Account owns the old pin too
+	Pin   Pin // as in CreatePin; the same account owns the old pin
 	Nodes []NodeID
 }
 
@@ -459,8 +458,8 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 	return accepted(&p), reserve(tx, &p, RootOf(c), spared)
 }
 
-// Pin returns a pin of an account, or ErrNotFound: another account's pin does
-// not exist.
+// Pin returns a pin of an account. It returns ErrNotFound for a missing pin and for a pin of
+// another account.
 func (v View) Pin(a AccountID, id RequestID) (Pin, error) {
 	p, err := findPin(v.r, a, id)
 	if err != nil {

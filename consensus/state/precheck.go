@@ -2,7 +2,7 @@ package state
 
 import "fmt"
 
-// Incoming is the size of content before its upload, when its root is unknown.
+// Incoming is the size of content before its upload, while its root is unknown.
 type Incoming struct {
 	Size uint64 // bytes of content
 	Most uint64 // upper bound of the bytes of the DAG's blocks; at least Size
@@ -89,7 +89,7 @@ func (in Incoming) precheck(r Reader, a AccountID, q *Quota, drops []link, goes 
 	return overQuota(q, unfit(in.Size, 0))
 }
 
-// overQuota returns the refusal of what an account has no room for.
+// overQuota returns the error for a change for which the account has no room.
 func overQuota(q *Quota, what string) error {
 	return Errorf(CodeQuota, "%s: %d of the %d bytes of the account's free storage are used, and it has no credits", what, q.Used(), q.Allowance)
 }
@@ -107,8 +107,9 @@ func unfit(size, weight uint64) string {
 	return fmt.Sprintf("%s and its metadata, %d bytes above those that are free, do not fit", what, weight)
 }
 
-// tellable returns how large the content of a root is, 0 where that is not known or not for
-// everybody: what objects of private buckets alone name is their accounts' business.
+// tellable returns the size of a root's content. It returns 0 if the size is not known, or if
+// only objects of private buckets refer to the root, because then only their accounts may know
+// the size.
 func tellable(root *Root) uint64 {
 	if root == nil || root.Status != Pinned || root.Private() {
 		return 0

@@ -15,7 +15,7 @@ import (
 
 func turningKey(a AccountID, name string) key { return part(part(table(tableTurning), a), name) }
 
-// linkRow returns the row of a link.
+// linkRow returns the key of the row of a link.
 func linkRow(public bool) []byte {
 	if public {
 		return []byte{1}
@@ -23,10 +23,10 @@ func linkRow(public bool) []byte {
 	return nil
 }
 
-// isPublic reads the row of a link.
+// isPublic returns whether a link counts as public.
 func isPublic(row []byte) bool { return len(row) > 0 }
 
-// link counts one more link.
+// link counts one more link of the root.
 func (v *Root) link(public bool) {
 	v.Links++
 	if public {
@@ -64,7 +64,7 @@ func (v *SetBucketPublic) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, b.turn(tx, nil, e)
 }
 
-// BucketName names a bucket that there is.
+// BucketName identifies an existing bucket.
 type BucketName struct {
 	Account AccountID
 	Name    string
@@ -108,8 +108,8 @@ func (v *TurnBuckets) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// turn brings the links of a bucket's versions from a key on to its setting, as far as
-// the entry has room, and writes the bucket. The mark holds the key to go on from.
+// turn makes the links of a bucket's versions follow its setting, beginning at a key, as far as
+// the entry has room, and writes the bucket. A mark has the key at which to continue.
 func (v *Bucket) turn(tx Tx, from key, e *entry) error {
 	links, next, err := v.links(tx, from, e.settle)
 	if err != nil {
@@ -137,8 +137,8 @@ func (v *Bucket) turn(tx Tx, from key, e *entry) error {
 	return put(tx, bucketKey(v.Account, v.Name), v)
 }
 
-// links reads up to limit links of a bucket's versions from a key on, none for a delete
-// marker, and the key of the next version, nil at the end.
+// links returns up to limit links of a bucket's versions, beginning at a key, and the key of
+// the next version. Delete markers have no link. The key is nil at the end.
 func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, err error) {
 	for _, t := range named() {
 		prefix := v.in(t)
@@ -163,7 +163,7 @@ func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, e
 	return links, nil, nil
 }
 
-// turnLink makes a link count as the bucket's setting says.
+// turnLink makes a link count as the setting of the bucket says.
 func (v *Bucket) turnLink(tx Tx, l link, e *entry) error {
 	row := linkKey(l.root, v.Account, l.id)
 	value, linked, err := tx.Get(row)
@@ -192,8 +192,8 @@ func (v *Bucket) turnLink(tx Tx, l link, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// Turning returns buckets whose setting has changed and that have objects which do not
-// follow it yet, up to limit.
+// Turning returns up to limit buckets whose setting has changed and whose objects do not all
+// follow it yet.
 func (v View) Turning(limit int) ([]BucketName, error) {
 	var names []BucketName
 	prefix := table(tableTurning)

@@ -8,27 +8,27 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// DefaultAllowance is the default of what an account may store without credits, in bytes:
-// 500 MiB, the free storage of the specification (acceptance row 103).
+// DefaultAllowance is the default of how many bytes an account may store without credits: 500
+// MiB, the free storage of the specification (acceptance row 103).
 const DefaultAllowance = 500 << 20
 
-// Unlimited is the allowance of accounts that may store whatever they like.
+// Unlimited is the allowance of accounts without a limit.
 const Unlimited = math.MaxUint64
 
-// MaxPostings is how many grants of credits an account's ledger takes.
+// MaxPostings is the largest number of grants in the ledger of an account.
 const MaxPostings = 10_000
 
-// Quota is what an account may store, and what it does store. Content counts
-// once for an account, however many of its pins, objects and parts name it, and in
-// full for each account that has one. Records that are large count each, see weight.
+// Quota says how much an account may store, and how much it stores. Content counts once for an
+// account, even if many of its pins, objects and parts refer to it, and counts in full for each
+// account that has one of these. In addition each large record counts, see weight.
 type Quota struct {
-	Allowance uint64 // bytes that are free
+	Allowance uint64 // bytes that the account may store without credits
 	Credits   uint64 // above zero, there is no limit
 	Stored    uint64 // bytes of pinned content
-	Coming    uint64 // bytes received of content that is not pinned yet
-	Postings  uint64 // in the ledger
-	Records   uint64 // bytes that its pins, versions and open uploads weigh
-	Retained  uint64 // bytes of what its pins had that were replaced, while it stays; not in use
+	Coming    uint64 // received bytes of content that is not pinned yet
+	Postings  uint64 // number of postings in the ledger
+	Records   uint64 // weight of its pins, versions and open uploads in bytes
+	Retained  uint64 // bytes of replaced content that is still kept; it does not count as used
 }
 
 // Code implements the record's form.
@@ -43,16 +43,16 @@ func (v *Quota) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Retained)
 }
 
-// Used returns what counts against the allowance, in bytes.
+// Used returns the number of bytes that count against the allowance.
 func (v *Quota) Used() uint64 { return v.Stored + v.Coming + v.Records }
 
-// exceeds returns whether used bytes are more than the account may store.
+// exceeds returns whether the account may not store so many bytes.
 func (v *Quota) exceeds(used uint64) bool { return v.Credits == 0 && used > v.Allowance }
 
 // charge is what one root counts for one account.
 type charge struct {
 	Bytes  uint64
-	Stored bool // of pinned content, else of content being fetched
+	Stored bool // bytes of pinned content, or of content that is being fetched
 }
 
 // Code implements the record's form.
@@ -62,7 +62,7 @@ func (v *charge) Code(c *codec.Coder) {
 	codec.Bool(c, &v.Stored)
 }
 
-// on adds the charge to the account's sums, or takes it away.
+// on adds the charge to the account's sums, or subtracts it.
 func (v *charge) on(q *Quota, add bool) error {
 	sum := &q.Coming
 	if v.Stored {
@@ -87,8 +87,8 @@ func arrivedKey(k RootKey) key { return part(table(tableArrived), k) }
 
 func postingKey(a AccountID, id string) key { return part(part(table(tablePosting), a), id) }
 
-// setCharge writes what a root counts for an account from now on; the zero
-// charge means nothing.
+// setCharge writes what a root counts for an account from now on. The zero charge removes the
+// record.
 func setCharge(tx Tx, a AccountID, q *Quota, k RootKey, to charge) error {
 	row := chargeKey(a, k)
 	old, err := get[charge](tx, row)
@@ -114,9 +114,8 @@ func setCharge(tx Tx, a AccountID, q *Quota, k RootKey, to charge) error {
 	return put(tx, row, &to)
 }
 
-// price returns the charge of a root for an account with a pin, object or part of it: its
-// size when it is pinned, and what has arrived of it before. The second value is true if
-// the size is known.
+// price returns the charge of a root for an account: the size of a pinned root, and the arrived
+// bytes of a root that is not pinned yet. The second value is true if the size is known.
 func price(r Reader, root *Root) (charge, bool, error) {
 	if root == nil || root.Status == Failed {
 		return charge{}, false, nil
@@ -242,8 +241,8 @@ func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	return c.Bytes, nil
 }
 
-// holdsAt counts the pins, objects and parts by which an account holds on to a
-// root, up to limit.
+// holdsAt returns the number of pins, objects and parts of an account that refer to a root, at
+// most limit.
 func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
 	for _, of := range []struct {
 		rows key
@@ -308,7 +307,7 @@ func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	return setCharge(tx, a, q, root.Key, charge{})
 }
 
-// unbillPin is unbill after a pin was detached from the root.
+// unbillPin does the same as unbill after a pin was detached from the root.
 func unbillPin(tx Tx, p *Pin, root *Root) error {
 	return unbill(tx, p.Account, root, attachedTo(root.Key), attachedKey(p, root.Key))
 }
@@ -338,12 +337,12 @@ func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error)
 	return true, setCharge(tx, a, q, k, to)
 }
 
-// tooMuch returns the reason of a pin that its account cannot afford.
+// tooMuch returns the failure reason of a pin that its account cannot afford.
 func tooMuch(bytes uint64) string {
 	return fmt.Sprintf("the content, %d bytes or more, does not fit into what is left of the account's free storage, and the account has no credits", bytes)
 }
 
-// Arrival is how much one node has of a root that is on its way.
+// Arrival says how many bytes of a root one node has received.
 type Arrival struct {
 	Root  RootKey
 	Born  uint64
@@ -358,8 +357,8 @@ func (v *Arrival) Code(c *codec.Coder) {
 }
 
 // ReportArrivals charges accounts for content of unknown size while it arrives. Pins of
-// accounts that cannot afford it fail. Of the accounts that wait for one root, only those
-// of the first MaxSettle pins are charged; all are when it is pinned.
+// accounts that cannot afford it fail. Of the accounts that wait for a root, only those of its
+// first MaxSettle pins are charged now; the others are charged when the root is pinned.
 type ReportArrivals struct{ Items []Arrival }
 
 // Code implements Command.
@@ -416,8 +415,8 @@ func arrived(tx Tx, item Arrival, e *entry) error {
 	return keepOrRemove(tx, root, e)
 }
 
-// letGo fails one pin of a root that others may go on with. The caller writes the
-// root.
+// letGo makes one pin of a root fail while other pins of the root continue. The caller writes
+// the root.
 func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	if err := movePin(tx, p, Failed, why); err != nil {
 		return err
@@ -458,11 +457,11 @@ func quotaOf(r Reader, a AccountID) (*Quota, error) {
 	return q, err
 }
 
-// Posting is one entry of an account's ledger of credits.
+// Posting is one entry in an account's ledger of credits.
 type Posting struct {
-	ID      string // of its maker's choice; the second of the same ID changes nothing
+	ID      string // chosen by the client; a second posting with the same ID changes nothing
 	Account AccountID
-	Credits uint64 // granted
+	Credits uint64 // granted credits
 	Made    Millis
 }
 
@@ -475,7 +474,7 @@ func (v *Posting) Code(c *codec.Coder) {
 	codec.Int(c, &v.Made)
 }
 
-// GrantCredits posts credits to an account, once however often it is applied.
+// GrantCredits adds credits to an account, once even if it is applied several times.
 type GrantCredits struct{ Posting Posting }
 
 // Code implements Command.
@@ -511,8 +510,8 @@ func (v *GrantCredits) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, quotaKey(p.Account), q)
 }
 
-// Quota returns what an account may and does store, or ErrNotFound; ErrNotFound
-// too while the cluster is below level 2.
+// Quota returns the quota of an account. It returns ErrNotFound without such an account, and
+// while the cluster is below feature level 2.
 func (v View) Quota(a AccountID) (Quota, error) {
 	q, err := quotaOf(v.r, a)
 	if err != nil {

@@ -61,11 +61,12 @@ func closed(reason string) string {
 	return reason
 }
 
-// maxNamedNodes is how many nodes are named for one reason.
+// maxNamedNodes is the largest number of nodes that a failure names for one reason.
 const maxNamedNodes = 4
 
-// failure puts the reasons of all nodes into one sentence, each reason once and with
-// the nodes that gave it. None is left out: where they are too long, all are cut.
+// failure joins the reasons of all nodes into one sentence. It contains each reason once, with
+// the nodes that gave it. If the reasons are too long, all of them are shortened and none is
+// left out.
 func failure(root *Root) string {
 	var reasons []string
 	nodes := map[string][]NodeID{}
@@ -93,7 +94,7 @@ func failure(root *Root) string {
 	return strings.Join(whole, "; ")
 }
 
-// nodesText names nodes, shortly and not more than maxNamedNodes.
+// nodesText names up to maxNamedNodes nodes by short ids.
 func nodesText(nodes []NodeID) string {
 	text := "node "
 	if len(nodes) > 1 {
@@ -111,7 +112,7 @@ func nodesText(nodes []NodeID) string {
 	return text
 }
 
-// cutText cuts a text to so many bytes, between characters.
+// cutText cuts a text to the given number of bytes, at the end of a character.
 func cutText(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -16,8 +16,8 @@ type recentOps struct {
 	base, next uint64     // base: no gap since; next: sequence of the next operation
 }
 
-// ringOps is one more than the maximum, because the oldest is removed after the newest was
-// added.
+// ringOps is one more than the maximum, because the oldest operation is removed after the
+// newest was added.
 const ringOps = MaxOps + 1
 
 type recentOp struct {
@@ -25,7 +25,7 @@ type recentOp struct {
 	size uint32 // bytes of the result
 }
 
-// note has an operation at hand that was remembered.
+// note caches a remembered operation.
 func (r *recentOps) note(n uint64, id OpID, size int) {
 	if n != r.next {
 		r.ring, r.base = r.ring[:0], n // there were others in between
@@ -39,7 +39,7 @@ func (r *recentOps) note(n uint64, id OpID, size int) {
 	r.next = n + 1
 }
 
-// at returns an operation that is at hand.
+// at returns a cached operation.
 func (r *recentOps) at(n uint64) (op recentOp, ok bool) {
 	if n < r.base || n >= r.next || r.next-n > uint64(len(r.ring)) {
 		return recentOp{}, false

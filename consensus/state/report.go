@@ -9,11 +9,11 @@ import (
 // CopyReport is a node's report about its copy of one root.
 type CopyReport struct {
 	Root   RootKey
-	Born   uint64 // of the record it speaks of; another incarnation ignores it
+	Born   uint64 // Born of the record that the report is about; another incarnation of the root ignores the report
 	Phase  Phase
-	Size   uint64 // bytes of the blocks, with Held
-	Blocks uint64 // number of the blocks, with Held
-	Reason string // for people, with GaveUp, or of a failed attempt
+	Size   uint64 // bytes of the blocks, for Held
+	Blocks uint64 // number of the blocks, for Held
+	Reason string // for people; set for GaveUp, and after a failed attempt
 	// Seen is, with GaveUp, PinnedAt of the record that the node read: pins added later may
 	// have sources that it has not tried. 0: not reported.
 	Seen uint64
@@ -115,8 +115,8 @@ func setPhase(tx Tx, root *Root, c *Copy, phase Phase, reason string) error {
 type Placement struct {
 	Root  RootKey
 	Born  uint64
-	Nodes []NodeID // the whole new allocation
-	Held  []NodeID // the holders when Nodes were chosen
+	Nodes []NodeID // the complete new allocation
+	Held  []NodeID // the holders at the time when Nodes were chosen
 }
 
 // Code implements the placement's form, without Held.
@@ -188,7 +188,7 @@ func (v *PlaceRoots) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// unmarkSurplus notes that a root has no more copies than it should have.
+// unmarkSurplus removes the mark that a root has more copies than it should have.
 func unmarkSurplus(tx Tx, root *Root) error {
 	_, full, err := copiesIn(tx)
 	if err != nil || len(root.Copies) > full {
@@ -197,7 +197,7 @@ func unmarkSurplus(tx Tx, root *Root) error {
 	return tx.Delete(surplusKey(root.Key))
 }
 
-// SettleRoots goes on moving pins to the status of their roots.
+// SettleRoots continues to change pins to the status of their roots.
 type SettleRoots struct{ Roots []RootKey }
 
 // Code implements Command.

@@ -9,14 +9,14 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// RootKey is the binary CIDv1 of a root: its codec and multihash, so that the
-// two versions of one CID share their content.
+// RootKey identifies a root: its binary CIDv1, which has codec and multihash. So both versions
+// of a CID have the same root.
 type RootKey string
 
-// RootOf returns the key of the DAG that c names.
+// RootOf returns the key of the root that c names.
 func RootOf(c cid.Cid) RootKey { return RootKey(cid.NewCidV1(c.Prefix().Codec, c.Hash()).KeyString()) }
 
-// Cid returns the key as a CIDv1; cid.Undef when it is none.
+// Cid returns the key as a CIDv1, or cid.Undef if the key is malformed.
 func (k RootKey) Cid() cid.Cid {
 	c, err := cid.Cast([]byte(k))
 	if err != nil {
@@ -32,14 +32,14 @@ func (k RootKey) String() string {
 	return fmt.Sprintf("root(%x)", string(k))
 }
 
-// Phase is how far one node is with its copy of a root.
+// Phase says how far one node is with its copy of a root.
 type Phase uint8
 
 // The phases. The numbers are stored: never renumber.
 const (
-	Assigned   Phase = 1 // the node is to fetch it
-	Fetching   Phase = 2 // it is fetching
-	Held       Phase = 3 // whole, checked and durable
+	Assigned   Phase = 1 // the node is to fetch the root
+	Fetching   Phase = 2 // the node is fetching the root
+	Held       Phase = 3 // the copy is complete, verified and durable
 	GaveUp     Phase = 4 // the node could not fetch it; the reason says why
 	phaseLimit       = GaveUp
 )
@@ -62,7 +62,7 @@ func (p Phase) String() string {
 type Copy struct {
 	Node   NodeID
 	Phase  Phase
-	Reason string // of GaveUp, or of the last failed attempt; see ReasonOf
+	Reason string // reason of GaveUp, or of the last failed attempt; see ReasonOf
 }
 
 // Code implements the record's form.
@@ -72,19 +72,19 @@ func (v *Copy) Code(c *codec.Coder) {
 	codec.String(c, &v.Reason, MaxReasonLen)
 }
 
-// Root is a DAG that is kept, shared by every pin, object and part that names it.
+// Root is a DAG that the cluster keeps. All pins, objects and parts that refer to it share it.
 type Root struct {
 	Key       RootKey
 	Born      uint64 // log index that created this record; distinguishes incarnations
-	Refs      uint64 // attached pins
-	Retainers uint64 // roots that replace this one and are not settled yet
+	Refs      uint64 // number of attached pins
+	Retainers uint64 // number of roots that replace this one and are not settled yet
 	Size      uint64 // bytes of the DAG's blocks; 0 until a copy is held
 	Blocks    uint64
-	Status    Status // what the attached pins have, or are being moved to; but see UnderReplicated
-	Detail    string // why it failed; see ReasonOf
-	Copies    []Copy // by node
-	Links     uint64 // objects and parts that name it; above 0 the status is Pinned
-	Public    uint64 // links that count as public
+	Status    Status // the status that the attached pins have or are getting; but see UnderReplicated
+	Detail    string // reason of a failure; see ReasonOf
+	Copies    []Copy // copies by node
+	Links     uint64 // number of objects and parts that refer to it; above 0 the status is Pinned
+	Public    uint64 // number of links that count as public
 	// UnderReplicated is true if pins may have been added while too few nodes held the root. The
 	// root stays pinned, but these pins are pinning until enough nodes hold it.
 	UnderReplicated bool
@@ -133,7 +133,7 @@ func (v *Root) Code(c *codec.Coder) {
 // creation of this record. An attempt to fetch that began earlier was not for that pin.
 func (v *Root) PinnedAt() uint64 { return max(v.Born, v.Repinned) }
 
-// Nodes returns the allocation, in the order of the ids.
+// Nodes returns the nodes to which the root is allocated, in the order of their ids.
 func (v *Root) Nodes() []NodeID {
 	nodes := make([]NodeID, len(v.Copies))
 	for i, c := range v.Copies {
@@ -142,7 +142,7 @@ func (v *Root) Nodes() []NodeID {
 	return nodes
 }
 
-// Copy returns the allocation on a node, nil when there is none.
+// Copy returns the copy on a node, or nil if the root is not allocated to that node.
 func (v *Root) Copy(n NodeID) *Copy {
 	for i := range v.Copies {
 		if v.Copies[i].Node == n {
@@ -163,7 +163,7 @@ func (v *Root) Holders() (nodes []NodeID) {
 	return nodes
 }
 
-// In counts the copies in a phase.
+// In returns the number of copies in a phase.
 func (v *Root) In(p Phase) (n int) {
 	for _, c := range v.Copies {
 		if c.Phase == p {
@@ -270,7 +270,7 @@ func onlyMembers(r Reader, nodes []NodeID) ([]NodeID, error) {
 	return members, nil
 }
 
-// attach references the root of a new pin, and makes it when it is new.
+// attach adds the reference of a new pin to a root, and creates the root if it is new.
 func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	root, err := get[Root](tx, rootKey(k))
 	if err != nil {
@@ -322,8 +322,8 @@ func (v *Root) repin(r Reader, e *entry) error {
 	return err
 }
 
-// lacking returns whether a pinned root has lost all or most of its copies since. Below
-// feature level 3 this is not used.
+// lacking returns whether a pinned root has since lost all or most of its copies. Below feature
+// level 3 this is not used.
 func lacking(r Reader, root *Root) (bool, error) {
 	need, _, err := copiesIn(r)
 	if err != nil {
@@ -336,7 +336,7 @@ func lacking(r Reader, root *Root) (bool, error) {
 	return level >= 3, err
 }
 
-// allocate sets where a root is kept. Copies that stay keep their phase.
+// allocate sets the nodes for a root. Copies that stay keep their phase.
 func allocate(tx Tx, root *Root, nodes []NodeID) error {
 	copies := make([]Copy, 0, len(nodes))
 	for _, n := range nodes {
@@ -373,8 +373,8 @@ func allocate(tx Tx, root *Root, nodes []NodeID) error {
 	return nil
 }
 
-// detach drops a pin's reference; a root that nothing needs goes away, unless the root
-// of the pin that replaces it, if one does, is still being fetched.
+// detach removes the reference of a pin. A root that nothing needs is removed, unless the root
+// of the replacing pin is still being fetched. There may be no replacing pin.
 func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	var replacement RootKey
 	if by != nil {
@@ -415,7 +415,7 @@ func (v *Root) needed() bool { return v.Refs+v.Retainers+v.Links > 0 }
 // none of them in a public bucket, and no pin.
 func (v *Root) Private() bool { return v.Refs == 0 && v.Links > 0 && v.Public == 0 }
 
-// keepOrRemove writes a root back, or removes it when nothing needs it.
+// keepOrRemove writes a root back, or removes it if nothing refers to it.
 func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	e.fx.touch(root)
 	if root.needed() {
@@ -438,7 +438,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	return releaseRetained(tx, root.Key, e)
 }
 
-// markShort notes whether a pinned root has fewer holders than it should.
+// markShort records whether a pinned root has fewer holders than it should have.
 func markShort(tx Tx, k RootKey, short bool) error {
 	was, err := has(tx, shortKey(k))
 	if err != nil || was == short {
@@ -456,7 +456,8 @@ func markShort(tx Tx, k RootKey, short bool) error {
 	return count(tx, shortCount, -1)
 }
 
-// rejudge writes a root whose copies have changed, and moves its pins along.
+// rejudge writes a root whose copies have changed, and changes the status of its pins
+// accordingly.
 func rejudge(tx Tx, root *Root, e *entry) error {
 	need, full, err := copiesIn(tx)
 	if err != nil {
@@ -567,8 +568,8 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	return nil
 }
 
-// attachedPins reads up to limit pins of a root from a key on, and the key of
-// the next one, nil at the end.
+// attachedPins returns up to limit pins of a root, beginning at a key, and the key of the next
+// pin, which is nil at the end.
 func attachedPins(tx Tx, prefix, from key, limit int) (pins []*Pin, next []byte, err error) {
 	var at []Pin
 	err = tx.Scan(from, prefix.end(), false, func(k, _ []byte) (bool, error) {

@@ -12,14 +12,14 @@ import (
 // the state, such as a backup, cannot be used as a session.
 type SessionID string
 
-// Session is what a sign-in began. It ends when it is ended, when
-// it was not used for Idle, and at Expires. It may what its account may.
+// Session is what a sign-in has begun. It ends by a command, when it was not used for Idle, or
+// at Expires. It has all permissions of its account.
 type Session struct {
 	ID      SessionID
 	Account AccountID
 	Created Millis
-	Expires Millis // at the latest
-	Idle    Millis // how long it may lie unused
+	Expires Millis // latest end
+	Idle    Millis // longest time without use
 }
 
 // Code implements the record's form.
@@ -108,8 +108,8 @@ func addSession(tx Tx, s *Session, over Millis) error {
 	return put(tx, sessionKey(s.ID), s)
 }
 
-// makeRoom removes the sessions of an account that are over by a time, and one
-// more when MaxSessions are left.
+// makeRoom removes the sessions of an account that have expired at a time, and one more if
+// MaxSessions are left.
 func makeRoom(tx Tx, account AccountID, by Millis) error {
 	all, err := sessionsIn(tx, account)
 	if err != nil {
@@ -213,8 +213,8 @@ func (v View) Session(id SessionID) (s Session, used Millis, err error) {
 	return *found, max(used, found.Created), nil
 }
 
-// Sessions returns the sessions of an account, those that are over too, in the
-// order of their ids.
+// Sessions returns the sessions of an account, including expired ones, in the order of their
+// ids.
 func (v View) Sessions(account AccountID) ([]Session, error) { return sessionsIn(v.r, account) }
 
 // Kinds of used credentials. The numbers are stored: never renumber.
@@ -237,9 +237,9 @@ type Use struct {
 	At      Millis
 }
 
-// NoteUses records when keys and sessions were last used. Nodes gather uses and propose them in
-// batches, so that a request writes nothing. Apply ignores keys and sessions that are gone or
-// were used later.
+// NoteUses records when keys and sessions were last used. Nodes collect uses and propose them
+// in batches, so that a request causes no write. Apply ignores keys and sessions that are gone
+// or have a later use.
 type NoteUses struct{ Items []Use }
 
 // Code implements Command.
@@ -276,14 +276,14 @@ func (v *NoteUses) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// KeyUsed returns when a key was last used, to the minute; zero: never, or before this was
-// recorded.
+// KeyUsed returns when a key was last used, with one-minute resolution. Zero means never, or
+// before such times were recorded.
 func (v View) KeyUsed(id KeyID) (Millis, error) { return lastUse(v.r, useOfKey, string(id)) }
 
-// BySession is ByKey for a change that a session asks for.
+// BySession does the same as ByKey for a change that a session requests.
 type BySession struct {
 	Session SessionID
-	Change  Command // one that Asked knows
+	Change  Command // a change that Asked accepts
 }
 
 // Code implements Command.
@@ -312,8 +312,8 @@ func (v *BySession) judge(r Reader) error {
 	return nil
 }
 
-// MaxSigningKeys is how many keys that sign API keys a cluster has at once: the
-// newest, the first, and those that signed a key which lives.
+// MaxSigningKeys is the largest number of signing keys that a cluster has at once: the newest,
+// the first, and those that have signed an existing API key.
 const MaxSigningKeys = 16
 
 // SigningKey is a key that signs API keys, encrypted like Cluster.SealedSigningKey, which
@@ -337,8 +337,8 @@ func (v *signingKeys) Code(c *codec.Coder) {
 
 var signingKey = metaKey("signing")
 
-// generationKey returns the key of the counter of live keys of a generation; madeByKey has the
-// generation of a key. Neither exists for generation 0.
+// generationKey returns the key of the counter of existing API keys that a generation has
+// signed. madeByKey has the generation of an API key. Neither exists for generation 0.
 func generationKey(g uint64) key { return metaKey("signed").u64(g) }
 
 func madeByKey(id KeyID) key { return part(table(tableMadeBy), id) }
@@ -351,8 +351,8 @@ func readSigningKeys(r Reader) (*signingKeys, error) {
 	return new(signingKeys), nil
 }
 
-// RotateSigningKey gives the cluster a new key to sign API keys with. Keys that
-// live are signed by the one that they were made under, and stay valid.
+// RotateSigningKey gives the cluster a new key for signing API keys. Existing API keys stay
+// valid and are still signed with the key under which they were made.
 type RotateSigningKey struct{ Sealed []byte }
 
 // Code implements Command.
@@ -390,7 +390,7 @@ func (v *RotateSigningKey) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, signingKey, keys)
 }
 
-// signWith notes which generation signs a new key.
+// signWith records which generation signs a new API key.
 func signWith(tx Tx, id KeyID) error {
 	keys, err := readSigningKeys(tx)
 	if err != nil || len(keys.Items) == 0 {
@@ -403,7 +403,7 @@ func signWith(tx Tx, id KeyID) error {
 	return count(tx, generationKey(g), 1)
 }
 
-// signedNoMore forgets which generation signs a key that is revoked.
+// signedNoMore removes the record of which generation has signed a revoked API key.
 func signedNoMore(tx Tx, id KeyID) error {
 	g, err := counter(tx, madeByKey(id))
 	if err != nil || g == 0 {
@@ -424,5 +424,5 @@ func (v View) SigningKeys() ([]SigningKey, error) {
 	return keys.Items, nil
 }
 
-// SignedBy returns the generation of the key that signs an API key.
+// SignedBy returns the generation of the signing key that signs an API key.
 func (v View) SignedBy(id KeyID) (uint64, error) { return counter(v.r, madeByKey(id)) }

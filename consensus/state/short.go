@@ -1,7 +1,7 @@
 package state
 
-// maxCounted is how many recorded copies are read to count roots exactly, which takes some
-// tens of milliseconds.
+// maxCounted is the largest number of recorded copies that are read for an exact count. This
+// takes some tens of milliseconds.
 const maxCounted = 1 << 14
 
 // ShortWithout counts the pinned roots that have too few copies if only those on members
@@ -66,8 +66,8 @@ func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	return full > 0, nil
 }
 
-// holdersWithout returns the nodes that hold something on record and are no members or
-// not there, and how many copies they hold and have allocated in all.
+// holdersWithout returns the nodes that hold recorded copies and are no members or are away,
+// and how many copies these nodes hold and have allocated in total.
 func (v View) holdersWithout(there func(NodeID) bool) (away []NodeID, held, wanted uint64, err error) {
 	prefix := metaKey("held/")
 	err = v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {

@@ -9,7 +9,7 @@ package state
 
 import "time"
 
-// Reader reads one point of the store. Keys are ordered bytewise.
+// Reader reads the store as it is at one moment. Keys are ordered by their bytes.
 type Reader interface {
 	// Get returns the value of key, which the caller may keep.
 	Get(key []byte) (value []byte, ok bool, err error)
@@ -29,11 +29,11 @@ type Tx interface {
 type (
 	// AccountID is the internal id of an account; it never changes.
 	AccountID string
-	// RequestID names a pin of one account, a UUID.
+	// RequestID identifies a pin of one account. It is a UUID.
 	RequestID string
 	// NodeID is the libp2p peer id of a node in its text form.
 	NodeID string
-	// KeyID is the jti of an API key.
+	// KeyID identifies an API key. It is the jti of the token.
 	KeyID string
 	// OpID names one change, so that applying it twice equals once. The zero
 	// OpID marks commands that are idempotent by their content.
@@ -71,17 +71,17 @@ const (
 	MaxMetaBytes   = 64 << 10 // bytes of a pin's meta, keys and values
 	MaxCIDLen      = 256      // bytes of a CID, as text or binary
 	MaxReasonLen   = 1024     // bytes of a failure's reason
-	MaxCopies      = 32       // nodes one root may be allocated to
+	MaxCopies      = 32       // nodes to which one root may be allocated
 	MaxNodes       = 256      // members of a cluster
 	MaxKeysPerUser = 1000     // API keys of an account
 	MaxSessions    = 100      // sessions of an account
 	MaxUses        = 512      // uses in one command
-	MaxTickets     = 10_000   // join tickets that are not spent or expired
+	MaxTickets     = 10_000   // join tickets that are neither spent nor expired
 	MaxReports     = 512      // reports in one command
 	MaxOps         = 1 << 16  // operations whose first result is remembered
-	MaxRetained    = 64       // replaced roots one root keeps until it is settled
-	MaxSettle      = 1024     // pins one command moves to their root's status
-	MaxFreed       = 256      // parts one command frees of uploads that end
+	MaxRetained    = 64       // replaced roots that one root keeps until it is settled
+	MaxSettle      = 1024     // pins that one command changes to the status of their root
+	MaxFreed       = 256      // parts of ended uploads that one command frees
 	maxRecordBytes = 4 << 20  // bytes of any record
-	maxNameBytes   = 255 * 4  // bytes of a name: characters take up to four
+	maxNameBytes   = 255 * 4  // bytes of a name, because characters take up to four
 )

@@ -18,10 +18,10 @@ func (v *Object) WholeSum(algorithm string) *Checksum {
 // feature level 5.
 type SetObjectSums struct {
 	Account  AccountID
-	Born     Incarnation // of the bucket
+	Born     Incarnation // Born of the bucket
 	Key      string
 	ID       VersionID
-	Root     RootKey // what was hashed
+	Root     RootKey // root that was hashed
 	Blake3   []byte
 	Checksum Checksum
 }

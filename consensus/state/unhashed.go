@@ -17,7 +17,7 @@ func (v *Object) unhashed() bool {
 	return !v.Marker && (len(v.Blake3) == 0 || v.Wanted != "")
 }
 
-// markUnhashed notes that a hash of a version is yet to be computed.
+// markUnhashed marks a version whose hash must still be computed.
 func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
 	if !o.unhashed() {
 		return nil
@@ -28,7 +28,7 @@ func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
 	return count(tx, unhashedCount, 1)
 }
 
-// unmark ends the note of a version whose hash is not known.
+// unmark removes the mark of a version whose hash is not known.
 func (v *Bucket) unmark(tx Tx, o *Object) error {
 	if err := tx.Delete(v.unhashedKey(o)); err != nil {
 		return err
@@ -40,10 +40,10 @@ func (v *Bucket) unmark(tx Tx, o *Object) error {
 // version is gone or has its hash already.
 type SetObjectHash struct {
 	Account AccountID
-	Born    Incarnation // of the bucket
+	Born    Incarnation // Born of the bucket
 	Key     string
 	ID      VersionID
-	Root    RootKey // what was hashed
+	Root    RootKey // root that was hashed
 	Blake3  []byte
 }
 
@@ -73,8 +73,8 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, b.hashed(tx, row, o)
 }
 
-// lacking returns a version that lacks a hash, and where it is; nil of one that is gone, or has
-// all by now.
+// lacking returns a marked version that still lacks a hash, and its position. It returns nil if
+// the version is gone or has all its hashes.
 func (v *Bucket) lacking(tx Tx, k string, id VersionID) (*Object, key, error) {
 	if marked, err := has(tx, v.unhashedKey(&Object{Key: k, ID: id})); err != nil || !marked {
 		return nil, nil, err
@@ -82,8 +82,8 @@ func (v *Bucket) lacking(tx Tx, k string, id VersionID) (*Object, key, error) {
 	return v.markedVersion(tx, k, id)
 }
 
-// hashed writes a marked version that has got a hash, and ends the mark when there is none
-// that it lacks.
+// hashed writes a marked version that has got a hash, and removes the mark if the version lacks
+// no other hash.
 func (v *Bucket) hashed(tx Tx, row key, o *Object) error {
 	if err := put(tx, row, o); err != nil || o.unhashed() {
 		return err
@@ -112,12 +112,12 @@ func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, 
 // Unhashed is a version with a hash that is yet to be computed: BLAKE3, or Wanted.
 type Unhashed struct {
 	Account AccountID
-	Born    Incarnation // of the bucket
+	Born    Incarnation // Born of the bucket
 	Object  Object
 }
 
-// Unhashed returns up to limit versions that lack a hash, behind the place
-// that an earlier page gave, and the place to go on from; nil when there are no more.
+// Unhashed returns up to limit versions that lack a hash, beginning after the position that an
+// earlier page returned, and the position at which to continue; nil if there are no more.
 func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, err error) {
 	prefix := table(tableUnhashed)
 	from := prefix
@@ -139,7 +139,7 @@ func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, e
 	return page, next, err
 }
 
-// unhashed reads the version that a row is about.
+// unhashed reads the version to which a row belongs.
 func (v View) unhashed(row []byte) (u Unhashed, err error) {
 	var rest []byte
 	if u.Account, rest, err = readPart[AccountID](row); err != nil {

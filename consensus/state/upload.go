@@ -21,7 +21,7 @@ func (v *Bucket) begunKey(u *Upload) key {
 	return part(part(table(tableBegun).u64(uint64(u.Since)), v.Account).u64(uint64(v.Born)), u.ID)
 }
 
-// begun is where an upload is that has been open for some time.
+// begun is the position of an upload that has been open for some time.
 type begun struct{ Bucket, Key string }
 
 // Code implements the record's form.
@@ -38,7 +38,7 @@ func findUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
 	return get[Upload](r, b.uploadKey(k, id))
 }
 
-// openUpload returns the upload that a change speaks of.
+// openUpload returns the upload that a change names.
 func openUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
 	u, err := findUpload(r, b, k, id)
 	if err == nil && u == nil {
@@ -145,8 +145,8 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// DateUpload sets the latest time at which an upload was started. The earliest such time
-// counts.
+// DateUpload sets the latest time at which an upload was started. If it is applied several
+// times, the earliest such time counts.
 type DateUpload struct {
 	Account AccountID
 	Bucket  string
@@ -186,7 +186,7 @@ func (v *DateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.uploadKey(u.Key, u.ID), u)
 }
 
-// partsOf reads up to limit parts of an upload behind a number.
+// partsOf returns up to limit parts of an upload with numbers above a number.
 func partsOf(r Reader, b *Bucket, id UploadID, after uint16, limit int) (parts []Part, more bool, err error) {
 	prefix := part(b.in(tablePart), id)
 	from := slices.Clone(prefix).u16(min(after, MaxPartNumber) + 1)
@@ -231,8 +231,7 @@ func (v *Bucket) removeUpload(tx Tx, u *Upload) error {
 	return count(tx, v.stored(storedUploads), -1)
 }
 
-// clearUploads ends the uploads behind a prefix, part for part, as far as the entry
-// has room.
+// clearUploads ends the uploads whose keys begin with a prefix, as far as the entry has room.
 func clearUploads(tx Tx, a AccountID, prefix key, e *entry) error {
 	for e.settle > 0 {
 		buckets, uploads, err := rowsIn[Upload](tx, tableUpload, a, prefix, min(e.settle, clearRead))
@@ -248,8 +247,8 @@ func clearUploads(tx Tx, a AccountID, prefix key, e *entry) error {
 	return nil
 }
 
-// clearUpload ends one upload, or frees as many of its parts as the entry has room
-// for.
+// clearUpload ends one upload. If the entry has no room for that, it frees as many parts as
+// fit.
 func clearUpload(tx Tx, b *Bucket, u *Upload, e *entry) error {
 	parts, _, err := partsOf(tx, b, u.ID, 0, e.settle)
 	if err != nil {
@@ -265,8 +264,8 @@ func clearUpload(tx Tx, b *Bucket, u *Upload, e *entry) error {
 	return b.removeUpload(tx, u)
 }
 
-// PutPart gives content a number in an upload, in the place of the part that has it.
-// Put again with the id of that part nothing changes.
+// PutPart gives content a part number in an upload. It replaces the part with that number. If
+// the part with that id is put again, nothing changes.
 type PutPart struct {
 	Account AccountID
 	Bucket  string
@@ -334,15 +333,15 @@ func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content,
 	return Result{Created: p.Created}, l.write(tx, e)
 }
 
-// CopyPart makes a part of a whole object. The source has to be the version that the
-// proposer read, else it is ErrConflict.
+// CopyPart makes a part from a whole object. The source must be the version that the proposer
+// read; otherwise the error is ErrConflict.
 type CopyPart struct {
 	Account      AccountID
 	Bucket       string
 	Born         Incarnation
 	Key          string
 	Upload       UploadID
-	Part         Part // its Root and Size are those of the source
+	Part         Part // Root and Size are those of the source
 	SourceBucket string
 	SourceBorn   Incarnation
 	SourceKey    string
@@ -487,7 +486,7 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	return b.made(&o), nil
 }
 
-// dropped returns the links of the parts, followed by those of the replaced object.
+// dropped returns the links of the parts, followed by the links of the replaced object.
 func dropped(parts []Part, replaced []link) []link {
 	all := make([]link, 0, len(parts)+len(replaced))
 	for i := range parts {
@@ -519,7 +518,7 @@ func (v *CompleteUpload) look(r Reader, b *Bucket, current *Object) (*Upload, *O
 	return nil, there, nil
 }
 
-// listed returns those of an upload's parts that the object is to be made of.
+// listed returns the parts of an upload from which the object is made.
 func (v *CompleteUpload) listed(parts []Part) ([]Part, error) {
 	listed, err := v.Parts.of(parts)
 	if err != nil {

@@ -29,7 +29,7 @@ func (d Day) Time() time.Time { return (Millis(d) * dayMillis).Time() }
 // Usage is what an account used on a day.
 type Usage struct {
 	Day      Day
-	Stored   uint64 // bytes that counted against the allowance when usage was noted last on that day
+	Stored   uint64 // bytes that counted against the allowance when usage was last recorded on that day
 	Requests uint64 // requests of the account to all nodes
 }
 
@@ -45,14 +45,14 @@ func usageOf(a AccountID) key { return part(table(tableUsage), a) }
 
 func usageKey(a AccountID, d Day) key { return usageOf(a).u64(uint64(d)) }
 
-// AccountRequests are the requests of an account since they were noted last.
+// AccountRequests is the number of requests of an account since the last record.
 type AccountRequests struct {
 	Account AccountID
 	Count   uint64
 }
 
-// NoteUsage adds requests of accounts to a day, and notes what each of them stores. It skips
-// accounts that are gone, and removes what is older than UsageDays. It is of level 6.
+// NoteUsage adds requests of accounts to a day, and records how much each of them stores. It
+// skips accounts that are gone, and removes records older than UsageDays. It is of level 6.
 //
 // Errors: ErrInvalid for a day that is out of bounds.
 type NoteUsage struct {
@@ -120,8 +120,8 @@ func removeUsage(tx Tx, a AccountID, before Day) error {
 	return nil
 }
 
-// Usage returns the usage of an account from a day on, the oldest first. Days without a request
-// have none.
+// Usage returns the usage of an account from a day on, the oldest day first. Days without
+// requests have no record.
 func (v View) Usage(a AccountID, since Day) (all []Usage, err error) {
 	err = v.r.Scan(usageKey(a, since), usageOf(a).end(), false, func(_, value []byte) (bool, error) {
 		u, err := decode[Usage](value)

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// OpenAccount is CreateAccount with what the account may store.
+// OpenAccount does the same as CreateAccount and also sets the account's quota.
 type OpenAccount struct {
 	Account   Account
 	Allowance uint64 // bytes; Unlimited: no limit
@@ -48,7 +48,7 @@ func open(tx Tx, a *Account, allowance uint64) error {
 // SetPassword changes the password of an account and ends its sessions.
 type SetPassword struct {
 	Account AccountID
-	Hash    string // as in Account; empty: nobody signs in with one
+	Hash    string // as in Account; empty if nobody can sign in with a password
 }
 
 // Code implements Command.
@@ -92,8 +92,8 @@ func endSessions(tx Tx, a AccountID, e *entry) error {
 
 func closingKey(a AccountID) key { return part(table(tableClosing), a) }
 
-// CloseAccount ends an account: from this entry on it does not exist, and none of
-// its keys and sessions is live. Its pins go away behind it, by ClearAccounts.
+// CloseAccount ends an account: from this entry on, the account, its keys and its sessions do
+// not exist. ClearAccounts removes its pins afterwards.
 type CloseAccount struct{ Account AccountID }
 
 // Code implements Command.
@@ -141,12 +141,13 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Set(closingKey(a.ID), nil)
 }
 
-// errOperator is the error of the removal of the account that local commands act as.
+// errOperator is the error for removing the account with which local commands act.
 func errOperator(a *Account) error {
 	return Errorf(CodeForbidden, "local commands act as %s: it stays", a.Email)
 }
 
-// CloseOwnAccount is CloseAccount for a person who closes the own account. It needs feature level 6.
+// CloseOwnAccount does the same as CloseAccount for people who close their own account. It
+// needs feature level 6.
 //
 // Errors: those of MayClose.
 type CloseOwnAccount struct{ Account AccountID }
@@ -186,8 +187,8 @@ func (v View) MayClose(id AccountID) error {
 	return err
 }
 
-// ClearAccounts removes what closed accounts left, MaxSettle records in one
-// command at the most.
+// ClearAccounts removes what closed accounts have left, at most MaxSettle records in one
+// command.
 type ClearAccounts struct{ Accounts []AccountID }
 
 // Code implements Command.
@@ -280,7 +281,7 @@ func parts[S ~string](r Reader, prefix key, limit int) (all []S, err error) {
 	return all, err
 }
 
-// Closing returns accounts that are closed and not cleared yet, up to limit.
+// Closing returns up to limit closed accounts of which records are left.
 func (v View) Closing(limit int) ([]AccountID, error) {
 	return parts[AccountID](v.r, table(tableClosing), limit)
 }

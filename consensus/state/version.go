@@ -14,18 +14,18 @@ type Versioning uint8
 
 // Versioning states of a bucket. A versioned bucket never becomes unversioned again.
 const (
-	Unversioned Versioning = iota // it goes
-	Versioned                     // it stays under its id
-	Suspended                     // it stays, but for the null version, which the next one replaces
+	Unversioned Versioning = iota // a replaced version is removed
+	Versioned                     // a replaced version stays under its id
+	Suspended                     // a replaced version stays, except a null version
 )
 
 // NullVersion is the id of a version that was created while its bucket kept no versions.
 // Each key has at most one.
 const NullVersion VersionID = "null"
 
-// codeID codes an id of a list that may have few of them. One that is a UUID, as
-// proposers mint them, takes 17 bytes, so that a command of MaxDeleteKeys keys of
-// MaxKeyBytes has room for all their versions.
+// codeID encodes or decodes an id in a list that may have few ids. A UUID, which proposers
+// normally create, takes 17 bytes, so that a command of MaxDeleteKeys keys of MaxKeyBytes has
+// room for the ids of all versions.
 func codeID(c *codec.Coder, id *VersionID) {
 	const none, text, uuid uint8 = 0, 1, 2
 	form := text
@@ -60,21 +60,21 @@ func rawUUID(id string) (raw [16]byte, ok bool) {
 	return raw, err == nil && n == len(raw)
 }
 
-// Deed is what a command did to the versions of one key in a bucket that has, or has
-// had, versioning.
+// Deed says what a command did to the versions of one key in a bucket that has or had
+// versioning.
 type Deed uint8
 
 // Every deed. They are remembered and cross the wire: append-only.
 const (
 	DidNothing     Deed = iota // also the result in a bucket without versioning
-	MadeVersion                // with its own id
+	MadeVersion                // a version with its own id
 	MadeNull                   // the null version
 	MadeMarker                 // a delete marker with its own id
 	MadeNullMarker             // a delete marker that is the null version
 	RemovedVersion             // for good
 	RemovedMarker
-	FoundNoVersion // of the id that was named
-	MissedVersion  // a bucket without versioning has another version than the one that was named
+	FoundNoVersion // the key has no version with the named id
+	MissedVersion  // in a bucket without versioning, the current version has another id than the named one
 	deeds
 )
 
@@ -86,7 +86,7 @@ func codeDeeds(c *codec.Coder, all *[]Deed) {
 	})
 }
 
-// made returns the result of a command that made a version, as it is stored.
+// made returns the stored result of a command that has made a version.
 func (v *Bucket) made(o *Object) Result {
 	r := Result{Created: o.Created}
 	switch {
@@ -109,7 +109,8 @@ func (v *Bucket) versionKey(k string, created Millis) key {
 	return v.versionsOf(k).descending(created)
 }
 
-// versionTime returns where the time of a version that is not current is found by its id.
+// versionTime returns the key of the row by which the time of a version that is not current is
+// found by its id.
 func (v *Bucket) versionTime(k string, id VersionID) key { return v.ofVersion(tableVersionTime, k, id) }
 
 // ofVersion returns the row of a table that is about one version of a key. It holds the key
@@ -119,7 +120,7 @@ func (v *Bucket) ofVersion(table byte, k string, id VersionID) key {
 	return append(v.in(table).ordered(k), id...)
 }
 
-// newestOld returns the newest version of a key that is not current; nil is none.
+// newestOld returns the newest version of a key that is not current, or nil if there is none.
 func (v *Bucket) newestOld(r Reader, k string) (o *Object, err error) {
 	prefix := v.versionsOf(k)
 	err = r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
@@ -129,7 +130,7 @@ func (v *Bucket) newestOld(r Reader, k string) (o *Object, err error) {
 	return o, err
 }
 
-// old returns a version of a key that is not current; nil is none.
+// old returns a version of a key that is not current, or nil if there is none.
 func (v *Bucket) old(r Reader, k string, id VersionID) (*Object, error) {
 	if k == "" || len(k) > MaxKeyBytes || id == "" || len(id) > MaxIDLen {
 		return nil, nil
@@ -145,8 +146,8 @@ func (v *Bucket) old(r Reader, k string, id VersionID) (*Object, error) {
 	return o, err
 }
 
-// version returns the version of a key that has an id, current as the current one
-// is; nil is none.
+// version returns the version of a key with an id, or nil if there is none. current is the
+// current version.
 func (v *Bucket) version(r Reader, current *Object, k string, id VersionID) (*Object, error) {
 	if current != nil && (current.ID == id || id == NullVersion && !current.Versioned) {
 		return current, nil
@@ -157,7 +158,7 @@ func (v *Bucket) version(r Reader, current *Object, k string, id VersionID) (*Ob
 	return v.old(r, k, id)
 }
 
-// names returns the ids under which a version that is not current is found.
+// names returns the ids by which a version that is not current is found.
 func (v *Object) names() []VersionID {
 	if v.Versioned {
 		return []VersionID{v.ID}
@@ -178,7 +179,7 @@ func (v *Bucket) shelve(tx Tx, o *Object) error {
 	return put(tx, v.versionKey(o.Key, o.Created), o)
 }
 
-// unshelve removes what shelve wrote.
+// unshelve removes the rows that shelve has written.
 func (v *Bucket) unshelve(tx Tx, o *Object) error {
 	for _, id := range o.names() {
 		if err := tx.Delete(v.versionTime(o.Key, id)); err != nil {
@@ -193,10 +194,10 @@ func (v *Bucket) unshelve(tx Tx, o *Object) error {
 
 // succession has the changes to the versions of a key when a new one is created.
 type succession struct {
-	current *Object // as it was; nil: there was none
-	stays   bool    // as a version that is not current
-	null    *Object // another one that goes; nil: none
-	after   Millis  // the time of the newest
+	current *Object // the previous current version; nil if there was none
+	stays   bool    // current stays as a version that is not current
+	null    *Object // another version that is removed; nil if there is none
+	after   Millis  // time of the newest version
 }
 
 // succeed determines the changes for a new version of a key, or a delete marker, whose id
@@ -226,7 +227,7 @@ func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error)
 	return s, err
 }
 
-// gone goes through the objects that lose their name.
+// gone returns the objects that the change removes.
 func (s *succession) gone(yield func(*Object) bool) {
 	if s.current != nil && !s.stays && !yield(s.current) {
 		return
@@ -236,7 +237,7 @@ func (s *succession) gone(yield func(*Object) bool) {
 	}
 }
 
-// drops returns the links that go with them.
+// drops returns the links that are removed with these objects.
 func (s *succession) drops() (drops []link) {
 	for o := range s.gone {
 		drops = append(drops, link{o.Root, o.ID})
@@ -244,7 +245,7 @@ func (s *succession) drops() (drops []link) {
 	return drops
 }
 
-// sheds returns what the records of gone weigh.
+// sheds returns the weight of the removed records.
 func (s *succession) sheds() (bytes uint64) {
 	for o := range s.gone {
 		bytes += o.weight()
@@ -252,8 +253,8 @@ func (s *succession) sheds() (bytes uint64) {
 	return bytes
 }
 
-// write writes the new version, but for its link. Its time is above that of those
-// that there were.
+// write writes the new version without its link. Its time is later than those of the existing
+// versions.
 func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	keys, bytes := int64(0), int64(o.Size)
 	for g := range s.gone {
@@ -300,8 +301,8 @@ func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	return v.shelve(tx, o)
 }
 
-// follow makes a version that stays count as the bucket's setting says, because the walk
-// through the bucket may have passed its new position.
+// follow makes the link of a version that stays count as the setting of the bucket says,
+// because the walk through the bucket may have passed the new position of the version.
 func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
 	if !s.stays || !v.Turning {
 		return nil
@@ -309,8 +310,8 @@ func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
 	return v.turnLink(tx, link{s.current.Root, s.current.ID}, e)
 }
 
-// mark makes a delete marker the newest version of a key. Made again with the same
-// id nothing changes.
+// mark makes a delete marker the newest version of a key. If a marker with the same id exists,
+// nothing changes.
 func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, error) {
 	there, err := v.version(tx, current, marker.Key, marker.ID)
 	if err != nil {
@@ -375,7 +376,8 @@ func (v *Bucket) removeOld(tx Tx, o *Object, e *entry) error {
 	return unlink(tx, v.Account, link{o.Root, o.ID}, e)
 }
 
-// promote makes the newest version of a key without an object current, if it is one.
+// promote makes the newest version of a key without an object current, unless that version is a
+// delete marker.
 func (v *Bucket) promote(tx Tx, k string) error {
 	if v.Versioning == Unversioned {
 		return nil
@@ -393,7 +395,7 @@ func (v *Bucket) promote(tx Tx, k string) error {
 	return put(tx, v.objectKey(k), o)
 }
 
-// SetVersioning makes a bucket keep versions, or stop to keep new ones.
+// SetVersioning makes a bucket keep versions, or makes it stop keeping them.
 type SetVersioning struct {
 	Account    AccountID
 	Bucket     string
@@ -419,9 +421,9 @@ func (v *SetVersioning) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, bucketKey(b.Account, b.Name), b)
 }
 
-// Version returns the version of a key that has an id, which NullVersion is too, or
-// for "" the newest. It may be a delete marker. Errors: ErrNoKey when the key has no
-// version at all and none is named, ErrNoVersion.
+// Version returns the version of a key with an id, or the newest version if the id is "". The
+// id may be NullVersion. The result may be a delete marker. Errors: ErrNoKey if the key has no
+// version and no id is given, ErrNoVersion.
 func (v View) Version(b *Bucket, k string, id VersionID) (Object, error) {
 	current, err := findObject(v.r, b, k)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// decodeListed reads what a list shows of an object.
+// decodeListed decodes the fields of an object that a list shows.
 func decodeListed(value []byte) (o Object, err error) {
 	c := codec.Decoder(value)
 	if o.codeListed(c); c.More() { // it is all right, and the rest is left
@@ -16,7 +16,7 @@ func decodeListed(value []byte) (o Object, err error) {
 	return o, fmt.Errorf("state: %T: %w", o, err)
 }
 
-// versions is what one table has for a page of versions.
+// versions has the rows of one table for a page of versions.
 type versions struct {
 	rolling
 	objects []Object
@@ -71,8 +71,9 @@ func (v View) Versions(b *Bucket, q VersionsQuery) (VersionsPage, error) {
 	return merged(current, old, limit, begun), nil
 }
 
-// behind returns where the versions of a key begin that are older than the one with an id,
-// or where all that are not current do when there is no such version.
+// behind returns the position of the versions of a key that are older than the version with an
+// id. If there is no such version, it returns the position of all versions of the key that are
+// not current.
 func (v View) behind(b *Bucket, k string, id VersionID) (from key, found bool, err error) {
 	o, err := findObject(v.r, b, k)
 	if err == nil {
@@ -84,7 +85,7 @@ func (v View) behind(b *Bucket, k string, id VersionID) (from key, found bool, e
 	return append(b.versionKey(k, o.Created), 0), true, nil
 }
 
-// merged makes one page of two. Of a key the current version is the newest.
+// merged merges two pages into one. The current version of a key is its newest.
 func merged(current, old *versions, limit int, begun string) (page VersionsPage) {
 	for entries := 0; ; entries++ {
 		first := current
@@ -125,7 +126,7 @@ func (w *versions) head() (name string, up, ok bool) {
 	return w.prefixes[0], true, true
 }
 
-// pass leaves a prefix behind, should it be the next entry.
+// pass skips a common prefix if it is the next entry.
 func (w *versions) pass(prefix string) {
 	if name, up, ok := w.head(); ok && up && name == prefix {
 		w.prefixes = w.prefixes[1:]

@@ -11,13 +11,13 @@ import (
 type View struct {
 	r       Reader
 	index   uint64
-	members *Members // those of the view; nil: they are read
+	members *Members // member records of the view; nil if they must be read
 }
 
 // Members are the records of the cluster and its nodes, which most requests need
 // and which seldom change. They may be shared by any number of views.
 type Members struct {
-	cluster *Cluster // nil: there is none yet
+	cluster *Cluster // nil if there is no cluster yet
 	nodes   []Node   // in the order of their keys
 }
 
@@ -50,8 +50,8 @@ func NewView(r Reader, index uint64) View { return View{r: r, index: index} }
 // Index returns the log index of the view.
 func (v View) Index() uint64 { return v.index }
 
-// Cluster returns the cluster's record, whose bytes are to be read only;
-// ErrUnavailable before there is one.
+// Cluster returns the record of the cluster, whose bytes must not be changed. It returns
+// ErrUnavailable if there is no cluster yet.
 func (v View) Cluster() (Cluster, error) {
 	if v.members != nil && v.members.cluster != nil {
 		return *v.members.cluster, nil
@@ -166,7 +166,7 @@ func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more boo
 	})
 }
 
-// Roots calls fn for all roots from one on, in the order of their keys.
+// Roots calls fn for all roots, beginning at one, in the order of their keys.
 func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 	prefix := table(tableRoot)
 	lower := prefix
@@ -182,7 +182,7 @@ func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 	})
 }
 
-// Settling returns up to limit roots that have pins left to move.
+// Settling returns up to limit roots with pins whose status must still be changed.
 func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSettling, limit) }
 
 // IsShort returns whether a root is marked as having too few holders. The mark is set by
@@ -219,8 +219,8 @@ func (v View) markedFrom(t byte, from RootKey, fn func(Root) (more bool, err err
 	})
 }
 
-// SurplusSince returns the index of the entry that gave a root more copies than it should
-// have; 0: there is none.
+// SurplusSince returns the index of the entry that gave a root more copies than it should have,
+// or 0 if there is none.
 func (v View) SurplusSince(k RootKey) (uint64, error) { return counter(v.r, surplusKey(k)) }
 
 // Short returns up to limit pinned roots with fewer holders than they should have.
@@ -253,7 +253,8 @@ func (v View) Totals() (pins map[Status]uint64, short uint64, err error) {
 	return pins, short, err
 }
 
-// CopiesOn counts the roots that a node holds, and those allocated to it.
+// CopiesOn returns the number of roots that a node holds, and the number of roots that are
+// allocated to it.
 func (v View) CopiesOn(n NodeID) (held, wanted uint64, err error) {
 	if held, err = counter(v.r, heldKey(n)); err != nil {
 		return 0, 0, err

@@ -2,9 +2,9 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// StoreID names one Raft store from its making to its loss. A node whose disk
-// was replaced has another one, and with it no vote: it may have forgotten what
-// it had promised.
+// StoreID identifies a Raft store, from its creation to its loss. A node whose disk was
+// replaced has another store, and with it no vote, because the node may have forgotten its
+// promises to other voters.
 type StoreID string
 
 // takeStore takes over the store in a member's record and decides whether it may get a

@@ -9,14 +9,14 @@ import (
 // instead.
 const maxPendingRoots = 1 << 16
 
-// Changes is what has moved since a subscriber last took it.
+// Changes has what has changed since a subscriber last called Take.
 type Changes struct {
 	Index    uint64 // the state holds everything up to this entry
 	All      bool   // too many changes, or the state was replaced: read everything again
 	Members  bool
 	Keys     bool
 	Settling bool
-	Roots    []RootKey // those that concern the subscriber's node
+	Roots    []RootKey // changed roots that concern the subscriber's node
 }
 
 // Watch notifies subscribers of changes of the state machine once they are readable. It never
@@ -34,9 +34,9 @@ type Subscription struct {
 
 	c       chan struct{}
 	watch   *Watch
-	node    NodeID // only roots that concern this node; empty: all
+	node    NodeID // only roots that concern this node are reported; empty means all
 	changes Changes
-	seen    map[RootKey]bool // those in changes
+	seen    map[RootKey]bool // the roots in changes
 }
 
 // Subscribe starts a subscription, whose first change has All. An empty node subscribes to

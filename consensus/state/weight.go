@@ -7,7 +7,8 @@ import "fmt"
 // chooses their size and the number of records has no bound.
 const FreeMeta = 1 << 10
 
-// runBytes is what a run of parts of one size counts as, in bytes: about what it takes.
+// runBytes is the weight of a run of parts of one size in bytes, which is about the memory that
+// it takes.
 const runBytes = 8
 
 // weighing returns what texts weigh together, in bytes. It is made of what a record is given
@@ -35,7 +36,7 @@ func tagsOf(tags []Tag) (n int) {
 	return n
 }
 
-// weight returns what the pin weighs, in bytes: name, origins and meta.
+// weight returns the weight of the pin in bytes: of its name, origins and meta.
 func (v *Pin) weight() uint64 {
 	return weighing(len(v.Name) + textsOf(v.Meta) + textsIn(v.Origins))
 }
@@ -48,7 +49,8 @@ func (v *Object) weight() uint64 {
 	return weighing(len(v.Key)+textsOf(v.Headers)+textsOf(v.Meta)+tagsOf(v.Tags)) + weighing(runBytes*len(v.Parts))
 }
 
-// weight returns what the upload weighs, in bytes, as the version does that it becomes.
+// weight returns the weight of the upload in bytes. It is that of the version that the upload
+// becomes.
 func (v *Upload) weight() uint64 {
 	return weighing(len(v.Key) + textsOf(v.Headers) + textsOf(v.Meta) + tagsOf(v.Tags))
 }
@@ -66,7 +68,7 @@ func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	return noRoom(r, a, q, fmt.Sprintf("metadata, %d bytes above those that are free, does not fit", is))
 }
 
-// growRecord is reweigh for a record whose account may not be able to afford it.
+// growRecord does the same as reweigh for a record whose account may not be able to afford it.
 func growRecord(tx Tx, a AccountID, was, is uint64) error {
 	if err := affordRecord(tx, a, was, is); err != nil {
 		return err
@@ -92,7 +94,7 @@ func reweigh(tx Tx, a AccountID, was, is uint64) error {
 	return put(tx, quotaKey(a), q)
 }
 
-// pinsWeigh returns what all pins of an account weigh.
+// pinsWeigh returns the weight of all pins of an account.
 func pinsWeigh(r Reader, a AccountID) (bytes uint64, err error) {
 	prefix := pinKey(a, pinRow)
 	err = r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
