@@ -241,7 +241,7 @@ func ClientProfile(name string, environ []string) (Profile, error) {
 	}
 	path, err := ClientFile(environ)
 	if err != nil && name != "" {
-		return Profile{}, err
+		return Profile{}, fmt.Errorf("%w: %q: %w", ErrProfile, name, err)
 	}
 	var all Profiles
 	if err == nil {

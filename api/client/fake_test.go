@@ -53,8 +53,13 @@ type fakeNode struct {
 	before func(w http.ResponseWriter, r *http.Request) bool
 }
 
+func emptyCluster() *cluster {
+	return &cluster{objects: map[string]*stored{}, uploads: map[string]map[int][]byte{}, names: map[string]string{}, starts: map[string]*http.Request{}}
+}
+
 func newCluster(t *testing.T, nodes int) *cluster {
-	c := &cluster{t: t, objects: map[string]*stored{}, uploads: map[string]map[int][]byte{}, names: map[string]string{}, starts: map[string]*http.Request{}}
+	c := emptyCluster()
+	c.t = t
 	for i := range nodes {
 		n := &fakeNode{c: c, number: i}
 		n.server = httptest.NewServer(n)

@@ -117,25 +117,27 @@ type ListOptions struct {
 	Recursive bool
 }
 
-// List returns the objects of a bucket, by key in the order of their bytes. The sequence ends
-// after its first error. A failure in the middle continues on another node.
+// List returns the objects of a bucket, by key in the order of their bytes. Without Recursive each
+// page of 1,000 has its objects first and then its entries that end in "/". The sequence ends after
+// its first error. A failure in the middle continues on another node.
 func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		last, stopped := o.After, false
+		start, last, stopped := o.After, o.After, false
 		for {
 			before := last
 			_, err := c.do(ctx, operation{verb: "ls", bucket: bucket, key: o.Prefix}, func(ctx context.Context, n *node) error {
+				start = last // what came before is complete, because a page is delivered whole
 				list := n.core.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{
-					Prefix: o.Prefix, Recursive: o.Recursive, StartAfter: last,
+					Prefix: o.Prefix, Recursive: o.Recursive, StartAfter: start,
 				})
 				for entry := range list {
 					if entry.Err != nil {
 						return entry.Err
 					}
-					if entry.Key <= last { // a common prefix of a repeated request
+					if entry.Key <= start { // a common prefix with further keys behind it
 						continue
 					}
-					last = entry.Key
+					last = max(last, entry.Key)
 					stopped = !yield(Object{
 						Bucket: bucket, Key: entry.Key, Size: entry.Size, ETag: entry.ETag,
 						Modified: entry.LastModified, StorageClass: entry.StorageClass,

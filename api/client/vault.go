@@ -336,7 +336,11 @@ func (v *Vault) open(ctx context.Context, name string, o DownloadOptions) (*fetc
 	if err != nil {
 		return nil, nil, err
 	}
-	return v.client.openSealed(ctx, v.bucket, key, v.identity, absolute(name), o)
+	f, content, err := v.client.openSealed(ctx, v.bucket, key, v.identity, absolute(name), o)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return f, content, err
 }
 
 // openSealed returns the content of an encrypted object, whose path must be path.

@@ -135,7 +135,7 @@ bad node, but not against a whole cluster that lies.`,
 			return arguments("CID")(cmd, args)
 		},
 	}
-	r, s := remoteFlags(cmd), sealingFlags(cmd, false)
+	r, s := a.remoteFlags(cmd), sealingFlags(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if isS3(args[0]) {
 			if user != "" {

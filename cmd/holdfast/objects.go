@@ -122,7 +122,7 @@ account.`,
 			return arguments("s3://BUCKET/PREFIX")(cmd, args)
 		},
 	}
-	r, s := remoteFlags(cmd), sealingFlags(cmd, false)
+	r, s := a.remoteFlags(cmd), sealingFlags(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.check(cmd); err != nil {
 			return err
@@ -240,7 +240,7 @@ bucket that keeps versions the old versions stay.`,
   holdfast rm --recursive s3://photos/2025/`,
 		Args: arguments("s3://BUCKET/KEY"),
 	}
-	r, s, how := remoteFlags(cmd), sealingFlags(cmd, false), removalFlags(cmd)
+	r, s, how := a.remoteFlags(cmd), sealingFlags(cmd, false), removalFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.check(cmd); err != nil {
 			return err

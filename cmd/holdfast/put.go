@@ -40,7 +40,7 @@ neither its name nor its type. Give --encrypt to the other commands as well.`,
   tar c work | holdfast put - s3://backup/work.tar`,
 		Args: arguments(fileArgument, "s3://BUCKET/KEY"),
 	}
-	r, s := remoteFlags(cmd), sealingFlags(cmd, true)
+	r, s := a.remoteFlags(cmd), sealingFlags(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.check(cmd); err != nil {
 			return err

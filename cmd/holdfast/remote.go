@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"unicode/utf8"
 
@@ -16,6 +18,10 @@ import (
 // s3Scheme begins the arguments that name buckets and objects.
 const s3Scheme = "s3://"
 
+// clientMemory is the soft memory limit of the Go runtime in client commands. A stream that is
+// uploaded holds 32 MiB. The program itself takes 30 MiB more.
+const clientMemory = 60 << 20
+
 // remote has the flags with which a client command reaches a cluster.
 type remote struct {
 	profile   string
@@ -24,13 +30,14 @@ type remote struct {
 }
 
 // remoteFlags adds the flags of a client command to cmd.
-func remoteFlags(cmd *cobra.Command) *remote {
+func (a *app) remoteFlags(cmd *cobra.Command) *remote {
 	r := new(remote)
 	cmd.Flags().StringVar(&r.profile, "profile", "", "`name` of a profile, see holdfast profile --help (default $HOLDFAST_PROFILE)")
 	cmd.Flags().StringArrayVar(&r.endpoints, "endpoint", nil, "`url` of the S3 gateway of a node; repeatable (default $HOLDFAST_ENDPOINT)")
 	cmd.Flags().StringVar(&r.token, "token", "", "`token` of an API key; others can see it in the list of processes (default $HOLDFAST_TOKEN)")
 	mustNotBeEmpty(cmd, "profile", "endpoint", "token")
 	mustBeText(cmd, "profile", "endpoint", "token")
+	a.completeProfiles(cmd)
 	return r
 }
 
@@ -64,6 +71,9 @@ func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	}
 	if p.Token == "" && p.AccessKey == "" {
 		return nil, usagef("%s: no key is given: set HOLDFAST_TOKEN, give --token, or run holdfast profile add", called(cmd))
+	}
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // no GOMEMLIMIT
+		debug.SetMemoryLimit(clientMemory)
 	}
 	c, err := gateway.New(gateway.Options{
 		Endpoints: p.Endpoints, Token: p.Token, AccessKey: p.AccessKey, SecretKey: p.SecretKey,

@@ -48,7 +48,7 @@ exits 1.`,
   holdfast sync --verify s3://photos/2026 restored`,
 		Args: arguments("FROM", "TO"),
 	}
-	r, s := remoteFlags(cmd), sealingFlags(cmd, true)
+	r, s := a.remoteFlags(cmd), sealingFlags(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.check(cmd); err != nil {
 			return err

@@ -50,6 +50,8 @@ var commands = map[string][]string{
 	"get":          {"-o", "--user", "--data", "--endpoint", "--token", "--verify", "--blake3"},
 	"put":          {"--encrypt", "--identity", "--endpoint", "--token", "--json"},
 	"ls":           {"--endpoint", "--token", "--recursive", "--json"},
+	"profile add":  {"--endpoint", "--identity", "--json"},
+	"profile ls":   {"--json"},
 	"keygen":       {"--passphrase-file", "--json"},
 	"sync":         {"--encrypt", "--identity", "--endpoint", "--token", "--delete", "--dry-run", "--checksum", "--verify", "--json"},
 	"rm":           {"--endpoint", "--token", "--recursive", "--yes", "--json"},
