@@ -121,16 +121,12 @@ func (t *plainTree) upload(ctx context.Context, local *localFile, file string, v
 	if err != nil || !verify {
 		return err
 	}
-	if stored.BLAKE3 == "" {
-		if stored, err = t.client.Head(ctx, t.bucket, key); err != nil {
-			return err
-		}
-	}
-	if stored.BLAKE3 == "" {
-		return ErrNoHash
+	root, err := t.client.hashOf(ctx, &stored)
+	if err != nil {
+		return err
 	}
 	sum, err := hashFile(file, blake3.New(len(Hash{}), nil))
-	if err == nil && hex.EncodeToString(sum) != stored.BLAKE3 {
+	if err == nil && Hash(sum) != root {
 		err = fmt.Errorf("s3://%s/%s: %w", t.bucket, key, ErrDiffers)
 	}
 	return err

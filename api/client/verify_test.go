@@ -132,3 +132,23 @@ func TestHashesAreParsedStrictly(t *testing.T) {
 		t.Errorf("%v, %v", h, err)
 	}
 }
+
+// TestAHashThatIsComputedLaterVerifies promises that an object without a hash in HEAD is verified
+// by the hash that a node computes for its Bao encoding.
+func TestAHashThatIsComputedLaterVerifies(t *testing.T) {
+	c := newCluster(t, 1)
+	data := randomBytes(5000)
+	c.store("bucket/key", data)
+	c.nodes[0].breaks(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodHead {
+			c.objects["bucket/key"].header.Del("X-Holdfast-Blake3")
+		} else {
+			c.store("bucket/key", data)
+		}
+		return false
+	})
+	var got bytes.Buffer
+	if _, err := c.client().Download(t.Context(), "bucket", "key", &got, DownloadOptions{Verify: true}); err != nil || !bytes.Equal(got.Bytes(), data) {
+		t.Errorf("%d bytes, %v", got.Len(), err)
+	}
+}
