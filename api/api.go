@@ -143,7 +143,8 @@ type Options struct {
 	// NoisyRate is the number of requests per second and processor that the node starts for
 	// noisy accounts while its Processors are busy. 0 means no limit.
 	NoisyRate, Processors int
-	// Neighbours are the other nodes of the cluster; nil: accounts of this node alone count.
+	// Neighbours exchanges the load of accounts with the other nodes of the cluster. nil: only the
+	// load on this node counts.
 	Neighbours Neighbours
 	// TrustedProxies are the prefixes of proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
@@ -151,8 +152,8 @@ type Options struct {
 	// all.
 	Origins []string
 	// ConsoleURL is the origin at which people reach the console, empty if not known, and
-	// SecurityContact the URI in its security.txt. SignUpOpen reports that who signs in at a
-	// provider gets an account.
+	// SecurityContact the URI in its security.txt. SignUpOpen is true if everybody who signs in
+	// at a provider gets an account.
 	ConsoleURL, SecurityContact string
 	SignUpOpen                  bool
 	// TLSCert and TLSKey are files in PEM form; without them the APIs use plain HTTP.
@@ -344,7 +345,8 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	return beside(pages, data), nil
 }
 
-// beside returns a handler that serves the web API below its prefix and pages elsewhere.
+// beside returns a handler that serves the web API for paths below its prefix, and the pages
+// for all other paths.
 func beside(pages, data http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path := r.URL.EscapedPath(); path == webapi.Prefix || strings.HasPrefix(path, webapi.Prefix+"/") {
@@ -390,7 +392,7 @@ func (s *Server) seenAt(addr string) func(host, scheme string) string {
 	}
 }
 
-// presign returns what signs links to objects for the console and the web API.
+// presign returns the function that signs links to objects for the console and the web API.
 func presign(region string) func(web.Link) string {
 	return func(l web.Link) string {
 		return s3.Link{

@@ -154,7 +154,7 @@ func oneOf(words []string) check {
 	}
 }
 
-// allOf accepts what every one of checks accepts.
+// allOf accepts a value if all checks accept it.
 func allOf(checks ...check) check {
 	return func(field any) error {
 		for _, c := range checks {
@@ -198,8 +198,8 @@ func notEmpty(field any) error {
 	return nil
 }
 
-// multiaddrs accepts a list of multiaddrs, so that what is none is named before
-// anything starts or is written.
+// multiaddrs accepts a list of multiaddrs. A value that is no multiaddr is so reported before
+// anything is started or written.
 func multiaddrs(field any) error { return eachAddr(field, nil) }
 
 // listenAddrs accepts multiaddrs of addresses to listen on.
@@ -246,7 +246,8 @@ func joinPlaces(field any) error {
 	return nil
 }
 
-// errNoPlace is what a command in the place of a ticket leaves that has failed.
+// errNoPlace is the error for an empty ticket. The ticket is empty if a command that should
+// print it failed.
 var errNoPlace = errors.New("it is empty; if it comes from $(holdfast token --data DIR), that command printed no ticket: does a node run on DIR?")
 
 // openError is an error about the value of a secret setting that does not show it.

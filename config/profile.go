@@ -26,7 +26,7 @@ const (
 	EnvProfile         = EnvPrefix + "PROFILE"
 )
 
-// Profile is what a client command needs to know of a cluster.
+// Profile has the addresses and credentials with which a client command uses a cluster.
 type Profile struct {
 	Endpoints       []string // URLs of object gateways
 	Token           string

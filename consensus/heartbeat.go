@@ -21,9 +21,9 @@ import (
 type heartbeats struct {
 	// raising is held while the main loop raises the term.
 	raising *sync.RWMutex
-	// standing is held while the loop is told to stand for election.
+	// standing is held while Raft's main loop processes the request to start an election.
 	standing sync.RWMutex
-	// raft is set when Raft has started; it listens before.
+	// raft is set when Raft has started. Raft listens for requests before that.
 	raft atomic.Pointer[raft.Raft]
 	loop chan raft.RPC // channel from which Raft's main loop reads requests
 	done chan struct{} // closed when no goroutine reads from loop any more

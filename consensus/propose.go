@@ -231,7 +231,7 @@ func until(ctx context.Context, end <-chan struct{}) (context.Context, context.C
 	return ctx, func() { cancel(); <-done }
 }
 
-// unavailable returns the error of what could not be decided.
+// unavailable returns the error for a request whose outcome the cluster could not decide.
 func unavailable(what string, cause error) error {
 	return fmt.Errorf("%w: %w", state.Errorf(state.CodeUnavailable, "the cluster does not answer, %s", what), cause)
 }

@@ -20,7 +20,8 @@ type Link struct {
 // purposes are the names of purposes.
 var purposes = map[state.LinkPurpose]string{state.ForSignUp: "invitation", state.ForPassword: "password", state.ForSession: "session"}
 
-// createUserLink makes a link that sets a new password of an account, or invites who has none.
+// createUserLink makes a link that sets a new password of an account, or that invites a person
+// who has no account.
 func (p *operator) createUserLink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	base, err := p.consoleBase()
 	if err != nil {

@@ -37,8 +37,8 @@ type Members interface {
 	Writable(ctx context.Context) error
 	// Named returns the member with an id or a unique name.
 	Named(ctx context.Context, who string) (state.Node, error)
-	// Leaving returns the effect of a removal; who is as in Named. Without count it does
-	// not scan the roots.
+	// Leaving returns the effect of the removal of a member; who is its id or name. Without
+	// count it does not scan the roots.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
 	// Remove ends a membership. Without force it refuses to remove a dead node, or one that
 	// holds the only copy of some content.
@@ -85,7 +85,8 @@ type Accounts interface {
 	RemoveApp(ctx context.Context, name string) error
 	// Apps returns the registered apps by name.
 	Apps(ctx context.Context) ([]accounts.App, error)
-	// CreateLink makes a one-time link that sets a new password, or invites who has no account.
+	// CreateLink makes a one-time link that sets a new password, or that invites a person who
+	// has no account.
 	CreateLink(ctx context.Context, email string) (accounts.Link, error)
 	// CreateOperatorLink makes a one-time link that signs in as the account of local commands.
 	CreateOperatorLink(ctx context.Context) (accounts.Link, error)
@@ -103,8 +104,8 @@ type Files interface {
 	// Open reads the file that a CID names, from this node or another member.
 	// Reads are bound to ctx.
 	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
-	// OpenFor is Open with the rights of an account: content that it may not read is
-	// state.ErrNotFound, like absent content.
+	// OpenFor opens a file with the rights of an account. For content that the account may not
+	// read it returns state.ErrNotFound, as for absent content.
 	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
-// activityData is what the page of the activity of this node shows.
+// activityData has the data of the page of the activity of this node.
 type activityData struct {
 	Records  []activity.Record
 	Troubles bool // only warnings and errors
 }
 
-// activityPage serves GET /cluster/activity: what this node has logged lately.
+// activityPage serves GET /cluster/activity, the newest log records of this node.
 func (s *surface) activityPage(c *call) error {
 	d := activityData{Records: s.Activity.Newest(), Troubles: c.r.URL.Query().Get("only") == "troubles"}
 	if d.Troubles {

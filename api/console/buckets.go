@@ -24,7 +24,8 @@ type Objects interface {
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
 	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
-	// SetPublic makes the objects of a bucket public by their CIDs, or private.
+	// SetPublic makes the objects of a bucket private, or public, so that everybody can read
+	// them by their CIDs.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
@@ -39,13 +40,14 @@ type Objects interface {
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
 	// Put stores an object. The object is durable when it returns.
 	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
-	// Delete removes an object, or the version with an id for good.
+	// Delete removes an object. With the id of a version it removes this version permanently.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
 	// Copy makes an object of another one of the same account, without moving bytes.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
-	// SetTags replaces the tags of the version of a key, or for "" of the current one.
+	// SetTags replaces the tags of the version of a key, or of the current version if the id is
+	// "".
 	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
-	// SetVersioning makes a bucket keep versions, or stop to keep new ones.
+	// SetVersioning makes a bucket keep versions, or makes it stop keeping new versions.
 	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
 	// Cors returns the rules of a bucket for scripts of other sites; SetCors replaces them.
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)

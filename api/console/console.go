@@ -41,13 +41,13 @@ type Accounts interface {
 	Sessions(ctx context.Context, account state.AccountID) ([]accounts.SessionInfo, error)
 	// EndSession ends a session of an account everywhere, or returns state.ErrNotFound.
 	EndSession(ctx context.Context, account state.AccountID, id state.SessionID) error
-	// EndSessions ends all sessions of an account but one everywhere.
+	// EndSessions ends all sessions of an account except one, on every node.
 	EndSessions(ctx context.Context, account state.AccountID, keep state.SessionID) error
 	// SignOut ends the session of a token everywhere, or returns state.ErrUnauthorized.
 	SignOut(ctx context.Context, token string) error
 	// Authenticate returns the principal of a token, by the current state of the cluster.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize returns it by the state of this node, which may be stale.
+	// Recognize returns the principal of a token by the state of this node, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
 	// Usage returns what an account stored and requested on each of the last days.
 	Usage(ctx context.Context, account state.AccountID, days int) ([]state.Usage, error)
@@ -74,20 +74,22 @@ type Accounts interface {
 	// SetUp adds the first administrator of the cluster.
 	SetUp(ctx context.Context, token, email, password string) error
 	// SignInAs begins a session of the account of a person whom a provider vouches for, and
-	// returns its token. It opens an account where that may be, or by the token of an invitation.
+	// returns the token of the session. It opens an account for a new person if the settings or
+	// the token of an invitation allow it.
 	SignInAs(ctx context.Context, p accounts.Person, invitation string) (token string, err error)
 	// Ways returns the ways to sign in to an account.
 	Ways(ctx context.Context, account state.AccountID) (accounts.Ways, error)
 	// LinkIdentity lets a person sign in to an account of the same e-mail address.
 	LinkIdentity(ctx context.Context, account state.AccountID, p accounts.Person) error
-	// UnlinkIdentity ends that, or returns state.ErrForbidden for the only way to sign in.
+	// UnlinkIdentity ends such a link, or returns state.ErrForbidden if it is the only way to
+	// sign in.
 	UnlinkIdentity(ctx context.Context, account state.AccountID, id state.IdentityID) error
 	// SealValue returns a value for a cookie, and OpenValue reads it on any node.
 	SealValue(kind string, life time.Duration, value any) (string, error)
 	OpenValue(kind, text string, into any) error
 	// CreateLink makes a one-time link: an invitation, or for a new password.
 	CreateLink(ctx context.Context, email string) (accounts.Link, error)
-	// LinkOf returns what a one-time link is for, or state.ErrNotFound.
+	// LinkOf returns the purpose and the account of a one-time link, or state.ErrNotFound.
 	LinkOf(ctx context.Context, token string) (accounts.Link, error)
 	// UseLink uses a one-time link up and returns the token of a session.
 	UseLink(ctx context.Context, token, password string) (session string, err error)
@@ -99,7 +101,7 @@ type Accounts interface {
 	SetPassword(ctx context.Context, email, password string) error
 	// SetAllowance sets the bytes that an account may store without credits.
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
-	// SetAdmin makes an account an administrator, or no longer one.
+	// SetAdmin gives an account the rights of an administrator, or takes them away.
 	SetAdmin(ctx context.Context, email string, admin bool) error
 	// CloseOwn removes the account of the person who asks, or returns state.ErrForbidden where
 	// MayClose does: for the account of local commands and the only administrator.
@@ -115,7 +117,7 @@ type Pins interface {
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
 	// Get returns the current state of a pin in the cluster.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
-	// Detail returns it with its copies and what this node has seen of it.
+	// Detail returns a pin with its copies and with the statuses that this node has seen.
 	Detail(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Detail, error)
 	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
@@ -131,11 +133,11 @@ type Members interface {
 	Status(ctx context.Context) (members.Status, error)
 	// Quorum returns the voters and the missing ones among them.
 	Quorum() members.Quorum
-	// Leaving returns what the removal of a member would take away. With count it also has
-	// the figures that need a scan of all content.
+	// Leaving returns the effect of the removal of a member. With count the answer also has the
+	// figures that need a scan of all content.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
-	// Remove ends a membership, or returns state.ErrConflict if something would be lost, which
-	// force allows.
+	// Remove ends a membership. It returns state.ErrConflict if content or the majority would
+	// be lost, unless force is true.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
 	// CreateTicket makes a ticket that admits one node and expires after ttl. random fills
 	// a slice with unpredictable bytes.
@@ -147,9 +149,10 @@ type Providers interface {
 	// List returns the providers in the order in which pages show them.
 	List() []openid.Provider
 	// Begin returns a sign-in at a provider and the URL to which the browser goes. With again
-	// it asks the provider to have the person sign in there anew.
+	// it asks the provider to let the person sign in there once more.
 	Begin(ctx context.Context, id string, again bool) (openid.Flow, string, error)
-	// Finish returns who signed in, from the query with which the browser came back.
+	// Finish returns the person who signed in, by the query with which the provider sent the
+	// browser back.
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }
 

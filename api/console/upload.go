@@ -126,7 +126,8 @@ type filesData struct {
 // Unnamed returns the number of files that were not stored and that the page does not name.
 func (d filesData) Unnamed() int { return d.NotStored - len(d.Failed) }
 
-// fail adds a file that was not stored. A name has at most as many bytes as a key.
+// fail adds a file that was not stored to the result of an upload. The name is shortened to the
+// maximum length of a key.
 func (d *filesData) fail(name, reason string) {
 	if d.NotStored++; len(d.Failed) == maxFailed {
 		return

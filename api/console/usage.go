@@ -81,7 +81,7 @@ func (s *surface) usageCSV(c *call) error {
 	return nil
 }
 
-// storageChart shows what was stored on each day.
+// storageChart returns the chart of the bytes that were stored on each day.
 func storageChart(days []state.Usage) chart {
 	return chartOf("Stored by day", days, func(u state.Usage) uint64 { return u.Stored }, bytesText)
 }

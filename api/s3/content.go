@@ -67,7 +67,7 @@ func algorithmWhose(has func(algorithm) string, text string) *algorithm {
 	return nil
 }
 
-// algorithmBy is algorithmNamed with an error for an unknown name.
+// algorithmBy returns the checksum algorithm with a name, or an error if the name is unknown.
 func algorithmBy(name string) (*algorithm, error) {
 	if a := algorithmNamed(name); a != nil {
 		return a, nil

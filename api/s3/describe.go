@@ -122,8 +122,8 @@ func (x *xmlWriter) checksum(o *state.Object) {
 	x.end("Checksum")
 }
 
-// parts writes a page of the parts of an object; none if it was not a multipart upload.
-// Their numbers are those of GetObject's partNumber: from 1 without gaps.
+// parts writes a page of the parts of an object, or no parts if the object was not a multipart
+// upload. Parts have the numbers that GetObject takes as partNumber: from 1 without gaps.
 func (x *xmlWriter) parts(o *state.Object, p partsPage) {
 	total := int(partsOf(o))
 	if total == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// permission is what a token must allow. The zero value is allowed to no token.
+// permission is the permission that a token must have for an operation. No token has the zero
+// value.
 type permission uint8
 
 const (

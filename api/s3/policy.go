@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// policy lists what its signer allows a form to upload. See "POST Policy" in the Amazon S3
-// API Reference
+// policy has the conditions under which its signer allows the upload of a form. See "POST
+// Policy" in the Amazon S3 API Reference
 // (https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html).
 type policy struct {
 	expires     time.Time

@@ -99,8 +99,8 @@ func (s *running) follow(ctx context.Context) {
 	}
 }
 
-// check ends the requests whose callers have lost access. It asks the cluster to confirm
-// that, because this node may be behind.
+// check ends the requests whose callers have lost access. It first asks the cluster whether
+// that is true, because the state of this node may be old.
 func (s *running) check(ctx context.Context) {
 	s.mu.Lock()
 	all := make([]*run, 0, len(s.all))

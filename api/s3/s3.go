@@ -78,8 +78,8 @@ type Objects interface {
 	DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) ([]objects.Deleted, error)
 	// Copy makes an object from the content of another.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
-	// SetTags replaces the tags of the version with an id, or for "" of the current
-	// version.
+	// SetTags replaces the tags of the version with an id, or of the current version if the id
+	// is "".
 	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
 	// CreateUpload begins a multipart upload.
 	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)

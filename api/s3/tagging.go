@@ -56,9 +56,9 @@ func (s *surface) deleteTagging(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusNoContent)
 }
 
-// setTags replaces the tags of the version that a request names, or of the current one. The
-// answer has the version id; in a bucket that never had versions, only if the request named
-// one.
+// setTags replaces the tags of the version that a request names, or else of the current
+// version. The answer has the version id; in a bucket that never had versions, only if the
+// request named one.
 func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
 	id, err := r.query.version()
 	if err != nil {

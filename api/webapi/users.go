@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// usageBody is what an account stores and may store, in bytes.
+// usageBody has the bytes that an account stores, and the bytes that it may store.
 type usageBody struct {
 	Used      uint64  `json:"used_bytes"`
 	Stored    uint64  `json:"stored_bytes"`  // bytes of complete content

@@ -61,7 +61,7 @@ type Accounts interface {
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// SetAllowance sets the bytes that an account may store without credits.
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
-	// SetAdmin makes an account an administrator, or no longer one.
+	// SetAdmin gives an account the rights of an administrator, or takes them away.
 	SetAdmin(ctx context.Context, email string, admin bool) error
 	// RemoveAccount removes an account and what belongs to it.
 	RemoveAccount(ctx context.Context, email string) error
@@ -95,7 +95,7 @@ type Objects interface {
 	// Object returns the version of a key with an id, or for "" the newest. It may be a delete
 	// marker.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
-	// Delete removes an object, or the version with an id for good.
+	// Delete removes an object. With the id of a version it removes this version permanently.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
 }
 

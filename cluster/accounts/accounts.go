@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// State is what this package needs of consensus.
+// State has the methods of consensus that this package needs.
 type State interface {
 	// View returns a linearizable view of the state; the caller releases it. It fails with
 	// state.ErrUnavailable without a majority.
@@ -53,8 +53,8 @@ type Options struct {
 	// unknown. Authentication uses Now. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
-	// Refused is told of each wrong password: the account of the name, or empty, and the client.
-	// It returns at once. nil: nobody is told.
+	// Refused is called after each wrong password, with the account of the name, or "" if there
+	// is none, and the address of the client. It must return at once. nil: no call.
 	Refused func(account state.AccountID, from netip.Addr)
 
 	// Allowance is how many bytes a new account may store without credits; zero means

@@ -222,7 +222,7 @@ func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 	return key, nil
 }
 
-// shown is Show without a record.
+// shown does the work of Show, but writes no row of the audit log.
 func (a *Accounts) shown(ctx context.Context, jti state.KeyID) (Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

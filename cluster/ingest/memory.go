@@ -212,8 +212,8 @@ func (o *bodies) refuseOne(of func(*claim) bool) bool {
 	return true
 }
 
-// slow chooses the slowest bodies that together have what others wait for of a share, or
-// all slow ones if that is less. Each is chosen once.
+// slow chooses slow bodies of a share, the slowest first, until together they hold the memory
+// for which others wait, or until no slow body is left. Each body is chosen only once.
 func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -253,7 +253,7 @@ func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
 	return chosen
 }
 
-// memory is a body and what it has taken of the memory for all bodies.
+// memory is a body and its part of the memory for all bodies.
 type memory struct {
 	ctx  context.Context // of the one Store
 	end  context.CancelCauseFunc

@@ -76,8 +76,8 @@ type Options struct {
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
-	// Refused is told of each node that was not let in: the peer id of its connection and why. It
-	// returns at once. Nil: nobody is told.
+	// Refused is called for each node that was not admitted, with the peer id of its connection
+	// and the reason. It must return at once. Nil: no call.
 	Refused func(joiner, why string)
 	// GoneAfter is how long a member may be down before the leader places its content on
 	// other nodes.

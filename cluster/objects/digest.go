@@ -77,7 +77,7 @@ func NewHash(algorithm string) hash.Hash {
 	return nil
 }
 
-// Bounds of hashing that runs beside reading.
+// Bounds of hashing in goroutines other than the reader's.
 const (
 	hashBuffer  = 256 << 10 // bytes that are passed to a hashing goroutine at once
 	hashBuffers = 8         // largest number of unfinished buffers of one body
@@ -187,7 +187,7 @@ func (d *digester) take(p []byte) {
 	}
 }
 
-// beside starts a goroutine that hashes everything read from now on.
+// beside starts a goroutine that hashes all bytes that are read after the call.
 func (d *digester) beside(hash func([]byte)) {
 	work := make(chan *piece, hashBuffers)
 	d.work = append(d.work, work)

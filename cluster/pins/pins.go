@@ -70,7 +70,7 @@ type Pins struct {
 	now   func() time.Time
 	newID func() state.RequestID
 	log   *slog.Logger
-	// agreed is Agreed of the options.
+	// agreed has the value of the option Agreed.
 	agreed func() (early, late state.Millis, ok bool)
 
 	live    Live // may be nil

@@ -70,9 +70,9 @@ type Repairer struct {
 
 	absent map[state.NodeID]bool // members that were down at the last check; Run uses it
 
-	// A surplus of copies comes from a put during which it was unknown which nodes still
-	// hold the content. It stays until the members that were down then are known, that is,
-	// for entries up to aged, the index of the state one Every ago.
+	// A put makes surplus copies if it is unknown which nodes still hold the content. Repair
+	// removes surplus copies only from records of entries up to aged, because by then the
+	// members that were down are known. aged is the index of the state one Every ago.
 	aged   uint64
 	looked time.Time // time at which index was read
 	index  uint64

@@ -107,7 +107,7 @@ func auditWho(by *client.AuditActor) string {
 	return by.Kind
 }
 
-// refusedTimes is what a table has behind an action that was refused.
+// refusedTimes returns the text that follows a refused action in the table.
 func refusedTimes(r *client.AuditRow) string {
 	if r.Outcome != "refused" {
 		return ""

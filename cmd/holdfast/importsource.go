@@ -111,8 +111,9 @@ func clusterPin(kind json.RawMessage) (bool, error) {
 	return number == 2 || len(kind) == 0, nil
 }
 
-// readCluster reads a line of `ipfs-cluster-service state export`, an api.Pin of
-// ipfs-cluster. The CID is a string, in exports of releases before 1.0 {"/": ...}.
+// readCluster reads a line of `ipfs-cluster-service state export`, an api.Pin of ipfs-cluster.
+// The CID is a string. In exports of releases before 1.0 it is an object of the form {"/":
+// "CID"}.
 func readCluster(line string) (client.Pin, error) {
 	var row struct {
 		CID      json.RawMessage   `json:"cid"`

@@ -139,7 +139,7 @@ func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault
 	return c.Upload(ctx, to.bucket, to.key, in, options)
 }
 
-// counter counts what is read.
+// counter counts the bytes that are read through it.
 type counter struct {
 	from io.Reader
 	n    int64

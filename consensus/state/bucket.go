@@ -484,10 +484,10 @@ func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string
 	return nil, Errorf(CodeConflict, "the object has changed while it was copied")
 }
 
-// DeleteObjects removes the objects under some keys; keys without one are no error.
-// In a bucket that keeps, or has kept, versions the objects stay under a delete
-// marker; versions that are named are removed for good. A condition is possible with
-// one key only, and is of the version that is named, if one is.
+// DeleteObjects removes the objects with the given keys; a key without an object is no error.
+// In a bucket that keeps, or has kept, versions the objects stay as versions under a delete
+// marker; versions with given ids are removed permanently. A condition is possible with one key
+// only. The condition is on the version with the given id, if there is an id.
 type DeleteObjects struct {
 	Account AccountID
 	Bucket  string

@@ -284,8 +284,8 @@ func (l *linking) finish(tx Tx, e *entry) error {
 	return rejudge(tx, root, e)
 }
 
-// hold allocates a root to its holders and to nodes, at most MaxCopies, holders first.
-// Repair removes surplus copies.
+// hold allocates a root to l.holders, then to nodes, in total to at most MaxCopies nodes; of
+// nodes, those that hold the root come first. Repair removes surplus copies.
 func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	keep := slices.Clone(l.holders)
 	for _, held := range []bool{true, false} {

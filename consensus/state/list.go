@@ -249,9 +249,8 @@ func (l *lister) pin(id RequestID) (more bool, err error) {
 	return true, l.offer(row, every)
 }
 
-// named reads the pins with a name that matches, by the names alone as long as they
-// are few: rows can be large. done is false, and nothing was listed, when more than
-// maxNamed match.
+// named lists the pins with a matching name. It first reads only the names, because rows can be
+// large. done is false, and nothing was listed, when more than maxNamed match.
 func (l *lister) named() (done bool, err error) {
 	var found []Pin
 	prefix := pinKey(l.account, pinByName)

@@ -172,8 +172,9 @@ func (v *ResetPassword) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.Link))
 }
 
-// BeginSession is CreateSession without a password, for an identity of the account or for
-// the holder of a one-time link, which it uses up. It needs feature level 6.
+// BeginSession begins a session like CreateSession, but without a password: for an identity of
+// the account, or for the holder of a one-time link, which it uses up. It needs feature level
+// 6.
 //
 // Errors: those of CreateSession; ErrUnauthorized if the identity belongs to no account or
 // to another one, ErrNotFound if the link does not open the account.

@@ -34,14 +34,15 @@ func (v *Root) link(public bool) {
 	}
 }
 
-// named returns the tables of a bucket's versions, in the order of their keys. A version
-// that becomes current again moves to the table that the walk reaches later; for one that
-// stops being current see succession.follow. Parts are not included: they become public
-// with their object.
+// named returns the tables of a bucket's versions, in the order of their keys. A version that
+// becomes current again moves to the table that the walk reaches later; for a version that
+// stops being current see succession.follow. Parts are not included: a part becomes public with
+// its object.
 func named() []byte { return []byte{tableVersion, tableObject} }
 
-// SetBucketPublic makes the objects of a bucket public or private. New objects follow at
-// once, and as many existing ones as fit into the entry; TurnBuckets does the rest.
+// SetBucketPublic makes the objects of a bucket public or private. The command changes new
+// objects, and as many existing objects as fit into the entry, at once; TurnBuckets changes the
+// others.
 type SetBucketPublic struct {
 	Account AccountID
 	Name    string

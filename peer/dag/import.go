@@ -108,9 +108,9 @@ func (s *splitter) NextBytes() ([]byte, error) {
 	return append([]byte(nil), data[:n]...), nil
 }
 
-// fill reads at least this many bytes, or all bytes before the reader's error. Only io.EOF
-// is the end of the content. io.ReadFull would also return io.ErrUnexpectedEOF at such an
-// end, and a reader returns that for a body that was cut off.
+// fill reads at least least bytes, or fewer if the reader returns an error. Only io.EOF is the
+// end of the content. fill does not use io.ReadFull, which returns io.ErrUnexpectedEOF at the
+// end of the content: a reader returns the same error for a body that was cut off.
 func (s *splitter) fill(b []byte, least int) (n int) {
 	for n < least && s.err == nil {
 		var m int

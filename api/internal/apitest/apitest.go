@@ -40,7 +40,8 @@ var HostileAddresses = []string{
 	"https://photos.example:444/done", "https://photos.example/done\r\nLocation: https://evil.example",
 }
 
-// AddressParameters are names by which programs take the address to go to next.
+// AddressParameters are common names of query parameters in which programs take the address of
+// a redirect.
 var AddressParameters = []string{"to", "redirect", "redirect_uri", "return", "return_to", "next", "url", "continue"}
 
 // World is a cluster as one node has it. Alice and Bob have accounts.
@@ -83,13 +84,14 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// Elsewhere returns the use cases of accounts as another node has them, which remembers nothing of
-// the requests that this one answered.
+// Elsewhere returns the use cases of accounts on another node of the same cluster. That node
+// remembers nothing of the requests that the first node answered.
 func (w *World) Elsewhere() *accounts.Accounts {
 	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now})
 }
 
-// Snapshot returns a text of what all accounts have. It stays the same where nothing was changed.
+// Snapshot returns a text that describes everything that the accounts have. The text stays the
+// same if nothing was changed.
 func (w *World) Snapshot() string {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -121,7 +123,8 @@ func (w *World) Snapshot() string {
 	return text.String()
 }
 
-// Unchanged fails the test if what accounts have changes until the returned function is called.
+// Unchanged takes a Snapshot. The returned function fails the test if the accounts have changed
+// since then.
 func (w *World) Unchanged(what string) func() {
 	w.T.Helper()
 	before := w.Snapshot()
@@ -135,10 +138,10 @@ func (w *World) Unchanged(what string) func() {
 
 func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
-// Ahead sets by how much the clock of the accounts is ahead.
+// Ahead sets the time by which the clock of the accounts is ahead of the real time.
 func (w *World) Ahead(d time.Duration) { w.ahead.Store(int64(d)) }
 
-// Status is that of a cluster of three.
+// Status returns the status of a cluster of three members.
 func (w *World) Status(context.Context) (members.Status, error) {
 	s := members.Status{ClusterID: "cluster", Leader: "n1", Pins: map[state.Status]uint64{}}
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
@@ -147,12 +150,12 @@ func (w *World) Status(context.Context) (members.Status, error) {
 	return s, nil
 }
 
-// Quorum returns one of which all are there.
+// Quorum returns a quorum of three voters that are all reachable.
 func (w *World) Quorum() members.Quorum {
 	return members.Quorum{Votes: 3, Needed: 2, Here: 3, Leader: "n1"}
 }
 
-// Leaving takes nothing away.
+// Leaving describes the removal of a member by which no content is lost.
 func (w *World) Leaving(ctx context.Context, who string, _ bool) (members.Leaving, error) {
 	s, err := w.Status(ctx)
 	for _, p := range s.Peers {
@@ -163,7 +166,7 @@ func (w *World) Leaving(ctx context.Context, who string, _ bool) (members.Leavin
 	return members.Leaving{}, state.ErrNotFound
 }
 
-// Remove removes what is not forced only if it is the last member.
+// Remove removes a member. Without force it refuses every member except n3.
 func (w *World) Remove(_ context.Context, id state.NodeID, force bool) error {
 	if id != "n3" && !force {
 		return state.Errorf(state.CodeConflict, "node %s is the only holder of 2 roots", id)
@@ -172,7 +175,7 @@ func (w *World) Remove(_ context.Context, id state.NodeID, force bool) error {
 	return nil
 }
 
-// CreateTicket returns the same ticket always.
+// CreateTicket always returns the same ticket.
 func (w *World) CreateTicket(context.Context, time.Duration, func([]byte)) (string, error) {
 	return "ticket", nil
 }
@@ -180,7 +183,7 @@ func (w *World) CreateTicket(context.Context, time.Duration, func([]byte)) (stri
 // Ready implements web.Health.
 func (w *World) Ready(context.Context) error { return w.Down }
 
-// Candidates returns the members, all alike.
+// Candidates returns the members, all with the same free space.
 func (w *World) Candidates() []placement.Node {
 	var nodes []placement.Node
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
@@ -189,12 +192,12 @@ func (w *World) Candidates() []placement.Node {
 	return nodes
 }
 
-// At returns what makes the URL of an API at a port.
+// At returns a function that makes the URL of an API at a port.
 func At(port string) func(host, scheme string) string {
 	return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
 }
 
-// Presign makes a link that names its key.
+// Presign makes a link with the id of the access key in its query.
 func Presign(l web.Link) string {
 	return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
 }

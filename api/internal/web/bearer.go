@@ -32,8 +32,8 @@ func Tokens(a Accounts) Authenticate {
 	}
 }
 
-// Recognized is Tokens by the state of this node alone, for changes whose credentials
-// Apply checks again.
+// Recognized authenticates like Tokens, but by the state of this node only. It is for changes
+// whose credentials Apply checks again.
 func Recognized(a Accounts) Authenticate {
 	return func(_ context.Context, r *http.Request) (accounts.Principal, error) {
 		token, err := Bearer(r)

@@ -42,7 +42,7 @@ func Ready(h Health, version string) Handler {
 	}
 }
 
-// Paths by which a load balancer asks for the health of the node.
+// Paths at which a load balancer asks whether the node is alive and ready.
 const (
 	AlivePath = "/healthz"
 	ReadyPath = "/readyz"

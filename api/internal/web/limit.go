@@ -148,9 +148,9 @@ func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, 0)
 }
 
-// Paced is Account for requests in sequence, such as the pages of a list: it delays a
-// request that comes up to a quarter of a second too soon, instead of refusing it. It
-// returns the error of r's context if that ends meanwhile.
+// Paced works like Account, for requests in sequence, such as the pages of a list: it delays a
+// request that comes up to a quarter of a second too soon, instead of refusing it. It returns
+// the error of r's context if that ends meanwhile.
 func (l *Limits) Paced(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, patience)
 }

@@ -129,7 +129,7 @@ func (p *Pacer) active() map[state.AccountID]int {
 	return requests
 }
 
-// Register registers the metric of a Pacer if to is not nil. The error is that of to.
+// Register registers the metric of a Pacer at to if to is not nil. The error is an error of to.
 func (p *Pacer) Register(to prometheus.Registerer) error {
 	if to == nil {
 		return nil

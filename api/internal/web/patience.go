@@ -115,8 +115,8 @@ func (p *Patient) Refused() error {
 	return nil
 }
 
-// Refuse is Interrupt with the error that Read returns. It does nothing after the whole body was
-// read.
+// Refuse interrupts the body like Interrupt, and Read then returns err. Refuse does nothing
+// after the whole body was read.
 func (p *Patient) Refuse(err error) {
 	if p.whole.Load() { // the caller processes a complete body anyway
 		return

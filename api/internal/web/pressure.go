@@ -26,7 +26,7 @@ func Busy(window time.Duration) func() bool {
 	return busyBy(stalled, time.Now, window)
 }
 
-// busyBy is Busy with a function that returns the total stall time.
+// busyBy does the work of Busy; stalled returns the total stall time.
 func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window time.Duration) func() bool {
 	last, _ := stalled()
 	at := now()

@@ -67,9 +67,9 @@ func FramingOf(r *http.Request) (Framing, error) {
 // known.
 func (f Framing) Body(src io.Reader) *Body { return newBody(f, nil, src) }
 
-// framingOf is FramingOf with the text that represents the body in the signed text, or "".
-// There is framing if that text or the content encoding says so, because some clients send
-// only one of them.
+// framingOf does the work of FramingOf. payload is the text that represents the body in the
+// signed text, or "". The body is in chunks if payload or the content encoding says so, because
+// some clients send only one of the two.
 func framingOf(r *http.Request, payload string) (Framing, error) {
 	f := Framing{Length: r.ContentLength}
 	switch payload {
