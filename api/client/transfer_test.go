@@ -99,7 +99,9 @@ func TestAnUploadThatEndedMeanwhileBeginsAnew(t *testing.T) {
 	if _, err := c.client().UploadFile(ctx, "bucket", "key", path, o); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
+	c.mu.Lock()
 	clear(c.uploads)
+	c.mu.Unlock()
 	c.nodes[0].breaks(nil)
 	if _, err := c.client().UploadFile(t.Context(), "bucket", "key", path, o); err != nil || len(c.objects["bucket/key"].data) != bigSize {
 		t.Error(err)
@@ -149,9 +151,11 @@ func TestAFailedStreamLeavesNoParts(t *testing.T) {
 	if _, err := c.client().Upload(t.Context(), "bucket", "key", src, UploadOptions{}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
+	c.mu.Lock()
 	if len(c.uploads) != 0 || c.started != 1 || c.objects["bucket/key"] != nil {
 		t.Errorf("%d uploads left of %d", len(c.uploads), c.started)
 	}
+	c.mu.Unlock()
 	data := randomBytes(5*DefaultPartSize + 3)
 	o, err := c.client().Upload(t.Context(), "bucket", "key", bytes.NewReader(data), UploadOptions{Parallel: 2})
 	if err != nil || o.Size != int64(len(data)) || !bytes.Equal(c.objects["bucket/key"].data, data) {

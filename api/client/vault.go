@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
@@ -188,11 +186,12 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 			return err
 		}
 	}
-	if _, err := v.client.Upload(ctx, v.bucket, object.StorageKey, ciphertext, stored); err != nil {
+	sent, err := v.client.Upload(ctx, v.bucket, object.StorageKey, ciphertext, stored)
+	if err != nil {
 		return err
 	}
 	if object.Digest == nil { // the header is known only now
-		if err := v.complete(ctx, e, object.StorageKey, &entry); err != nil {
+		if err := v.complete(ctx, e, object.StorageKey, sent.ETag, &entry); err != nil {
 			return err
 		}
 	}
@@ -201,24 +200,12 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 }
 
 // complete gives the object of a stream its header. No content moves.
-func (v *Vault) complete(ctx context.Context, e *seal.Encryption, key string, entry *seal.Entry) error {
-	metadata, err := metadataOf(e)
-	if err != nil {
-		return err
-	}
-	header := map[string]string{"X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream"}
-	for name, value := range metadata {
-		header[metadataPrefix+name] = value
-	}
-	_, err = v.client.do(ctx, operation{verb: "complete", bucket: v.bucket, key: key}, func(ctx context.Context, n *node) error {
-		_, err := n.core.CopyObject(ctx, v.bucket, key, v.bucket, key, header, minio.CopySrcOptions{}, minio.PutObjectOptions{})
-		return err
-	})
-	if err != nil {
-		return err
-	}
+func (v *Vault) complete(ctx context.Context, e *seal.Encryption, key, etag string, entry *seal.Entry) error {
 	head, err := e.Header()
 	if err != nil {
+		return err
+	}
+	if err := v.client.replaceMetadata(ctx, &Object{Bucket: v.bucket, Key: key, ETag: etag}, head); err != nil {
 		return err
 	}
 	content, err := seal.Open(v.identity, head, key, seal.Options{})
@@ -350,9 +337,7 @@ func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.O
 	if err != nil {
 		return nil, nil, err
 	}
-	header, err := seal.FindHeader(func(name string) string {
-		return f.object.Metadata[strings.TrimPrefix(name, metadataPrefix)]
-	})
+	header, err := headerOf(&f.object)
 	if err != nil {
 		return nil, nil, fmt.Errorf("get %s: %w", f.name(), err)
 	}

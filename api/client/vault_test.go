@@ -210,3 +210,59 @@ func TestEncryptedSyncMakesBothSidesEqual(t *testing.T) {
 	push(SyncOptions{Delete: true}, 1, 1)
 	pull(SyncOptions{Delete: true, Verify: true}, 1, 1)
 }
+
+// TestRewrapEndsTheOldIdentity promises that after a rewrap, which was interrupted and repeated,
+// the new identity lists and reads all files, the old one none, and that no content moved.
+func TestRewrapEndsTheOldIdentity(t *testing.T) {
+	c := newCluster(t, 2)
+	old := newIdentity(t)
+	next, err := old.Rotate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"a", "f/b", "f/g/c", "f/g/d", "h/e"}
+	for _, name := range files {
+		if err := newVault(t, c, old).Upload(t.Context(), name, strings.NewReader("bytes of "+name), UploadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := newVault(t, c, old).Rewrap(t.Context(), "", newIdentity(t), false, nil); !errors.Is(err, ErrOtherPaths) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := newVault(t, c, old).Rewrap(ctx, "", next, false, func(string, error) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err = newVault(t, c, old).Rewrap(t.Context(), "f", next, false, nil); err != nil || r.Rewrapped+r.Done != 3 || r.Failed != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err = newVault(t, c, old).Rewrap(t.Context(), "", next, false, nil); err != nil || r.Rewrapped+r.Done != 2 || r.Failed != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	var listed []string
+	for o, err := range newVault(t, c, next).Entries(t.Context(), "", true) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, o.Key)
+	}
+	if strings.Join(listed, " ") != strings.Join(files, " ") {
+		t.Errorf("listed %q", listed)
+	}
+	for _, name := range files {
+		var got bytes.Buffer
+		if err := newVault(t, c, next).Download(t.Context(), name, &got, DownloadOptions{}); err != nil || got.String() != "bytes of "+name {
+			t.Errorf("%s: %q, %v", name, got.String(), err)
+		}
+		if err := newVault(t, c, old).Download(t.Context(), name, &got, DownloadOptions{}); !errors.Is(err, seal.ErrWrongKey) {
+			t.Errorf("%s with the old identity: %v", name, err)
+		}
+	}
+	if list, err := newVault(t, c, old).List(t.Context(), ""); err != nil || len(list) != 0 {
+		t.Errorf("the old identity lists %v, %v", list, err)
+	}
+	if r, err = newVault(t, c, old).Rewrap(t.Context(), "", next, false, nil); err != nil || r != (RewrapResult{}) {
+		t.Errorf("again: %+v, %v", r, err)
+	}
+}

@@ -85,6 +85,8 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"sync a s3://b --parallel 0", "--parallel"},
 		{"sync s3://b a --follow", "--follow"},
 		{"keygen", "FILE"},
+		{"rewrap s3://b", "--to"},
+		{"rewrap b --to x", "s3://"},
 		{"profile", "add, ls"},
 		{"profile add x", "--endpoint"},
 		{"get", "CID"},

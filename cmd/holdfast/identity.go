@@ -108,6 +108,24 @@ func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Ide
 	return id, nil
 }
 
+// openIdentityFile opens an identity whose passphrase is in a file or asked for.
+func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string) (*seal.Identity, error) {
+	file, err := readIdentity(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	passphrase, err := a.passphrase(ctx, passphraseFile, "Passphrase of "+path+": ")
+	if err != nil {
+		return nil, err
+	}
+	id, err := seal.OpenIdentity(file, passphrase)
+	debug.FreeOSMemory() // of argon2id, before a transfer takes its own
+	if err != nil {
+		return nil, fmt.Errorf("identity %s: %w", path, err)
+	}
+	return id, nil
+}
+
 // readIdentity reads an identity file, which others must not be able to read.
 func readIdentity(ctx context.Context, path string) ([]byte, error) {
 	info, err := os.Stat(path)
@@ -150,7 +168,7 @@ func (a *app) passphrase(ctx context.Context, file, prompt string) ([]byte, erro
 }
 
 func (a *app) keygenCommand() *cobra.Command {
-	var passphraseFile string
+	var passphraseFile, rotate string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "keygen FILE",
@@ -161,8 +179,12 @@ The command prints the share identity, which others need to share files with
 you, and which is no secret.
 
 Without FILE or without the passphrase nobody can read your files. Keep a copy
-of both.`,
+of both.
+
+With --rotate the identity gets new keys and the same storage keys as an older
+one. holdfast rewrap then gives it the files of the older one.`,
 		Example: `  holdfast keygen ~/.config/holdfast/identity
+  holdfast keygen new-identity --rotate ~/.config/holdfast/identity
   holdfast keygen identity --passphrase-file passphrase.txt`,
 		Args: arguments(fileArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -173,7 +195,15 @@ of both.`,
 			if err != nil {
 				return err
 			}
-			id, err := seal.Generate()
+			generate := seal.Generate
+			if rotate != "" {
+				old, err := a.openIdentityFile(cmd.Context(), rotate, passphraseFile)
+				if err != nil {
+					return err
+				}
+				generate = old.Rotate
+			}
+			id, err := generate()
 			if err != nil {
 				return err
 			}
@@ -188,7 +218,8 @@ of both.`,
 		},
 	}
 	cmd.Flags().StringVar(&passphraseFile, "passphrase-file", "", "`file` with the passphrase (default: ask on the terminal)")
-	mustNotBeEmpty(cmd, "passphrase-file")
+	cmd.Flags().StringVar(&rotate, "rotate", "", "`file` with an older identity; its passphrase is asked for, or is the same with --passphrase-file")
+	mustNotBeEmpty(cmd, "passphrase-file", "rotate")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

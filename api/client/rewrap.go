@@ -1,0 +1,204 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+)
+
+// rewrapParallel is the number of files that Rewrap changes at once.
+const rewrapParallel = 16
+
+// ErrOtherPaths reports an identity whose storage keys are others, so that files would have to be
+// stored anew. That of seal.Identity.Rotate has the same.
+var ErrOtherPaths = errors.New("the new identity was not made from the old one, and has other storage keys")
+
+// ErrRewrap reports that files still belong to the old identity. Each was reported.
+var ErrRewrap = errors.New("not all files were rewrapped")
+
+// RewrapResult counts files.
+type RewrapResult struct {
+	Rewrapped int // opened with the old identity, and open with the new one now
+	Done      int // of an earlier run
+	Failed    int
+}
+
+// Rewrap gives the files below a folder, or all of them for "", to another identity. Content is
+// not transferred. Afterwards the identity of v opens none of them, except old versions in a
+// bucket that keeps versions. report is called for each file, with its error or nil, from several
+// goroutines. An interrupted run is repeated. Nobody may upload with the old identity meanwhile.
+func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, hybrid bool, report func(name string, err error)) (RewrapResult, error) {
+	const probe = "/probe"
+	old, err := v.identity.StorageKey(seal.DeterministicHash, probe)
+	if err != nil {
+		return RewrapResult{}, err
+	}
+	if now, err := next.StorageKey(seal.DeterministicHash, probe); err != nil || now != old {
+		return RewrapResult{}, errors.Join(err, ErrOtherPaths)
+	}
+	to, err := v.client.NewVault(v.bucket, next, hybrid)
+	if err != nil {
+		return RewrapResult{}, err
+	}
+	r := &rewrapping{old: v, next: to, report: report}
+	folder = strings.Trim(folder, "/")
+	if err := r.folder(ctx, folder); err != nil {
+		return r.result, err
+	}
+	if r.result.Failed > 0 {
+		return r.result, fmt.Errorf("%w: %d failed", ErrRewrap, r.result.Failed)
+	}
+	if folder == "" {
+		return r.result, nil
+	}
+	above, name := split(absolute(folder))
+	x, err := v.index(above)
+	if err != nil {
+		return r.result, err
+	}
+	return r.result, x.Remove(ctx, name+"/")
+}
+
+// rewrapping is one call of Rewrap.
+type rewrapping struct {
+	old, next *Vault
+	report    func(name string, err error)
+
+	mu     sync.Mutex
+	result RewrapResult
+}
+
+// folder rewraps the folders below, then the files, and then removes the old index. A crash
+// leaves the old index of a folder whose files are not all done.
+func (r *rewrapping) folder(ctx context.Context, name string) error {
+	list, err := r.old.List(ctx, name)
+	if err != nil {
+		return err
+	}
+	before := r.failed()
+	working, stop := errgroup.WithContext(ctx)
+	working.SetLimit(rewrapParallel)
+	var done []seal.Entry // guarded by r.mu
+	for _, e := range list {
+		if below, ok := strings.CutSuffix(e.Name, "/"); ok {
+			if err := r.folder(stop, path.Join(name, below)); err != nil {
+				return errors.Join(working.Wait(), err)
+			}
+			continue
+		}
+		working.Go(func() error {
+			keep, err := r.file(stop, path.Join(name, e.Name), e.StorageKey)
+			if keep {
+				r.mu.Lock()
+				done = append(done, e)
+				r.mu.Unlock()
+			}
+			return err
+		})
+	}
+	if err := working.Wait(); err != nil {
+		return err
+	}
+	if len(done) > 0 {
+		if err := r.next.record(ctx, absolute(name), done...); err != nil {
+			return err
+		}
+	}
+	if r.failed() > before {
+		return nil // the old index finds what failed
+	}
+	x, err := r.old.index(absolute(name))
+	if err != nil {
+		return err
+	}
+	keys, err := x.StorageKeys(ctx)
+	for _, key := range keys {
+		err = errors.Join(err, r.old.client.Remove(ctx, r.old.bucket, key))
+	}
+	return err
+}
+
+func (r *rewrapping) failed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.result.Failed
+}
+
+// file rewraps one file. keep tells whether it exists and belongs to the new identity. The error
+// ends the run.
+func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err error) {
+	did, err := r.object(ctx, key)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return false, nil // removed, and still in the index
+	}
+	r.mu.Lock()
+	switch {
+	case err != nil:
+		r.result.Failed++
+	case did:
+		r.result.Rewrapped++
+	default:
+		r.result.Done++
+	}
+	r.mu.Unlock()
+	if r.report != nil {
+		r.report(name, err)
+	}
+	return err == nil, nil
+}
+
+// object rewraps one object, and returns false if that was done before.
+func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
+	v := r.old
+	object, err := v.client.Head(ctx, v.bucket, key)
+	if err != nil {
+		return false, err
+	}
+	header, err := headerOf(&object)
+	if err != nil {
+		return false, err
+	}
+	if _, err := seal.Open(r.next.identity, header, key, seal.Options{}); err == nil {
+		return false, nil
+	}
+	wrapped, err := seal.Rewrap(header, key, v.identity, r.next.to, &r.next.folders)
+	if err != nil {
+		return false, err
+	}
+	return true, v.client.replaceMetadata(ctx, &object, wrapped)
+}
+
+// replaceMetadata gives an object another header, unless it was replaced meanwhile. No content
+// moves.
+func (c *Client) replaceMetadata(ctx context.Context, o *Object, h seal.Header) error {
+	header := map[string]string{"X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream"}
+	if o.ETag != "" {
+		header["X-Amz-Copy-Source-If-Match"] = `"` + o.ETag + `"`
+	}
+	for name, value := range h.Map() {
+		header[name] = value
+	}
+	_, err := c.do(ctx, operation{verb: "rewrap", bucket: o.Bucket, key: o.Key}, func(ctx context.Context, n *node) error {
+		_, err := n.core.CopyObject(ctx, o.Bucket, o.Key, o.Bucket, o.Key, header, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+		return err
+	})
+	return err
+}
+
+// headerOf returns the encryption header of an object.
+func headerOf(o *Object) (seal.Header, error) {
+	return seal.FindHeader(func(name string) string {
+		return o.Metadata[strings.TrimPrefix(name, metadataPrefix)]
+	})
+}
