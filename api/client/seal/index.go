@@ -35,8 +35,8 @@ type Entry struct {
 	Name       string    // relative to the folder; a subfolder ends in a slash
 	StorageKey string    // empty for a subfolder
 	Size       int64     // of the plaintext in bytes
-	Modified   time.Time // with a resolution of one second
-	Hash       [32]byte  // BLAKE3 of the plaintext
+	Modified   time.Time // with a resolution of one second; zero if not known, as of a subfolder
+	Hash       [32]byte  // BLAKE3 of the plaintext; zero if not known
 }
 
 // Bounds of an index.

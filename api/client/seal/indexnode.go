@@ -32,7 +32,7 @@ type entryJSON struct {
 	Name     string `json:"name"`
 	Key      string `json:"key,omitempty"`
 	Size     int64  `json:"size"`
-	Modified int64  `json:"modified_at"`
+	Modified *int64 `json:"modified_at,omitempty"`
 	Hash     string `json:"content_hash,omitempty"`
 }
 
@@ -71,7 +71,11 @@ func (n *node) full() bool {
 func (n *node) encode() ([]byte, error) {
 	out := nodeJSON{Version: indexVersion, Split: n.split}
 	for _, e := range n.entries {
-		j := entryJSON{Name: e.Name, Key: e.StorageKey, Size: e.Size, Modified: e.Modified.Unix()}
+		j := entryJSON{Name: e.Name, Key: e.StorageKey, Size: e.Size}
+		if !e.Modified.IsZero() {
+			modified := e.Modified.Unix()
+			j.Modified = &modified
+		}
 		if e.Hash != [32]byte{} {
 			j.Hash = hex.EncodeToString(e.Hash[:])
 		}
@@ -93,7 +97,10 @@ func decodeNode(plain []byte) (node, error) {
 		return node{}, fmt.Errorf("%w: split", ErrIndex)
 	}
 	for _, j := range in.Entries {
-		e := Entry{Name: j.Name, StorageKey: j.Key, Size: j.Size, Modified: time.Unix(j.Modified, 0).UTC()}
+		e := Entry{Name: j.Name, StorageKey: j.Key, Size: j.Size}
+		if j.Modified != nil {
+			e.Modified = time.Unix(*j.Modified, 0).UTC()
+		}
 		if j.Hash != "" {
 			b, err := hex.DecodeString(j.Hash)
 			if err != nil || len(b) != len(e.Hash) {
