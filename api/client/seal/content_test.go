@@ -273,3 +273,85 @@ func TestVersionFour(t *testing.T) {
 	_, _, err = Decrypt(id, h, "e/other", o.Path, ciphertext)
 	want(t, err, ErrContent)
 }
+
+// TestOnePieceIsEncryptedOnce promises that a part of content in one piece is refused if the file has
+// changed: its nonce is fixed, and must not encrypt two plaintexts.
+func TestOnePieceIsEncryptedOnce(t *testing.T) {
+	id := generate(t)
+	e, err := New(id.PublicKey(), object(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(src []byte) ([]byte, error) {
+		r, err := e.ReaderFrom(bytes.NewReader(src), 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return io.ReadAll(r)
+	}
+	first, err := read(bytesOf(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := read(bytesOf(100)); err != nil || !bytes.Equal(first, again) {
+		t.Errorf("the same plaintext is encrypted otherwise: %v", err)
+	}
+	other := bytesOf(100)
+	other[50] ^= 1
+	out, err := read(other)
+	want(t, err, ErrSourceChanged)
+	if len(out) > 0 {
+		t.Errorf("%d bytes of ciphertext are out", len(out))
+	}
+}
+
+// TestChunksNeedTheirHeader promises that chunks under a header of content in one piece are refused.
+func TestChunksNeedTheirHeader(t *testing.T) {
+	id := generate(t)
+	_, h := encrypt(t, id, ChunkSize+1)
+	for name, change := range map[string]func(h *header){
+		"version": func(h *header) { h.Version = versionPlain },
+		"nonce":   func(h *header) { h.Nonce = bytesOf(nonceSize) },
+	} {
+		parsed, err := parseHeader(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(parsed)
+		altered, err := parsed.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(id, altered, "e/0123", Options{})
+		t.Run(name, func(t *testing.T) { want(t, err, ErrHeader) })
+	}
+}
+
+// TestWholeContentHasABound promises that content in one piece that is too large for memory is
+// refused before it is read, or while it is read if its size is not known.
+func TestWholeContentHasABound(t *testing.T) {
+	id := generate(t)
+	ciphertext, h := encrypt(t, id, 100)
+	_, err := Open(id, h, "e/0123", Options{MaxWhole: 99})
+	want(t, err, ErrTooLarge)
+	if _, err := Open(id, h, "e/0123", Options{MaxWhole: 100}); err != nil {
+		t.Error(err)
+	}
+	parsed, err := parseHeader(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed.Metadata = nil
+	bare, err := parsed.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(id, bare, "e/0123", Options{Bare: true, MaxWhole: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.ReadAll(c.Reader(bytes.NewReader(ciphertext)))
+	want(t, err, ErrTooLarge)
+	_, err = Open(id, bare, "e/0123", Options{Bare: true, Path: "/photos/vacation/beach.jpg"})
+	want(t, err, ErrNoMetadata)
+}
