@@ -298,3 +298,38 @@ func TestLinks(t *testing.T) {
 	_, err = owner.NewLink("example.org", "", share())
 	want(t, err, ErrToken)
 }
+
+// TestTokensThatMeanNothing promises that a share which ends before it begins, a scope that is no
+// path, and a kind of key that is not known are refused.
+func TestTokensThatMeanNothing(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	s := share()
+	s.Expires = s.Created
+	_, err := owner.NewToken(recipient.Public(), s)
+	want(t, err, ErrToken)
+	s = share()
+	s.PathScope = "photos"
+	_, err = owner.NewToken(recipient.Public(), s)
+	want(t, err, ErrPath)
+	s.PathScope = "/photos/../.."
+	_, err = owner.NewToken(recipient.Public(), s)
+	want(t, err, ErrPathEscape)
+	own := owner.Public()
+	members := map[string]any{
+		"share_id": strings.Repeat("ab", 16), "path_scope": "/../photos", "created_at": at().Unix(), "permissions": map[string]bool{"read": true, "write": false, "delete": false},
+		"owner_public_key": encode64(own.Encryption[:]), "signer_public_key": encode64(own.Signing[:]),
+	}
+	tok, err := owner.sign(recipient.Public(), members, [32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tok.Open(recipient, at(), own)
+	want(t, err, ErrPathEscape)
+	delete(members, "signature")
+	delete(members, "encrypted_dek")
+	members["key_kind"] = "other"
+	_, err = owner.sign(recipient.Public(), members, [32]byte{1})
+	want(t, err, ErrToken)
+	_, err = ParseToken(strings.Repeat("x", 2*maxToken))
+	want(t, err, ErrTooLarge)
+}
