@@ -205,7 +205,8 @@ func (p *Profile) values() map[string]any {
 	return set
 }
 
-// replaceFile writes a file of mode 0600 so that a crash leaves the old one or the new one.
+// replaceFile writes a file of mode 0600. After a crash the file has either its old or its new
+// content.
 func replaceFile(path, text string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {

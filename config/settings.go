@@ -339,7 +339,8 @@ func (s setting) environment() string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
-// also returns the flag and the variable of s for documents, or the file for one that has neither.
+// also returns the flag and the variable of s for documents, or the settings file if s has
+// neither.
 func (s setting) also() []string {
 	switch {
 	case s.fileOnly:

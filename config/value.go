@@ -33,7 +33,8 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// sizeUnits are those of Size in text, powers of 1000 and of 1024, longest first.
+// sizeUnits are the units of the text form of Size: powers of 1000 and of 1024, the longest
+// name first.
 var sizeUnits = []struct {
 	name string
 	size Size

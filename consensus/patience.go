@@ -2,17 +2,18 @@ package consensus
 
 import "time"
 
-// Bounds and parts of the patience: how long a leader may be silent before another
-// one is elected (ADR 47).
+// Bounds and parts of the patience. The patience is how long a leader may be silent before the
+// voters elect another leader (ADR 47).
 const (
 	// leastPatience is the shortest patience. It tolerates a first pause of one second.
 	leastPatience = 1500 * time.Millisecond
 	// mostPatience is the longest patience. Raft's own timers, which are the last resort, have
 	// the same time-out, and a request waits as long for a leader.
 	mostPatience = 5 * time.Second
-	// roundTripParts is the smallest number of round trips that fit into the patience.
+	// roundTripParts is the smallest number of round trips for which a member waits for its
+	// silent leader.
 	roundTripParts = 5
-	// gapParts is how many times the longest gap between two beats fits into the patience.
+	// gapParts is how many times as long as the longest gap between two beats a member waits.
 	gapParts = 2
 	// beatsPerPatience is the number of beats that a leader sends within the patience.
 	beatsPerPatience = 10

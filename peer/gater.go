@@ -20,7 +20,8 @@ type memberGater struct{ p *Peer }
 // InterceptPeerDial allows dials to members only.
 func (g memberGater) InterceptPeerDial(id libp2ppeer.ID) bool { return g.p.isMember(id) }
 
-// InterceptAddrDial allows every address; SetMember decides which ones are known.
+// InterceptAddrDial allows every address. A node only knows the addresses that SetMember has
+// set.
 func (g memberGater) InterceptAddrDial(libp2ppeer.ID, ma.Multiaddr) bool { return true }
 
 // InterceptAccept accepts every connection, because the peer is unknown before the

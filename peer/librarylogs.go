@@ -49,7 +49,7 @@ func (e errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (e errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{e.Handler.WithGroup(name)} }
 
-// zapErrors is errorsOnly for libraries that log with zap.
+// zapErrors does the work of errorsOnly for libraries that log with zap.
 type zapErrors struct {
 	h      slog.Handler
 	fields []zapcore.Field

@@ -9,7 +9,7 @@ import (
 // AuditRow is a row of the audit log.
 type AuditRow = web.AuditRow
 
-// AuditActor is who asked for a change, and from where.
+// AuditActor describes who asked for a change, and from where.
 type AuditActor = web.AuditActor
 
 // AuditPage is a page of the audit log.

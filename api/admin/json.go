@@ -32,8 +32,8 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
-	// The commands' --json omits these two. Admin is the address of metrics and health;
-	// TLS reports that the APIs use TLS.
+	// The output of commands with --json omits the following two fields. Admin is the address
+	// of metrics and health; TLS reports that the APIs use TLS.
 	Admin string `json:"admin,omitempty"`
 	TLS   bool   `json:"tls,omitempty"`
 }
@@ -54,7 +54,7 @@ type Peer struct {
 	Queue       int    `json:"queue"` // roots waiting to be fetched
 	// Quarantine is the reason why the member neither votes nor serves; absent if it does.
 	Quarantine string `json:"quarantine,omitempty"`
-	// Full reports that its disk has no room for new content.
+	// Full reports that the disk of the member has no room for new content.
 	Full bool `json:"full,omitempty"`
 }
 
@@ -84,7 +84,8 @@ type Quorum struct {
 type Missing struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// SilentSeconds is the age of its last sample; null: none since the node started.
+	// SilentSeconds is the age of the newest sample of the member; null: there was none since
+	// the answering node started.
 	SilentSeconds *int64 `json:"silent_seconds"`
 	Full          bool   `json:"full,omitempty"` // it is reachable, but the disk of its Raft log is full
 }
@@ -103,7 +104,7 @@ type User struct {
 	ID      string `json:"id"`
 	Email   string `json:"email"`
 	Created string `json:"created"`
-	// AllowanceBytes is how many bytes it may store without credits; null: no limit.
+	// AllowanceBytes is how many bytes the account may store without credits; null: no limit.
 	AllowanceBytes *uint64 `json:"allowance_bytes"`
 	StoredBytes    uint64  `json:"stored_bytes"` // pinned and named content, and record text beyond 1 KiB
 	ComingBytes    uint64  `json:"coming_bytes"` // received so far for content that is not pinned yet

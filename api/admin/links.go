@@ -17,7 +17,7 @@ type Link struct {
 	Expires string `json:"expires"`
 }
 
-// purposes are the names of purposes.
+// purposes has the names of the purposes of one-time links.
 var purposes = map[state.LinkPurpose]string{state.ForSignUp: "invitation", state.ForPassword: "password", state.ForSession: "session"}
 
 // createUserLink makes a link that sets a new password of an account, or that invites a person

@@ -142,7 +142,7 @@ type OperatorOptions struct {
 	Files    Files
 	Blocks   Blocks
 	Replica  Replica
-	// Pins serves /pins and what is below it for Local's principals.
+	// Pins serves /pins and the paths below it, for callers whose principal Local has set.
 	Pins http.Handler
 	// Addrs has the addresses of this node's listeners.
 	Addrs  Addrs

@@ -81,8 +81,8 @@ type Accounts interface {
 	Ways(ctx context.Context, account state.AccountID) (accounts.Ways, error)
 	// LinkIdentity lets a person sign in to an account of the same e-mail address.
 	LinkIdentity(ctx context.Context, account state.AccountID, p accounts.Person) error
-	// UnlinkIdentity ends such a link, or returns state.ErrForbidden if it is the only way to
-	// sign in.
+	// UnlinkIdentity ends the link of an identity with an account, or returns
+	// state.ErrForbidden if the identity is the only way to sign in.
 	UnlinkIdentity(ctx context.Context, account state.AccountID, id state.IdentityID) error
 	// SealValue returns a value for a cookie, and OpenValue reads it on any node.
 	SealValue(kind string, life time.Duration, value any) (string, error)
@@ -91,7 +91,7 @@ type Accounts interface {
 	CreateLink(ctx context.Context, email string) (accounts.Link, error)
 	// LinkOf returns the purpose and the account of a one-time link, or state.ErrNotFound.
 	LinkOf(ctx context.Context, token string) (accounts.Link, error)
-	// UseLink uses a one-time link up and returns the token of a session.
+	// UseLink uses a one-time link up, begins a session and returns its token.
 	UseLink(ctx context.Context, token, password string) (session string, err error)
 	// List returns all accounts.
 	List(ctx context.Context) ([]accounts.User, error)

@@ -20,7 +20,7 @@ const allUsers = groups + "global/AllUsers"
 
 const groups = "http://acs.amazonaws.com/groups/"
 
-// knownGroups has the groups of Amazon S3.
+// knownGroups has the URIs of the predefined groups of Amazon S3.
 var knownGroups = []string{allUsers, groups + "global/AuthenticatedUsers", groups + "s3/LogDelivery"}
 
 // Canned lists that are supported.

@@ -52,7 +52,7 @@ var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", 
 // inherit it.
 const redirectLocation = "X-Amz-Website-Redirect-Location"
 
-// maxRedirectLocation is its maximum length in bytes, as in Amazon S3.
+// maxRedirectLocation is the maximum length of a redirect location in bytes, as in Amazon S3.
 const maxRedirectLocation = 2 << 10
 
 // checkRedirect returns an error if to is not a valid redirect location.

@@ -159,8 +159,8 @@ func (s *surface) recognizer(who *accounts.Principal) *sigv4.Verifier {
 	}, who)
 }
 
-// verifierBy stores in who the principal that find returned, also if the signature is
-// wrong.
+// verifierBy returns a verifier that looks up access keys by find. It stores the principal that
+// find returned in who, even if the signature is wrong.
 func (s *surface) verifierBy(find func(context.Context, string) (string, accounts.Principal, error), who *accounts.Principal) *sigv4.Verifier {
 	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
 		secret, *who, err = find(ctx, accessKey)

@@ -141,7 +141,7 @@ var subResources = []string{
 	"session", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
 }
 
-// modifiers has the other known parameters, sorted.
+// modifiers has the known parameters that do not select an operation, sorted.
 var modifiers = []string{
 	"bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
 	"max-parts", "max-uploads", "part-number-marker", "partNumber", "prefix", "response-cache-control",
@@ -205,7 +205,7 @@ func (s *surface) harmless(name string) bool {
 	return strings.HasPrefix(lower, "x-")
 }
 
-// allowed returns the methods of a level without a sub-resource.
+// allowed returns the methods of the operations of a level that have no sub-resource.
 func (s *surface) allowed(of level) []string {
 	var methods []string
 	for key := range s.table {

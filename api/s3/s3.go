@@ -36,16 +36,17 @@ type Objects interface {
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
 	// CreateBucket creates a bucket, public or private. It fails with state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
-	// SetPublic makes the objects of a bucket public by their CIDs, or private.
+	// SetPublic makes the objects of a bucket private, or public, so that everybody can read
+	// them by their CIDs.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
 	// Cors returns a bucket's rules for scripts of other origins, or
 	// state.ErrNoBucket.
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
-	// SetCors replaces them; no rules removes them.
+	// SetCors replaces the rules of a bucket; without rules it removes them.
 	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
 	// BucketTags returns a bucket's tags, or state.ErrNoBucket.
 	BucketTags(ctx context.Context, a state.AccountID, bucket string) ([]state.Tag, error)
-	// SetBucketTags replaces them; no tags removes them.
+	// SetBucketTags replaces the tags of a bucket; without tags it removes them.
 	SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
@@ -104,12 +105,12 @@ type Objects interface {
 type Accounts interface {
 	// Authenticate checks a bearer token, or returns state.ErrUnauthorized.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize does so by the state of this node, which may be stale.
+	// Recognize checks a bearer token by the state of this node, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
 	// S3Key returns the secret and the principal of an access key, or state.ErrUnauthorized
 	// for an unknown, revoked or expired one.
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
-	// RecognizeS3Key does so by the state of this node, which may be stale.
+	// RecognizeS3Key does the same as S3Key by the state of this node, which may be stale.
 	RecognizeS3Key(accessKeyID string) (secret string, who accounts.Principal, err error)
 	// Still checks an admitted principal again, by the state of this node.
 	Still(who accounts.Principal) error

@@ -19,7 +19,7 @@ const (
 	levelObject
 )
 
-// target is the subject of a request.
+// target is the service, the bucket or the object that a request is for.
 type target struct {
 	level  level
 	bucket string
@@ -158,7 +158,8 @@ func (q query) number(name string, absent, least, most int) (int, error) {
 	return int(min(n, int64(most))), nil
 }
 
-// ranged is number with 0 for an absent parameter and an error above most.
+// ranged parses a parameter like number. It returns 0 for an absent parameter, and an error for
+// a number above most.
 func (q query) ranged(name string, least, most int) (int, error) {
 	if n, ok := decimal(q.get(name)); ok && n > int64(most) {
 		return 0, errorf(InvalidArgument, "%s has to be a number from %d to %d", name, least, most)

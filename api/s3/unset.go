@@ -45,7 +45,7 @@ func (s *surface) unset() []operation {
 	}
 }
 
-// probing returns the answer about a configuration of a bucket.
+// probing returns the answer to a request for a configuration of a bucket.
 type probing = func(*surface, *request, *state.Bucket) (*xmlWriter, error)
 
 // probe serves answer for the caller's bucket. A missing bucket is an error.

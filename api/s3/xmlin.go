@@ -495,7 +495,7 @@ type doomed struct {
 // conditional returns whether there is a condition on the deleted version.
 func (d *doomed) conditional() bool { return d.matched || d.sized || d.timed }
 
-// condition returns that condition.
+// condition returns the condition on the deleted version.
 func (d *doomed) condition() (c state.Condition, err error) {
 	if d.matched {
 		if c.Match, err = conditionTags("ETag", []string{d.etag}, true); err != nil {
@@ -596,8 +596,8 @@ func (x *xmlReader) doomed() (d doomed, err error) {
 	}
 }
 
-// check returns an error for an invalid key, version or condition. An empty one is also
-// invalid: ignoring it could delete the wrong version.
+// check returns an error for an invalid key, version or condition. An empty value of these is
+// also invalid, because ignoring it could delete the wrong version.
 func (d *doomed) check() error {
 	if err := checkKey(d.key); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (x *xmlWriter) time(name string, at state.Millis) {
 // etag writes an element ETag with quotes around the value.
 func (x *xmlWriter) etag(value string) { x.text("ETag", `"`+value+`"`) }
 
-// owner writes an element Owner.
+// owner writes the XML element Owner.
 func (x *xmlWriter) owner(r *request) { x.person("Owner", r) }
 
 func (x *xmlWriter) person(element string, r *request) {
@@ -124,7 +124,7 @@ func legible(text string) string {
 	}, text)
 }
 
-// sendPage is send for a page of a list, which may have some megabytes.
+// sendPage does the work of send for a page of a list, which may have some megabytes.
 func (x *xmlWriter) sendPage(w http.ResponseWriter, r *request) error {
 	if err := r.held.Grow(int64(cap(x.b))); err != nil {
 		return err

@@ -176,7 +176,8 @@ func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (U
 	return User{Account: account, Quota: state.Quota{Allowance: a.allowance}}, nil
 }
 
-// newAccount returns the record of a new account, which has no password if that is empty.
+// newAccount returns the record of a new account. With an empty password the account has no
+// password.
 func (a *Accounts) newAccount(ctx context.Context, email, password string) (state.Account, error) {
 	email, err := NormalEmail(email)
 	if err != nil {

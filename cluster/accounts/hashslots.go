@@ -65,7 +65,8 @@ func tooManyAtOnce() error {
 	return state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
 }
 
-// full returns whether as many callers wait in a line as may. The caller holds mu.
+// full returns whether the largest permitted number of callers waits in a line. The caller
+// holds mu.
 func (t *hashSlots) full(in line) bool {
 	n := 0
 	for _, w := range t.waiting[in] {

@@ -7,7 +7,7 @@ type Losses struct {
 	sub *state.Subscription // nil means that nothing is reported
 }
 
-// Losses begins to report. Close ends it.
+// Losses starts to report that keys or sessions may have disappeared. Close ends the reports.
 func (a *Accounts) Losses() *Losses {
 	if a.watch == nil {
 		return &Losses{}

@@ -94,7 +94,8 @@ func (a *Accounts) SetUp(ctx context.Context, token, email, password string) err
 	return nil
 }
 
-// SetAdmin makes the account with an e-mail address an administrator, or ends that it is one.
+// SetAdmin gives the account with an e-mail address the rights of an administrator, or takes
+// them away.
 //
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error {

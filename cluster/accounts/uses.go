@@ -83,8 +83,8 @@ func (u *uses) last(of useOf) state.Millis {
 	return 0
 }
 
-// take returns up to state.MaxUses uses that are not in the state yet, and forgets what has not
-// been used for long.
+// take returns up to state.MaxUses uses that are not in the state yet, and forgets keys and
+// sessions that were not used for long.
 func (u *uses) take(now state.Millis) (items []state.Use) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

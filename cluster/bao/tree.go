@@ -160,7 +160,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return length, nil
 }
 
-// room returns the buffer.
+// room returns the buffer, and allocates it at the first call.
 func (h *Hasher) room() *[batch]byte {
 	if h.buf == nil {
 		h.buf = new([batch]byte)
@@ -246,7 +246,7 @@ func (h *Hasher) Trees() []byte {
 	return b
 }
 
-// Piece has what is known about a run of bytes of content.
+// Piece has the place of a run of bytes of content, and the hashes that are known of it.
 type Piece struct {
 	At, Size uint64 // offset in bytes
 	Trees    []byte // chaining values as Hasher.Trees returns them

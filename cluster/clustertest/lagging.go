@@ -16,7 +16,7 @@ type Lagging struct {
 	asked atomic.Int64
 }
 
-// NewLagging returns s as a node sees it that receives no change from now on.
+// NewLagging returns the state s as it is on a node that receives no further changes.
 func NewLagging(tb testing.TB, s *State) *Lagging {
 	tb.Helper()
 	view, release := s.LocalView()

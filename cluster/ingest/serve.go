@@ -305,7 +305,7 @@ func (a *arriving) settle() error {
 	return err
 }
 
-// forget discards the batch.
+// forget discards the batch of blocks that is not stored yet.
 func (a *arriving) forget() {
 	a.s.giveRoom(a.bytes)
 	a.batch, a.bufs, a.bytes = nil, nil, 0

@@ -53,7 +53,7 @@ type Store interface {
 	Doubted(reference string) (bool, error)
 }
 
-// Repairs starts repairs.
+// Repairs starts the repair of damaged references.
 type Repairs interface {
 	// Repair requests that the blocks of a reference are fetched again. It returns before
 	// that is done; Seal is called then.

@@ -87,7 +87,7 @@ func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.P
 	return sum[:]
 }
 
-// hash reads a part at the offset behind of its object and hashes it.
+// hash reads a part that begins at offset behind of its object, and hashes it.
 func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at uint64) (h *bao.Hasher, err error) {
 	f, err := o.Open(ctx, a, &state.Object{Root: p.Root, Size: p.Size})
 	if err != nil {

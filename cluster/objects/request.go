@@ -76,7 +76,7 @@ type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string { return "source of copy: " + e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // UploadRequest starts a multipart upload.

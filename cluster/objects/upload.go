@@ -308,7 +308,7 @@ func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string
 // or the upload.
 type raced struct{ error }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (r *raced) Unwrap() error { return r.error }
 
 func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (state.Object, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Detail is a pin with the copies of its content and what this node has seen of it.
+// Detail is a pin with the copies of its content and with the statuses that this node has seen.
 type Detail struct {
 	Record
 	Copies []Copy // by node; nil: the content is allocated to no node, or the pin has failed
@@ -20,7 +20,7 @@ type Detail struct {
 	History []Step
 }
 
-// Copy is what the cluster knows of the content of a pin on one node.
+// Copy describes the copy of a pin's content on one node.
 type Copy struct {
 	Node   state.NodeID
 	Name   string // empty: it has none, or is no member any more
@@ -29,7 +29,8 @@ type Copy struct {
 	Votes  bool        // it may be a voter
 	Phase  state.Phase // state.Held: the node has checked every block and has them on disk
 	Reason string      // why the last attempt failed; empty: none did
-	// Progress is that of a node that does not have it yet; nil: it did not tell.
+	// Progress is the progress of a node that does not have the content yet; nil: the node did
+	// not answer.
 	Progress *Progress
 }
 
@@ -53,7 +54,7 @@ func (p *Pins) Detail(ctx context.Context, account state.AccountID, id state.Req
 	return d, nil
 }
 
-// detail returns what the state has of a pin, and its root if any node keeps that.
+// detail returns the record of a pin, and the record of its root if any node keeps the root.
 func (p *Pins) detail(view state.View, account state.AccountID, id state.RequestID) (Detail, *state.Root, error) {
 	r, root, err := p.read(view, account, id)
 	if err != nil {

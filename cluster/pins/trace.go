@@ -12,8 +12,8 @@ import (
 
 // Bounds of the histories that a node remembers, 16 MiB at most.
 const (
-	// maxTraces is how many pins have a history. The one that nobody has read for the longest
-	// time is forgotten first.
+	// maxTraces is how many pins have a history. The history that nobody has read for the
+	// longest time is forgotten first.
 	maxTraces = 1024
 	// maxSteps is how many statuses a history has. Older ones are forgotten.
 	maxSteps = 16
@@ -26,8 +26,8 @@ type Step struct {
 	At     time.Time // when this node saw it, after it came about
 	Status state.Status
 	Detail string // how far the copies were, or why the pin failed; empty: all were there
-	// Replaced is the pin whose place this one took with this step. Earlier steps are those of
-	// that pin.
+	// Replaced is the pin that this pin has replaced with this step. Earlier steps are those of
+	// the replaced pin.
 	Replaced state.RequestID
 }
 
@@ -89,7 +89,7 @@ func (t *traces) put(k traceKey, one *trace) {
 	t.roots[one.root][k] = true
 }
 
-// stepOf is the status of a pin by the state.
+// stepOf returns a step with the status that a pin has in the state.
 func stepOf(r *Record, now time.Time) Step {
 	return Step{At: now, Status: r.Status, Detail: r.Info[InfoDetails]}
 }
@@ -115,7 +115,7 @@ func (p *Pins) look(r *Record) []Step {
 	return slices.Clone(one.steps)
 }
 
-// replaced makes the history of a pin that of the pin that took its place, if there is one.
+// replaced passes the history of a replaced pin, if it has one, on to the pin that replaced it.
 func (p *Pins) replaced(old state.RequestID, by *Record) {
 	c, err := cid.Decode(by.CID)
 	if err != nil {
@@ -135,8 +135,8 @@ func (p *Pins) replaced(old state.RequestID, by *Record) {
 	t.put(traceKey{by.Account, by.ID}, one)
 }
 
-// changed returns the pins with a history that changes may concern, of those that are followed,
-// and whether any is followed still.
+// changed returns the followed pins that changes may concern, and whether any pin is still
+// followed.
 func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,8 +164,8 @@ func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more
 	return pins, more
 }
 
-// trace adds what changes made of the pins with a history. It returns false if none is followed
-// any more.
+// trace adds the new statuses of changed pins to their histories. It returns false if no pin is
+// followed any more.
 func (p *Pins) trace(ch state.Changes) bool {
 	changed, more := p.traces.changed(ch, p.now())
 	for _, k := range changed {

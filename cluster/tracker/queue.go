@@ -207,7 +207,7 @@ func (q *queue) fix(s *share) {
 	}
 }
 
-// before returns whether a comes before b.
+// before returns whether the turn of share a comes before that of share b.
 func before(a, b *share) bool {
 	if a.active != b.active {
 		return a.active < b.active

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// auditPage is how many rows of the audit log one call asks for at the most.
+// auditPage is the largest number of rows of the audit log that one call requests.
 const auditPage = 1000
 
 // auditFamilies are the families of actions of the audit log, and auditActions its actions.

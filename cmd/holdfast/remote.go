@@ -109,7 +109,7 @@ func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
 	return s3Target{bucket, key}, nil
 }
 
-// parseObject is parseS3 for an argument that must name one object.
+// parseObject parses an argument like parseS3, but returns an error unless it names one object.
 func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
 	t, err := parseS3(cmd, arg)
 	if err == nil && (t.key == "" || strings.HasSuffix(t.key, "/")) {

@@ -29,7 +29,8 @@ func (v *OpenFirstAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account.ID), nil)
 }
 
-// SetAdmin makes an account an administrator, or no longer one. It is of level 6.
+// SetAdmin gives an account the rights of an administrator, or takes them away. The command
+// needs feature level 6.
 //
 // Errors: ErrNotFound without such an account.
 type SetAdmin struct {

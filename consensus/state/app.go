@@ -46,7 +46,7 @@ func (v *App) check() error {
 	return checkScope(v.Scope)
 }
 
-// AddApp registers an app. It is of level 6.
+// AddApp registers an app. The command needs feature level 6.
 //
 // Errors: ErrInvalid, ErrExists for its name, ErrTooLarge where there are MaxApps.
 type AddApp struct{ App App }
@@ -74,7 +74,8 @@ func (v *AddApp) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, k, &v.App)
 }
 
-// RemoveApp removes an app. Its keys stay valid. It is of level 6.
+// RemoveApp removes an app. Keys that the app has stay valid. The command needs feature level
+// 6.
 //
 // Errors: ErrNotFound.
 type RemoveApp struct{ Name string }

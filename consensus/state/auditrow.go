@@ -48,7 +48,7 @@ func (k ActorKind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Actor is who asked for a change, and from where.
+// Actor describes who asked for a change, and from where.
 type Actor struct {
 	Kind    ActorKind
 	Account AccountID // empty: none

@@ -554,7 +554,7 @@ func (v *DeleteObjects) checkMarkers() error {
 	return nil
 }
 
-// one deletes what the command names for one key.
+// one deletes the object or the version that the command names for the key with index i.
 func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	k := v.Keys[i]
 	current, err := findObject(tx, b, k)

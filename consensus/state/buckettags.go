@@ -11,7 +11,8 @@ func (v *BucketTags) Code(c *codec.Coder) {
 	codeTags(c, &v.Tags, MaxBucketTags)
 }
 
-// SetBucketTags replaces the tags of a bucket; without tags it has none. It is of level 5.
+// SetBucketTags replaces the tags of a bucket; without tags it has none. The command needs
+// feature level 5.
 type SetBucketTags struct {
 	Account AccountID
 	Bucket  string

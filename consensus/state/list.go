@@ -279,7 +279,7 @@ func (l *lister) named() (done bool, err error) {
 	return true, nil
 }
 
-// distinct returns each CID once.
+// distinct returns the CIDs of a list without repetitions.
 func distinct(cids []cid.Cid) (each []cid.Cid) {
 	for _, c := range cids {
 		if !slices.ContainsFunc(each, c.Equals) {
@@ -312,7 +312,7 @@ func (p *page) add(pin *Pin) int {
 	return n
 }
 
-// next ends the current run.
+// next ends the current run of pins and begins another.
 func (p *page) next() {
 	if p.bytes > MaxListBytes {
 		p.cut(1)

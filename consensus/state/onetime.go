@@ -109,7 +109,7 @@ func (v *AddOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, oneTimeKey(l.ID), &l)
 }
 
-// removeLinks removes the links that goes names.
+// removeLinks removes the links for which goes returns true.
 func removeLinks(tx Tx, goes func(*OneTimeLink) bool) error {
 	all, err := scanAll[OneTimeLink](tx, table(tableOneTime))
 	if err != nil {

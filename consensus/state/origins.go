@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Origins lie with the pins that name them. The attached ones that have some are found by
-// their root and account, of an account the newest first.
+// Origins are stored in the pins that name them. Keys with this prefix find the attached pins
+// that have origins, by root and account, and of an account the newest pin first.
 func originsOf(k RootKey) key { return part(table(tableOrigin), k) }
 
 func originKey(p *Pin, k RootKey) key {
@@ -23,7 +23,7 @@ func (v *Pin) hold(tx Tx, k RootKey) error {
 	return tx.Set(attachedKey(v, k), nil)
 }
 
-// release undoes hold.
+// release deletes the records that hold has written.
 func (v *Pin) release(tx Tx, k RootKey) error {
 	if len(v.Origins) > 0 {
 		if err := tx.Delete(originKey(v, k)); err != nil {

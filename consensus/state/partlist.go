@@ -17,7 +17,7 @@ type PartList struct {
 	Hash    Hash   // hash of their numbers and ids
 }
 
-// These are hashed first; the number is the version of the format.
+// The following texts are hashed first; the number in them is the version of the format.
 const (
 	partsDomain = "holdfast parts 1\n"
 	listDomain  = "holdfast list 1\n"

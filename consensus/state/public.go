@@ -71,8 +71,8 @@ type BucketName struct {
 	Name    string
 }
 
-// TurnBuckets changes the objects of buckets to the setting of their bucket, at most
-// MaxSettle objects in one command.
+// TurnBuckets makes the objects of buckets public or private by the setting of their bucket, at
+// most MaxSettle objects in one command.
 type TurnBuckets struct{ Items []BucketName }
 
 // Code implements Command.

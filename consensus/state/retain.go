@@ -158,7 +158,7 @@ func unretain(tx Tx, k, replacement RootKey) (*Root, error) {
 	return root, nil
 }
 
-// retainedBy returns the roots that k retains.
+// retainedBy returns the replaced roots that are kept until root k is replicated or has failed.
 func retainedBy(r Reader, k RootKey) ([]RootKey, error) {
 	prefix := retainedPrefix(k)
 	var olds []RootKey

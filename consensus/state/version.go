@@ -344,7 +344,7 @@ func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, er
 	return MadeNullMarker, nil
 }
 
-// removeVersion deletes one version for good. The newest remaining version becomes current.
+// removeVersion deletes one version permanently. The newest remaining version becomes current.
 func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error) {
 	if current != nil && current.ID == o.ID {
 		if err := v.remove(tx, o, e); err != nil {
@@ -395,7 +395,7 @@ func (v *Bucket) promote(tx Tx, k string) error {
 	return put(tx, v.objectKey(k), o)
 }
 
-// SetVersioning makes a bucket keep versions, or makes it stop keeping them.
+// SetVersioning makes a bucket keep versions, or makes it stop keeping new versions.
 type SetVersioning struct {
 	Account    AccountID
 	Bucket     string

@@ -24,7 +24,7 @@ type Members struct {
 // Founded returns whether the cluster exists.
 func (m *Members) Founded() bool { return m.cluster != nil }
 
-// Members reads the records for With.
+// Members reads the member records that With needs.
 func (v View) Members() (*Members, error) {
 	c, err := get[Cluster](v.r, clusterKey)
 	if err != nil {

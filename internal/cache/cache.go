@@ -80,21 +80,21 @@ func NewLocked[K comparable, V any](entries int) *Locked[K, V] {
 	return &Locked[K, V]{cache: New[K, V](entries)}
 }
 
-// Get is Cache.Get.
+// Get calls Cache.Get and holds the lock meanwhile.
 func (l *Locked[K, V]) Get(key K) (value V, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cache.Get(key)
 }
 
-// Put is Cache.Put.
+// Put calls Cache.Put and holds the lock meanwhile.
 func (l *Locked[K, V]) Put(key K, value V) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cache.Put(key, value)
 }
 
-// Len is Cache.Len.
+// Len calls Cache.Len and holds the lock meanwhile.
 func (l *Locked[K, V]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew: a changed one is a change of a format or of an API")
 
-// Updating returns whether golden files are written anew.
+// Updating returns whether the test writes the golden files again.
 func Updating() bool { return *update }
 
 // File fails the test unless the golden file at path, from the folder of the test, has exactly

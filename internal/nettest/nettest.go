@@ -70,8 +70,8 @@ func (p *Pipes) Close() error {
 // Addr implements net.Listener.
 func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Certificate returns a new self-signed one for 127.0.0.1, valid for an hour, in PEM and as it is, and
-// its private key in PEM.
+// Certificate returns a new self-signed certificate for 127.0.0.1, valid for an hour, in PEM
+// and parsed, and its private key in PEM.
 func Certificate(tb testing.TB, serial int64) (cert, key []byte, parsed *x509.Certificate) {
 	tb.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

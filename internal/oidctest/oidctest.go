@@ -17,7 +17,7 @@ type Provider struct {
 	tb testing.TB
 }
 
-// Person is who signs in at the provider.
+// Person is the person who signs in at the provider.
 type Person struct {
 	Subject    string
 	Email      string

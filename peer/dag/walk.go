@@ -88,7 +88,7 @@ func (f *frontier) first(c cid.Cid) (bool, error) {
 	return first, err
 }
 
-// push adds the children of a node.
+// push adds the children of a node to the blocks to visit.
 func (f *frontier) push(node item, links []cid.Cid) error {
 	if len(links) == 0 {
 		return nil

@@ -43,7 +43,8 @@ func NewForeign(tb testing.TB, listen ...string) *Foreign {
 	return NewForeignRouted(tb, nil, listen...)
 }
 
-// NewForeignRouted is NewForeign with content routing that route creates for its host.
+// NewForeignRouted does the work of NewForeign and uses the content routing that route creates
+// for the host.
 func NewForeignRouted(tb testing.TB, route func(host.Host) (routing.ContentDiscovery, error), listen ...string) *Foreign {
 	tb.Helper()
 	if len(listen) == 0 {

@@ -66,7 +66,8 @@ func (o DAGStore) Adopt(ctx context.Context, reference string, cids []cid.Cid) (
 	return missing, nil
 }
 
-// TakeOver is Adopt, and also returns the size in bytes of the blocks in the store.
+// TakeOver does the same as Adopt, and also returns the size in bytes of the blocks in the
+// store.
 func (o DAGStore) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
 	if missing, err = o.Adopt(ctx, reference, cids); err != nil {
 		return 0, nil, err

@@ -26,7 +26,7 @@ type change struct {
 	coming  bool            // references that begin in this change will be sealed hidden
 }
 
-// change starts a change. The index may already know its records.
+// change starts a change of the index. The index may already have its records.
 func (s *Store) change() *change {
 	return &change{
 		tx: s.index.Begin(), step: s.opts.countStep, born: math.MaxUint64,
@@ -61,7 +61,7 @@ func (c *change) sub(segment uint32, bytes int64) {
 	c.loads[segment] = load{l.records - 1, l.bytes - bytes}
 }
 
-// apply adds the effect of a record in segment.
+// apply adds the effect of a record in segment to the change.
 func (c *change) apply(rec record, segment uint32) error {
 	switch rec.kind {
 	case kindBlock:
@@ -614,7 +614,7 @@ func (c *change) forgotten(inc uint64, reference string) error {
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// orphans frees the blocks that recovery found and that no reference includes.
+// orphans frees the blocks that recovery has found and that no reference includes.
 func (c *change) orphans(limit int) (done bool, err error) {
 	var hashes []multihash.Multihash
 	err = c.tx.Scan([]byte{keyOrphan}, []byte{keyOrphan + 1}, false, func(key, _ []byte) (bool, error) {

@@ -79,7 +79,7 @@ func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) er
 	return s.queued(ctx, &op{bytes: bytes, run: fn})
 }
 
-// queued queues an op and does the same as do.
+// queued waits for a place in the queue for an op, and then does the same as do.
 func (s *Store) queued(ctx context.Context, o *op) error {
 	bytes := min(o.bytes, maxQueuedBytes)
 	if err := s.queueOps.Acquire(ctx, 1); err != nil {

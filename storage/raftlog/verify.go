@@ -203,7 +203,7 @@ func (w *walk) elements(bucket string, raw, after []byte) (keys span, err error)
 	return keys, nil
 }
 
-// bucket checks a bucket, whose value in the root it gets.
+// bucket checks the bbolt bucket with a name. value is its entry in the root bucket.
 func (w *walk) bucket(name string, value []byte) error {
 	if len(value) < bucketHeadBytes {
 		return damaged("bucket %q of %d bytes", name, len(value))

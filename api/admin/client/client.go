@@ -65,7 +65,7 @@ type App = admin.App
 // AuditRow is a row of the audit log.
 type AuditRow = admin.AuditRow
 
-// AuditActor is who asked for a change, and from where.
+// AuditActor describes who asked for a change, and from where.
 type AuditActor = admin.AuditActor
 
 // AuditPage is a page of the audit log.
@@ -394,7 +394,7 @@ func (c *Client) StateChecks(ctx context.Context) (checks []StateCheck, err erro
 	return checks, c.call(ctx, http.MethodGet, "/state/checks", nil, nil, &checks)
 }
 
-// as returns the query that names the account; empty for the operator's.
+// as returns the query that names an account; it is empty for the account of the operator.
 func as(user string) url.Values {
 	if user == "" {
 		return nil
@@ -407,7 +407,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return c.callWithin(ctx, callTimeout, method, path, query, in, out)
 }
 
-// callWithin is call with a time limit. After it the error is ErrNoAnswer.
+// callWithin does the work of call within a time limit. When the limit has passed, the error is
+// ErrNoAnswer.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, in, out any) error {
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 // Host is the host of the console in requests of tests.
 const Host = "console.test"
 
-// CatCID is the CID of something.
+// CatCID is a valid CID for pins of tests.
 const CatCID = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
 
 // MinPart is the minimum size of a part of an upload, in bytes.
@@ -59,7 +59,7 @@ type World struct {
 	ahead  atomic.Int64 // nanoseconds, see Ahead
 }
 
-// New returns a world.
+// New returns a World with the accounts of Alice and Bob.
 func New(t testing.TB) *World {
 	t.Helper()
 	secret := []byte("a secret of the cluster, 32 byte")

@@ -40,7 +40,7 @@ type AuditRow struct {
 	Hash    string     `json:"hash"`
 }
 
-// AuditActor is who asked for a change, and from where.
+// AuditActor describes who asked for a change, and from where.
 type AuditActor struct {
 	Kind    string `json:"kind"`
 	Account string `json:"account,omitempty"`

@@ -17,7 +17,7 @@ type Authenticate func(ctx context.Context, r *http.Request) (accounts.Principal
 type Accounts interface {
 	// Authenticate returns the principal of a token, by the current state of the cluster.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize returns it by the state of this node, which may be stale.
+	// Recognize returns the principal of a token by the state of this node, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
 }
 

@@ -79,7 +79,7 @@ func (l *Limits) PacedBy(p *Pacer) *Limits {
 	return l
 }
 
-// Enter is Pacer.Enter. A nil Limits delays nothing.
+// Enter calls Enter of the Pacer. A nil Limits delays nothing.
 func (l *Limits) Enter(ctx context.Context, id state.AccountID) (leave func(), err error) {
 	if l == nil {
 		return func() {}, nil

@@ -52,7 +52,7 @@ type Patient struct {
 	refused atomic.Pointer[error] // by Refuse
 	whole   atomic.Bool           // all of it was read
 
-	// Since the last LeastBytes:
+	// The following fields count since the last LeastBytes were complete.
 	got    int
 	waited time.Duration // wait for the client only, not for this side
 }

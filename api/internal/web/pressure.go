@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// busyShare is the share of time in which some thread must wait for a processor for the
-// processors to be busy.
+// busyShare is the share of time above which the processors count as busy: the time in which
+// some thread waits for a processor.
 const busyShare = 0.5
 
 // Busy returns a function that returns whether the processors were busy: between two calls

@@ -33,7 +33,7 @@ func newChain(key []byte, stamp, scope string) *chain {
 	}
 }
 
-// seed sets the signature of the request as the last one.
+// seed computes the signature of the request, which precedes that of the first chunk.
 func (c *chain) seed(request [sha256.Size]byte) {
 	c.begin(algorithm)
 	c.end(request)
@@ -51,7 +51,7 @@ func (c *chain) chunk(content [sha256.Size]byte, signature []byte) bool {
 	return subtle.ConstantTimeCompare(c.previous[:], signature) == 1
 }
 
-// trailer is chunk for the trailers.
+// trailer returns whether signature is that of the trailers, whose bytes have the hash content.
 func (c *chain) trailer(content [sha256.Size]byte, signature []byte) bool {
 	c.begin(trailerAlgorithm)
 	c.text = append(c.text, c.previous[:]...)

@@ -97,7 +97,7 @@ func (c *Caller) String() string {
 	return "access key " + c.AccessKey
 }
 
-// GoString is String, so that %#v does not show the token either.
+// GoString does the same as String, so that %#v does not show the token either.
 func (c *Caller) GoString() string { return c.String() }
 
 // Body reads the object's bytes from src, the body of the request, and verifies the signed
