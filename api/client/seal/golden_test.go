@@ -254,6 +254,8 @@ func TestHeaderHasRoom(t *testing.T) {
 	o.User, o.Path = nil, "photos"
 	_, err = New(generate(t).PublicKey(), o)
 	want(t, err, ErrPath)
+	_, err = New(PublicKey{}, object(1))
+	want(t, err, ErrIdentity)
 	o.Path, o.Digest = "/a", &Digest{Size: maxSize + 1}
 	_, err = New(generate(t).PublicKey(), o)
 	want(t, err, ErrTooLarge)

@@ -242,3 +242,38 @@ func (d distant) Get(ctx context.Context, key string) ([]byte, string, error) {
 	<-time.After(time.Millisecond)
 	return d.Store.Get(ctx, key)
 }
+
+// TestLongNamesSplitEarlier promises that an object of an index has a bound in bytes, and that one
+// beyond it, or with names out of order, is refused.
+func TestLongNamesSplitEarlier(t *testing.T) {
+	ctx, store := t.Context(), newMemory()
+	x := index(t, store)
+	var long []Entry
+	for i := range maxNode {
+		e := entry(i)
+		e.Name += strings.Repeat("x", maxName-len(e.Name))
+		long = append(long, e)
+	}
+	if err := x.Put(ctx, long...); err != nil {
+		t.Fatal(err)
+	}
+	if len(store.objects) != 1+fanOut {
+		t.Errorf("%d objects, want %d", len(store.objects), 1+fanOut)
+	}
+	if all, err := x.List(ctx); err != nil || len(all) != maxNode {
+		t.Errorf("%d entries: %v", len(all), err)
+	}
+	store.objects[x.storageKey(nodeRoot)] = make([]byte, maxNodeFile+1)
+	_, err := x.List(ctx)
+	want(t, err, ErrTooLarge)
+	for _, text := range []string{
+		`{"version":1,"entries":[{"name":"b"},{"name":"a"}]}`, `{"version":1,"entries":[{"name":"a"},{"name":"a"}]}`,
+		`{"version":1,"split":"00","entries":[]}`, `{"version":1,"split":"00000000000000000000000000000000","entries":[{"name":"a"}]}`,
+		`{"version":1,"entries":[{"name":"a","content_hash":"00"}]}`, `{`,
+	} {
+		_, err := decodeNode([]byte(text))
+		want(t, err, ErrIndex)
+	}
+	_, err = decodeNode([]byte(`{"version":2}`))
+	want(t, err, ErrVersion)
+}
