@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sync/semaphore"
 )
 
 // Defaults of Options.
@@ -27,7 +29,7 @@ const (
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 2 * time.Minute // until the answer begins, after the whole request was sent
-	stallTimeout  = time.Minute     // without a byte of the body of an answer
+	stallTimeout  = time.Minute     // without a byte of the body of a request or an answer
 	idleTimeout   = 90 * time.Second
 )
 
@@ -59,8 +61,11 @@ type Options struct {
 type Client struct {
 	nodes    *nodes
 	patience time.Duration
-	answered atomic.Bool // a node has answered at least once
-	idle     func()      // closes unused connections
+	stall    time.Duration       // stallTimeout, except in tests
+	answered atomic.Bool         // a node has answered at least once
+	idle     func()              // closes unused connections
+	memory   *semaphore.Weighted // sealedMemory bytes
+	buffers  sync.Pool           // of *[]byte
 }
 
 // ErrOptions is the kind of all errors of New.
@@ -78,7 +83,7 @@ func New(o Options) (*Client, error) {
 	case (o.AccessKey == "") != (o.SecretKey == ""):
 		return nil, fmt.Errorf("%w: an access key needs its secret key", ErrOptions)
 	}
-	c := &Client{patience: o.Patience, idle: func() {}}
+	c := &Client{patience: o.Patience, stall: stallTimeout, memory: semaphore.NewWeighted(sealedMemory), idle: func() {}}
 	if c.patience == 0 {
 		c.patience = DefaultPatience
 	}

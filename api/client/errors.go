@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 )
@@ -160,16 +161,25 @@ func (w localWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// localReader marks the errors of a source and remembers the first.
+// localReader marks the errors of a source and remembers the first. Its timer runs while the node
+// does not take the next bytes. It ends with the last one, and then the time of the answer counts.
 type localReader struct {
 	io.ReadSeeker
 
 	sum    hash.Hash // of what was read, or nil
 	failed error
+	size   int64
+	read   int64 // bytes of size
+	timer  *time.Timer
+	within time.Duration
 }
 
 // Seek begins anew.
 func (r *localReader) Seek(offset int64, whence int) (int64, error) {
+	if offset != 0 || whence != io.SeekStart {
+		return 0, errSeek
+	}
+	r.read = 0
 	if r.sum != nil {
 		r.sum.Reset()
 	}
@@ -178,6 +188,11 @@ func (r *localReader) Seek(offset int64, whence int) (int64, error) {
 
 func (r *localReader) Read(p []byte) (int, error) {
 	n, err := r.ReadSeeker.Read(p)
+	if r.read += int64(n); r.read >= r.size {
+		r.timer.Stop()
+	} else {
+		r.timer.Reset(r.within)
+	}
 	if r.sum != nil {
 		_, _ = r.sum.Write(p[:n]) // never fails
 	}

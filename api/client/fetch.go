@@ -36,7 +36,16 @@ func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writ
 	for {
 		before := done
 		_, err := c.do(ctx, op, func(ctx context.Context, node *node) error {
-			written, err := f.request(ctx, node, off+done, n-done, localWriter{w})
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			timer := time.AfterFunc(c.stall, func() { cancel(errStalled) })
+			timer.Stop() // it runs while a body is awaited
+			written, err := f.request(ctx, node, off+done, n-done, localWriter{w}, func(body io.Reader) io.Reader {
+				return &patient{from: body, timer: timer, within: c.stall}
+			})
+			if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+				err = &bodyError{errStalled}
+			}
 			done += written
 			if err == nil && done < n {
 				err = &bodyError{io.ErrUnexpectedEOF}
@@ -50,17 +59,15 @@ func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writ
 	}
 }
 
-// request reads the n bytes from off on from one node. It returns the number of bytes that w got.
-func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.Writer) (int64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// request reads the n bytes from off on from one node. guard ends a body that stalls. It returns
+// the number of bytes that w got.
+func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.Writer, guard func(io.Reader) io.Reader) (int64, error) {
 	answer, header, err := f.open(ctx, node, off, n)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = answer.Close() }() // only read from
-	body := &patient{from: answer, timer: time.AfterFunc(stallTimeout, func() { cancel(errStalled) })}
-	defer body.timer.Stop()
+	body := guard(answer)
 	if f.root != nil {
 		return f.verified(node, off, n, w, body)
 	}
@@ -134,16 +141,17 @@ func begins(h http.Header, off int64) bool {
 	return text == "" && off == 0 || strings.HasPrefix(text, fmt.Sprintf("bytes %d-", off))
 }
 
-var errStalled = errors.New("the node has sent nothing for a minute")
+var errStalled = errors.New("the node has stalled")
 
 // patient ends an answer that stalls. The time in which the caller writes does not count.
 type patient struct {
-	from  io.Reader
-	timer *time.Timer
+	from   io.Reader
+	timer  *time.Timer
+	within time.Duration
 }
 
 func (p *patient) Read(b []byte) (int, error) {
-	p.timer.Reset(stallTimeout)
+	p.timer.Reset(p.within)
 	defer p.timer.Stop()
 	return p.from.Read(b)
 }

@@ -170,6 +170,11 @@ func (c *Client) finish(ctx context.Context, u *upload, src source, o UploadOpti
 }
 
 func (c *Client) putPart(ctx context.Context, u *upload, p part) (etag string, err error) {
+	p, release, err := c.filled(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	headers := http.Header{}
 	if p.crc != "" {
 		headers.Set("X-Amz-Checksum-Crc32c", p.crc)

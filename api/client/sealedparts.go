@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"io"
 
@@ -31,6 +32,38 @@ func (s *sealedParts) next(number int) (part, error) {
 		number: number, size: plain + chunks*seal.ChunkOverhead, plain: plain,
 		body: &sealing{parts: s, from: from, size: plain, first: from / seal.ChunkSize, count: chunks},
 	}, nil
+}
+
+// sealedMemory bounds the ciphertext in memory of all uploads of a client, in bytes.
+const sealedMemory = 32 << 20
+
+// filled returns a part whose bytes are in memory, so that it has a CRC and each attempt sends the
+// same. It waits for memory. The caller calls release at the end. Larger parts, of files above 300
+// GiB, stay as they are.
+func (c *Client) filled(ctx context.Context, p part) (full part, release func(), err error) {
+	if p.crc != "" || p.size > sealedMemory {
+		return p, func() {}, nil
+	}
+	if err := c.memory.Acquire(ctx, p.size); err != nil {
+		return p, nil, err
+	}
+	buffer, ok := c.buffers.Get().(*[]byte)
+	if !ok || int64(cap(*buffer)) < p.size {
+		fresh := make([]byte, p.size)
+		buffer = &fresh
+	}
+	release = func() {
+		c.buffers.Put(buffer)
+		c.memory.Release(p.size)
+	}
+	data := (*buffer)[:p.size]
+	if _, err := io.ReadFull(p.body, data); err != nil {
+		release()
+		return p, nil, err
+	}
+	full = newPart(p.number, data)
+	full.plain = p.plain
+	return full, release, nil
 }
 
 // whole returns the whole file as one part.

@@ -297,3 +297,43 @@ func TestAnObjectThatIsReplacedMeanwhileIsNotMixed(t *testing.T) {
 		t.Errorf("%v after %d bytes", err, got.Len())
 	}
 }
+
+// TestANodeThatStallsIsLeft promises that a transfer goes on elsewhere when a node neither takes
+// nor sends bytes, although its connections live.
+func TestANodeThatStallsIsLeft(t *testing.T) {
+	c := newCluster(t, 2)
+	data := randomBytes(SinglePut)
+	path := filepath.Join(t.TempDir(), "file")
+	writeFile(t, path, data)
+	var stalled atomic.Int64
+	done := make(chan struct{})
+	defer close(done)
+	c.nodes[0].breaks(func(w http.ResponseWriter, r *http.Request) bool {
+		stalled.Add(1)
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Length", "16777216")
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusOK)
+			_, _ = w.Write(data[:1000])
+			w.(http.Flusher).Flush()
+		}
+		if r.Method != http.MethodHead {
+			<-done // the connection stays open
+		}
+		return r.Method != http.MethodHead
+	})
+	for range 2 { // one of them begins at the node that stalls
+		client := c.client()
+		client.stall = 300 * time.Millisecond
+		if _, err := client.UploadFile(t.Context(), "bucket", "key", path, UploadOptions{}); err != nil {
+			t.Error(err)
+		}
+		var got bytes.Buffer
+		if _, err := client.Download(t.Context(), "bucket", "key", &got, DownloadOptions{Object: &Object{Size: SinglePut}}); err != nil || !bytes.Equal(got.Bytes(), data) {
+			t.Errorf("%d bytes, %v", got.Len(), err)
+		}
+	}
+	if stalled.Load() == 0 {
+		t.Error("no request reached the node that stalls")
+	}
+}

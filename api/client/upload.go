@@ -132,6 +132,11 @@ func newPart(number int, data []byte) part {
 
 // put stores p as an object.
 func (c *Client) put(ctx context.Context, bucket, key string, p part, o UploadOptions) (Object, error) {
+	p, release, err := c.filled(ctx, p)
+	if err != nil {
+		return Object{}, err
+	}
+	defer release()
 	options := o.put()
 	if p.crc != "" {
 		options.UserMetadata["x-amz-checksum-crc32c"] = p.crc
@@ -167,12 +172,19 @@ func (c *Client) send(ctx context.Context, op operation, p part, request func(ct
 		if _, err := p.body.Seek(0, io.SeekStart); err != nil {
 			return &sourceError{err}
 		}
-		body := &localReader{ReadSeeker: p.body}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		body := &localReader{ReadSeeker: p.body, size: p.size, within: c.stall}
+		body.timer = time.AfterFunc(c.stall, func() { cancel(errStalled) })
+		defer body.timer.Stop()
 		if p.crc == "" {
 			body.sum = md5.New() //nolint:gosec // the ETag of S3
 		}
 		etag, err := request(ctx, n, body)
-		if err != nil {
+		switch {
+		case err != nil && errors.Is(context.Cause(ctx), errStalled):
+			return &bodyError{errStalled}
+		case err != nil:
 			return errors.Join(body.failed, err)
 		}
 		if body.sum != nil && strings.Trim(etag, `"`) != hex.EncodeToString(body.sum.Sum(nil)) {
