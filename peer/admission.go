@@ -14,7 +14,7 @@ const negotiationTimeout = 10 * time.Second
 
 // admission counts the running stream handlers, so that Close can wait for them.
 type admission struct {
-	// mu guards closed, and orders it before the last Add.
+	// mu guards closed. It prevents that enter adds to wg after closed is set.
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup

@@ -206,7 +206,7 @@ func (s *unknownPeers) shaken(c *arrival) {
 	}
 }
 
-// arrival is the scope of one connection.
+// arrival is the resource scope of one inbound connection.
 type arrival struct {
 	network.ConnManagementScope
 	unknownPeers *unknownPeers

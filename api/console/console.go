@@ -332,7 +332,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 // Starting returns the handler until the use cases for New exist: health, and a page that says
-// so for all other requests. Of o it needs Health, Version and Logger, and uses Metrics.
+// so for all other requests. It needs the options Health, Version and Logger, and uses Metrics.
 func Starting(o Options) (http.Handler, error) {
 	p, err := loadPages()
 	if err != nil {

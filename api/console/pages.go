@@ -164,8 +164,8 @@ func refusal(err error, codes ...state.Code) string {
 	return ""
 }
 
-// oneOfMany returns the texts about a failed change that is one of several. Their answer is a
-// normal page. The log gets the same line as for an error page.
+// oneOfMany returns the texts about a failed change that is one of several changes. The answer
+// to these changes is a normal page. The log gets the same line as for an error page.
 func (s *surface) oneOfMany(c *call, err error) trouble {
 	t := troubleOf(err)
 	if t.Status == http.StatusInternalServerError {

@@ -241,7 +241,7 @@ func (f *filesForm) file() (name string, part *multipart.Part, err error) {
 	}
 }
 
-// skip reads the rest of a file, at most most bytes.
+// skip reads the rest of a file, up to most bytes.
 func (f *filesForm) skip(part *multipart.Part, most int64) error {
 	f.in.left = most
 	if _, err := io.Copy(io.Discard, part); err != nil {

@@ -287,7 +287,7 @@ func (c *content) whole(f *web.Fuse) objects.Body {
 // smallTimeout is how long a body that is read into memory may take to arrive.
 const smallTimeout = 30 * time.Second
 
-// readSmall reads a body of at most most bytes into memory that counts for the account, and
+// readSmall reads a body of up to most bytes into memory that counts for the account, and
 // checks it.
 func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]byte, error) {
 	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded, time.Now().Add(smallTimeout))

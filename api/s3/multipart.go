@@ -232,8 +232,8 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// sourceRange parses x-amz-copy-source-range, bytes=<first>-<last> within the source. The
-// range has at most most bytes.
+// sourceRange parses x-amz-copy-source-range, bytes=<first>-<last> within the source. The range
+// may have up to most bytes.
 func sourceRange(header string, most uint64) (func(size uint64) (first, count uint64, err error), error) {
 	first, last := int64(0), int64(-1)
 	if header != "" {

@@ -84,8 +84,8 @@ func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) e
 	return err
 }
 
-// bodyTags parses the tags in a body of at most bytes bytes and returns at most most of
-// them.
+// bodyTags parses the tags in a body. bytes is the maximum size of the body, and most the
+// maximum number of tags.
 func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most int) ([]state.Tag, error) {
 	body, err := s.readSmall(w, r, bytes)
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most 
 	return tags, checkTags(tags, most)
 }
 
-// readTagging parses Tagging, TagSet and Tag elements with Key and Value, at most most.
+// readTagging parses the elements Tagging, TagSet and Tag with Key and Value. most is the
+// maximum number of tags.
 func readTagging(body []byte, most int) (tags []state.Tag, err error) {
 	x, err := readXML(body, "Tagging")
 	if err != nil {

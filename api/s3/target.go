@@ -144,7 +144,7 @@ func (q query) has(name string) bool {
 	return given
 }
 
-// number parses a parameter as a number of at least least. A larger number than most
+// number parses a parameter as a number, which must not be below least. A number above most
 // becomes most. An empty value counts as absent.
 func (q query) number(name string, absent, least, most int) (int, error) {
 	text := q.get(name)

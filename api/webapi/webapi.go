@@ -210,8 +210,8 @@ func New(o Options) (http.Handler, error) {
 	return s.wrap(web.Routes(routes)), nil
 }
 
-// Starting returns the handler until the use cases for New exist: 503 for all requests. Of o it
-// needs Health and Logger, and uses Metrics.
+// Starting returns the handler until the use cases for New exist: 503 for all requests. It
+// needs the options Health and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	s := &surface{o}
 	return s.wrap(web.Starting(o.Health, nil))

@@ -148,7 +148,7 @@ func (k *keeper) await(ctx context.Context) error {
 	return nil
 }
 
-// lose records a lease whose outcome will not be reported.
+// lose notes a lease whose outcome will not be reported.
 func (k *keeper) lose(root state.RootKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

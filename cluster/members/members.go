@@ -70,7 +70,7 @@ type Options struct {
 	// proves the secret.
 	JoinID func(secret []byte) (string, error)
 	// Fits returns an error if the local state shows that Secret is not the secret of the
-	// cluster. Then this node admits nobody. Nil: it is.
+	// cluster. After such an error this node admits nobody. Nil: there is no check.
 	Fits func() error
 	// Seed is the list of members until the local state has one.
 	Seed   []state.Node

@@ -99,8 +99,8 @@ type hashing struct {
 }
 
 // digester hashes a body while it is read. The reader's goroutine hashes a short body. A longer
-// body is hashed in other goroutines, because MD5 is slower than all other work, and a BLAKE3
-// tree comes next.
+// body is hashed in other goroutines, because MD5 takes more time than all other work, and a
+// BLAKE3 tree takes the second most.
 type digester struct {
 	with *hashing
 	r    io.Reader

@@ -209,7 +209,8 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 	}
 }
 
-// copySum is the most bytes of a copy that are read for its checksum before it is answered.
+// copySum is the largest size in bytes of a copy that is read for its checksum before the
+// answer.
 const copySum = 8 << 20
 
 // Bounds of the checksums of copies that are computed while a client waits: their number at a

@@ -46,8 +46,8 @@ type Blocks interface {
 	References(ctx context.Context, prefix string, fn func(reference string, sealed bool) (more bool, err error)) error
 	// Seal marks a reference as complete. The change is durable on return.
 	Seal(ctx context.Context, reference string, bytes, blocks uint64) error
-	// Hide makes a sealed reference hidden from unknown peers or visible. It does nothing if the
-	// reference is so already, is not sealed or does not exist.
+	// Hide makes a sealed reference hidden from unknown peers or visible. It does nothing if
+	// the reference is already hidden or visible as requested, is not sealed or does not exist.
 	Hide(ctx context.Context, reference string, hidden bool) error
 	// Drop removes a reference, and the blocks that no other reference includes. A reference that
 	// does not exist is no error.

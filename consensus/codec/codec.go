@@ -119,8 +119,8 @@ func Bool(c *Coder, v *bool) {
 	}
 }
 
-// String codes a string of at most most bytes. Encoding a longer string is an error too, so
-// that everything that is written can be read.
+// String codes a string of up to most bytes. Encoding a longer string is an error too, so that
+// everything that is written can be read.
 func String[S ~string](c *Coder, v *S, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -149,7 +149,7 @@ func Text(c *Coder, most int) []byte {
 // it is for code that inspects a record.
 func Count(c *Coder, most int) int { return c.length(0, most) }
 
-// Bytes codes a byte slice of at most most bytes. An empty slice decodes as nil.
+// Bytes codes a byte slice of up to most bytes. An empty slice decodes as nil.
 func Bytes(c *Coder, v *[]byte, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -183,7 +183,7 @@ func Fixed(c *Coder, v []byte) {
 	c.buf = c.buf[len(v):]
 }
 
-// List codes a slice of at most most elements. An empty list decodes as nil.
+// List codes a slice of up to most elements. An empty list decodes as nil.
 func List[T any](c *Coder, v *[]T, most int, each func(*Coder, *T)) {
 	n := c.length(len(*v), most)
 	if c.err != nil {

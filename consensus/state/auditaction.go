@@ -175,7 +175,8 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	return nil
 }
 
-// describeSelf fills in what a change is about that says so by itself.
+// describeSelf fills in the target and the detail of a change by its command alone, without a
+// read of the state.
 func (v *AuditRow) describeSelf(change Command) {
 	switch c := change.(type) {
 	case *InitCluster:

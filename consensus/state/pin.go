@@ -322,8 +322,8 @@ func (v *CreatePin) apply(tx Tx, e *entry) (Result, error) {
 	return accepted(&p), nil
 }
 
-// accepted returns the result for the proposer of a pin: the pin as accepted, with the status
-// queued, whatever its present status.
+// accepted returns the result for the proposer of a pin: the pin as it was accepted, with the
+// status queued, even if the pin has another status now.
 func accepted(p *Pin) Result {
 	if p == nil {
 		return Result{}

@@ -6,9 +6,9 @@ import "encoding/binary"
 // that counts as kept.
 func soleKey(n NodeID) key { return part(metaKey("sole/"), n) }
 
-// noteSole records, for the only holder of a root, that it is the only one from this entry
-// on, because an earlier check of its roots has not seen that. Below feature level 4 any
-// other recorded copy counts as a holder.
+// noteSole records for a node that from this entry on it is the only holder of some root,
+// because an earlier check of the roots of the node could not see that. Below feature level 4
+// any other recorded copy counts as a holder.
 func noteSole(tx Tx, root *Root, e *entry) error {
 	if root.Status != Pinned {
 		return nil

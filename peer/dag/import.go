@@ -108,7 +108,7 @@ func (s *splitter) NextBytes() ([]byte, error) {
 	return append([]byte(nil), data[:n]...), nil
 }
 
-// fill reads at least least bytes, or fewer if the reader returns an error. Only io.EOF is the
+// fill reads least bytes or more, or fewer if the reader returns an error. Only io.EOF is the
 // end of the content. fill does not use io.ReadFull, which returns io.ErrUnexpectedEOF at the
 // end of the content: a reader returns the same error for a body that was cut off.
 func (s *splitter) fill(b []byte, least int) (n int) {
@@ -120,7 +120,7 @@ func (s *splitter) fill(b []byte, least int) (n int) {
 	return n
 }
 
-// added records that the chunk in b is in a batch.
+// added notes that the chunk in b has become part of a batch.
 func (s *splitter) added(b blocks.Block) {
 	if data := b.RawData(); len(s.last) > 0 && len(data) > 0 && &data[0] == &s.last[0] {
 		s.last = nil

@@ -300,7 +300,7 @@ func (c *change) doubt(reference string) error {
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// moveDoubt records that the record of the revoked seal is in another segment now.
+// moveDoubt notes that the record of the revoked seal is in another segment now.
 func (c *change) moveDoubt(o *referenceEntry, reference string, segment uint32) error {
 	d, err := getDoubt(c.tx, reference)
 	if err != nil || d.segment == segment {
@@ -455,8 +455,8 @@ func (c *change) drop(inc uint64, reference string, segment uint32) error {
 	return c.tx.Set(droppedKey(inc), x.encode())
 }
 
-// dropRecord records that the drop record is in segment. The records there that it kills
-// are removed together with it.
+// dropRecord notes that the drop record is in segment. The records there that it kills are
+// removed together with it.
 func (c *change) dropRecord(x *droppedEntry, inc uint64, segment uint32) error {
 	if x.segment != 0 {
 		c.sub(x.segment, dropRecordBytes(x.reference))
@@ -557,7 +557,7 @@ func (c *change) settle(inc uint64, x droppedEntry) error {
 	return c.tx.Delete(droppedKey(inc))
 }
 
-// lose records that the bytes of hash at this location are damaged.
+// lose marks the bytes of hash at this location as damaged.
 func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil || !ok || e.segment != segment || e.off != off {
@@ -570,8 +570,8 @@ func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 	return c.tx.Set(blockKey(hash), e.encode())
 }
 
-// gone records that the file of a segment was removed. Drop records that were needed only
-// for its dead records are no longer needed.
+// gone notes that the file of a segment was removed. Drop records that were needed only for its
+// dead records are no longer needed.
 func (c *change) gone(segment uint32) error {
 	prefix := deadPrefix(segment)
 	references := make(map[uint64]string) // key: incarnation
@@ -596,7 +596,7 @@ func (c *change) gone(segment uint32) error {
 	return c.tx.Delete(segmentKey(segment))
 }
 
-// forgotten records that one segment fewer holds dead or outdated records of inc.
+// forgotten notes that one segment fewer holds dead or outdated records of inc.
 func (c *change) forgotten(inc uint64, reference string) error {
 	x, ok, err := getDropped(c.tx, inc)
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int
 	return nil, fmt.Errorf("blocks: get %s: %w", c, ErrCorrupt)
 }
 
-// lost records that the bytes of a block are damaged, and returns the error for the caller.
+// lost marks the bytes of a block as damaged, and returns the error for the caller.
 func (s *Store) lost(ctx context.Context, c cid.Cid, e blockEntry, cause error) error {
 	s.corrupt.Add(1)
 	s.log.ErrorContext(ctx, "stored block is damaged", "cid", c, "segment", e.segment, "offset", e.off, "err", cause)

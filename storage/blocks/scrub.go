@@ -262,7 +262,7 @@ func (s *Store) verifyRecord(ctx context.Context, rec record, number uint32, sum
 	return s.lose(ctx, number, []record{rec.clone()})
 }
 
-// lose records that the blocks of records are damaged.
+// lose marks the blocks in the given records as damaged.
 func (s *Store) lose(ctx context.Context, number uint32, records []record) error {
 	if len(records) == 0 {
 		return nil

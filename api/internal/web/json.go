@@ -28,8 +28,8 @@ const (
 	MaxJSONMembers = 1 << 14
 )
 
-// Body reads a JSON body of at most most bytes, whatever its length header says, into
-// memory that held accounts for. The media type must be JSON or absent.
+// Body reads a JSON body of up to most bytes, whatever its length header says, into memory that
+// held accounts for. The media type must be JSON or absent.
 func Body(w http.ResponseWriter, r *http.Request, most int64, held *Held) ([]byte, error) {
 	if err := JSONType(r.Header); err != nil {
 		return nil, err
