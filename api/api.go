@@ -200,10 +200,10 @@ const (
 	operatorService = "operator"
 )
 
-// Bind reads the certificate and listens on every configured address. Of Options it needs
-// the addresses, Folder, Health, Gatherer, Registerer and Logger, and uses the fields for
-// clients of a starting node. The error for an address in use names its flag; the error
-// for a bad certificate names its settings. End it with Run or Close.
+// Bind reads the certificate and listens on every configured address. It needs the following
+// fields of Options: the addresses, Folder, Health, Gatherer, Registerer and Logger, and uses
+// the fields for clients of a starting node. The error for an address in use names its flag;
+// the error for a bad certificate names its settings. End it with Run or Close.
 func Bind(o Options) (*Server, error) {
 	s := &Server{logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
 	var err error

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Starting returns the handler until the use cases for New exist: health, and 503 for all
-// other requests. Of o it needs Health, Origins, Version and Logger, and uses Metrics.
+// Starting returns the handler until the use cases for New exist: health, and 503 for all other
+// requests. It needs the options Health, Origins, Version and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	serve := web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))
 	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, serve)

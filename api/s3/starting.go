@@ -8,7 +8,7 @@ import (
 )
 
 // Starting returns the handler until the use cases for New exist: 503 with the reason, and
-// health. Of o it needs Version and Logger, and uses Domain and Metrics.
+// health. It needs the options Version and Logger, and uses Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
 	s, otherwise := &surface{stall: web.StallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
 	if o.Domain != "" {

@@ -22,8 +22,8 @@ import (
 // gossipTopic is the topic of the samples of load and liveness.
 const gossipTopic = "/holdfast/samples/1"
 
-// Intervals at which a node compares its own record in the state with the facts: until both
-// agree, and after that.
+// Intervals at which a node compares its own record in the state with its real addresses and
+// release: until both agree, and after that.
 const (
 	registerRetry = 200 * time.Millisecond
 	registerEvery = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 )
 
 // Audited is a change with who asked for it, from where and when, for its row of the audit log.
-// Apply writes the row together with the change. It is of level 7.
+// Apply writes the row together with the change. The command needs feature level 7.
 type Audited struct {
 	By     Actor
 	At     Millis  // by the clock of the proposer
@@ -177,7 +177,8 @@ func (n *noticed) Delete(key []byte) error {
 	return n.Tx.Delete(key)
 }
 
-// NoteKeyShown records that an API key is shown with its secrets. It is of level 7.
+// NoteKeyShown records that an API key is shown with its secrets. The command needs feature
+// level 7.
 //
 // Errors: ErrNotFound.
 type NoteKeyShown struct{ ID KeyID }

@@ -111,8 +111,9 @@ func decodeAuditRow(value []byte) (*AuditRow, AuditHash, error) {
 	return row, AuditHash(value[:auditHashBytes]), err
 }
 
-// PruneAudit removes rows that are older than Before, MaxSettle rows in one command at the most.
-// The proposer takes Before from a time that most members have reached. It is of level 7.
+// PruneAudit removes rows that are older than Before, MaxSettle rows in one command at the
+// most. The proposer takes Before from a time that most members have reached. The command needs
+// feature level 7.
 type PruneAudit struct{ Before Millis }
 
 // Code implements Command.
@@ -156,9 +157,10 @@ type Refusal struct {
 	Count   uint64
 }
 
-// NoteRefusals records refused tries. Within a clock hour only the first ones become
-// rows of their own; the others are summed in one row at the beginning of a later hour. So
-// strangers neither grow the log without bound nor push out what it has. It is of level 7.
+// NoteRefusals records refused tries. Within a clock hour only the first ones become rows of
+// their own; the others are summed in one row at the beginning of a later hour. So strangers
+// neither grow the log without bound nor push out what it has. The command needs feature level
+// 7.
 //
 // Errors: ErrInvalid for an action that is not of refusals.
 type NoteRefusals struct{ Items []Refusal }

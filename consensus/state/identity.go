@@ -58,7 +58,7 @@ func identityKey(id IdentityID) key { return part(table(tableIdentity), id) }
 
 func identitiesOf(a AccountID) key { return part(table(tableIdentityOf), a) }
 
-// LinkIdentity lets an identity sign in to an account. It is of level 6.
+// LinkIdentity lets an identity sign in to an account. The command needs feature level 6.
 //
 // Errors: ErrInvalid, ErrNotFound without the account, ErrExists where the identity is of another
 // account, ErrTooLarge where the account has MaxIdentities.

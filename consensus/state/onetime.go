@@ -57,7 +57,8 @@ var errNoLink = Errorf(CodeNotFound, "the link was used already or is not valid 
 func oneTimeKey(id LinkID) key { return part(table(tableOneTime), id) }
 
 // AddOneTimeLink adds a link. It replaces the link of the same purpose for the same account or
-// e-mail address, and removes links that have expired by Over. It is of level 6.
+// e-mail address, and removes links that have expired by Over. The command needs feature level
+// 6.
 //
 // Errors: ErrInvalid, ErrNotFound without the account, ErrExists where the e-mail address of an
 // invitation has an account, ErrTooLarge where there are MaxOneTimeLinks.

@@ -52,7 +52,8 @@ type AccountRequests struct {
 }
 
 // NoteUsage adds requests of accounts to a day, and records how much each of them stores. It
-// skips accounts that are gone, and removes records older than UsageDays. It is of level 6.
+// skips accounts that are gone, and removes records older than UsageDays. The command needs
+// feature level 6.
 //
 // Errors: ErrInvalid for a day that is out of bounds.
 type NoteUsage struct {
