@@ -65,6 +65,8 @@ const (
 // Audit are the use cases of the audit log.
 type Audit interface {
 	admin.Audit
+	console.Audit
+	webapi.Audit
 }
 
 // Accounts are the use cases of authentication.
@@ -327,7 +329,7 @@ func (s *Server) Open(o Options) error {
 // console returns the handler of the pages and of the web API.
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
-		Accounts: o.Accounts, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
@@ -336,7 +338,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		return nil, err
 	}
 	data, err := webapi.New(webapi.Options{
-		Accounts: o.Accounts, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
 		S3URL: s.seenAt(s.addrs.S3), Presign: presign(o.S3Region), Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {

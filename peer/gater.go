@@ -9,7 +9,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
-	manet "github.com/multiformats/go-multiaddr/net"
 )
 
 // memberGater closes a connection of the cluster host as soon as the handshake has proved
@@ -115,8 +114,8 @@ func ipText(addr string) string {
 	if err != nil {
 		return ""
 	}
-	ip, err := manet.ToIP(a)
-	if err != nil {
+	ip, ok := ipOf(a)
+	if !ok {
 		return ""
 	}
 	return ip.String()

@@ -17,8 +17,14 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 		var log bytes.Buffer
 		why := ""
 		var member atomic.Bool
+		told := 0
 		p := &Peer{ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{
 			Refused: func(id string) string { return why }, Members: func(string) bool { return member.Load() },
+			Told: func(addr, why string, refused int) {
+				if told += refused; addr != "192.0.2.1" || why != "a used ticket" {
+					t.Errorf("told of %q at %q", why, addr)
+				}
+			},
 		}}
 		lines := func() []string {
 			<-time.After(refusedGrace)
@@ -52,6 +58,9 @@ func TestRefusalsAreToldAndBounded(t *testing.T) {
 				t.Errorf("%v later: %q, want %s", refusedEvery, got, suppressed)
 			}
 			<-time.After(refusedEvery)
+		}
+		if told != 1002 { // without the member
+			t.Errorf("told of %d", told)
 		}
 	})
 }

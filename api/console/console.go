@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -144,6 +145,14 @@ type Members interface {
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
 }
 
+// Audit are the use cases of the audit log, for administrators.
+type Audit interface {
+	// List returns a page of the rows that a query asks for, the newest first.
+	List(ctx context.Context, q audit.Query) (audit.Page, error)
+	// Verify walks through the whole log. A broken row is no error.
+	Verify(ctx context.Context) (audit.Verification, error)
+}
+
 // Providers are the OpenID providers at which people sign in.
 type Providers interface {
 	// List returns the providers in the order in which pages show them.
@@ -156,9 +165,10 @@ type Providers interface {
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }
 
-// Options configure the surface. Accounts, Pins, Objects, Members, Health and Logger are required.
+// Options configure the surface. Accounts, Audit, Pins, Objects, Members, Health and Logger are required.
 type Options struct {
 	Accounts Accounts
+	Audit    Audit
 	Pins     Pins
 	Objects  Objects
 	Members  Members
@@ -269,6 +279,9 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/cluster", admins, s.clusterPage},
 		{http.MethodPost, "/cluster/invite", admins, s.invite},
 		{http.MethodGet, "/cluster/activity", admins, s.activityPage},
+		{http.MethodGet, "/audit", admins, s.auditPage},
+		{http.MethodPost, "/audit/verify", admins, s.verifyAudit},
+		{http.MethodGet, "/audit/export", admins, s.exportAudit},
 		{http.MethodGet, "/cluster/nodes/{id}", admins, s.memberPage},
 		{http.MethodGet, "/cluster/nodes/{id}/remove", admins, s.leavingPage},
 		{http.MethodPost, "/cluster/nodes/{id}/remove", admins, s.removeMember},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -72,6 +73,17 @@ func (f fakePins) List(context.Context, state.AccountID, state.PinQuery) (uint64
 	return 0, nil, f.err
 }
 func (f fakePins) Delete(context.Context, state.AccountID, state.RequestID) error { return f.err }
+
+// fakeAudit is that of a fake.
+type fakeAudit struct{ *fake }
+
+func (f fakeAudit) List(context.Context, audit.Query) (audit.Page, error) {
+	return audit.Page{Next: 7, Rows: []state.AuditEntry{{AuditRow: state.AuditRow{Seq: 7, Action: state.ActionKeyShow, Count: 1}}}}, f.err
+}
+
+func (f fakeAudit) Verify(context.Context) (audit.Verification, error) {
+	return audit.Verification{First: 1, Last: 7, Count: 4, Broken: 5, Reason: "it is missing"}, f.err
+}
 
 // fakeObjects are those of a fake.
 type fakeObjects struct{ *fake }

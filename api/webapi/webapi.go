@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -67,6 +68,14 @@ type Accounts interface {
 	RemoveAccount(ctx context.Context, email string) error
 }
 
+// Audit are the use cases of the audit log.
+type Audit interface {
+	// List returns a page of the rows that a query asks for, the newest first.
+	List(ctx context.Context, q audit.Query) (audit.Page, error)
+	// Verify walks through the whole log. A broken row is no error.
+	Verify(ctx context.Context) (audit.Verification, error)
+}
+
 // Pins are the use cases of pins. Another account's pin behaves like an absent one.
 type Pins interface {
 	// Create adds a pin; the record is durable when it returns.
@@ -110,6 +119,7 @@ type Members interface {
 // Options configure the surface. All but Limits and Metrics are required.
 type Options struct {
 	Accounts Accounts
+	Audit    Audit
 	Pins     Pins
 	Objects  Objects
 	Members  Members
@@ -193,6 +203,8 @@ func (s *surface) operations() []operation {
 		{http.MethodDelete, "/users/{id}", admins, nil, nil, s.removeUser},
 		{http.MethodPut, "/users/{id}/allowance", admins, nil, []string{"bytes"}, s.setAllowance},
 		{http.MethodPut, "/users/{id}/admin", admins, nil, []string{"admin"}, s.setAdmin},
+		{http.MethodGet, "/audit", admins, web.AuditParams, nil, s.listAudit},
+		{http.MethodGet, "/audit/verify", admins, nil, nil, s.verifyAudit},
 		{http.MethodGet, "/openapi.json", anybody, nil, nil, describe},
 	}
 }

@@ -52,7 +52,7 @@ func (w *world) node(users *accounts.Accounts) http.Handler {
 		w.T.Fatal(err)
 	}
 	h, err := New(Options{
-		Accounts: users, Pins: w.Pins, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		Accounts: users, Audit: w.Audit, Pins: w.Pins, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
 		S3URL: apitest.At("9000"), Presign: apitest.Presign, Metrics: metrics,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(w.T.Output(), &w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
@@ -168,6 +168,8 @@ var samples = map[string]sample{
 	"POST /buckets/{bucket}/object/link": {good: 200, query: "?key=cat.txt", body: `{"key_id":"{key}"}`},
 	"GET /usage":                         {good: 200},
 	"GET /members":                       {good: 200},
+	"GET /audit":                         {good: 200, query: "?action=user&limit=1"},
+	"GET /audit/verify":                  {good: 200},
 	"GET /users":                         {good: 200, query: "?limit=1"},
 	"POST /users":                        {good: 201, body: `{"email":"carol@example.org","password":"password of carol"}`},
 	"GET /users/{id}":                    {good: 200, id: "user"},

@@ -54,7 +54,7 @@ type Options struct {
 	Agreed func() (early, late state.Millis, ok bool)
 
 	// Refused is called after each wrong password, with the account of the name, or "" if there
-	// is none, and the address of the client. It must return at once. nil: no call.
+	// is none, and the Network of the client. It must return at once. nil: no call.
 	Refused func(account state.AccountID, from netip.Addr)
 
 	// Allowance is how many bytes a new account may store without credits; zero means

@@ -160,7 +160,7 @@ func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, passwor
 	account, err := a.checkPassword(ctx, in, name, password, end)
 	if err != nil {
 		if errors.Is(err, state.ErrUnauthorized) {
-			a.refuse(account.ID, from)
+			a.refuse(account.ID, Network(from))
 		}
 		return state.Account{}, err
 	}

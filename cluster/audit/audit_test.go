@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,6 +164,10 @@ func TestRefusalsAreSummedByMinute(t *testing.T) {
 	if len(w.list(Query{Actor: "anonymous"}).Rows) != len(want) || !mapsEqual(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
+	w.RefusedJoin("198.51.100.1", strings.Repeat("ä", 5000), 1) // what a node says of itself
+	w.RefusedSignIn("", netip.MustParseAddr("fe80::1%"+strings.Repeat("z", 500)))
+	w.now = w.now.Add(time.Minute)
+	record()
 	w.state.Fail(state.ErrUnavailable)
 	for i := range 1000 {
 		w.RefusedSignIn("", netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}))
@@ -181,7 +186,7 @@ func TestRefusalsAreSummedByMinute(t *testing.T) {
 	for _, r := range w.list(Query{Actor: "anonymous", Limit: MaxLimit}).Rows {
 		tries += r.Count
 	}
-	if tries != 7+1+3+1000+1 {
+	if tries != 7+1+3+1+1+1000+1 {
 		t.Errorf("%d tries are on record", tries)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 const (
 	refusalsEvery = 15 * time.Second
 	pruneEvery    = time.Hour
+	// maxWhy is how many bytes of the reason of a refused join are recorded: a node that joins
+	// chooses a part of it.
+	maxWhy = 256
 )
 
 // summed is what refusals of one row have in common.
@@ -76,11 +80,12 @@ func (r *refusals) take(minute int64) (items []state.Refusal) {
 }
 
 // RefusedSignIn notes that a password was wrong. account is that of the name, or empty: the name
-// itself is not recorded, because people type passwords there. It returns at once.
+// itself is not recorded, because people type passwords there. from is the address of the client,
+// or its network. It returns at once.
 func (l *Log) RefusedSignIn(account state.AccountID, from netip.Addr) {
 	addr := ""
 	if from.IsValid() {
-		addr = from.String()
+		addr = from.WithZone("").String() // a zone has any length
 	}
 	l.refused(summed{action: state.ActionSessionCreate, account: account, addr: addr}, 1)
 }
@@ -88,6 +93,7 @@ func (l *Log) RefusedSignIn(account state.AccountID, from netip.Addr) {
 // RefusedJoin notes that n nodes from an address were not let into the cluster, and why. It
 // returns at once.
 func (l *Log) RefusedJoin(addr, why string, n int) {
+	why = strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
 	l.refused(summed{action: state.ActionMemberJoin, addr: addr, detail: why}, uint64(max(n, 0)))
 }
 

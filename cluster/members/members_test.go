@@ -424,8 +424,13 @@ func TestJoining(t *testing.T) {
 	if _, err := w.join(t, bySecret, c); err != nil {
 		t.Errorf("joining again: %v", err)
 	}
+	var refused []string
+	w.opts.Refused = func(joiner, why string) { refused = append(refused, joiner+": "+why) }
 	if _, err := w.join(t, "join:unknown", clustertest.Members("d")[0]); !errors.Is(err, state.ErrUnauthorized) {
 		t.Errorf("a ticket that is none: %v", err)
+	}
+	if len(refused) != 1 || !strings.Contains(refused[0], "join:unknown: ") || !strings.Contains(refused[0], "spent, expired or unknown") {
+		t.Errorf("the audit log is told of %q", refused)
 	}
 	for name, node := range map[string]state.Node{
 		"no address":         {ID: "d"},

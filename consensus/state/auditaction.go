@@ -164,6 +164,13 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 		return v.aboutAccount(r, c.Identity.Account, c.Identity.Issuer)
 	case *UnlinkIdentity:
 		return v.aboutAccount(r, c.Account, "")
+	case *RemoveNode:
+		v.Target = string(c.ID)
+		n, err := get[Node](r, nodeKey(c.ID))
+		if err != nil || n == nil {
+			return err
+		}
+		v.Detail = n.Name
 	case *AddOneTimeLink:
 		v.Target, v.Detail = c.Link.Email, c.Link.Purpose.String()
 		if c.Link.Account != "" {
@@ -193,8 +200,6 @@ func (v *AuditRow) describeSelf(change Command) {
 		v.Target, v.Detail = string(c.Ticket.ID), "valid until "+c.Ticket.Expires.Time().Format("2006-01-02 15:04:05")
 	case *JoinNode:
 		v.Target, v.Detail = string(c.Node.ID), c.Node.Name
-	case *RemoveNode:
-		v.Target = string(c.ID)
 	case *AddApp:
 		v.Target, v.Detail = c.App.Name, strings.Join(c.App.Redirects, " ")
 	case *RemoveApp:
@@ -255,7 +260,10 @@ func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
 		return err
 	}
 	v.Target = string(id)
-	v.Detail, err = emailOf(r, s.Account)
+	if v.Detail, err = emailOf(r, s.Account); err == nil && v.Actor.Kind == ActorAnonymous {
+		// Who has no other credentials ends a session by its token.
+		v.Actor.Kind, v.Actor.Account, v.Actor.Email, v.Actor.Session = ActorSession, s.Account, v.Detail, id
+	}
 	return err
 }
 
@@ -303,9 +311,15 @@ func choose(yes bool, a, b string) string {
 	return b
 }
 
+// allowanceText is an allowance in the largest unit that gives a whole number.
 func allowanceText(bytes uint64) string {
 	if bytes == Unlimited {
 		return "no limit"
+	}
+	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if size := uint64(1) << (40 - 10*i); bytes >= size && bytes%size == 0 {
+			return fmt.Sprintf("%d %s", bytes/size, unit)
+		}
 	}
 	return fmt.Sprintf("%d bytes", bytes)
 }

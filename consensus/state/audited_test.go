@@ -44,6 +44,7 @@ func audits() []struct {
 		{&OpenFirstAdmin{Account: Account{ID: "e", Email: "e@example.org"}}, ActionUserCreate, "e", "e@example.org, administrator"},
 		{link(ForSignUp, "l1", "f@example.org", "", Hash{}), ActionUserLink, "f@example.org", "invitation"},
 		{&SignUp{Account: Account{ID: "f", Email: "f@example.org"}, Link: "l1"}, ActionUserCreate, "f", "f@example.org"},
+		{&SetQuota{Account: "d", Allowance: 3 << 29}, ActionUserQuota, "d", "d@example.org, 1536 MiB"},
 		{&SetQuota{Account: "d", Allowance: Unlimited}, ActionUserQuota, "d", "d@example.org, no limit"},
 		{&GrantCredits{Posting{ID: "p", Account: "d", Credits: 7}}, ActionUserCredits, "d", "d@example.org, 7 credits"},
 		{&SetAdmin{Account: "d", Admin: true}, ActionUserAdmin, "d", "d@example.org, administrator"},
@@ -55,7 +56,7 @@ func audits() []struct {
 		{&UnlinkIdentity{bob, dave.ID()}, ActionUserUnlink, "bob", "bob@example.org"},
 		{&CreateTicket{Ticket: Ticket{ID: "ticket", Created: 1, Expires: 1000}}, ActionMemberToken, "ticket", "valid until 1970-01-01 00:00:01"},
 		{&JoinNode{Node: Node{ID: "n2", Name: "second", FeatureLevel: NewestFeatureLevel}, Ticket: "ticket"}, ActionMemberJoin, "n2", "second"},
-		{&RemoveNode{ID: "n2"}, ActionMemberRemove, "n2", ""},
+		{&RemoveNode{ID: "n2"}, ActionMemberRemove, "n2", "second"},
 		{&AddApp{App{Name: "app", Redirects: []string{"myapp://done"}, Scope: []string{ScopeRead}}}, ActionAppCreate, "app", "myapp://done"},
 		{&RemoveApp{"app"}, ActionAppRemove, "app", ""},
 		{&CloseAccount{bob}, ActionUserDelete, "bob", "bob@example.org"},
@@ -158,6 +159,12 @@ func TestAnUnwrappedChangeLeavesARowToo(t *testing.T) {
 	want := Actor{Kind: ActorAnonymous, Account: alice, Email: "alice@example.org", Session: "s3", Addr: "192.0.2.7"}
 	if got := rows[len(rows)-1].Actor; got != want {
 		t.Errorf("a sign-in has the actor %+v", got)
+	}
+	m.must(&Audited{By: Actor{Kind: ActorAnonymous, Addr: "192.0.2.7"}, At: 6, Change: &EndSession{"s1"}})
+	rows = m.entries()
+	want = Actor{Kind: ActorSession, Account: alice, Email: "alice@example.org", Session: "s1", Addr: "192.0.2.7"}
+	if got := rows[len(rows)-1].Actor; got != want {
+		t.Errorf("a sign-out by a token has the actor %+v", got)
 	}
 	n := len(rows)
 	m.must(by(7, session("s3", 10))) // the same again changes nothing

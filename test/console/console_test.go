@@ -259,6 +259,8 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.follow("All users")
 	p.shows("bob@example.org")
 	p.picture("users")
+	p.readsTheAuditLog()
+	p.follow("Users")
 	p.follow("bob@example.org")
 	p.shows("Remove this account")
 	p.enter(`form[action$=remove] [name=email]`, "bob@example.org")
@@ -294,6 +296,29 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 			t.Errorf("%s is still a member", id)
 		}
 	}
+}
+
+// readsTheAuditLog finds in the audit log what the administrator has changed, and verifies it.
+func (p *tab) readsTheAuditLog() {
+	p.t.Helper()
+	p.follow("Cluster")
+	p.follow("Audit log")
+	p.shows("bob@example.org, 2 GiB")
+	p.picture("audit")
+	p.enter(`[data-search]`, email)
+	p.do(chromedp.SetValue(chromedp.CSS(`[name=action]`), "user"))
+	p.press("Filter")
+	harness.Eventually(p.t, stepTimeout, "the filter is in the address", func() (bool, error) { return strings.Contains(p.at(), "action=user"), nil })
+	p.shows("user.quota")
+	if text := p.text("tbody"); strings.Contains(text, "session.create") {
+		p.t.Errorf("%s shows %s", p.at(), text)
+	}
+	p.click(`//summary[contains(., "2 GiB")]`)
+	p.shows("Hash")
+	p.picture("audit-row")
+	p.press("Verify the log")
+	p.shows("The log is intact")
+	p.picture("audit-verified")
 }
 
 // TestAPersonChangesThePassword: who got a first password changes it; the session elsewhere ends, this one goes on, and the old

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -49,6 +50,7 @@ type World struct {
 	T       testing.TB
 	State   *clustertest.State
 	Users   *accounts.Accounts
+	Audit   *audit.Log
 	Pins    *pins.Pins
 	Objects *objects.Objects
 	Content *Content
@@ -70,6 +72,7 @@ func New(t testing.TB) *World {
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), SealedSigningKey: sealed})
 	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	w := &World{T: t, secret: secret, State: st, Content: &Content{t: t, of: map[cid.Cid][]byte{}}}
+	w.Audit = audit.New(audit.Options{State: st, Now: w.now})
 	w.Users = w.Elsewhere()
 	w.Objects = objects.New(objects.Options{
 		Self: "n1", State: st, Nodes: w, Content: w.Content, Files: w.Content, MinPart: MinPart, UploadAge: time.Hour,
@@ -87,7 +90,7 @@ func New(t testing.TB) *World {
 // Elsewhere returns the use cases of accounts on another node of the same cluster. That node
 // remembers nothing of the requests that the first node answered.
 func (w *World) Elsewhere() *accounts.Accounts {
-	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now})
+	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now, Refused: w.Audit.RefusedSignIn})
 }
 
 // Snapshot returns a text that describes everything that the accounts have. The text stays the

@@ -1,0 +1,182 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// auditRows is how many rows a page of the audit log has.
+const auditRows = 50
+
+// auditData is what the page of the audit log shows.
+type auditData struct {
+	Filter  map[string]string // by the name in the address
+	Any     bool              // something is filtered
+	Actions []actionFamily
+	Rows    []auditRow
+	Next    string // the address of the next page; empty: there is none
+	Export  string // the address of the same list as a file
+	Verify  string // the address of the button
+	Result  *audit.Verification
+}
+
+// actionFamily are the actions of a family in the select field.
+type actionFamily struct {
+	Name, Value string
+	Chosen      bool
+	Actions     []choice
+}
+
+// auditRow is a row of the audit log as the page shows it.
+type auditRow struct {
+	*state.AuditEntry
+	Who  string // an e-mail address, or what kind of actor it was
+	User string // the address of the page of the actor's account; empty: none
+	What string // what was changed, for people
+}
+
+// auditPage serves GET /audit.
+func (s *surface) auditPage(c *call) error { return s.showAudit(c, nil) }
+
+// verifyAudit serves POST /audit/verify: the page with the result of a walk through the whole log.
+func (s *surface) verifyAudit(c *call) error {
+	v, err := s.Audit.Verify(c.ctx)
+	if err != nil {
+		return err
+	}
+	return s.showAudit(c, &v)
+}
+
+// auditFilter returns the filter of an address, and the same as values without what is empty.
+func auditFilter(query url.Values) (filter map[string]string, values url.Values) {
+	filter, values = map[string]string{}, url.Values{}
+	for _, name := range web.AuditParams {
+		text := strings.TrimSpace(query.Get(name))
+		if name == "limit" || text == "" {
+			continue
+		}
+		values.Set(name, text)
+		filter[name] = text
+	}
+	return filter, values
+}
+
+func (s *surface) showAudit(c *call, result *audit.Verification) error {
+	filter, values := auditFilter(c.r.URL.Query())
+	q, err := web.AuditQuery(values)
+	if err != nil {
+		return err
+	}
+	q.Limit = auditRows
+	page, err := s.Audit.List(c.ctx, q)
+	if err != nil {
+		return err
+	}
+	d := auditData{Filter: filter, Any: len(filter) > 0, Actions: actionFamilies(q.Action), Result: result}
+	for i := range page.Rows {
+		d.Rows = append(d.Rows, auditRowOf(&page.Rows[i]))
+	}
+	if page.Next > 0 {
+		next, _ := url.ParseQuery(values.Encode())
+		next.Set("cursor", strconv.FormatUint(page.Next, 10))
+		d.Next = "/audit?" + next.Encode()
+	}
+	d.Verify = "/audit/verify?" + values.Encode()
+	values.Del("cursor")
+	d.Export = "/audit/export?" + values.Encode()
+	return s.show(c, http.StatusOK, "audit", "Audit log", "cluster", d)
+}
+
+func auditRowOf(e *state.AuditEntry) auditRow {
+	row := auditRow{AuditEntry: e, Who: e.Actor.Email, What: e.Detail}
+	if row.Who == "" {
+		row.Who = e.Actor.Kind.String()
+	}
+	if e.Actor.Account != "" {
+		row.User = "/users/" + string(e.Actor.Account)
+	}
+	switch family := e.Action.Family(); {
+	case e.Refused && e.Action == state.ActionSessionCreate && e.Target == "" && row.What == "":
+		row.What = "a name without an account"
+	case family == "bucket":
+		_, name, _ := strings.Cut(e.Target, "/") // behind the id of the account
+		row.What = name
+		if e.Detail != "" {
+			row.What += ", " + e.Detail
+		}
+	case family == "app":
+		row.What = e.Target
+	case e.Target != "" && (e.Action == state.ActionMemberJoin || e.Action == state.ActionMemberRemove): // names may be alike
+		row.What = strings.TrimSpace(e.Detail + " " + short(e.Target))
+	case row.What == "":
+		row.What = short(e.Target)
+	}
+	return row
+}
+
+// actionFamilies are the actions for the select field.
+func actionFamilies(chosen string) (all []actionFamily) {
+	for _, a := range state.Actions() {
+		if n := len(all); n == 0 || all[n-1].Value != a.Family() {
+			all = append(all, actionFamily{Name: "any of " + a.Family(), Value: a.Family(), Chosen: chosen == a.Family()})
+		}
+		last := &all[len(all)-1]
+		last.Actions = append(last.Actions, choice{string(a), string(a), chosen == string(a)})
+	}
+	return all
+}
+
+// exportAudit serves GET /audit/export: all rows that match the filter, the newest first, as
+// newline-delimited JSON. If the cluster does not answer in between, the connection is cut, so
+// that nobody takes a part for the whole.
+func (s *surface) exportAudit(c *call) error {
+	_, values := auditFilter(c.r.URL.Query())
+	q, err := web.AuditQuery(values)
+	if err != nil {
+		return err
+	}
+	q.Limit = audit.MaxLimit
+	out := web.NewSteady(c.w, web.StallTimeout)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	for begun := false; ; begun = true {
+		page, err := s.auditRowsOf(c, q)
+		if err != nil {
+			if begun {
+				panic(http.ErrAbortHandler)
+			}
+			return err
+		}
+		if !begun {
+			c.w.Header().Set("Content-Type", "application/x-ndjson")
+			c.w.Header().Set("Content-Disposition", `attachment; filename="audit.ndjson"`)
+			if c.r.Method == http.MethodHead {
+				return nil
+			}
+		}
+		for i := range page.Rows {
+			if err := lines.Encode(web.AuditRowOf(&page.Rows[i])); err != nil {
+				return fmt.Errorf("write audit log: %w", err)
+			}
+		}
+		if q.Before = page.Next; page.Next == 0 {
+			return nil
+		}
+	}
+}
+
+// auditRowsOf reads one page of an export.
+func (s *surface) auditRowsOf(c *call, q audit.Query) (audit.Page, error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), caseTimeout)
+	defer cancel()
+	return s.Audit.List(ctx, q)
+}
