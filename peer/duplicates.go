@@ -15,8 +15,8 @@ import (
 
 const (
 	duplicatesScan = 10 * time.Second // interval between two scans of the connections
-	// duplicatesAge is the minimum age of a connection that counts. Connections of a
-	// process that has ended are closed by then.
+	// duplicatesAge is the minimum age of a connection before it counts as proof of a second
+	// process. Connections of a process that has ended are closed by then.
 	duplicatesAge      = 30 * time.Second
 	duplicatesLogEvery = 5 * time.Minute // interval between two log lines about one member
 	duplicatesQueue    = 256             // events that may wait for the next scan

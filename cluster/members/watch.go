@@ -55,8 +55,8 @@ type spell struct {
 	reported bool
 }
 
-// lasts records whether the problem exists now. tell is true if the problem is to be
-// logged: it has existed for least and was not logged yet. passed is how long a logged
+// lasts records whether the problem exists now. tell is true if the problem is to be logged: it
+// has existed for the duration least and was not logged yet. passed is how long a logged
 // problem existed if it has ended now, else 0.
 func (s *spell) lasts(now time.Time, is bool, least time.Duration) (tell bool, passed time.Duration) {
 	switch {

@@ -517,8 +517,9 @@ func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.P
 	return obj, err
 }
 
-// wholeChecksum returns the checksum of an object from those of its parts, of the default
-// algorithm if the upload wants none; nil if a part has none.
+// wholeChecksum returns the checksum of an object, computed from the checksums of its parts: by
+// the algorithm of the upload, or by the default algorithm if the upload has none. It returns
+// nil if a part has no checksum.
 func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, error) {
 	if want.Algorithm == "" {
 		want.Algorithm = DefaultAlgorithm

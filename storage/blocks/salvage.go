@@ -168,8 +168,8 @@ func (s *Store) salvageReferences(ctx context.Context, number uint32) error {
 	})
 }
 
-// salvageRefs writes the blocks of one reference again that are in a segment; rec names the
-// reference.
+// salvageRefs writes those blocks of one reference again whose record is in a segment; rec
+// names the reference.
 func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec record) error {
 	flush := func() error {
 		if len(rec.refs) == 0 {
