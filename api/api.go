@@ -85,6 +85,12 @@ type Pins interface {
 	console.Pins
 }
 
+// Members are the use cases of membership.
+type Members interface {
+	admin.Members
+	console.Members
+}
+
 // Rate is the number of requests that one account or address may send to one node.
 type Rate = web.Rate
 
@@ -114,7 +120,7 @@ type Options struct {
 	Objects  s3.Objects
 	Accounts Accounts
 	Audit    Audit
-	Members  admin.Members
+	Members  Members
 	// Providers are the OpenID providers at which people sign in to the console; nil: none.
 	Providers console.Providers
 	Files     admin.Files
@@ -175,8 +181,9 @@ type Server struct {
 	certificate *certificate // nil is plain HTTP
 	logger      *slog.Logger
 	services    []*service
-	flight      *flight       // running requests
-	metrics     *web.Metrics  // of the APIs that clients use; nil: none
+	flight      *flight      // running requests
+	metrics     *web.Metrics // of the APIs that clients use; nil: none
+	pages       *console.Pages
 	draining    chan struct{} // closed when Run begins to drain
 }
 
@@ -250,7 +257,10 @@ func (s *Server) listen(o Options) error {
 			return err
 		}
 		s.addrs.Console = l.Addr().String()
-		h, err := console.Starting(console.Options{Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics})
+		if s.pages, err = console.LoadPages(); err != nil {
+			return errors.Join(err, l.Close())
+		}
+		h, err := console.Starting(console.Options{Pages: s.pages, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics})
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -329,6 +339,7 @@ func (s *Server) Open(o Options) error {
 // console returns the handler of the pages and of the web API.
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
+		Pages:    s.pages,
 		Accounts: o.Accounts, Audit: o.Audit, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,

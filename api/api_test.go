@@ -67,6 +67,12 @@ func (n *node) CreateTicket(_ context.Context, ttl time.Duration, _ func([]byte)
 	return "holdfast1." + ttl.String(), nil
 }
 
+func (n *node) Shortage(context.Context) (members.Shortage, error) { return members.Shortage{}, nil }
+
+func (n *node) MissingOn(context.Context, state.NodeID, int, state.RootKey, int) ([]members.MissingCopy, state.RootKey, error) {
+	return nil, "", nil
+}
+
 func (n *node) Quorum() members.Quorum {
 	return members.Quorum{Votes: 1, Needed: 1, Here: 1, Leader: "n1"}
 }

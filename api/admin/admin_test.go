@@ -185,6 +185,15 @@ func (f *fake) CreateOperatorLink(context.Context) (accounts.Link, error) {
 	return accounts.Link{Token: "hfo_y", Purpose: state.ForSession, Email: "operator@localhost", Expires: created}, f.err
 }
 
+func (f *fake) Links(context.Context) ([]accounts.OpenLink, error) {
+	return []accounts.OpenLink{{ID: "l-1", Purpose: state.ForSignUp, Email: "bob@example.org", Expires: created}}, f.err
+}
+
+func (f *fake) RevokeLink(_ context.Context, id state.LinkID) error {
+	f.called("revoke link %s", id)
+	return f.err
+}
+
 func (f *fake) RotateSigningKey(context.Context) (uint64, error) {
 	f.called("rotate")
 	return 2, f.err
@@ -336,6 +345,9 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"user_credits", fake{}, "POST", "/users/bob@example.org/credits", `{"credits":7,"posting":"g"}`, `grant bob@example.org "g" 7`},
 		{"user_link", fake{}, "POST", "/users/bob@example.org/links", "", "link bob@example.org"},
 		{"console_link", fake{}, "POST", "/console/links", "", "console link"},
+		{"links", fake{}, "GET", "/links", "", ""},
+		{"link_revoke", fake{}, "DELETE", "/links/l-1", "", "revoke link l-1"},
+		{"link_revoke_unknown", fake{err: state.ErrNotFound}, "DELETE", "/links/l-2", "", "revoke link l-2"},
 		{"key_create", fake{}, "POST", "/keys", `{"user":"alice@example.org","name":"n","scopes":["storage:read"],"ttl":"1h"}`, "key alice@example.org n [storage:read] 1h0m0s"},
 		{"key_create_plain", fake{}, "POST", "/keys", `{"user":"alice@example.org"}`, "key alice@example.org  [] 0s"},
 		{"keys", fake{}, "GET", "/keys", "", "keys "},

@@ -17,6 +17,14 @@ type Link struct {
 	Expires string `json:"expires"`
 }
 
+// OpenLink is a one-time link that can be used, without its secret.
+type OpenLink struct {
+	ID      string `json:"id"`
+	Purpose string `json:"purpose"` // as in Link
+	Email   string `json:"email"`
+	Expires string `json:"expires"`
+}
+
 // purposes has the names of the purposes of one-time links.
 var purposes = map[state.LinkPurpose]string{state.ForSignUp: "invitation", state.ForPassword: "password", state.ForSession: "session"}
 
@@ -39,6 +47,21 @@ func (p *operator) createConsoleLink(_ http.ResponseWriter, r *http.Request) (an
 	}
 	l, err := p.opts.Accounts.CreateOperatorLink(r.Context())
 	return linkOf(base, l), err
+}
+
+// links lists the links that can be used.
+func (p *operator) links(_ http.ResponseWriter, r *http.Request) (any, error) {
+	all, err := p.opts.Accounts.Links(r.Context())
+	links := make([]OpenLink, len(all))
+	for i, l := range all {
+		links[i] = OpenLink{string(l.ID), purposes[l.Purpose], l.Email, l.Expires.UTC().Format(timeForm)}
+	}
+	return links, err
+}
+
+// revokeLink ends a link.
+func (p *operator) revokeLink(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, p.opts.Accounts.RevokeLink(r.Context(), state.LinkID(r.PathValue("id")))
 }
 
 // consoleBase returns the origin of links to the console: the one of the settings, or without it

@@ -90,6 +90,10 @@ type Accounts interface {
 	CreateLink(ctx context.Context, email string) (accounts.Link, error)
 	// CreateOperatorLink makes a one-time link that signs in as the account of local commands.
 	CreateOperatorLink(ctx context.Context) (accounts.Link, error)
+	// Links returns the one-time links that can be used, without their tokens.
+	Links(ctx context.Context) ([]accounts.OpenLink, error)
+	// RevokeLink ends a one-time link on every node, or returns state.ErrNotFound.
+	RevokeLink(ctx context.Context, id state.LinkID) error
 	// RotateSigningKey makes a new key of the cluster sign all later API keys, and returns
 	// its number. Existing API keys stay valid.
 	RotateSigningKey(ctx context.Context) (generation uint64, err error)
@@ -228,6 +232,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: p.change(p.grant)},
 		{Method: http.MethodPost, Path: "/users/{email}/links", Serve: p.change(p.createUserLink)},
 		{Method: http.MethodPost, Path: "/console/links", Serve: p.change(p.createConsoleLink)},
+		{Method: http.MethodGet, Path: "/links", Serve: call(p.links)},
+		{Method: http.MethodDelete, Path: "/links/{id}", Serve: p.change(p.revokeLink)},
 		{Method: http.MethodGet, Path: "/keys", Serve: call(p.keys)},
 		{Method: http.MethodPost, Path: "/keys", Serve: p.change(p.createKey)},
 		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},

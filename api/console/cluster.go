@@ -17,8 +17,10 @@ const ticketLife = 24 * time.Hour
 // clusterData has the data of the page of the cluster.
 type clusterData struct {
 	members.Status
-	Quorum members.Quorum
-	Ticket string // a new ticket; empty if none was requested
+	Quorum   members.Quorum
+	Shortage members.Shortage
+	Classes  []sizeClass
+	Ticket   string // a new ticket; empty if none was requested
 }
 
 // clusterPage serves GET /cluster: the cluster as this node sees it, also without a majority.
@@ -32,7 +34,11 @@ func (s *surface) showCluster(c *call, ticket string) error {
 	slices.SortFunc(status.Peers, func(a, b members.Peer) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.ID), string(b.ID)))
 	})
-	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{status, s.Members.Quorum(), ticket})
+	short, err := s.Members.Shortage(c.ctx)
+	if err != nil {
+		return err
+	}
+	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{status, s.Members.Quorum(), short, sizeClasses(), ticket})
 }
 
 // invite serves POST /cluster/invite. It makes a ticket with which one node can join.

@@ -94,8 +94,12 @@ type Accounts interface {
 	LinkOf(ctx context.Context, token string) (accounts.Link, error)
 	// UseLink uses a one-time link up, begins a session and returns its token.
 	UseLink(ctx context.Context, token, password string) (session string, err error)
-	// List returns all accounts.
-	List(ctx context.Context) ([]accounts.User, error)
+	// Links returns the one-time links that can be used, without their tokens, and RevokeLink
+	// ends one everywhere, or returns state.ErrNotFound.
+	Links(ctx context.Context) ([]accounts.OpenLink, error)
+	RevokeLink(ctx context.Context, id state.LinkID) error
+	// Page returns a page of accounts by their e-mail addresses.
+	Page(ctx context.Context, q accounts.UserQuery) (accounts.UserPage, error)
 	// CreateAccount adds an account; an empty password means none.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// SetPassword changes the password of an account and ends its sessions.
@@ -134,6 +138,10 @@ type Members interface {
 	Status(ctx context.Context) (members.Status, error)
 	// Quorum returns the voters and the missing ones among them.
 	Quorum() members.Quorum
+	// Shortage counts the missing copies of each node by the size of their content, and
+	// MissingOn returns a page of those of a node and a class of sizes.
+	Shortage(ctx context.Context) (members.Shortage, error)
+	MissingOn(ctx context.Context, node state.NodeID, class int, from state.RootKey, limit int) (rows []members.MissingCopy, next state.RootKey, err error)
 	// Leaving returns the effect of the removal of a member. With count the answer also has the
 	// figures that need a scan of all content.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
@@ -196,9 +204,19 @@ type Options struct {
 	Activity *activity.Log
 	// Draining is closed when the node begins to stop, which ends event streams; nil: never.
 	Draining <-chan struct{}
-	Version  string
-	Logger   *slog.Logger
-	Metrics  *web.Metrics // of the requests; nil: none
+	// Pages are those of LoadPages; nil: they are parsed for this surface.
+	Pages   *Pages
+	Version string
+	Logger  *slog.Logger
+	Metrics *web.Metrics // of the requests; nil: none
+}
+
+// load sets Pages where it is nil.
+func (o *Options) load() (err error) {
+	if o.Pages == nil {
+		o.Pages, err = LoadPages()
+	}
+	return err
 }
 
 // caseTimeout bounds each call of a use case: a node without a majority says so before a
@@ -212,7 +230,6 @@ const pageTimeout = 2 * time.Minute
 // surface is the console of a node.
 type surface struct {
 	Options
-	pages   *pages
 	streams streams
 }
 
@@ -246,19 +263,19 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/sign-in/{provider}", visitor, s.toProvider},
 		{http.MethodGet, "/sign-in/{provider}/callback", visitor, s.fromProvider},
 		{http.MethodPost, "/sign-out", signedIn, s.signOut},
-		{http.MethodGet, "/", signedIn, s.overview},
+		{http.MethodGet, "/", signedIn, s.live(s.overview)},
 		{http.MethodGet, "/keys", signedIn, s.keysPage},
 		{http.MethodPost, "/keys", signedIn, s.createKey},
 		{http.MethodGet, "/keys/{id}", signedIn, s.keyPage},
 		{http.MethodPost, "/keys/{id}/show", signedIn, s.showKey},
 		{http.MethodPost, "/keys/{id}/revoke", signedIn, s.revokeKey},
-		{http.MethodGet, "/pins", signedIn, s.pinsPage},
+		{http.MethodGet, "/pins", signedIn, s.live(s.pinsPage)},
 		{http.MethodPost, "/pins", signedIn, s.createPin},
 		{http.MethodPost, "/pins/create-many", signedIn, s.createPins},
 		{http.MethodPost, "/pins/delete-many", signedIn, s.deletePins},
 		{http.MethodPost, "/pins/retry-many", signedIn, s.retryPins},
 		{http.MethodGet, "/pins/export", signedIn, s.exportPins},
-		{http.MethodGet, "/pins/{id}", signedIn, s.pinPage},
+		{http.MethodGet, "/pins/{id}", signedIn, s.live(s.pinPage)},
 		{http.MethodPost, "/pins/{id}/replace", signedIn, s.replacePin},
 		{http.MethodPost, "/pins/{id}/retry", signedIn, s.retryPin},
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
@@ -276,18 +293,20 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/get-key", signedIn, s.giveKey},
 		{http.MethodGet, "/setup", visitor, s.setupPage},
 		{http.MethodPost, "/setup", visitor, s.setUp},
-		{http.MethodGet, "/cluster", admins, s.clusterPage},
+		{http.MethodGet, "/cluster", admins, s.live(s.clusterPage)},
 		{http.MethodPost, "/cluster/invite", admins, s.invite},
-		{http.MethodGet, "/cluster/activity", admins, s.activityPage},
+		{http.MethodGet, "/cluster/activity", admins, s.live(s.activityPage)},
+		{http.MethodGet, "/cluster/missing", admins, s.missingPage},
 		{http.MethodGet, "/audit", admins, s.auditPage},
 		{http.MethodPost, "/audit/verify", admins, s.verifyAudit},
 		{http.MethodGet, "/audit/export", admins, s.exportAudit},
-		{http.MethodGet, "/cluster/nodes/{id}", admins, s.memberPage},
+		{http.MethodGet, "/cluster/nodes/{id}", admins, s.live(s.memberPage)},
 		{http.MethodGet, "/cluster/nodes/{id}/remove", admins, s.leavingPage},
 		{http.MethodPost, "/cluster/nodes/{id}/remove", admins, s.removeMember},
 		{http.MethodGet, "/users", admins, s.usersPage},
 		{http.MethodPost, "/users", admins, s.createUser},
 		{http.MethodPost, "/users/links", admins, s.createLink},
+		{http.MethodPost, "/users/links/{id}/revoke", admins, s.revokeLink},
 		{http.MethodGet, "/users/{id}", admins, s.userPage},
 		{http.MethodPost, "/users/{id}/allowance", admins, s.changeUser("The allowance was changed.", s.setUserAllowance)},
 		{http.MethodPost, "/users/{id}/password", admins, s.changeUser("The password was changed, and the sessions ended.", s.setUserPassword)},
@@ -295,7 +314,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/users/{id}/remove", admins, s.removeUser},
 		{http.MethodGet, "/buckets", signedIn, s.bucketsPage},
 		{http.MethodPost, "/buckets", signedIn, s.createBucket},
-		{http.MethodGet, "/buckets/{bucket}", signedIn, s.bucketPage},
+		{http.MethodGet, "/buckets/{bucket}", signedIn, s.live(s.bucketPage)},
 		{http.MethodPost, "/buckets/{bucket}/visibility", signedIn, s.setVisibility},
 		{http.MethodPost, "/buckets/{bucket}/versioning", signedIn, s.setVersioning},
 		{http.MethodPost, "/buckets/{bucket}/cors", signedIn, s.setCors},
@@ -325,14 +344,13 @@ func (s *surface) table() []page {
 
 // New returns the handler of the surface.
 func New(o Options) (http.Handler, error) {
-	p, err := loadPages()
-	if err != nil {
+	if err := o.load(); err != nil {
 		return nil, err
 	}
 	if o.Providers == nil {
 		o.Providers = openid.New(openid.Options{})
 	}
-	s := &surface{Options: o, pages: p}
+	s := &surface{Options: o}
 	var routes []web.Route
 	for _, row := range s.table() {
 		if row.access == 0 {
@@ -347,11 +365,10 @@ func New(o Options) (http.Handler, error) {
 // Starting returns the handler until the use cases for New exist: health, and a page that says
 // so for all other requests. It needs the options Health, Version and Logger, and uses Metrics.
 func Starting(o Options) (http.Handler, error) {
-	p, err := loadPages()
-	if err != nil {
+	if err := o.load(); err != nil {
 		return nil, err
 	}
-	s := &surface{Options: o, pages: p}
+	s := &surface{Options: o}
 	return s.wrap(web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))), nil
 }
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,7 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -188,5 +191,87 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 	if _, err := s.enter("c"); !errors.Is(err, state.ErrLimited) {
 		t.Errorf("one too many of all: %v", err)
+	}
+}
+
+// silent are members that were heard of some time ago.
+type silent struct {
+	Members
+	since time.Duration
+}
+
+func (m silent) Status(ctx context.Context) (members.Status, error) {
+	s, err := m.Members.Status(ctx)
+	for i := range s.Peers {
+		s.Peers[i].Silent, s.Peers[i].Skew = m.since, m.since
+	}
+	return s, err
+}
+
+// The time since a member was heard of is no change of the cluster, of which pages would load anew.
+func TestTheTimeSinceASampleIsNoChange(t *testing.T) {
+	w := newWorld(t)
+	seen := map[string]bool{}
+	for d := range time.Duration(3) {
+		s := &surface{Options: Options{Members: silent{w, d * time.Second}}}
+		seen[s.clusterSeen(&call{r: httptest.NewRequest(http.MethodGet, "/events", nil)}, true)] = true
+	}
+	if len(seen) != 1 || seen[""] {
+		t.Errorf("the cluster is seen as %v", seen)
+	}
+}
+
+// A page with parts that change has a fingerprint of the account, and no other answer asks for one.
+func TestOnlyLivePagesHaveAFingerprint(t *testing.T) {
+	g := newGround(t)
+	b := g.browser()
+	b.session("alice")
+	live := 0
+	for _, c := range g.calls() {
+		if c.change() || !c.guarded() || c.access == lasting {
+			continue
+		}
+		_, body := b.get(c.to)
+		has, wants := strings.Contains(body, " data-seen="), strings.Contains(body, " data-live=")
+		if has != wants {
+			t.Errorf("%s has a fingerprint: %t; it has live parts: %t", c.name, has, wants)
+		}
+		if wants {
+			live++
+		}
+	}
+	if live < 5 {
+		t.Errorf("%d pages are live", live)
+	}
+}
+
+// An object that replaces another of the same size, and its tags, are changes of the account.
+func TestAReplacedObjectIsAChange(t *testing.T) {
+	w := newWorld(t)
+	w.photos("cat.txt")
+	b := w.browser()
+	b.signIn("alice")
+	seen := func() string {
+		t.Helper()
+		_, body := b.get("/buckets/photos")
+		_, from, _ := strings.Cut(body, `data-seen="`)
+		text, _, _ := strings.Cut(from, `"`)
+		return text
+	}
+	first := seen()
+	if first == "" || seen() != first {
+		t.Errorf("nothing has changed, and the page has %q and %q", first, seen())
+	}
+	w.store("cat.txt", "text/plain", "purr!")
+	second := seen()
+	if err := w.objects.SetTags(t.Context(), w.account("alice"), "photos", "cat.txt", "", []state.Tag{{Key: "a", Value: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if third := seen(); first == second || second == third {
+		t.Errorf("the page has %q, %q and %q", first, second, third)
+	}
+	w.pin("bob", "dog", nil)
+	if again := seen(); again != seen() {
+		t.Errorf("a change of another account is one of this: %q", again)
 	}
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,12 @@ func functions(version string) template.FuncMap {
 		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },
 		"level":       levelText,
 		"memberShape": memberShape,
+		"heat":        heat,
+		"missing":     func(node state.NodeID, class int) string { return missingAddress(node, class, "") },
+		"since":       func(t time.Time) string { return span(time.Since(t)) },
+		"span":        span,
+		"skew":        skewText,
+		"perMinute":   func(rate float64) string { return count(int64(math.Ceil(rate))) },
 		"copyShape":   func(p state.Phase) state.Status { return copyShapes[p] },
 		"copyWord":    func(p state.Phase) string { return copyWords[p] },
 		"absolute":    func(link string) bool { return !strings.HasPrefix(link, "/") },
@@ -121,20 +128,43 @@ func parseSize(text string) (uint64, error) {
 
 // ago returns how long ago a time was, for people.
 func ago(d time.Duration) string {
+	switch {
+	case d < -time.Minute:
+		return "in the future"
+	case d < time.Minute:
+		return "just now"
+	}
+	return span(d) + " ago"
+}
+
+// span is a time for people, in its largest unit.
+func span(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
 		name string
 	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
 		if n := int64(d / u.unit); n > 1 {
-			return fmt.Sprintf("%d %ss ago", n, u.name)
+			return fmt.Sprintf("%d %ss", n, u.name)
 		} else if n == 1 {
-			return "1 " + u.name + " ago"
+			return "1 " + u.name
 		}
 	}
-	if d < -time.Minute {
-		return "in the future"
+	return "less than a minute"
+}
+
+// inStep is by how much a clock may differ before a page says so: samples of members are on
+// their way for up to some hundred milliseconds.
+const inStep = time.Second
+
+// skewText is how a clock differs from that of this node; empty if it hardly does.
+func skewText(d time.Duration) string {
+	switch {
+	case d >= inStep:
+		return fmt.Sprintf("%s ahead of this node", d.Round(time.Second))
+	case d <= -inStep:
+		return fmt.Sprintf("%s behind this node", (-d).Round(time.Second))
 	}
-	return "just now"
+	return ""
 }
 
 // scopeText describes in words what an API key with a scope permits.

@@ -80,3 +80,33 @@ func (s *surface) createLink(c *call) error {
 		URL        string // without an origin where that is not known
 	}{l, l.Purpose == state.ForSignUp, s.URL + "/link?" + url.Values{"t": {l.Token}}.Encode()})
 }
+
+// linkRow is a one-time link in the list of those that can be used.
+type linkRow struct {
+	accounts.OpenLink
+	For string
+}
+
+// openLinks are the one-time links that can be used.
+func (s *surface) openLinks(c *call) (rows []linkRow, err error) {
+	all, err := s.Accounts.Links(c.ctx)
+	for _, l := range all {
+		row := linkRow{l, "new password"}
+		switch l.Purpose {
+		case state.ForSignUp:
+			row.For = "invitation"
+		case state.ForSession:
+			row.For = "sign-in of the operator"
+		}
+		rows = append(rows, row)
+	}
+	return rows, err
+}
+
+// revokeLink serves POST /users/links/{id}/revoke. When it answers, no node takes the link.
+func (s *surface) revokeLink(c *call) error {
+	if err := s.Accounts.RevokeLink(c.ctx, state.LinkID(c.r.PathValue("id"))); err != nil && !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	return c.redirect("/users#links")
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// versionRows is the number of versions that the page of an object shows.
+// versionRows is the number of versions that the page of an object shows at once.
 const versionRows = 100
 
 // objectData has the data of the page of an object.
@@ -29,6 +29,7 @@ type objectData struct {
 	Type     string // Content-Type
 	Preview  string // kind of preview: "image", "audio", "video", "page" or ""
 	Versions []versionRow
+	Older    string         // address of the page with older versions; empty if there is none
 	To       string         // new key in the form for moving
 	Replaced bool           // the bucket keeps no new versions, so a change removes the version without an id
 	Tags     string         // one key=value in each line
@@ -125,7 +126,7 @@ func (s *surface) objectData(c *call) (objectData, error) {
 		return d, fmt.Errorf("find bucket: %w", err)
 	}
 	d.Replaced = b.Versioning == state.Suspended
-	if d.Versions, err = s.versionsOf(c, &b, &o); err != nil {
+	if d.Versions, d.Older, err = s.versionsOf(c, &b, &o); err != nil {
 		return d, err
 	}
 	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
@@ -141,28 +142,41 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	return d, nil
 }
 
-// versionsOf returns the versions of the key of an object, the newest first; none for a bucket
-// that has never kept versions.
-func (s *surface) versionsOf(c *call, b *state.Bucket, o *state.Object) (rows []versionRow, err error) {
+// afterField is the parameter with the version behind which the list of versions begins.
+const afterField = "after"
+
+// versionsOf returns the versions of the key of an object, the newest first, and the address of the
+// page with older ones; none for a bucket that has never kept versions.
+func (s *surface) versionsOf(c *call, b *state.Bucket, o *state.Object) (rows []versionRow, older string, err error) {
 	if b.Versioning == state.Unversioned {
-		return nil, nil
+		return nil, "", nil
 	}
-	page, err := s.Objects.Versions(c.asking(c.ctx), c.who.Account, b.Name, state.VersionsQuery{Prefix: o.Key, Limit: versionRows})
+	q := state.VersionsQuery{Prefix: o.Key, Limit: versionRows + 1, AfterID: state.VersionID(c.r.URL.Query().Get(afterField))}
+	if q.AfterID != "" {
+		q.AfterKey = o.Key
+	}
+	page, err := s.Objects.Versions(c.asking(c.ctx), c.who.Account, b.Name, q)
 	if err != nil {
-		return nil, fmt.Errorf("list versions: %w", err)
+		return nil, "", fmt.Errorf("list versions: %w", err)
 	}
+	var last state.VersionID
 	for i := range page.Versions {
 		v := page.Versions[i]
 		if v.Key != o.Key {
 			break // the keys that begin with this one come behind it
 		}
+		if len(rows) == versionRows {
+			after := url.Values{afterField: {string(last)}}
+			return rows, objectAddress(b.Name, o.Key, c.version()) + "&" + after.Encode() + "#versions", nil
+		}
 		id := v.ID
 		if !v.Versioned {
 			id = state.NullVersion
 		}
+		last = id
 		rows = append(rows, versionRow{v, objectAddress(b.Name, v.Key, id), page.Latest[i]})
 	}
-	return rows, nil
+	return rows, "", nil
 }
 
 // deleteObject serves POST /buckets/{bucket}/object/delete.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -465,6 +466,37 @@ func TestVersions(t *testing.T) {
 	b.post("/buckets", addressOf("object/delete", "photos", "cat.txt", state.NullVersion), nil)
 	if status, _ := b.get(old); status != http.StatusNotFound {
 		t.Errorf("a deleted version is answered with %d", status)
+	}
+}
+
+// The page of an object leads to all of its versions, in pages.
+func TestManyVersionsAreOnSeveralPages(t *testing.T) {
+	w := newWorld(t)
+	w.photos("cat.txt")
+	if err := w.objects.SetVersioning(t.Context(), w.account("alice"), "photos", state.Versioned); err != nil {
+		t.Fatal(err)
+	}
+	const many = 2*versionRows + 1 // with the first one, which has no id
+	for range many - 1 {
+		w.store("cat.txt", "text/plain", "purr")
+	}
+	w.store("cat.txt2", "text/plain", "another key")
+	b := w.browser()
+	b.signIn("alice")
+	seen, row := map[string]int{}, regexp.MustCompile(`<td><a href="[^"]*version=([^"&]+)"`)
+	pages := 0
+	for next := objectAddress("photos", "cat.txt", ""); next != ""; pages++ {
+		_, body := b.get(next)
+		for _, m := range row.FindAllStringSubmatch(body, -1) {
+			seen[m[1]]++
+		}
+		if next = ""; strings.Contains(body, "Older versions") && pages < many {
+			next = html.UnescapeString(textBetween(body, `<p><a href="`, `" rel="next">Older versions`))
+			next, _, _ = strings.Cut(next, "#")
+		}
+	}
+	if len(seen) != many || pages != 3 {
+		t.Errorf("%d pages have %d of %d versions", pages, len(seen), many)
 	}
 }
 

@@ -25,8 +25,8 @@ import (
 //go:embed pages parts static
 var files embed.FS
 
-// pages are the parsed templates and the static files of the console.
-type pages struct {
+// Pages are the parsed templates and the static files of the console.
+type Pages struct {
 	byName map[string]*template.Template
 	assets map[string]asset
 	// version is a hash of all static files. It is part of their paths, so that a browser
@@ -40,9 +40,9 @@ type asset struct {
 	kind string // its Content-Type
 }
 
-// loadPages parses the templates and files that the program contains.
-func loadPages() (*pages, error) {
-	p := &pages{byName: map[string]*template.Template{}, assets: map[string]asset{}}
+// LoadPages parses the templates and files that the program contains.
+func LoadPages() (*Pages, error) {
+	p := &Pages{byName: map[string]*template.Template{}, assets: map[string]asset{}}
 	hash := sha256.New()
 	static, err := fs.ReadDir(files, "static")
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *surface) show(c *call, status int, name, title, section string, data an
 // render writes a page. If its template fails, it returns an error and writes nothing.
 func (s *surface) render(w http.ResponseWriter, status int, name string, v view) error {
 	var body bytes.Buffer
-	t, ok := s.pages.byName[name]
+	t, ok := s.Pages.byName[name]
 	if !ok {
 		return fmt.Errorf("console: no page %q", name)
 	}
@@ -211,8 +211,8 @@ func troubleOf(err error) trouble {
 
 // static serves a file of the program. The path of the file changes with its content.
 func (s *surface) static(c *call) error {
-	a, ok := s.pages.assets[c.r.PathValue("name")]
-	if !ok || c.r.PathValue("version") != s.pages.version {
+	a, ok := s.Pages.assets[c.r.PathValue("name")]
+	if !ok || c.r.PathValue("version") != s.Pages.version {
 		return web.NoSuchRoute()
 	}
 	header := c.w.Header()
@@ -224,9 +224,9 @@ func (s *surface) static(c *call) error {
 
 // favicon serves the icon at the path that browsers ask for by themselves.
 func (s *surface) favicon(c *call) error {
-	c.w.Header().Set("Content-Type", s.pages.assets["icon.svg"].kind)
+	c.w.Header().Set("Content-Type", s.Pages.assets["icon.svg"].kind)
 	c.w.Header().Set("Cache-Control", "public, max-age=86400")
-	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(s.pages.assets["icon.svg"].body))
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(s.Pages.assets["icon.svg"].body))
 	return nil
 }
 

@@ -73,10 +73,18 @@ func (s *surface) each(c *call, done string, all []outcome, change func(i int) (
 // and a name.
 func (s *surface) createPins(c *call) error {
 	var all []outcome
-	for line := range strings.Lines(c.r.PostForm.Get("lines")) {
+	entered := c.r.PostForm.Get("lines")
+	for line := range strings.Lines(entered) {
 		if line = strings.TrimSpace(line); line != "" {
 			all = append(all, outcome{What: line})
 		}
+	}
+	switch n := len(all); {
+	case n == 0:
+		return s.showPinsOf(c, http.StatusBadRequest, pinsData{Many: entered, ManyError: "Enter a CID, or several, one a line."})
+	case n > maxMany:
+		return s.showPinsOf(c, http.StatusBadRequest, pinsData{Many: entered, ManyError: fmt.Sprintf(
+			"Nothing was added: %d lines are %d too many. Add the first %d, then the others; or add them all with holdfast pin import.", n, n-maxMany, maxMany)})
 	}
 	return s.each(c, "added", all, func(i int) (pins.Record, error) {
 		text, name := all[i].What, ""

@@ -27,6 +27,8 @@ type pinsData struct {
 	Export   string // the address of the same list as a file
 	Form     pinForm
 	Error    string
+
+	Many, ManyError string // what was entered to add many pins, and why none was added
 }
 
 // choice is an option of a select field.
@@ -65,12 +67,17 @@ var matches = []struct {
 func (s *surface) pinsPage(c *call) error { return s.showPins(c, http.StatusOK, pinForm{}, "") }
 
 func (s *surface) showPins(c *call, status int, form pinForm, problem string) error {
+	return s.showPinsOf(c, status, pinsData{Form: form, Error: problem})
+}
+
+// showPinsOf shows the list with what d has of the forms.
+func (s *surface) showPinsOf(c *call, status int, d pinsData) error {
 	f := filterOf(c.r.URL.Query())
 	q, err := f.query()
 	if err != nil {
 		return err
 	}
-	d := pinsData{Filter: f, Form: form, Error: problem, Export: "/pins/export?" + f.values().Encode()}
+	d.Filter, d.Export = f, "/pins/export?"+f.values().Encode()
 	if d.Total, d.Rows, err = s.Pins.List(c.ctx, c.who.Account, q); err != nil {
 		return err
 	}

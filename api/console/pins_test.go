@@ -205,9 +205,10 @@ func TestManyPinsAreChangedAtOnce(t *testing.T) {
 	if mine, theirs := w.names("alice"), w.names("bob"); len(mine) > 0 || len(theirs) != 1 {
 		t.Errorf("left are %q, and of the other account %q", mine, theirs)
 	}
-	for _, lines := range []string{"", strings.Repeat(testCID(t, "one")+"\n", maxMany+1)} {
-		if answer := b.post("/pins", "/pins/create-many", url.Values{"lines": {lines}}); answer.Code != http.StatusBadRequest {
-			t.Errorf("%d lines: %d", strings.Count(lines, "\n"), answer.Code)
+	for lines, why := range map[string]string{" \n": "Enter a CID", strings.Repeat(testCID(t, "one")+"\n", maxMany+1): "Nothing was added: 201 lines are 1 too many. Add the first 200"} {
+		answer := b.post("/pins", "/pins/create-many", url.Values{"lines": {lines}})
+		if body := answer.Body.String(); answer.Code != http.StatusBadRequest || !strings.Contains(body, why) || !strings.Contains(body, ">"+lines+"</textarea>") {
+			t.Errorf("%d lines: %d %s", strings.Count(lines, "\n"), answer.Code, body)
 		}
 	}
 	if names := w.names("alice"); len(names) > 0 {

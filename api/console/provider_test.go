@@ -435,6 +435,25 @@ func TestOneTimeLinks(t *testing.T) {
 	if status, _, _ := other.open(other.through(p, "/sign-in/one?invitation="+token, oidctest.Person{Subject: "f", Email: "frank@example.org"})); status != http.StatusNotFound {
 		t.Errorf("a used invitation is answered with %d", status)
 	}
+	// A link that nobody has used is on the page of users, and ends there.
+	link = make("frank@example.org")
+	open, err := node.users.Links(t.Context())
+	if err != nil || len(open) != 1 {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	_, token, _ = strings.Cut(link, "t=")
+	revoke := "/users/links/" + string(open[0].ID) + "/revoke"
+	if _, body := admin.get("/users"); !strings.Contains(body, "<td>frank@example.org</td><td>invitation</td>") || !strings.Contains(body, revoke) || strings.Contains(body, token) {
+		t.Errorf("the page of users is %s", body)
+	}
+	for range 2 { // it was revoked already
+		if answer := admin.post("/users", revoke, nil); answer.Code != http.StatusSeeOther {
+			t.Errorf("the revocation is answered with %d: %s", answer.Code, answer.Body)
+		}
+	}
+	if status, _ := node.browser().get(link); status != http.StatusNotFound {
+		t.Errorf("a revoked link is answered with %d", status)
+	}
 	// The operator's link signs in.
 	l, err := node.users.CreateOperatorLink(t.Context())
 	if err != nil {

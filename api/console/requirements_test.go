@@ -32,7 +32,7 @@ import (
 
 // sample is how the tests call a route.
 type sample struct {
-	id    string     // what {id} is: key, pin, session, identity, user or node
+	id    string     // what {id} is: key, pin, session, identity, user, node or onetime
 	query string     // for Alice's bucket and upload, see world.calls
 	form  url.Values // of a POST without files
 	tries bool       // the form has the caller's password, whose tries are counted
@@ -53,6 +53,7 @@ var samples = map[string]sample{
 	"GET /link":                                        {query: "?t={link}"},
 	"POST /link":                                       {form: url.Values{"link": {"{link}"}, "password": {"password of bob"}, "again": {"password of bob"}}},
 	"POST /users/links":                                {form: url.Values{"email": {"dora@example.org"}}},
+	"POST /users/links/{id}/revoke":                    {id: "onetime", wide: true},
 	"GET /.well-known/security.txt":                    {},
 	"POST /sign-out":                                   {},
 	"GET /":                                            {},
@@ -72,6 +73,7 @@ var samples = map[string]sample{
 	"GET /usage":                                       {},
 	"GET /usage.csv":                                   {},
 	"GET /cluster/activity":                            {},
+	"GET /cluster/missing":                             {query: "?node=n2&size=0"},
 	"GET /audit":                                       {},
 	"POST /audit/verify":                               {},
 	"GET /audit/export":                                {},
@@ -165,6 +167,10 @@ func newGround(t *testing.T) *ground {
 		t.Fatal(err)
 	}
 	g.link = link.Token
+	open, err := w.users.Links(t.Context())
+	if err != nil || len(open) != 1 {
+		t.Fatal(open, err)
+	}
 	if g.setup, err = w.users.SetupToken(); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +188,7 @@ func newGround(t *testing.T) *ground {
 	if err != nil || pin == "" {
 		t.Fatal(pin, err)
 	}
-	g.values = strings.NewReplacer("{key}", string(g.key.ID), "{pin}", pin, "{session}", string(other.Session), "{user}", string(w.account("bob")), "{node}", "n3", "{identity}", string(w.linked("alice")), "{provider}", "one", "{link}", g.link,
+	g.values = strings.NewReplacer("{key}", string(g.key.ID), "{pin}", pin, "{session}", string(other.Session), "{user}", string(w.account("bob")), "{node}", "n3", "{identity}", string(w.linked("alice")), "{provider}", "one", "{link}", g.link, "{onetime}", string(open[0].ID),
 		"{bucket}", "photos", "{upload}", string(upload), "{version}", "0", "{name}", "console.css")
 	return g
 }

@@ -39,7 +39,7 @@ type call struct {
 	who accounts.Principal
 	// session is the session token, or empty without a session.
 	session string
-	// seen is a fingerprint of the account from before the page was made; empty if it is not
+	// seen is a fingerprint of the account from before a live page was made; empty if it is not
 	// known.
 	seen   string
 	secure bool // the browser uses HTTPS
@@ -108,17 +108,23 @@ func (s *surface) guarded(row page) web.Handler {
 		if row.access == lasting { // it is no request that waits for the processors
 			return row.serve(c)
 		}
-		if reads {
-			if g, err := s.Accounts.Glance(ctx, c.session, accounts.Glance{}); err == nil {
-				c.seen = seenOf(g)
-			}
-		}
 		leave, err := s.Limits.Enter(ctx, c.who.Account)
 		if err != nil {
 			return err
 		}
 		defer leave()
 		return row.serve(c)
+	}
+}
+
+// live returns the handler of a page with parts that change while it is open. The handler takes
+// the fingerprint of the account before the page is made, so that no change is missed.
+func (s *surface) live(serve func(*call) error) func(*call) error {
+	return func(c *call) error {
+		if g, err := s.Accounts.Glance(c.ctx, c.session, accounts.Glance{}); err == nil {
+			c.seen = seenOf(g)
+		}
+		return serve(c)
 	}
 }
 

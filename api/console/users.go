@@ -2,14 +2,14 @@ package console
 
 import (
 	"net/http"
-	"slices"
+	"net/url"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// userRows is the number of accounts on the page of users. A filter finds the others.
+// userRows is the number of accounts on a page of users.
 const userRows = 100
 
 // usersData has the data of the page of users.
@@ -17,6 +17,8 @@ type usersData struct {
 	Users  []accounts.User
 	Total  int    // number of accounts that match the filter
 	Filter string // a part of the e-mail address
+	Next   string // address of the next page; empty if there is none
+	Links  []linkRow
 	Name   string // e-mail address as it was entered for a new account
 	Error  string
 }
@@ -34,16 +36,19 @@ type userData struct {
 func (s *surface) usersPage(c *call) error { return s.showUsers(c, http.StatusOK, "", "") }
 
 func (s *surface) showUsers(c *call, status int, name, problem string) error {
-	all, err := s.Accounts.List(c.ctx)
+	query := c.r.URL.Query()
+	d := usersData{Filter: strings.TrimSpace(query.Get("name")), Name: name, Error: problem}
+	page, err := s.Accounts.Page(c.ctx, accounts.UserQuery{Part: d.Filter, After: query.Get("after"), Limit: userRows})
 	if err != nil {
 		return err
 	}
-	d := usersData{Filter: strings.TrimSpace(c.r.URL.Query().Get("name")), Name: name, Error: problem}
-	part := strings.ToLower(d.Filter)
-	all = slices.DeleteFunc(all, func(u accounts.User) bool { return !strings.Contains(u.Email, part) })
-	slices.SortFunc(all, func(a, b accounts.User) int { return strings.Compare(a.Email, b.Email) })
-	d.Total = len(all)
-	d.Users = all[:min(len(all), userRows)]
+	d.Total, d.Users = page.Total, page.Users
+	if page.More {
+		d.Next = "/users?" + url.Values{"name": {d.Filter}, "after": {page.Users[len(page.Users)-1].Email}}.Encode()
+	}
+	if d.Links, err = s.openLinks(c); err != nil {
+		return err
+	}
 	return s.show(c, status, "users", "Users", "users", d)
 }
 

@@ -47,7 +47,13 @@ func (f *fake) Revoke(context.Context, state.KeyID) error { return f.err }
 func (f *fake) Holdings(context.Context, string) (accounts.Holdings, error) {
 	return accounts.Holdings{}, f.err
 }
-func (f *fake) List(context.Context) ([]accounts.User, error) { return nil, f.err }
+func (f *fake) Links(context.Context) ([]accounts.OpenLink, error) { return nil, f.err }
+func (f *fake) RevokeLink(context.Context, state.LinkID) error     { return f.err }
+
+func (f *fake) Page(context.Context, accounts.UserQuery) (accounts.UserPage, error) {
+	return accounts.UserPage{}, f.err
+}
+
 func (f *fake) CreateAccount(context.Context, string, string) (accounts.User, error) {
 	return accounts.User{}, f.err
 }

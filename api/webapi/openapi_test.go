@@ -254,7 +254,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 	d, all := describedOperations(t)
 	compile := schemas(t)
 	session := accounts.Principal{Account: "a", Email: "a@example.org", Session: "s", Scopes: []string{state.ScopeRead, state.ScopeWrite}, Admin: true}
-	names := &world{ids: map[string]string{"key": "k", "pin": "p", "user": "u", "bucket": "photos"}}
+	names := &world{ids: map[string]string{"key": "k", "pin": "p", "user": "u", "bucket": "photos", "link": "l"}}
 	for _, c := range names.calls(nil) {
 		seen := map[int]bool{}
 		ask := func(f *fake, r *http.Request) {

@@ -207,7 +207,7 @@ func TestScopesOpenRoutes(t *testing.T) {
 // absentIDs are ids that nobody has.
 var absentIDs = map[string]string{
 	"key": "7f3c1c1e-0000-4000-8000-000000000000", "pin": "7f3c1c1e-0000-4000-8000-000000000000",
-	"user": "7f3c1c1e-0000-4000-8000-000000000000", "bucket": "nothing",
+	"user": "7f3c1c1e-0000-4000-8000-000000000000", "bucket": "nothing", "link": "7f3c1c1e-0000-4000-8000-000000000000",
 }
 
 // A46: an id of another account is answered as one that nobody has, byte for byte.

@@ -2,8 +2,6 @@ package webapi
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -98,20 +96,16 @@ func (s *surface) listUsers(c *call) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.Accounts.List(c.ctx)
+	page, err := s.Accounts.Page(c.ctx, accounts.UserQuery{Part: c.query.Get("email"), After: after, Limit: limit})
 	if err != nil {
 		return fmt.Errorf("list accounts: %w", err)
 	}
-	part := strings.ToLower(c.query.Get("email"))
-	all = slices.DeleteFunc(all, func(u accounts.User) bool { return !strings.Contains(u.Email, part) })
-	body := usersBody{Count: len(all), Results: []userBody{}}
-	all = slices.DeleteFunc(all, func(u accounts.User) bool { return u.Email <= after })
-	slices.SortFunc(all, func(a, b accounts.User) int { return strings.Compare(a.Email, b.Email) })
-	for i := range all[:min(limit, len(all))] {
-		body.Results = append(body.Results, bodyOfUser(&all[i]))
+	body := usersBody{Count: page.Total, Results: []userBody{}}
+	for i := range page.Users {
+		body.Results = append(body.Results, bodyOfUser(&page.Users[i]))
 	}
-	if len(all) > limit {
-		body.Next = cursorOf(all[limit-1].Email)
+	if page.More {
+		body.Next = cursorOf(page.Users[len(page.Users)-1].Email)
 	}
 	return c.ok(body)
 }

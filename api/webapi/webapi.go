@@ -56,8 +56,12 @@ type Accounts interface {
 	Revoke(ctx context.Context, jti state.KeyID) error
 	// Holdings returns the account of an id or e-mail address with what belongs to it.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
-	// List returns all accounts.
-	List(ctx context.Context) ([]accounts.User, error)
+	// Links returns the one-time links that can be used, without their tokens.
+	Links(ctx context.Context) ([]accounts.OpenLink, error)
+	// RevokeLink ends a one-time link on every node, or returns state.ErrNotFound.
+	RevokeLink(ctx context.Context, id state.LinkID) error
+	// Page returns a page of accounts by their e-mail addresses.
+	Page(ctx context.Context, q accounts.UserQuery) (accounts.UserPage, error)
 	// CreateAccount adds an account.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// SetAllowance sets the bytes that an account may store without credits.
@@ -205,6 +209,8 @@ func (s *surface) operations() []operation {
 		{http.MethodPut, "/users/{id}/admin", admins, nil, []string{"admin"}, s.setAdmin},
 		{http.MethodGet, "/audit", admins, web.AuditParams, nil, s.listAudit},
 		{http.MethodGet, "/audit/verify", admins, nil, nil, s.verifyAudit},
+		{http.MethodGet, "/links", admins, nil, nil, s.listLinks},
+		{http.MethodDelete, "/links/{id}", admins, nil, nil, s.revokeLink},
 		{http.MethodGet, "/openapi.json", anybody, nil, nil, describe},
 	}
 }

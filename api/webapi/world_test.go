@@ -37,7 +37,14 @@ func newWorld(t testing.TB) *world {
 	alice := w.signIn("alice")
 	var pin pinBody
 	w.into(alice.do("POST", "/pins", `{"cid":"`+apitest.CatCID+`","name":"cat"}`), http.StatusCreated, &pin)
-	w.ids = map[string]string{"key": string(w.key.ID), "pin": string(pin.ID), "user": string(w.Account("bob")), "bucket": "photos"}
+	if _, err := w.Users.CreateLink(t.Context(), apitest.Email("dora")); err != nil {
+		t.Fatal(err)
+	}
+	open, err := w.Users.Links(t.Context())
+	if err != nil || len(open) != 1 {
+		t.Fatal(open, err)
+	}
+	w.ids = map[string]string{"link": string(open[0].ID), "key": string(w.key.ID), "pin": string(pin.ID), "user": string(w.Account("bob")), "bucket": "photos"}
 	return w
 }
 
@@ -176,6 +183,8 @@ var samples = map[string]sample{
 	"DELETE /users/{id}":                 {good: 204, id: "user"},
 	"PUT /users/{id}/allowance":          {good: 204, id: "user", body: `{"bytes":1048576}`},
 	"PUT /users/{id}/admin":              {good: 204, id: "user", body: `{"admin":true}`},
+	"GET /links":                         {good: 200},
+	"DELETE /links/{id}":                 {good: 204, id: "link"},
 	"GET /openapi.json":                  {good: 200},
 }
 

@@ -586,3 +586,41 @@ func TestANewAccountHasTheAllowanceOfNewOnes(t *testing.T) {
 		t.Errorf("%+v", users)
 	}
 }
+
+// A page of accounts is in the order of their addresses, and the pages have each of them once.
+func TestAccountsAreListedInPages(t *testing.T) {
+	w := newWorld(t)
+	before, err := w.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"zoe", "bob", "al", "maximilian", "cy", "ann", "bea"} {
+		if _, err := w.CreateAccount(t.Context(), name+"@pages.example", password); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{1, 3, 7, 100} {
+		var got []string
+		for q := (UserQuery{Part: "@Pages", Limit: limit}); ; {
+			page, err := w.Page(t.Context(), q)
+			if err != nil || page.Total != 7 || len(page.Users) > limit || page.More && len(page.Users) < limit {
+				t.Fatalf("%+v, %v", page, err)
+			}
+			for _, u := range page.Users {
+				if got = append(got, u.Email); u.PasswordHash != "" {
+					t.Errorf("%+v", u)
+				}
+			}
+			if !page.More {
+				break
+			}
+			q.After = page.Users[len(page.Users)-1].Email
+		}
+		if want := "[al@pages.example ann@pages.example bea@pages.example bob@pages.example cy@pages.example maximilian@pages.example zoe@pages.example]"; fmt.Sprint(got) != want {
+			t.Errorf("pages of %d have %v", limit, got)
+		}
+	}
+	if page, err := w.Page(t.Context(), UserQuery{Limit: 100}); err != nil || page.Total != len(before)+7 || page.More {
+		t.Errorf("all: %+v, %v", page, err)
+	}
+}

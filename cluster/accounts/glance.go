@@ -8,19 +8,21 @@ import (
 )
 
 // Glance is a summary of an account as this node knows it. If two summaries of an account
-// differ, its pins, objects or allowance have changed in between. An object that replaces
-// another of the same size does not change the summary.
+// differ, its pins, objects or allowance have changed in between.
 type Glance struct {
 	Quota state.Quota
 	Pins  [4]uint64 // number of pins by status, in the order of state.Statuses
 	Admin bool      // the account is an administrator
+	// Changed is the index of the last log entry by which somebody changed the account's pins,
+	// buckets or objects. It is 0 on a node that has started since.
+	Changed uint64
 	// Index is the index of the last log entry that this node had applied.
 	Index uint64
 }
 
 // Differs reports whether the account has changed between two summaries.
 func (g Glance) Differs(o Glance) bool {
-	return g.Quota != o.Quota || g.Pins != o.Pins
+	return g.Quota != o.Quota || g.Pins != o.Pins || g.Changed != o.Changed
 }
 
 // Unfinished reports whether a pin of the account is queued or pinning.
@@ -49,10 +51,14 @@ func (a *Accounts) Glance(ctx context.Context, token string, before Glance) (Gla
 	if err != nil {
 		return Glance{}, err
 	}
-	if view.Index() == before.Index {
+	var changed uint64
+	if a.watch != nil { // which learns of an entry a little later than the view
+		changed = a.watch.ChangedAt(who.Account)
+	}
+	if view.Index() == before.Index && changed == before.Changed {
 		return before, nil
 	}
-	g := Glance{Admin: who.Admin, Index: view.Index()}
+	g := Glance{Admin: who.Admin, Index: view.Index(), Changed: changed}
 	if g.Quota, err = view.Quota(who.Account); err != nil {
 		return Glance{}, fmt.Errorf("account %s: %w", who.Account, err)
 	}

@@ -123,6 +123,11 @@ func (a *Accounts) signUpAs(ctx context.Context, p Person, invitation string) (s
 	} else if !errors.Is(err, state.ErrNotFound) {
 		return state.Account{}, err
 	}
+	if p.Admin {
+		if p.Admin, err = a.mayBeAdmin(ctx, account.Email); err != nil {
+			return state.Account{}, err
+		}
+	}
 	var link state.LinkID
 	if invitation != "" {
 		l, err := a.openLink(ctx, invitation)
@@ -148,18 +153,36 @@ func (a *Accounts) signUpAs(ctx context.Context, p Person, invitation string) (s
 	return account, nil
 }
 
-// makeAdmin makes an account an administrator if it is none.
+// mayBeAdmin returns whether a setting may make the account of an e-mail address an administrator.
+func (a *Accounts) mayBeAdmin(ctx context.Context, email string) (bool, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return false, fmt.Errorf("sign up: %w", err)
+	}
+	defer release()
+	taken, err := view.AdminTaken(email)
+	if err != nil {
+		return false, fmt.Errorf("sign up: %w", err)
+	}
+	return !taken, nil
+}
+
+// makeAdmin makes an account an administrator by a setting, if it is not one and no operator has
+// taken that away.
 func (a *Accounts) makeAdmin(ctx context.Context, account state.Account) error {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
 		return fmt.Errorf("sign in: %w", err)
 	}
 	there, err := view.Admin(account.ID)
+	if err == nil && !there {
+		there, err = view.AdminTaken(account.Email)
+	}
 	release()
 	if err != nil || there {
 		return err
 	}
-	return a.change(ctx, "administrator changed", account, &state.SetAdmin{Account: account.ID, Admin: true}, slog.Bool("admin", true))
+	return a.change(ctx, "administrator changed", account, a.adminDecision(account.ID, true, true), slog.Bool("admin", true))
 }
 
 // LinkIdentity allows a person to sign in to an account, whose e-mail address must be the

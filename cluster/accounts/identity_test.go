@@ -277,3 +277,85 @@ func TestSealedValues(t *testing.T) {
 		t.Errorf("at its end: %v", err)
 	}
 }
+
+// An administrator sees the links that can be used, the one that expires first at the top, and
+// revokes one.
+func TestLinksAreListedAndRevoked(t *testing.T) {
+	w := newWorld(t)
+	w.signUp = SignUpInvited
+	invitation, err := w.CreateLink(t.Context(), "ann@example.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Second)
+	other, err := w.CreateLink(t.Context(), "eve@example.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	enter, err := w.CreateOperatorLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := func(want ...Link) []OpenLink {
+		t.Helper()
+		all, err := w.Links(t.Context())
+		if err != nil || len(all) != len(want) {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		for i, l := range want {
+			if all[i].Email != l.Email || all[i].Purpose != l.Purpose || !all[i].Expires.Equal(l.Expires.Truncate(time.Millisecond)) {
+				t.Errorf("link %d is %+v and not %+v", i, all[i], l)
+			}
+		}
+		return all
+	}
+	all := listed(enter, invitation, other)
+	if err := w.RevokeLink(t.Context(), all[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	listed(enter, other)
+	if _, err := w.UseLink(t.Context(), invitation.Token, password); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("a revoked link: %v", err)
+	}
+	for _, id := range []state.LinkID{all[1].ID, "", "x", state.LinkID(strings.Repeat("x", 1000))} {
+		if err := w.RevokeLink(t.Context(), id); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("%.20q: %v", id, err)
+		}
+	}
+	w.pass(SessionLinkLife)
+	listed(other)
+}
+
+// An operator's decision holds against the setting that names administrators, through any number
+// of sign-ins and a new account.
+func TestTheSettingDoesNotOverruleAnOperator(t *testing.T) {
+	w := newest(t, SignUpInvited)
+	root := annAtID
+	root.Admin = true
+	signIn := func(admin bool) {
+		t.Helper()
+		token, err := w.SignInAs(t.Context(), root, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.is(t, token, "ann@example.org", admin)
+	}
+	signIn(true)
+	if err := w.SetAdmin(t.Context(), "ann@example.org", false); err != nil {
+		t.Fatal(err)
+	}
+	signIn(false)
+	signIn(false)
+	if err := w.RemoveAccount(t.Context(), "ann@example.org"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.SignInAs(t.Context(), root, ""); !errors.Is(err, state.ErrForbidden) {
+		t.Errorf("a new account, as of anybody without an invitation: %v", err)
+	}
+	root.InDomain = true
+	signIn(false)
+	if err := w.SetAdmin(t.Context(), "ann@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	signIn(true)
+}

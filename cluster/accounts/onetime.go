@@ -1,12 +1,14 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -221,4 +223,61 @@ func (a *Accounts) sessionByLink(ctx context.Context, l state.OneTimeLink) (toke
 	}
 	a.log.InfoContext(ctx, "session begun", "account", l.Account, "by", "one-time link")
 	return token, nil
+}
+
+// OpenLink is a one-time link that can be used, without its token.
+type OpenLink struct {
+	ID      state.LinkID
+	Purpose state.LinkPurpose
+	Email   string // of the account that it opens or is for
+	Expires time.Time
+}
+
+// Links returns the one-time links that can be used, by the time at which they expire. The links
+// that SetupToken makes are not among them, because no node keeps those. Errors:
+// state.ErrUnavailable.
+func (a *Accounts) Links(ctx context.Context) ([]OpenLink, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list one-time links: %w", err)
+	}
+	defer release()
+	all, err := view.OneTimeLinks()
+	if err != nil {
+		return nil, fmt.Errorf("list one-time links: %w", err)
+	}
+	now := state.MillisOf(a.now())
+	var open []OpenLink
+	for i := range all {
+		l := &all[i]
+		if now >= l.Expires {
+			continue
+		}
+		email := l.Email
+		if l.Account != "" {
+			account, err := view.Account(l.Account)
+			if err != nil {
+				return nil, fmt.Errorf("list one-time links: %w", err)
+			}
+			email = account.Email
+		}
+		open = append(open, OpenLink{l.ID, l.Purpose, email, l.Expires.Time()})
+	}
+	slices.SortFunc(open, func(a, b OpenLink) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.Email, b.Email))
+	})
+	return open, nil
+}
+
+// RevokeLink ends a one-time link: when it returns, no node takes it any more. Errors:
+// state.ErrNotFound for one that was used or never existed, state.ErrUnavailable.
+func (a *Accounts) RevokeLink(ctx context.Context, id state.LinkID) error {
+	if id == "" || len(id) > state.MaxIDLen {
+		return state.ErrNotFound
+	}
+	if _, err := a.state.Propose(ctx, &state.RemoveOneTimeLink{ID: id}); err != nil {
+		return fmt.Errorf("revoke one-time link: %w", err)
+	}
+	a.log.InfoContext(ctx, "one-time link revoked", "id", id)
+	return nil
 }

@@ -95,7 +95,7 @@ func (a *Accounts) SetUp(ctx context.Context, token, email, password string) err
 }
 
 // SetAdmin gives the account with an e-mail address the rights of an administrator, or takes
-// them away.
+// them away. If an operator takes them away, no setting gives them back.
 //
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error {
@@ -103,5 +103,17 @@ func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, "administrator changed", account, &state.SetAdmin{Account: account.ID, Admin: admin}, slog.Bool("admin", admin))
+	return a.change(ctx, "administrator changed", account, a.adminDecision(account.ID, admin, false), slog.Bool("admin", admin))
+}
+
+// adminDecision returns the command that makes an account an administrator or ends that, for an
+// operator or by a setting. While some members know no decisions that hold against the setting, it
+// is the command without.
+func (a *Accounts) adminDecision(account state.AccountID, admin, bySetting bool) state.Command {
+	view, release := a.state.LocalView()
+	defer release()
+	if level, err := view.FeatureLevel(); err == nil && level < state.AuditLevel {
+		return &state.SetAdmin{Account: account, Admin: admin}
+	}
+	return &state.DecideAdmin{Account: account, Admin: admin, BySetting: bySetting}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -36,6 +38,76 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 		}
 	}
 	return users, nil
+}
+
+// UserQuery asks for a page of accounts, by e-mail address.
+type UserQuery struct {
+	Part  string // of the address, in any case; empty: all
+	After string // the page begins behind this address; empty: with the first one
+	Limit int    // accounts, above 0
+}
+
+// UserPage is a page of accounts.
+type UserPage struct {
+	Users []User // by e-mail address, without password hashes
+	Total int    // accounts that match, on all pages
+	More  bool
+}
+
+// Page returns a page of accounts. It reads the addresses of all accounts, and the records of those
+// on the page only. Errors: state.ErrUnavailable.
+func (a *Accounts) Page(ctx context.Context, q UserQuery) (UserPage, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return UserPage{}, fmt.Errorf("list accounts: %w", err)
+	}
+	defer release()
+	var page UserPage
+	type row struct {
+		email string
+		id    state.AccountID
+	}
+	var rows []row // the first of those behind After, one more than the page has
+	part := strings.ToLower(q.Part)
+	err = view.Emails(func(email string, id state.AccountID) (bool, error) {
+		if !strings.Contains(email, part) {
+			return true, nil
+		}
+		page.Total++
+		if email <= q.After {
+			return true, nil
+		}
+		at, _ := slices.BinarySearchFunc(rows, email, func(r row, e string) int { return strings.Compare(r.email, e) })
+		if at <= q.Limit {
+			rows = slices.Insert(rows, at, row{email, id})
+			rows = rows[:min(len(rows), q.Limit+1)]
+		}
+		return true, nil
+	})
+	if err != nil {
+		return UserPage{}, fmt.Errorf("list accounts: %w", err)
+	}
+	page.More = len(rows) > q.Limit
+	for _, r := range rows[:min(len(rows), q.Limit)] {
+		u, err := userOf(view, r.id)
+		if err != nil {
+			return UserPage{}, fmt.Errorf("list accounts: %w", err)
+		}
+		page.Users = append(page.Users, u)
+	}
+	return page, nil
+}
+
+// userOf reads an account with its quota.
+func userOf(view state.View, id state.AccountID) (u User, err error) {
+	if u.Account, err = view.Account(id); err != nil {
+		return User{}, err
+	}
+	u.PasswordHash = ""
+	if u.Quota, err = view.Quota(id); err != nil && !errors.Is(err, state.ErrNotFound) {
+		return User{}, err
+	}
+	return u, nil
 }
 
 // opening returns the command that adds an account. If some members do not know quotas yet, the

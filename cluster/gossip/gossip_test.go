@@ -23,6 +23,23 @@ func sample(node state.NodeID, start state.Millis, seq uint64) Sample {
 	return Sample{Node: node, Start: start, Seq: seq}
 }
 
+// The clock of a node is compared with that of this one when its newest sample comes.
+func TestTheSkewOfAClock(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	table := newTable("a", func() time.Time { return now })
+	table.watch([]state.NodeID{"a", "b", "c"})
+	ahead, silent := sample("b", 1, 1), sample("c", 1, 1)
+	ahead.Time = state.MillisOf(now.Add(3 * time.Second))
+	table.record(ahead)
+	table.record(silent)
+	now = now.Add(time.Hour)
+	for id, want := range map[state.NodeID]time.Duration{"a": 0, "b": 3 * time.Second, "c": 0, "x": 0} {
+		if got := table.Skew(id); got != want {
+			t.Errorf("%s is %s ahead, not %s", id, got, want)
+		}
+	}
+}
+
 // full returns a value in every field.
 func full() Sample {
 	return Sample{

@@ -94,6 +94,19 @@ func (t *Table) Silent(id state.NodeID) time.Duration {
 	return max(0, now.Sub(p.Last))
 }
 
+// Skew returns by how much the clock of a node was ahead of this one's when its newest sample
+// came. A sample that was on its way for some time makes it smaller. It is 0 if no sample told a
+// time.
+func (t *Table) Skew(id state.NodeID) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[id]
+	if p == nil || p.Sample.Time <= 0 {
+		return 0
+	}
+	return p.Sample.Time.Time().Sub(p.Last)
+}
+
 // All returns an entry for every watched node, ordered by id.
 func (t *Table) All() []Peer {
 	now := t.now()

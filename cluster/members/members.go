@@ -50,6 +50,11 @@ type Load struct {
 	Away      bool          // no recent sample and no open connection: its copies are out of reach
 	Connected bool          // a connection to it is open
 	Silent    time.Duration // since its last sample; if there was none, since this node has watched it
+	Started   state.Millis  // when its process started, by its clock; 0: not known
+	Busy      bool          // its threads wait for processors
+	// Skew is by how much its clock was ahead of this node's when its last sample came; negative:
+	// behind, as the way of the sample makes it look too. 0 also where that is not known.
+	Skew time.Duration
 }
 
 // Gossip returns the newest load of a node. The second result is false if the node never
@@ -105,6 +110,9 @@ type Members struct {
 
 	// pinned counts the pins of each member.
 	pinned pinned
+
+	// repairs has the newest numbers of missing copies.
+	repairs repairs
 }
 
 type vouched struct {

@@ -19,6 +19,7 @@ type Status struct {
 	Pins      map[state.Status]uint64
 	// UnderReplicated is the result of Members.UnderReplicated.
 	UnderReplicated uint64
+	Repair          Repair
 }
 
 // Peer is a member with its role and its newest load.
@@ -54,6 +55,7 @@ func (m *Members) Status(_ context.Context) (Status, error) {
 	if s.UnderReplicated, err = m.UnderReplicated(view); err != nil {
 		return Status{}, err
 	}
+	s.Repair = m.repairs.note(m.opts.Now(), s.UnderReplicated)
 	pins, err := m.pinned.of(view, maxCounted)
 	if err != nil {
 		return Status{}, err

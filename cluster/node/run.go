@@ -73,10 +73,15 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	// A Suspect member without any sample is not silent: it may be starting.
 	silent := liveness == gossip.Down || liveness == gossip.Suspect && ok
 	connected := id == n.self.ID || n.peer.Connected(string(id))
-	return members.Load{
+	load := members.Load{
 		State: seems(liveness, ok, connected), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full, Refuses: s.Refuses, Ended: s.Ends,
 		Away: silent && !connected, Connected: connected, Silent: n.gossip.Table().Silent(id),
-	}, ok
+		Started: s.Start, Busy: s.Busy,
+	}
+	if id != n.self.ID {
+		load.Skew = n.gossip.Table().Skew(id)
+	}
+	return load, ok
 }
 
 // seems returns how alive a member seems to be. Without a sample, as after a join, the

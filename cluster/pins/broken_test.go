@@ -20,6 +20,7 @@ func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 	for name, use := range map[string]func() error{
 		"get":                  func() error { _, err := w.Get(t.Context(), alice, pin.ID); return err },
 		"get what failed":      func() error { _, err := w.Get(t.Context(), alice, failed.ID); return err },
+		"detail":               func() error { _, err := w.Detail(t.Context(), alice, pin.ID); return err },
 		"list":                 func() error { _, _, err := w.List(t.Context(), alice, state.PinQuery{Limit: 10}); return err },
 		"pin known content":    func() error { _, err := w.Create(t.Context(), bob, Request{CID: v0}); return err },
 		"replace the same":     func() error { _, err := w.Replace(t.Context(), alice, pin.ID, Request{CID: v0}); return err },

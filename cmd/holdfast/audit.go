@@ -20,7 +20,7 @@ var (
 	auditActions  = []string{
 		"app.create", "app.remove", "bucket.create", "bucket.delete", "bucket.public", "bucket.cors", "cluster.create", "cluster.signing-key",
 		"key.create", "key.show", "key.revoke", "member.token", "member.join", "member.remove", "session.create", "session.end", "session.refused",
-		"user.create", "user.delete", "user.quota", "user.credits", "user.password", "user.admin", "user.link", "user.identity", "user.identity-remove",
+		"user.create", "user.delete", "user.quota", "user.credits", "user.password", "user.admin", "user.link", "user.link-revoke", "user.identity", "user.identity-remove",
 	}
 )
 

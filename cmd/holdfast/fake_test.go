@@ -105,6 +105,15 @@ func (f *fakeNode) CreateConsoleLink(context.Context) (client.Link, error) {
 	return client.Link{URL: "http://127.0.0.1:9001/link?t=hfo_y", Purpose: "session", Email: "operator@localhost"}, nil
 }
 
+func (f *fakeNode) Links(context.Context) ([]client.OpenLink, error) {
+	return []client.OpenLink{{ID: "l-1", Purpose: "invitation", Email: "ann@example.org", Expires: "2026-01-02T03:04:05Z"}}, nil
+}
+
+func (f *fakeNode) RevokeLink(_ context.Context, id string) error {
+	f.changes = append(f.changes, "revoke link "+id)
+	return nil
+}
+
 func (f *fakeNode) RevokeKey(_ context.Context, jti string) error {
 	f.changes = append(f.changes, "revoke "+jti)
 	return nil

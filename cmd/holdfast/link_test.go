@@ -28,3 +28,20 @@ func TestOneTimeLinksOfTheOperator(t *testing.T) {
 		t.Errorf("the node is asked for %q", node.changes)
 	}
 }
+
+// The links that can be used are listed below the command that makes one, and one is revoked there.
+func TestOneTimeLinksAreListedAndRevoked(t *testing.T) {
+	node := &fakeNode{}
+	for _, tc := range []struct{ args, want string }{
+		{"user link ls", "ann@example.org  invitation  2026-01-02T03:04:05Z  l-1"},
+		{"user link ls --json", `"purpose": "invitation"`},
+		{"user link rm l-1 --yes", "revoked link l-1"},
+	} {
+		if got := call(t, node, "", strings.Fields(tc.args)...); got.code != exitOK || !strings.Contains(got.out, tc.want) {
+			t.Errorf("%s: %+v", tc.args, got)
+		}
+	}
+	if want := []string{"revoke link l-1"}; !slices.Equal(node.changes, want) {
+		t.Errorf("the node is asked for %q", node.changes)
+	}
+}

@@ -32,6 +32,8 @@ type operator interface {
 	Grant(ctx context.Context, email, posting string, credits uint64) error
 	CreateUserLink(ctx context.Context, email string) (client.Link, error)
 	CreateConsoleLink(ctx context.Context) (client.Link, error)
+	Links(ctx context.Context) ([]client.OpenLink, error)
+	RevokeLink(ctx context.Context, id string) error
 	CreateKey(ctx context.Context, k client.NewKey) (client.Key, error)
 	Keys(ctx context.Context, user string) ([]client.KeyRow, error) // keys of all accounts if user is empty
 	Key(ctx context.Context, jti string) (key client.KeyRow, found bool, err error)

@@ -56,6 +56,57 @@ func (v *SetAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account), nil)
 }
 
+// DecideAdmin makes an account an administrator, or no longer one. It is of level 7.
+//
+// What an operator takes away stays away from the e-mail address until an operator grants it again,
+// also after the account was closed. By a setting that makes people administrators nothing is taken
+// away, and nothing granted that an operator has taken.
+//
+// Errors: ErrNotFound without such an account.
+type DecideAdmin struct {
+	Account   AccountID
+	Admin     bool
+	BySetting bool // with Admin: a setting says so, and no operator
+}
+
+// Code implements Command.
+func (v *DecideAdmin) Code(c *codec.Coder) {
+	codec.String(c, &v.Account, MaxIDLen)
+	codec.Bool(c, &v.Admin)
+	codec.Bool(c, &v.BySetting)
+}
+
+func (v *DecideAdmin) apply(tx Tx, _ *entry) (Result, error) {
+	if v.BySetting && !v.Admin {
+		return Result{}, Errorf(CodeInvalid, "a setting takes nothing away")
+	}
+	a, err := NewView(tx, 0).Account(v.Account)
+	if err != nil {
+		return Result{}, err
+	}
+	taken, err := has(tx, noAdminKey(a.Email))
+	switch {
+	case err != nil, taken && v.BySetting:
+		return Result{}, err
+	case !v.Admin:
+		if err := tx.Delete(adminKey(v.Account)); err != nil {
+			return Result{}, err
+		}
+		return Result{}, tx.Set(noAdminKey(a.Email), nil)
+	case taken:
+		if err := tx.Delete(noAdminKey(a.Email)); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, tx.Set(adminKey(v.Account), nil)
+}
+
+// AdminTaken returns whether an operator has taken away that the account of an e-mail address is an
+// administrator, and has not granted it again.
+func (v View) AdminTaken(email string) (bool, error) { return has(v.r, noAdminKey(email)) }
+
+func noAdminKey(email string) key { return part(table(tableNoAdmin), email) }
+
 // Admin returns whether an account is an administrator, who sees the cluster and all
 // accounts in the web console. The account of local commands always is one.
 func (v View) Admin(id AccountID) (bool, error) {

@@ -72,3 +72,45 @@ func TestAPersonClosesTheOwnAccount(t *testing.T) {
 		}
 	}
 }
+
+// What an operator takes away no setting gives back, to the account or to a later one of the same
+// address, until an operator grants it again.
+func TestATakenAdministratorStaysTaken(t *testing.T) {
+	s := shelved(t, Unlimited)
+	is := func(id AccountID, want bool) {
+		t.Helper()
+		if got, err := s.view().Admin(id); err != nil || got != want {
+			t.Errorf("%s is an administrator: %t, %v", id, got, err)
+		}
+	}
+	b, err := s.view().Account(bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bySetting := &DecideAdmin{Account: bob, Admin: true, BySetting: true}
+	s.must(bySetting)
+	is(bob, true)
+	s.must(&DecideAdmin{Account: bob})
+	is(bob, false)
+	s.must(bySetting)
+	is(bob, false)
+	s.must(&CloseAccount{Account: bob})
+	again := Account{ID: "bob2", Email: b.Email, Created: 5}
+	s.must(&SignUp{Account: again, Identity: Identity{Issuer: "https://id.example", Subject: "b", Account: again.ID, Email: b.Email}, Admin: true})
+	is(again.ID, false)
+	if taken, err := s.view().AdminTaken(b.Email); err != nil || !taken {
+		t.Errorf("taken: %t, %v", taken, err)
+	}
+	s.must(&DecideAdmin{Account: again.ID, Admin: true})
+	is(again.ID, true)
+	s.must(&SetAdmin{Account: again.ID}) // of a node before it knew DecideAdmin
+	s.must(&DecideAdmin{Account: again.ID, Admin: true, BySetting: true})
+	is(again.ID, true)
+	s.check()
+	for want, cmd := range map[error]*DecideAdmin{ErrNotFound: {Account: "nobody", Admin: true}, ErrInvalid: {Account: again.ID, BySetting: true}} {
+		if _, err := s.apply(cmd); !errors.Is(err, want) {
+			t.Errorf("%+v: %v", cmd, err)
+		}
+	}
+	is(again.ID, true)
+}

@@ -47,6 +47,30 @@ type Effects struct {
 	Keys         bool // API keys were revoked
 	Settling     bool // roots have pins that must still be changed
 	Roots        []RootChange
+	Accounts     []AccountChange
+}
+
+// AccountChange names an account whose pins, buckets or objects a caller has changed, and the index
+// of the entry.
+type AccountChange struct {
+	Account AccountID
+	Index   uint64
+}
+
+// changeOf returns the account that a command changes for a caller; empty: none.
+func changeOf(cmd Command) AccountID {
+	switch by := cmd.(type) {
+	case *Audited:
+		return changeOf(by.Change)
+	case *ByKey:
+		return changeOf(by.Change)
+	case *BySession:
+		return changeOf(by.Change)
+	case *CreateOnce:
+		return changeOf(by.Change)
+	}
+	_, account := asked(cmd)
+	return account
 }
 
 // RootChange names a root whose record has changed, and the nodes that the change concerns.
@@ -83,6 +107,9 @@ func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) 
 	var outcome *Error
 	if err != nil && !errors.As(err, &outcome) {
 		return Result{}, fmt.Errorf("apply %T at %d: %w", cmd, index, err)
+	}
+	if account := changeOf(cmd); account != "" && err == nil {
+		fx.Accounts = append(fx.Accounts, AccountChange{account, index})
 	}
 	if op != (OpID{}) {
 		kept, err := brief(tx, result, cmd)

@@ -25,6 +25,7 @@ const (
 	ActionUserPassword  Action = "user.password"
 	ActionUserAdmin     Action = "user.admin"
 	ActionUserLink      Action = "user.link"
+	ActionUserLinkEnd   Action = "user.link-revoke"
 	ActionUserIdentity  Action = "user.identity"
 	ActionUserUnlink    Action = "user.identity-remove"
 	ActionMemberToken   Action = "member.token"
@@ -47,7 +48,7 @@ func Actions() []Action {
 		ActionKeyCreate, ActionKeyShow, ActionKeyRevoke,
 		ActionMemberToken, ActionMemberJoin, ActionMemberRemove,
 		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,
-		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink,
+		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink, ActionUserLinkEnd,
 		ActionUserIdentity, ActionUserUnlink,
 	}
 }
@@ -92,10 +93,12 @@ func ActionOf(cmd Command) Action {
 		return ActionUserCredits
 	case *SetPassword, *ResetPassword:
 		return ActionUserPassword
-	case *SetAdmin:
+	case *SetAdmin, *DecideAdmin:
 		return ActionUserAdmin
 	case *AddOneTimeLink:
 		return ActionUserLink
+	case *RemoveOneTimeLink:
+		return ActionUserLinkEnd
 	case *LinkIdentity:
 		return ActionUserIdentity
 	case *UnlinkIdentity:
@@ -160,6 +163,8 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 		return v.aboutAccount(r, c.Account, "")
 	case *SetAdmin:
 		return v.aboutAccount(r, c.Account, choose(c.Admin, "administrator", "no longer administrator"))
+	case *DecideAdmin:
+		return v.aboutAccount(r, c.Account, choose(c.Admin, "administrator", "no longer administrator")+choose(c.BySetting, " by a setting", ""))
 	case *LinkIdentity:
 		return v.aboutAccount(r, c.Identity.Account, c.Identity.Issuer)
 	case *UnlinkIdentity:
@@ -172,10 +177,13 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 		}
 		v.Detail = n.Name
 	case *AddOneTimeLink:
-		v.Target, v.Detail = c.Link.Email, c.Link.Purpose.String()
-		if c.Link.Account != "" {
-			return v.aboutAccount(r, c.Link.Account, c.Link.Purpose.String())
+		return v.aboutLink(r, &c.Link)
+	case *RemoveOneTimeLink:
+		l, err := get[OneTimeLink](r, oneTimeKey(c.ID))
+		if err != nil || l == nil {
+			return err
 		}
+		return v.aboutLink(r, l)
 	default:
 		v.describeSelf(change)
 	}
@@ -251,6 +259,15 @@ func (v *AuditRow) aboutAccount(r Reader, account AccountID, detail string) erro
 	email, err := emailOf(r, account)
 	v.Target, v.Detail = string(account), withComma(email, detail)
 	return err
+}
+
+// aboutLink fills in a one-time link.
+func (v *AuditRow) aboutLink(r Reader, l *OneTimeLink) error {
+	v.Target, v.Detail = l.Email, l.Purpose.String()
+	if l.Account == "" {
+		return nil
+	}
+	return v.aboutAccount(r, l.Account, l.Purpose.String())
 }
 
 // aboutSession fills in a session that is there.

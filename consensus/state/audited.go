@@ -50,6 +50,8 @@ var auditForms = []func() Command{
 	30: func() Command { return new(SetBucketPublic) },
 	31: func() Command { return new(SetBucketCors) },
 	32: func() Command { return new(CloseOwnAccount) },
+	33: func() Command { return new(RemoveOneTimeLink) },
+	34: func() Command { return new(DecideAdmin) },
 }
 
 // formOf has the form of each type of change.

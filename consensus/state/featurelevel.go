@@ -28,7 +28,7 @@ import (
 // size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
 // SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
 // ResetPassword, BeginSession, NoteUsage and CloseOwnAccount. Level 7 brought the audit log with
-// Audited, NoteKeyShown, NoteRefusals and PruneAudit.
+// Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

@@ -212,7 +212,7 @@ type SignUp struct {
 	Allowance uint64   // bytes; Unlimited: no limit
 	Identity  Identity // of the account; the zero value: none
 	Link      LinkID   // used up; empty: none
-	Admin     bool     // the account is an administrator
+	Admin     bool     // the account is an administrator, if no operator has taken that away
 }
 
 // Code implements Command.
@@ -249,7 +249,11 @@ func (v *SignUp) apply(tx Tx, _ *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if v.Admin {
+	taken, err := has(tx, noAdminKey(v.Account.Email))
+	if err != nil {
+		return Result{}, err
+	}
+	if v.Admin && !taken {
 		if err := tx.Set(adminKey(v.Account.ID), nil); err != nil {
 			return Result{}, err
 		}

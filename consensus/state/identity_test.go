@@ -158,6 +158,41 @@ func TestALinkWorksOnce(t *testing.T) {
 	}
 }
 
+// Links that can be used are listed, and one that is removed opens nothing.
+func TestALinkIsRemoved(t *testing.T) {
+	m := signedIn(t)
+	for _, l := range []OneTimeLink{
+		invitation("i", "ann@example.org", 100),
+		{ID: "p", Purpose: ForPassword, Account: bob, Proof: PasswordProof(""), Expires: 100},
+		{ID: "over", Purpose: ForPassword, Account: alice, Proof: PasswordProof("another"), Expires: 100},
+	} {
+		m.must(&AddOneTimeLink{Link: l})
+	}
+	listed := func() (ids []LinkID) {
+		t.Helper()
+		all, err := m.view().OneTimeLinks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	if got := listed(); !slices.Equal(got, []LinkID{"i", "p"}) {
+		t.Errorf("the links are %q", got)
+	}
+	m.must(&RemoveOneTimeLink{ID: "p"})
+	if got := listed(); !slices.Equal(got, []LinkID{"i"}) {
+		t.Errorf("after one was removed they are %q", got)
+	}
+	for _, cmd := range []Command{&RemoveOneTimeLink{ID: "p"}, &RemoveOneTimeLink{ID: "x"}, &ResetPassword{Link: "p", Account: bob, Hash: "x"}} {
+		if _, err := m.apply(cmd); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%T: %v", cmd, err)
+		}
+	}
+}
+
 // Another password ends the links of an account, and its end removes them.
 func TestWhatEndsALink(t *testing.T) {
 	m := signedIn(t)

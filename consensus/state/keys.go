@@ -65,6 +65,7 @@ const (
 	tableOneTime     = '1' // link -> OneTimeLink
 	tableUsage       = '2' // account, day -> Usage
 	tableAudit       = '3' // sequence -> hash and AuditRow
+	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
 
 	pinByID    = 'r' // request -> locator
 	pinRow     = 'l' // status, created descending -> Pin

@@ -1,6 +1,10 @@
 package state
 
-import "github.com/holdfast-ipfs/holdfast/consensus/codec"
+import (
+	"errors"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
 
 // MaxOneTimeLinks is how many one-time links a cluster has at once.
 const MaxOneTimeLinks = 1000
@@ -127,6 +131,23 @@ func removeLinks(tx Tx, goes func(*OneTimeLink) bool) error {
 	return nil
 }
 
+// RemoveOneTimeLink removes a link before it is used. It needs feature level 7.
+//
+// Errors: ErrNotFound for a link that was used, was replaced, or never existed.
+type RemoveOneTimeLink struct{ ID LinkID }
+
+// Code implements Command.
+func (v *RemoveOneTimeLink) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
+
+func (v *RemoveOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
+	if there, err := has(tx, oneTimeKey(v.ID)); err != nil {
+		return Result{}, err
+	} else if !there {
+		return Result{}, errNoLink
+	}
+	return Result{}, tx.Delete(oneTimeKey(v.ID))
+}
+
 // linkOf returns the account of a link that opens it for a purpose, or errNoLink.
 func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Account, error) {
 	l, err := get[OneTimeLink](r, oneTimeKey(id))
@@ -236,4 +257,23 @@ func (v View) OneTimeLink(id LinkID) (OneTimeLink, error) {
 		}
 	}
 	return *l, nil
+}
+
+// OneTimeLinks returns the links that OneTimeLink finds, in the order of their ids. Some may have
+// expired.
+func (v View) OneTimeLinks() (open []OneTimeLink, err error) {
+	all, err := scanAll[OneTimeLink](v.r, table(tableOneTime))
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		l, err := v.OneTimeLink(all[i].ID)
+		switch {
+		case err == nil:
+			open = append(open, l)
+		case !errors.Is(err, ErrNotFound):
+			return nil, err
+		}
+	}
+	return open, nil
 }

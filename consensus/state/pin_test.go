@@ -513,3 +513,39 @@ func TestWatchTellsWhomItConcerns(t *testing.T) {
 		t.Error("not told that the state was replaced")
 	}
 }
+
+// A Watch knows the entry that last changed an account, whoever asked for the change, and for a
+// bounded number of accounts.
+func TestWatchKnowsTheLastChangeOfAnAccount(t *testing.T) {
+	var w Watch
+	m := found(t)
+	is := func(want uint64) {
+		t.Helper()
+		w.Publish(m.index, &m.fx)
+		if got := w.ChangedAt(alice); got != want || w.ChangedAt(bob) != 0 {
+			t.Errorf("alice was changed at %d, not %d; bob at %d", got, want, w.ChangedAt(bob))
+		}
+	}
+	m.must(create(alice, "a", contentA))
+	created := m.index
+	is(created)
+	m.must(&SettleRoots{})
+	if _, err := m.apply(&DeletePin{Account: alice, ID: "none"}); err == nil {
+		t.Fatal("an absent pin is deleted")
+	}
+	is(created)
+	m.must(&CreateOnce{Key: Hash{1}, Change: create(alice, "b", contentA)})
+	is(m.index)
+	w.Replace(m.index)
+	if at := w.ChangedAt(alice); at != 0 {
+		t.Errorf("in a state of others alice was changed at %d", at)
+	}
+	var fx Effects
+	for i := range maxChangedAccounts + 5 {
+		fx.Accounts = append(fx.Accounts, AccountChange{AccountID(fmt.Sprint(i)), 1})
+	}
+	w.Publish(m.index, &fx)
+	if n := len(w.changed); n > maxChangedAccounts {
+		t.Errorf("it knows %d accounts", n)
+	}
+}

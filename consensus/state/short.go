@@ -66,6 +66,15 @@ func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	return full > 0, nil
 }
 
+// HoldersOnRecord returns the nodes that hold something on record, members or not.
+func (v View) HoldersOnRecord() (nodes []NodeID, err error) {
+	return parts[NodeID](v.r, metaKey("held/"), MaxNodes+maxFormer)
+}
+
+// maxFormer bounds the former members that HoldersOnRecord returns. Their copies are on record only
+// until repair has moved them.
+const maxFormer = 1024
+
 // holdersWithout returns the nodes that hold recorded copies and are no members or are away,
 // and how many copies these nodes hold and have allocated in total.
 func (v View) holdersWithout(there func(NodeID) bool) (away []NodeID, held, wanted uint64, err error) {

@@ -67,6 +67,19 @@ func (v View) Cluster() (Cluster, error) {
 // text is not shown.
 var errNoRoot = Errorf(CodeNotFound, "the root is not kept")
 
+// Emails calls fn for the e-mail address and the id of each account. Longer addresses come behind
+// shorter ones.
+func (v View) Emails(fn func(email string, id AccountID) (more bool, err error)) error {
+	all := table(tableEmail)
+	return v.r.Scan(all, all.end(), false, func(k, value []byte) (bool, error) {
+		email, _, err := readPart[string](k[len(all):])
+		if err != nil {
+			return false, err
+		}
+		return fn(email, AccountID(value))
+	})
+}
+
 // Root returns the record of a root, or ErrNotFound.
 func (v View) Root(k RootKey) (Root, error) {
 	root, err := get[Root](v.r, rootKey(k))

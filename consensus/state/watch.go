@@ -5,6 +5,9 @@ import (
 	"sync"
 )
 
+// maxChangedAccounts is how many accounts a Watch knows the last change of, about 100 bytes each.
+const maxChangedAccounts = 1 << 16
+
 // maxPendingRoots is how many changed roots a subscription keeps before it sets All
 // instead.
 const maxPendingRoots = 1 << 16
@@ -22,9 +25,18 @@ type Changes struct {
 // Watch notifies subscribers of changes of the state machine once they are readable. It never
 // blocks the state machine: a slow subscriber gets coarser notifications.
 type Watch struct {
-	// mu guards subs and everything in them. It is never held while calling out.
-	mu   sync.Mutex
-	subs []*Subscription
+	// mu guards changed, and subs with everything in them. It is never held while calling out.
+	mu      sync.Mutex
+	subs    []*Subscription
+	changed map[AccountID]uint64 // index of the last AccountChange
+}
+
+// ChangedAt returns the index of the newest AccountChange of an account. It is 0 if none came since
+// this node started or replaced its state, and after changes of very many other accounts.
+func (w *Watch) ChangedAt(a AccountID) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed[a]
 }
 
 // Subscription is one subscriber's view of a Watch.
@@ -73,6 +85,15 @@ func (w *Watch) Publish(index uint64, fx *Effects) {
 	roots := compactRoots(fx.Roots)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, c := range fx.Accounts {
+		if len(w.changed) >= maxChangedAccounts {
+			clear(w.changed)
+		}
+		if w.changed == nil {
+			w.changed = map[AccountID]uint64{}
+		}
+		w.changed[c.Account] = c.Index
+	}
 	for _, s := range w.subs {
 		s.changes.Index = index
 		s.changes.Members = s.changes.Members || fx.Members
@@ -89,6 +110,7 @@ func (w *Watch) Publish(index uint64, fx *Effects) {
 func (w *Watch) Replace(index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	clear(w.changed)
 	for _, s := range w.subs {
 		s.changes = Changes{Index: index, All: true, Members: true, Keys: true, Settling: true}
 		clear(s.seen)

@@ -51,7 +51,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 6
 	case *state.Audited:
 		return max(7, FeatureLevelOf(cmd.Change))
-	case *state.NoteKeyShown, *state.NoteRefusals, *state.PruneAudit:
+	case *state.NoteKeyShown, *state.NoteRefusals, *state.PruneAudit, *state.RemoveOneTimeLink, *state.DecideAdmin:
 		return 7
 	}
 	return 0

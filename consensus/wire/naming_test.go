@@ -149,6 +149,8 @@ func audits() []state.Command {
 			{Action: state.ActionSessionCreate, At: 300, Addr: "2001:db8::", Account: "account", Count: 9}, {Action: state.ActionMemberJoin, At: 301, Detail: "wrong secret", Count: 1},
 		}},
 		&state.PruneAudit{Before: 300},
+		&state.RemoveOneTimeLink{ID: "link"},
+		&state.DecideAdmin{Account: "account", Admin: true, BySetting: true},
 	}
 }
 

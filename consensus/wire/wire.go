@@ -86,6 +86,8 @@ const (
 	kindNoteKeyShown     = 68
 	kindNoteRefusals     = 69
 	kindPruneAudit       = 70
+	kindRemoveOneTime    = 71
+	kindDecideAdmin      = 72
 )
 
 // Bounds of what this package reads and writes.
@@ -182,6 +184,8 @@ var commands = map[uint16]func() state.Command{
 	kindNoteKeyShown:     func() state.Command { return new(state.NoteKeyShown) },
 	kindNoteRefusals:     func() state.Command { return new(state.NoteRefusals) },
 	kindPruneAudit:       func() state.Command { return new(state.PruneAudit) },
+	kindRemoveOneTime:    func() state.Command { return new(state.RemoveOneTimeLink) },
+	kindDecideAdmin:      func() state.Command { return new(state.DecideAdmin) },
 }
 
 // kinds maps the types of commands to their kind numbers.

@@ -38,6 +38,8 @@ var commands = map[string][]string{
 	"user quota":   {"--data"},
 	"user grant":   {"--posting", "--data"},
 	"user link":    {"--json", "--data"},
+	"user link ls": {"--json", "--data"},
+	"user link rm": {"--data"},
 	"console link": {"--json", "--data"},
 	"key create":   {"--user", "--name", "--scope", "--ttl", "--json", "--env", "--data"},
 	"key ls":       {"--json", "--data"},

@@ -18,6 +18,7 @@ var completions = map[string][]string{
 	"pe":                    {"peers"},
 	"peers r":               {"rm"},
 	"user ":                 {"add", "grant", "link", "ls", "passwd", "quota", "rm", "show"},
+	"user link ":            {"ls", "rm"},
 	"key create --sc":       {"--scope"},
 	"audit ":                {"ls", "verify"},
 	"audit ls --action app": {"app", "app.create", "app.remove"},

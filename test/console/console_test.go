@@ -3,6 +3,7 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -269,14 +270,31 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	if text := p.text("tbody"); strings.Contains(text, "bob@example.org") {
 		t.Errorf("the account is still there: %s", text)
 	}
+	root := strings.TrimSpace(c.Nodes[0].CLI("add", write(t, t.TempDir(), "cat.txt", []byte("meow"))))
+	harness.Eventually(t, stepTimeout, "each node has a copy", func() (bool, error) {
+		for _, peer := range c.Nodes[0].Status().Peers {
+			if peer.Pins != 1 {
+				return false, fmt.Errorf("%s has %d", peer.ID, peer.Pins)
+			}
+		}
+		return true, nil
+	})
 	p.visit("/cluster")
 	p.mark()
 	down := c.Followers()[1]
 	id := down.Status().Node.ID
 	down.Kill()
 	p.shows("Not reached")
+	p.shows("out of reach")
 	p.marked()
 	p.picture("cluster-node-down")
+	p.click(`//table[contains(@class, "heat")]//td/a`)
+	p.shows("Missing copies")
+	p.shows("2 of 3")
+	if text := p.text("tbody"); !strings.Contains(text, root[:8]) || !strings.Contains(text, "out of reach") {
+		t.Errorf("the list shows %q and not %s", text, root)
+	}
+	p.picture("missing")
 	p.visit("/cluster/nodes/" + id)
 	p.shows("suspect")
 	p.picture("member")

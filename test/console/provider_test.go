@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/holdfast-ipfs/holdfast/internal/oidctest"
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
@@ -153,6 +154,21 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 	p.press("Make a link")
 	p.shows("This link sets a new password of the account")
 	p.picture("link-new")
+	unused := link("user", "link", "eve@example.org")
+	if list := c.Nodes[0].CLI("user", "link", "ls"); !strings.Contains(list, "bob@example.org") || !strings.Contains(list, "eve@example.org") {
+		t.Errorf("the open links are %s", list)
+	}
+	p.follow("All users")
+	p.shows("Open one-time links")
+	p.picture("users-links")
+	p.do(chromedp.Click(chromedp.CSS(`[aria-label="Revoke the link of eve@example.org"]`)))
+	p.shows("bob@example.org")
+	if list := c.Nodes[0].CLI("user", "link", "ls"); strings.Contains(list, "eve@example.org") {
+		t.Errorf("after one was revoked the open links are %s", list)
+	}
+	p.expect("404")
+	p.visit(unused)
+	p.shows("this one-time link was used, has expired")
 	p.expect("403")
 	id.Expect(oidctest.Person{Subject: "2", Email: "eve@example.com"})
 	p.visit("/sign-in/test-id")

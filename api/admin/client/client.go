@@ -77,6 +77,9 @@ type AuditCheck = admin.AuditCheck
 // Link is a one-time link to the console.
 type Link = admin.Link
 
+// OpenLink is a one-time link that can be used, without its secret.
+type OpenLink = admin.OpenLink
+
 // NewApp registers an app.
 type NewApp = admin.NewApp
 
@@ -332,6 +335,16 @@ func (c *Client) Audit(ctx context.Context, query url.Values) iter.Seq2[AuditRow
 // VerifyAudit walks through the whole audit log. A broken row is no error.
 func (c *Client) VerifyAudit(ctx context.Context) (v AuditCheck, err error) {
 	return v, c.call(ctx, http.MethodGet, "/audit/verify", nil, nil, &v)
+}
+
+// Links returns the one-time links that can be used, by the time at which they expire.
+func (c *Client) Links(ctx context.Context) (links []OpenLink, err error) {
+	return links, c.call(ctx, http.MethodGet, "/links", nil, nil, &links)
+}
+
+// RevokeLink ends a one-time link.
+func (c *Client) RevokeLink(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/links/"+url.PathEscape(id), nil, nil, nil)
 }
 
 // AddContent imports the content of r as a file. The node keeps its blocks for a limited

@@ -90,7 +90,7 @@ func New(t testing.TB) *World {
 // Elsewhere returns the use cases of accounts on another node of the same cluster. That node
 // remembers nothing of the requests that the first node answered.
 func (w *World) Elsewhere() *accounts.Accounts {
-	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now, Refused: w.Audit.RefusedSignIn})
+	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now, Watch: w.State.Watch, Refused: w.Audit.RefusedSignIn})
 }
 
 // Snapshot returns a text that describes everything that the accounts have. The text stays the
@@ -151,6 +151,22 @@ func (w *World) Status(context.Context) (members.Status, error) {
 		s.Peers = append(s.Peers, members.Peer{Node: n, Role: "voter", Load: members.Load{State: "alive"}})
 	}
 	return s, nil
+}
+
+// Shortage returns a copy that is missing on n2.
+func (w *World) Shortage(context.Context) (members.Shortage, error) {
+	s := members.Shortage{Rows: []members.ShortRow{{Node: "n1", Member: true, Held: 3, Wanted: 3}, {Node: "n2", Member: true, Held: 2, Wanted: 3}}}
+	s.Rows[1].Missing[0] = 1
+	return s, nil
+}
+
+// MissingOn returns the copy that Shortage counts, and a next page.
+func (w *World) MissingOn(_ context.Context, node state.NodeID, class int, from state.RootKey, _ int) (rows []members.MissingCopy, next state.RootKey, err error) {
+	if node != "n2" || class != 0 || from != "" {
+		return nil, "", nil
+	}
+	c, err := cid.Decode(CatCID)
+	return []members.MissingCopy{{Root: state.RootOf(c), Size: 300, Held: 2, Wanted: 3, Phase: state.Assigned, Reason: "nobody offered it"}}, state.RootOf(c), err
 }
 
 // Quorum returns a quorum of three voters that are all reachable.
