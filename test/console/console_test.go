@@ -213,6 +213,19 @@ func TestSigningInAndOut(t *testing.T) {
 	p.picture("status")
 }
 
+// onePinEach waits until each node has a copy of the content of the only pin.
+func onePinEach(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	harness.Eventually(t, stepTimeout, "each node has a copy", func() (bool, error) {
+		for _, peer := range c.Nodes[0].Status().Peers {
+			if peer.Pins != 1 {
+				return false, fmt.Errorf("%s has %d", peer.ID, peer.Pins)
+			}
+		}
+		return true, nil
+	})
+}
+
 // TestTheFirstAdministratorSeesTheCluster: the link that the first node prints makes the first administrator, at any node and once. Who
 // opened it sees the members, invites a node, adds a person and takes an account away.
 func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
@@ -271,14 +284,7 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 		t.Errorf("the account is still there: %s", text)
 	}
 	root := strings.TrimSpace(c.Nodes[0].CLI("add", write(t, t.TempDir(), "cat.txt", []byte("meow"))))
-	harness.Eventually(t, stepTimeout, "each node has a copy", func() (bool, error) {
-		for _, peer := range c.Nodes[0].Status().Peers {
-			if peer.Pins != 1 {
-				return false, fmt.Errorf("%s has %d", peer.ID, peer.Pins)
-			}
-		}
-		return true, nil
-	})
+	onePinEach(t, c)
 	p.visit("/cluster")
 	p.mark()
 	down := c.Followers()[1]
