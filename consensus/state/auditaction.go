@@ -125,7 +125,8 @@ func ActionOf(cmd Command) Action {
 	return ""
 }
 
-// describe fills in what a change is about. It runs before the change, because some changes
+// describe fills in what a change is about. Members of different releases apply one change, and
+// their states must be equal: never change a text of an action that there is. It runs before the change, because some changes
 // remove what they name.
 func (v *AuditRow) describe(r Reader, change Command) error {
 	switch c := change.(type) {
