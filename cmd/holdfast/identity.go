@@ -100,12 +100,7 @@ func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Ide
 			return nil, err
 		}
 	}
-	id, err := seal.OpenIdentity(file, passphrase)
-	debug.FreeOSMemory() // of argon2id, before a transfer takes its own
-	if err != nil {
-		return nil, fmt.Errorf("identity %s: %w", path, err)
-	}
-	return id, nil
+	return unlock(path, file, passphrase)
 }
 
 // openIdentityFile opens an identity whose passphrase is in a file or asked for.
@@ -118,6 +113,11 @@ func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string)
 	if err != nil {
 		return nil, err
 	}
+	return unlock(path, file, passphrase)
+}
+
+// unlock opens the text of an identity file. path names it in errors.
+func unlock(path string, file, passphrase []byte) (*seal.Identity, error) {
 	id, err := seal.OpenIdentity(file, passphrase)
 	debug.FreeOSMemory() // of argon2id, before a transfer takes its own
 	if err != nil {
@@ -129,8 +129,11 @@ func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string)
 // readIdentity reads an identity file, which others must not be able to read.
 func readIdentity(ctx context.Context, path string) ([]byte, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no identity %s: holdfast keygen makes one", path)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("identity: %w", err)
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s has the mode %04o, and others can read it: run chmod 600 %s", path, info.Mode().Perm(), path)

@@ -56,6 +56,12 @@ func TestAnIdentityIsMadeOnce(t *testing.T) {
 	if got := call(t, &fakeNode{}, "", list...); got.code != exitFailure || !strings.Contains(got.errOut, "chmod 600") {
 		t.Errorf("%+v", got)
 	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := call(t, &fakeNode{}, "", list...); got.code != exitFailure || !strings.Contains(got.errOut, "keygen makes one") {
+		t.Errorf("%+v", got)
+	}
 }
 
 // TestAnAgentGivesThePassphrase promises that HOLDFAST_IDENTITY_COMMAND prints the passphrase, or
