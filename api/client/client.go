@@ -19,38 +19,38 @@ import (
 // Defaults of Options.
 const (
 	DefaultPatience = time.Minute
-	// firstPatience is the patience of a client that has had no answer yet. Its endpoints are
-	// probably wrong.
+	// firstPatience is the patience of a client that has had no answer from any node yet, because
+	// its endpoints are then probably wrong.
 	firstPatience = 5 * time.Second
 	defaultRegion = "us-east-1" // the gateway accepts every region in a signature
 )
 
-// Times of connections. A node that does not answer within them counts as dead.
+// Timeouts of connections. The client regards a node as dead if one of them passes.
 const (
 	dialTimeout   = 5 * time.Second
-	headerTimeout = 2 * time.Minute // until the answer begins, after the whole request was sent
-	stallTimeout  = time.Minute     // without a byte of the body of a request or an answer
+	headerTimeout = 2 * time.Minute // from the end of the request to the first byte of the answer
+	stallTimeout  = time.Minute     // longest time in which no byte of a body is sent or received
 	idleTimeout   = 90 * time.Second
 )
 
-// maxIdleConns is the number of unused connections to each node that are kept.
+// maxIdleConns is the number of unused connections that the client keeps to each node.
 const maxIdleConns = 64
 
 // Options say which cluster a Client uses, and how.
 type Options struct {
 	// Endpoints are URLs of the object gateways of nodes, such as https://node1.example.org:9000.
-	// A URL without scheme is https. At least one is needed.
+	// At least one URL is needed. A URL without scheme is taken as https.
 	Endpoints []string
 
-	// Token is a Bearer token. It excludes AccessKey and SecretKey, which sign requests.
+	// Token is a Bearer token. Set either Token, or AccessKey and SecretKey, which sign requests.
 	Token                string
 	AccessKey, SecretKey string
 
-	// Patience is how long a request is repeated after its first failure; 0 means
-	// DefaultPatience. Before the first answer of any node it is at most 5 s.
+	// Patience is how long the client repeats a request after the first failure of the request; 0
+	// means DefaultPatience. Until a node has answered once, Patience is at most 5 s.
 	Patience time.Duration
 
-	// Transport sends the requests; nil means a transport of its own.
+	// Transport sends the requests; nil means that the client makes its own transport.
 	Transport http.RoundTripper
 
 	// UserAgent names the program to the nodes; "" means "holdfast-client".
@@ -71,8 +71,8 @@ type Client struct {
 // ErrOptions is the kind of all errors of New.
 var ErrOptions = errors.New("bad options")
 
-// New returns a client of the cluster that o describes. It sends nothing yet. Its errors are
-// of the kind ErrOptions.
+// New returns a client of the cluster that o describes, and sends no request. Errors of New are of
+// the kind ErrOptions.
 func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, fmt.Errorf("%w: no endpoint", ErrOptions)
@@ -155,7 +155,7 @@ func newTransport() *http.Transport {
 		ResponseHeaderTimeout: headerTimeout,
 		IdleConnTimeout:       idleTimeout,
 		MaxIdleConnsPerHost:   maxIdleConns,
-		DisableCompression:    true, // bytes are handed on as they are stored
+		DisableCompression:    true, // the caller gets the bytes as they are stored
 		WriteBufferSize:       64 << 10,
 		ReadBufferSize:        64 << 10,
 	}

@@ -9,21 +9,23 @@ import (
 
 // DownloadOptions describe a download. The zero value is usable.
 type DownloadOptions struct {
-	// Object is the description from Head or List, if the caller has it. It saves a request.
+	// Object is the description of the object from Head or List, if the caller has one. With a
+	// description, Download sends one request less.
 	Object *Object
 
-	// Verify checks each KiB against the BLAKE3 hash of the object before it is handed on. It
-	// costs 6 % more traffic. Hash is the expected hash. Without it the hash is that of Head,
-	// which protects against damage, and against a node other than the one that answered
-	// Head, but not against the cluster as a whole.
+	// Verify makes the client check each KiB against the BLAKE3 hash of the object before the
+	// caller gets the KiB. A verified download has 6 % more traffic. Hash is the expected hash;
+	// without Hash the client takes the hash from Head. A hash from Head detects damage, and wrong
+	// bytes of any node except the one that answered Head. If all nodes lie, only Hash detects
+	// wrong bytes.
 	Verify bool
 	Hash   *Hash
 
 	// Parallel is the number of ranges in transfer at once; 0 means DefaultParallel.
 	Parallel int
 
-	// Progress is called with the number of bytes that were received since the last call,
-	// from several goroutines.
+	// Progress is called from several goroutines, with the number of bytes that were received since
+	// the last call.
 	Progress func(bytes int64)
 }
 
@@ -34,8 +36,8 @@ func (o DownloadOptions) parallel() int {
 	return DefaultParallel
 }
 
-// Download writes an object to w, as one stream. If it fails, w has got a correct beginning of
-// the object.
+// Download writes an object to w as one stream. After an error, the bytes in w are a correct
+// beginning of the object.
 func (c *Client) Download(ctx context.Context, bucket, key string, w io.Writer, o DownloadOptions) (Object, error) {
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
@@ -44,7 +46,8 @@ func (c *Client) Download(ctx context.Context, bucket, key string, w io.Writer, 
 	return f.object, c.fetch(ctx, f, 0, f.object.Size, o.reporting(w))
 }
 
-// DownloadRange writes the n bytes from off on to w. It writes fewer if the object ends before.
+// DownloadRange writes n bytes of the object to w, from offset off on, or fewer if the object ends
+// before.
 func (c *Client) DownloadRange(ctx context.Context, bucket, key string, off, n int64, w io.Writer, o DownloadOptions) (Object, error) {
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
@@ -56,7 +59,7 @@ func (c *Client) DownloadRange(ctx context.Context, bucket, key string, off, n i
 	return f.object, c.fetch(ctx, f, off, min(n, f.object.Size-off), o.reporting(w))
 }
 
-// prepare describes the object to read, and finds its hash.
+// prepare gets the description of the object and its hash.
 func (c *Client) prepare(ctx context.Context, bucket, key string, o DownloadOptions) (*fetching, error) {
 	f := &fetching{}
 	if o.Object != nil && (!o.Verify || o.Hash != nil || o.Object.BLAKE3 != "") {
@@ -83,14 +86,15 @@ func (c *Client) prepare(ctx context.Context, bucket, key string, o DownloadOpti
 		}
 		f.root = &root
 	}
-	if f.object.Size == 0 && *f.root != emptyHash { // there is nothing to prove
+	if f.object.Size == 0 && *f.root != emptyHash { // an empty object has no slice to verify
 		return nil, &VerifyError{Object: f.name(), Endpoint: "that described it", Reason: reasonHash}
 	}
 	return f, nil
 }
 
-// hashOf returns the hash of an object from its description. The cluster computes that of some
-// multipart uploads later. Then a node computes it for a Bao slice of one byte.
+// hashOf returns the hash of an object from its description. The cluster computes the hash of some
+// multipart uploads later; for such an object, hashOf asks for a Bao slice of one byte, so that a
+// node computes the hash now.
 func (c *Client) hashOf(ctx context.Context, o *Object) (Hash, error) {
 	text := o.BLAKE3
 	if text == "" {
@@ -114,7 +118,7 @@ func (c *Client) hashOf(ctx context.Context, o *Object) (Hash, error) {
 	return root, nil
 }
 
-// reporting returns w with calls of Progress.
+// reporting returns a writer that writes to w and calls Progress.
 func (o DownloadOptions) reporting(w io.Writer) io.Writer {
 	if o.Progress == nil {
 		return w

@@ -17,9 +17,9 @@ import (
 // Kinds of errors of a cluster, for errors.Is.
 var (
 	ErrNotFound     = errors.New("not found")     // no such key, bucket, version or upload
-	ErrDenied       = errors.New("access denied") // the credentials do not allow it, or are wrong
+	ErrDenied       = errors.New("access denied") // the credentials are wrong or do not allow the request
 	ErrPrecondition = errors.New("precondition failed")
-	ErrExists       = errors.New("already exists") // the bucket
+	ErrExists       = errors.New("already exists") // a bucket of that name
 	ErrUnavailable  = errors.New("unavailable")    // no node answered in time
 )
 
@@ -32,14 +32,14 @@ var (
 // Error is the failure of a request.
 type Error struct {
 	Op       string // such as "get s3://bucket/key"
-	Endpoint string // of the node that was asked last
-	Status   int    // of its answer, or 0
-	Code     string // of S3, or ""
-	Message  string // of the node, or ""
-	Err      error  // of the connection, if there was no answer
+	Endpoint string // the node that the client asked last
+	Status   int    // HTTP status of the answer; 0 without an answer
+	Code     string // S3 error code, or ""
+	Message  string // text of the node, or ""
+	Err      error  // error of the connection, if there was no answer
 
-	unsent  bool // the request was not processed: it did not leave, or was refused
-	lasting bool // each node will fail in this way
+	unsent  bool // no node processed the request: it was not sent, or was refused
+	lasting bool // each node will fail in the same way
 }
 
 func (e *Error) Error() string {
@@ -59,7 +59,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the connection.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is compares with the kinds of errors.
+// Is reports whether the error is of a kind such as ErrNotFound.
 func (e *Error) Is(kind error) bool {
 	switch kind {
 	case ErrNotFound:
@@ -76,7 +76,7 @@ func (e *Error) Is(kind error) bool {
 	return false
 }
 
-// temporary are the statuses after which another node, or a later request, may succeed.
+// temporary has the HTTP statuses after which another node, or a later request, may succeed.
 var temporary = []int{
 	http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
 	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
@@ -90,7 +90,7 @@ func (e *Error) Temporary() bool {
 // operation describes a request in errors.
 type operation struct {
 	verb, bucket, key string
-	once              bool // a repeat is not the same as one request
+	once              bool // not idempotent: repeated only if no node processed it
 }
 
 func (o operation) String() string {
@@ -108,7 +108,7 @@ func (o operation) name() string {
 	return "s3://" + o.bucket + "/" + o.key
 }
 
-// describe returns the error of op on n.
+// describe returns the error of the operation op on node n.
 func describe(op operation, n *node, err error, seen answer) *Error {
 	e := &Error{Op: op.String(), Endpoint: n.endpoint, Err: err}
 	var known *Error
@@ -121,7 +121,7 @@ func describe(op operation, n *node, err error, seen answer) *Error {
 		e.Err = broken.err
 	case errors.As(err, &refused):
 		e.Status, e.Code, e.Message, e.Err = refused.StatusCode, refused.Code, refused.Message, nil
-		if e.Status == 0 || e.Status == http.StatusOK { // an error inside of a 200
+		if e.Status == 0 || e.Status == http.StatusOK { // the body of a 200 has an error
 			e.Status = http.StatusInternalServerError
 		}
 		if seen.status == 0 { // minio-go refused the arguments
@@ -138,19 +138,21 @@ func describe(op operation, n *node, err error, seen answer) *Error {
 	return e
 }
 
-// bodyError is a failure while the body of an answer was read.
+// bodyError is a failure of reading the body of an answer.
 type bodyError struct{ err error }
 
 func (e *bodyError) Error() string { return e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
-// sourceError is a failure to read what was to be sent, or to write what was received.
+// sourceError is a failure of the local file or stream: of reading what is to be sent, or of
+// writing what was received.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// localWriter marks the errors of a target, which no other node can mend.
+// localWriter marks errors of the target as local. The client does not repeat such a request on
+// another node.
 type localWriter struct{ to io.Writer }
 
 func (w localWriter) Write(p []byte) (int, error) {
@@ -161,20 +163,21 @@ func (w localWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// localReader marks the errors of a source and remembers the first. Its timer runs while the node
-// does not take the next bytes. It ends with the last one, and then the time of the answer counts.
+// localReader marks errors of a source as local and remembers the first error. A timer runs while
+// the node does not take the next bytes, and ends with the last byte. From then on, the timeout of
+// the answer counts.
 type localReader struct {
 	io.ReadSeeker
 
-	sum    hash.Hash // of what was read, or nil
+	sum    hash.Hash // hash of the bytes that were read, or nil
 	failed error
 	size   int64
-	read   int64 // bytes of size
+	read   int64 // bytes that were read, of size
 	timer  *time.Timer
 	within time.Duration
 }
 
-// Seek begins anew.
+// Seek moves to offset and begins the hash and the count of bytes anew.
 func (r *localReader) Seek(offset int64, whence int) (int64, error) {
 	if offset != 0 || whence != io.SeekStart {
 		return 0, errSeek

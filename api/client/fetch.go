@@ -16,17 +16,17 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 )
 
-// fetching is one object of which ranges are read.
+// fetching is an object whose ranges are being read.
 type fetching struct {
 	object Object
-	root   *Hash // verify by it, or nil
+	root   *Hash // hash to verify by, or nil
 }
 
 // name returns the object in the form s3://bucket/key.
 func (f *fetching) name() string { return operation{bucket: f.object.Bucket, key: f.object.Key}.name() }
 
-// fetch writes the n bytes from off on to w. When a node fails, it goes on from there on
-// another. Errors of w end it.
+// fetch writes n bytes of the object to w, from offset off on. If a node fails, fetch continues on
+// another node with the next byte. An error of w ends fetch.
 func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writer) error {
 	if n == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writ
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			timer := time.AfterFunc(c.stall, func() { cancel(errStalled) })
-			timer.Stop() // it runs while a body is awaited
+			timer.Stop() // the timer runs only while fetch waits for a body
 			written, err := f.request(ctx, node, off+done, n-done, localWriter{w}, func(body io.Reader) io.Reader {
 				return &patient{from: body, timer: timer, within: c.stall}
 			})
@@ -59,8 +59,8 @@ func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writ
 	}
 }
 
-// request reads the n bytes from off on from one node. guard ends a body that stalls. It returns
-// the number of bytes that w got.
+// request reads n bytes from offset off on from one node, and returns the number of bytes that it
+// wrote to w. guard wraps the body and ends a body that stalls.
 func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.Writer, guard func(io.Reader) io.Reader) (int64, error) {
 	answer, header, err := f.open(ctx, node, off, n)
 	if err != nil {
@@ -82,7 +82,7 @@ func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.W
 	return written, err
 }
 
-// open returns the body of an answer with the n bytes from off on, or with a Bao slice of them.
+// open returns the body of an answer: n bytes from offset off on, or a Bao slice of these bytes.
 func (f *fetching) open(ctx context.Context, node *node, off, n int64) (io.ReadCloser, http.Header, error) {
 	if f.root != nil {
 		query := url.Values{"bao": {""}, "start": {strconv.FormatInt(off, 10)}, "length": {strconv.FormatInt(n, 10)}}
@@ -98,7 +98,7 @@ func (f *fetching) open(ctx context.Context, node *node, off, n int64) (io.ReadC
 	return answer, header, err
 }
 
-// getBao sends GET ?bao, which minio-go does not have.
+// getBao sends GET ?bao, for which minio-go has no method.
 func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.ReadCloser, http.Header, error) {
 	if o.Version != "" {
 		query.Set("versionId", o.Version)
@@ -112,7 +112,7 @@ func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.Read
 		r.Header.Set("If-Match", `"`+o.ETag+`"`)
 	}
 	if n.accessKey != "" {
-		r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD") // there is none
+		r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD") // a GET has no payload
 		r = signer.SignV4(*r, n.accessKey, n.secretKey, "", defaultRegion)
 	}
 	resp, err := n.by.RoundTrip(r)
@@ -126,7 +126,7 @@ func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.Read
 	return resp.Body, resp.Header, nil
 }
 
-// verified reads a slice.
+// verified decodes a Bao slice of n bytes from offset off on, and writes the verified bytes to w.
 func (f *fetching) verified(node *node, off, n int64, w io.Writer, body io.Reader) (int64, error) {
 	written, reason, err := decodeSlice(w, body, off, n, f.object.Size, *f.root)
 	if err == nil && reason != "" {
@@ -135,7 +135,7 @@ func (f *fetching) verified(node *node, off, n int64, w io.Writer, body io.Reade
 	return written, err
 }
 
-// begins reports whether an answer holds the bytes from off on.
+// begins reports whether the body of an answer begins at offset off.
 func begins(h http.Header, off int64) bool {
 	text := h.Get("Content-Range")
 	return text == "" && off == 0 || strings.HasPrefix(text, fmt.Sprintf("bytes %d-", off))
@@ -156,5 +156,5 @@ func (p *patient) Read(b []byte) (int, error) {
 	return p.from.Read(b)
 }
 
-// onlyReader hides other methods, so that io.CopyBuffer uses its buffer.
+// onlyReader hides all methods of a reader except Read, so that io.CopyBuffer uses its buffer.
 type onlyReader struct{ io.Reader }

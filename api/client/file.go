@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// Names of unfinished downloads, in the folder of their file. The first belongs to the bytes,
-// the second to the journal of a large file.
+// Parts of the names of unfinished downloads. The file NAME.part has the bytes, and
+// NAME.part.journal is the journal of a large file. Both are in the folder of the final file, and
+// NAME begins with partialPrefix.
 const (
 	partialPrefix  = ".holdfast-"
 	partialSuffix  = ".part"
@@ -32,10 +33,10 @@ func IsPartial(name string) bool {
 		(strings.HasSuffix(name, partialSuffix) || strings.HasSuffix(name, progressSuffix))
 }
 
-// DownloadFile writes an object to the file at path, which gets its name when it is complete and
-// on disk. Files above SinglePut bytes arrive in parallel ranges. If such a download is
-// interrupted, a later call goes on with it, as long as the object is the same. A file that
-// exists is replaced and keeps its mode.
+// DownloadFile writes an object to the file at path. The file gets this name when the download is
+// complete and on disk. Files above SinglePut bytes arrive in parallel ranges; a later call
+// continues an interrupted download of such a file, as long as the object is the same. A file that
+// exists at path is replaced, and the new file has its mode.
 func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o DownloadOptions) (Object, error) {
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o D
 	if err != nil {
 		return Object{}, err
 	}
-	defer func() { _ = root.Close() }() // nothing is written through it
+	defer func() { _ = root.Close() }() // closing a folder loses no data
 	in := &incoming{client: c, fetching: f, root: root, name: filepath.Base(path), options: o, durable: true}
 	return f.object, in.run(ctx)
 }
@@ -54,16 +55,16 @@ func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o D
 type incoming struct {
 	client   *Client
 	fetching *fetching
-	content  *seal.Content // of an encrypted object, or nil
+	content  *seal.Content // of an encrypted object; nil for others
 	root     *os.Root
-	name     string // of the file, below root
+	name     string // final name of the file, below root
 	options  DownloadOptions
-	modified time.Time // to be set, unless it is zero
-	durable  bool      // flush the file before it gets its name
+	modified time.Time // time to set on the file; zero sets none
+	durable  bool      // flush the file before publish renames it
 }
 
-// partial returns the name of the unfinished file. It depends on the object, so that two objects
-// of one name do not mix.
+// partial returns the name of the unfinished file. The name depends on the object, so that
+// downloads of two objects with the same file name do not mix.
 func (in *incoming) partial() string {
 	sum := sha256.Sum256([]byte(in.fetching.name() + "\x00" + filepath.Base(in.name)))
 	return filepath.Join(filepath.Dir(in.name), partialPrefix+hex.EncodeToString(sum[:8])+partialSuffix)
@@ -93,7 +94,7 @@ func (in *incoming) run(ctx context.Context) error {
 		err = in.publish(partial)
 	}
 	if err != nil && (!large || !errors.Is(err, context.Canceled) && !errors.Is(err, ErrUnavailable)) {
-		_ = in.root.Remove(partial) // the error of the download counts
+		_ = in.root.Remove(partial) // the caller gets the error of the download
 		_ = in.root.Remove(progressName(partial))
 	}
 	return err
@@ -157,13 +158,13 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 		err = context.Cause(ctx) // the loop may have ended before the last range
 	}
 	err = errors.Join(err, progress.close())
-	if err == nil && in.content != nil { // each chunk is authentic; this is the hash of all
+	if err == nil && in.content != nil { // each chunk is authentic; check compares the hash of the whole content
 		return in.check(file)
 	}
 	return err
 }
 
-// size returns the number of bytes of the file.
+// size returns the size of the finished file in bytes.
 func (in *incoming) size() int64 {
 	if in.content != nil {
 		return in.content.Metadata().Size
@@ -180,7 +181,7 @@ func (in *incoming) whole(ctx context.Context, w io.Writer) error {
 	return in.client.decrypt(ctx, in.fetching, 0, size, in.content.Reader, w)
 }
 
-// part writes the n bytes of the file from off on to w.
+// part writes n bytes of the file to w, from offset off on.
 func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer) error {
 	if in.content == nil {
 		return in.client.fetch(ctx, in.fetching, off, n, w)
@@ -201,7 +202,7 @@ func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer) error {
 	return cmp.Or(failed, err)
 }
 
-// check compares the file with the hash of the content.
+// check compares the file with the content hash in the private metadata.
 func (in *incoming) check(file *os.File) error {
 	digest, err := seal.DigestOf(io.NewSectionReader(file, 0, in.size()))
 	if err == nil && digest.Hash != in.content.Metadata().Hash {

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// maxIndexObject bounds what is read of one part of an index, in bytes.
+// maxIndexObject is the largest object of an index that the client reads, in bytes.
 const maxIndexObject = 4 << 20
 
-// indexStore keeps the parts of an index in a bucket.
+// indexStore stores the objects of an index in a bucket.
 type indexStore struct {
 	client *Client
 	bucket string
@@ -78,5 +78,5 @@ var _ interface {
 	seal.Deleter
 } = (*indexStore)(nil)
 
-// newBytes returns a reader of data.
+// newBytes returns a reader of data that can seek.
 func newBytes(data []byte) io.ReadSeeker { return bytes.NewReader(data) }

@@ -10,19 +10,20 @@ import (
 	"sync"
 )
 
-// A journal is a file of JSON lines. The first is a journalHead. A journalLine follows when the
-// upload has started, and one for each part that was stored. The last line may be cut off by a
-// crash; it is ignored then, and its part is sent again. The head is flushed to disk before the
-// upload starts, so a crash of the machine leaves no upload without a journal.
+// journalHead is the first line of a journal. A journal is a file of JSON lines. One journalLine
+// follows the head when the upload has started, and one further journalLine for each stored part. A
+// crash can cut off the last line; the reader ignores a line that is cut off, and the client sends
+// its part again. The client flushes the head to disk before the upload starts, so a crash of the
+// machine leaves no upload without a journal.
 type journalHead struct {
 	Bucket   string   `json:"bucket"`
 	Key      string   `json:"key"`
-	Path     string   `json:"path,omitempty"`      // of the file
-	Size     int64    `json:"size,omitempty"`      // of the file, in bytes
-	Modified int64    `json:"modified,omitempty"`  // of the file, Unix time in ns
-	PartSize int64    `json:"part_size,omitempty"` // bytes
+	Path     string   `json:"path,omitempty"`      // path of the local file
+	Size     int64    `json:"size,omitempty"`      // size of the local file in bytes
+	Modified int64    `json:"modified,omitempty"`  // time of the local file, Unix time in ns
+	PartSize int64    `json:"part_size,omitempty"` // size of a part in bytes
 	Sealed   string   `json:"sealed,omitempty"`    // encryption header of the upload
-	Others   []string `json:"others,omitempty"`    // uploads of this key that were open before
+	Others   []string `json:"others,omitempty"`    // ids of uploads of this key that were open before
 }
 
 type journalLine struct {
@@ -31,7 +32,7 @@ type journalLine struct {
 	ETag     string `json:"etag,omitempty"`
 }
 
-// journalState is what a journal says.
+// journalState is the content of a journal that was read.
 type journalState struct {
 	journalHead
 
@@ -39,14 +40,15 @@ type journalState struct {
 	stored   map[int]string
 }
 
-// continues reports whether the upload can go on with a file that head describes.
+// continues reports whether the upload of the journal can continue with the file that head
+// describes.
 func (s *journalState) continues(head journalHead) bool {
 	return s.UploadID != "" && s.Bucket == head.Bucket && s.Key == head.Key && s.Path == head.Path &&
 		s.Size == head.Size && s.Modified == head.Modified && s.PartSize == head.PartSize && s.Sealed == head.Sealed
 }
 
-// readJournal returns nil if there is no journal. A journal without a head belongs to an upload
-// that was never started.
+// readJournal reads the journal at path, and returns nil if the file does not exist. A journal
+// without a head belongs to an upload that was never started.
 func readJournal(path string) (*journalState, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +67,7 @@ func readJournal(path string) (*journalState, error) {
 	for lines.Scan() {
 		var line journalLine
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
-			continue // cut off by a crash
+			continue // a crash cut the line off
 		}
 		if line.UploadID != "" {
 			s.UploadID = line.UploadID
@@ -77,7 +79,7 @@ func readJournal(path string) (*journalState, error) {
 	return s, lines.Err()
 }
 
-// journal writes to a journal. A nil journal does nothing.
+// journal appends lines to a journal. Methods of a nil *journal do nothing.
 type journal struct {
 	path string
 
@@ -136,7 +138,7 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// remove ends a journal whose upload has ended.
+// remove deletes the journal of an upload that has ended.
 func (j *journal) remove() error {
 	if j == nil {
 		return nil

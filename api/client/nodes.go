@@ -11,37 +11,37 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Pauses of a node after failures in a row. The first is short, because an election takes
-// about a second. The last bounds how late a node that came back is noticed.
+// Pauses of a node after consecutive failures. The first pause is short, because an election takes
+// about a second. The longest pause bounds how late the client notices that a node is back.
 const (
 	firstPause    = 100 * time.Millisecond
 	longestPause  = 10 * time.Second
-	maxRetryAfter = time.Minute // a longer Retry-After is cut
+	maxRetryAfter = time.Minute // the client waits no longer, even if Retry-After is longer
 )
 
-// node is one endpoint.
+// node is the gateway of one node of the cluster, with its minio-go client and its pause.
 type node struct {
 	endpoint string // scheme and host
 	core     *minio.Core
 
 	by                   http.RoundTripper
-	accessKey, secretKey string // "" with a token
+	accessKey, secretKey string // empty if the client has a token
 
-	// Guarded by nodes.mu.
-	failures int       // in a row
-	paused   time.Time // the node gets no request before
+	// The mutex nodes.mu guards failures and paused.
+	failures int       // consecutive failures
+	paused   time.Time // end of the pause; no request is sent before
 }
 
-// nodes selects the node of each request.
+// nodes selects a node for each request.
 type nodes struct {
-	list []*node // set once
+	list []*node // never changes
 
 	mu   sync.Mutex
-	next int // index of the node that is asked next
+	next int // index in list of the node for the next request
 }
 
-// pick returns a node for a request, and how long to wait before it. Nodes take turns. If all
-// are paused, it is the one whose pause ends first.
+// pick returns the next node in turn that is not paused, and 0. If all nodes are paused, pick
+// returns the node whose pause ends first, and how long the caller has to wait.
 func (s *nodes) pick(now time.Time) (*node, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *nodes) pick(now time.Time) (*node, time.Duration) {
 		n := s.list[at]
 		if !n.paused.After(now) {
 			s.next = at + 1
-			if n.failures > 0 { // one request finds out whether it is back
+			if n.failures > 0 { // one request tests whether the node is back
 				n.paused = now.Add(pauseAfter(n.failures))
 			}
 			return n, 0
@@ -63,14 +63,15 @@ func (s *nodes) pick(now time.Time) (*node, time.Duration) {
 	return first, first.paused.Sub(now)
 }
 
-// worked ends the pause of a node that has answered.
+// worked records that a node has answered, and ends its pause.
 func (s *nodes) worked(n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.failures, n.paused = 0, time.Time{}
 }
 
-// failed pauses a node: as long as its answer asked for, or else longer with each failure.
+// failed records a failure of a node and pauses the node, for the time asked of Retry-After, or,
+// without it, longer after each failure.
 func (s *nodes) failed(n *node, now time.Time, asked time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,18 +85,19 @@ func (s *nodes) failed(n *node, now time.Time, asked time.Duration) {
 	}
 }
 
-// pauseAfter returns the pause after failures in a row, between half and all of its bound.
+// pauseAfter returns a random pause after a number of consecutive failures: at least half of the
+// bound for this number, and at most the bound.
 func pauseAfter(failures int) time.Duration {
 	bound := min(longestPause, firstPause<<min(failures-1, 10))
-	return bound/2 + rand.N(bound/2+1) //nolint:gosec // it only keeps clients apart
+	return bound/2 + rand.N(bound/2+1) //nolint:gosec // spreads the requests of clients; not a secret
 }
 
-// do sends a request until a node answers it or the patience has ended. send sends it to one
-// node, and must be able to repeat. Failures of a local file, wrong bytes, and answers that
-// another node would repeat end it at once. The error is an *Error, a *VerifyError, or that of
-// the file or the context.
+// do sends a request until a node answers it or the patience has ended. send sends the request to
+// one node, and do may call send again for another node. A failure of a local file, wrong bytes,
+// and an answer that every node would give end do at once. The error is an *Error, a *VerifyError,
+// or the error of the file or of the context.
 func (c *Client) do(ctx context.Context, op operation, send func(ctx context.Context, n *node) error) (answer, error) {
-	var since time.Time // of the first failure
+	var since time.Time // time of the first failure
 	for attempt := 1; ; attempt++ {
 		n, wait := c.nodes.pick(time.Now())
 		if wait > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Object describes an object. Lists fill Key, Size, ETag, Modified and StorageClass alone.
+// Object describes an object. A list sets only Key, Size, ETag, Modified and StorageClass.
 type Object struct {
 	Bucket       string
 	Key          string
@@ -22,8 +22,8 @@ type Object struct {
 	StorageClass string
 
 	ContentType string
-	BLAKE3      string            // hex, of the bytes; "" if the cluster does not know it yet
-	CID         string            // root of the content on IPFS
+	BLAKE3      string            // hash of the content in hex; "" if the cluster does not know it yet
+	CID         string            // root CID of the content on IPFS
 	Version     string            // "" in a bucket without versions
 	Metadata    map[string]string // x-amz-meta-*, names in lower case without the prefix
 }
@@ -52,7 +52,7 @@ func fromHeader(bucket, key string, h http.Header) Object {
 	return o
 }
 
-// Head returns the description of an object. The error of an absent one is ErrNotFound.
+// Head returns the description of an object. The error is ErrNotFound if the object does not exist.
 func (c *Client) Head(ctx context.Context, bucket, key string) (Object, error) {
 	seen, err := c.do(ctx, operation{verb: "head", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
 		_, err := n.core.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
@@ -64,7 +64,7 @@ func (c *Client) Head(ctx context.Context, bucket, key string) (Object, error) {
 	return fromHeader(bucket, key, seen.header), nil
 }
 
-// Remove removes an object. An absent object is no error.
+// Remove removes an object. Removing an object that does not exist is no error.
 func (c *Client) Remove(ctx context.Context, bucket, key string) error {
 	_, err := c.do(ctx, operation{verb: "rm", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
 		return n.core.RemoveObject(ctx, bucket, key, minio.RemoveObjectOptions{})
@@ -72,7 +72,7 @@ func (c *Client) Remove(ctx context.Context, bucket, key string) error {
 	return err
 }
 
-// MakeBucket creates a bucket. The error of one that the account has already is ErrExists.
+// MakeBucket creates a bucket. The error is ErrExists if the account already has the bucket.
 func (c *Client) MakeBucket(ctx context.Context, bucket string) error {
 	_, err := c.do(ctx, operation{verb: "create", bucket: bucket}, func(ctx context.Context, n *node) error {
 		return n.core.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: defaultRegion})
@@ -94,7 +94,7 @@ type Bucket struct {
 	Created time.Time
 }
 
-// Buckets returns the buckets of the account by name.
+// Buckets returns the buckets of the account, ordered by name.
 func (c *Client) Buckets(ctx context.Context) (all []Bucket, err error) {
 	_, err = c.do(ctx, operation{verb: "list buckets"}, func(ctx context.Context, n *node) error {
 		found, err := n.core.ListBuckets(ctx)
@@ -110,23 +110,25 @@ func (c *Client) Buckets(ctx context.Context) (all []Bucket, err error) {
 // ListOptions select the objects of a list.
 type ListOptions struct {
 	Prefix string
-	// After excludes keys up to and including this one.
+	// After makes the list begin behind this key.
 	After string
-	// Recursive lists all keys. Otherwise keys with a further "/" behind Prefix are shown
-	// as one entry that ends in "/" and has no other fields.
+	// Recursive lists all keys below Prefix. Without Recursive, all keys with the same further
+	// segment "NAME/" behind Prefix are one entry: its Key ends in "/", and of the other fields
+	// only Bucket is set.
 	Recursive bool
 }
 
-// List returns the objects of a bucket, by key in the order of their bytes. Without Recursive each
-// page of 1,000 has its objects first and then its entries that end in "/". The sequence ends after
-// its first error. A failure in the middle continues on another node.
+// List returns the objects of a bucket in the order of the bytes of their keys. Without Recursive,
+// each page of 1,000 has first the objects and then the entries that end in "/". The sequence ends
+// after its first error. If a node fails in the middle of a list, the list continues on another
+// node.
 func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		start, last, stopped := o.After, o.After, false
 		for {
 			before := last
 			_, err := c.do(ctx, operation{verb: "ls", bucket: bucket, key: o.Prefix}, func(ctx context.Context, n *node) error {
-				start = last // what came before is complete, because a page is delivered whole
+				start = last // all keys up to last were delivered, because a page arrives whole
 				list := n.core.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{
 					Prefix: o.Prefix, Recursive: o.Recursive, StartAfter: start,
 				})
@@ -134,7 +136,7 @@ func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Se
 					if entry.Err != nil {
 						return entry.Err
 					}
-					if entry.Key <= start { // a common prefix with further keys behind it
+					if entry.Key <= start { // a common prefix that was delivered before
 						continue
 					}
 					last = max(last, entry.Key)
@@ -159,5 +161,5 @@ func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Se
 	}
 }
 
-// errStopped ends a list whose caller wants no more.
+// errStopped ends the requests of a list when the caller stops reading.
 var errStopped = &sourceError{errors.New("stopped")}

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// abandonTimeout bounds how long a failed upload waits for its parts to be removed.
+// abandonTimeout bounds how long a failed upload tries to remove its parts.
 const abandonTimeout = 15 * time.Second
 
-// uploadParts stores what src delivers as one object of several parts.
+// uploadParts stores the parts of src as one object.
 func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source, o UploadOptions) (Object, error) {
 	u, err := c.begin(ctx, bucket, key, src, o)
 	if err != nil {
 		return Object{}, err
 	}
 	object, err := c.finish(ctx, u, src, o)
-	if u.continued && errors.Is(err, ErrNotFound) { // the upload has ended meanwhile
+	if u.continued && errors.Is(err, ErrNotFound) { // the cluster does not have the upload of the journal any more
 		if err := u.journal.remove(); err != nil {
 			return Object{}, err
 		}
@@ -38,7 +38,7 @@ func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source
 		return object, u.journal.remove()
 	}
 	if src.head().Path != "" && o.Journal != "" && !errors.Is(err, ErrChanged) {
-		return Object{}, errors.Join(err, u.journal.close()) // to be continued
+		return Object{}, errors.Join(err, u.journal.close()) // a later call continues the upload
 	}
 	aborting, stop := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer stop()
@@ -48,7 +48,7 @@ func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source
 	return Object{}, errors.Join(err, u.journal.close())
 }
 
-// upload is one upload in parts.
+// upload is a multipart upload.
 type upload struct {
 	bucket, key, id string
 	journal         *journal
@@ -58,7 +58,7 @@ type upload struct {
 	stored map[int]string // ETags by part number
 }
 
-// etag returns the ETag of a part that is stored, or "".
+// etag returns the ETag of a stored part, or "" if the part is not stored.
 func (u *upload) etag(number int) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,7 +73,7 @@ func (u *upload) keep(number int, etag string) error {
 	return u.journal.part(number, etag)
 }
 
-// begin starts an upload, or returns the one of the journal.
+// begin starts an upload, or returns the upload that the journal records.
 func (c *Client) begin(ctx context.Context, bucket, key string, src source, o UploadOptions) (*upload, error) {
 	u := &upload{bucket: bucket, key: key, stored: map[int]string{}}
 	entry := src.head()
@@ -104,12 +104,13 @@ func (c *Client) begin(ctx context.Context, bucket, key string, src source, o Up
 		if unknown := new(Error); errors.As(err, &unknown) && (unknown.unsent || !unknown.Temporary()) {
 			return nil, errors.Join(err, u.journal.remove())
 		}
-		return nil, errors.Join(err, u.journal.close()) // there may be an upload
+		return nil, errors.Join(err, u.journal.close()) // the upload may have started, so the journal stays
 	}
 	return u, u.journal.started(u.id)
 }
 
-// initiate starts an upload in parts. It is repeated only if no node has started one.
+// initiate starts a multipart upload. The client repeats this request only if no node has processed
+// it.
 func (c *Client) initiate(ctx context.Context, bucket, key string, o UploadOptions) (id string, err error) {
 	_, err = c.do(ctx, operation{verb: "put", bucket: bucket, key: key, once: true}, func(ctx context.Context, n *node) error {
 		id, err = n.core.NewMultipartUpload(ctx, bucket, key, o.put())
@@ -125,7 +126,7 @@ func (c *Client) finish(ctx context.Context, u *upload, src source, o UploadOpti
 	sending.SetLimit(o.parallel())
 	err := func() error {
 		for number := 1; ; number++ {
-			if u.etag(number) != "" { // only of a file
+			if u.etag(number) != "" { // stored by an earlier run
 				there := src.sizeOf(number)
 				size += there
 				o.progress(there)
@@ -206,7 +207,7 @@ func (c *Client) abort(ctx context.Context, bucket, key, id string) error {
 	_, err := c.do(ctx, operation{verb: "abort the upload of", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
 		return n.core.AbortMultipartUpload(ctx, bucket, key, id)
 	})
-	if errors.Is(err, ErrNotFound) { // ended already
+	if errors.Is(err, ErrNotFound) { // the upload has ended already
 		return nil
 	}
 	return err
@@ -217,7 +218,7 @@ func (c *Client) uploads(ctx context.Context, bucket, key string) (ids []string,
 	_, err = c.do(ctx, operation{verb: "list uploads of", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
 		ids = nil
 		listing, stop := context.WithCancel(ctx)
-		defer stop() // ends the list if it is not read to its end
+		defer stop() // ends a list that is not read to its end
 		for u := range n.core.ListIncompleteUploads(listing, bucket, key, true) {
 			if u.Err != nil {
 				return u.Err
@@ -231,15 +232,15 @@ func (c *Client) uploads(ctx context.Context, bucket, key string) (ids []string,
 	return ids, err
 }
 
-// Abandon removes the parts of the upload that a journal records, and the journal. It serves
-// to clean up when the upload will not be continued.
+// Abandon removes the upload that a journal records, with its parts, and the journal. Callers use
+// it for an upload that they will not continue.
 func (c *Client) Abandon(ctx context.Context, journalPath string) error {
 	j, err := readJournal(journalPath)
 	if err != nil || j == nil {
 		return err
 	}
 	ids := []string{j.UploadID}
-	if j.UploadID == "" { // the process ended between the request and its answer
+	if j.UploadID == "" { // the process ended before the answer with the id
 		now, err := c.uploads(ctx, j.Bucket, j.Key)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err

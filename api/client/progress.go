@@ -9,36 +9,37 @@ import (
 	"sync"
 )
 
-// flushRanges is the number of ranges after which the file is flushed and the ranges are
-// recorded. A crash of the machine costs at most these.
+// flushRanges is the number of ranges after which the client flushes the file and records the
+// ranges. A crash of the machine loses at most this number of ranges of progress.
 const flushRanges = 16
 
-// progressHead is the first line of the journal of a download: what is downloaded. A file with
-// another head is begun anew.
+// progressHead is the first line of the journal of a download, and describes the download. The
+// client begins a download anew if the journal has another head.
 type progressHead struct {
 	ETag    string `json:"etag"`
 	Version string `json:"version,omitempty"`
 	Size    int64  `json:"size"`           // bytes
-	Hash    string `json:"hash,omitempty"` // by which each range was verified
-	Range   int64  `json:"range"`          // bytes of a range
+	Hash    string `json:"hash,omitempty"` // hash by which each range was verified
+	Range   int64  `json:"range"`          // size of a range in bytes
 }
 
-// progressLine is a further line: a range that is in the file.
+// progressLine is a line after the head. Each names one range that is in the file.
 type progressLine struct {
-	Offset int64 `json:"offset"` // bytes
+	Offset int64 `json:"offset"` // of the range, in bytes
 }
 
-// progressJournal records which ranges of a file are there.
+// progressJournal records which ranges of a file were received.
 type progressJournal struct {
 	data *os.File
 
 	mu      sync.Mutex
 	journal *os.File
 	there   map[int64]bool
-	pending []int64 // not recorded yet
+	pending []int64 // offsets of ranges that are not recorded yet
 }
 
-// openProgress reads the journal of a download of head into data, or begins one.
+// openProgress reads the journal of the download that head describes and whose bytes are in data.
+// If the journal is absent or has another head, openProgress begins a new one.
 func openProgress(root *os.Root, name string, head progressHead, data *os.File) (*progressJournal, error) {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -50,7 +51,7 @@ func openProgress(root *os.Root, name string, head progressHead, data *os.File) 
 	if lines.Scan() && json.Unmarshal(lines.Bytes(), &old) == nil && old == head {
 		for lines.Scan() {
 			var line progressLine
-			if json.Unmarshal(lines.Bytes(), &line) == nil { // else cut off by a crash
+			if json.Unmarshal(lines.Bytes(), &line) == nil { // a crash cut off any other line
 				p.there[line.Offset] = true
 			}
 		}
@@ -61,7 +62,7 @@ func openProgress(root *os.Root, name string, head progressHead, data *os.File) 
 	return p, nil
 }
 
-// rewrite writes the journal anew, so that it ends with a whole line.
+// rewrite writes the journal anew, so that the journal ends with a complete line.
 func (p *progressJournal) rewrite(head progressHead) error {
 	if err := p.journal.Truncate(0); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (p *progressJournal) has(off int64) bool {
 	return p.there[off]
 }
 
-// done notes that a range is in the file.
+// done records that the range at an offset is in the file.
 func (p *progressJournal) done(off int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +104,7 @@ func (p *progressJournal) done(off int64) error {
 	return p.record()
 }
 
-// record flushes the file and writes the pending ranges. The caller holds mu.
+// record flushes the file and then writes the pending ranges to the journal. The caller holds mu.
 func (p *progressJournal) record() error {
 	if len(p.pending) == 0 {
 		return nil

@@ -17,24 +17,27 @@ import (
 // rewrapParallel is the number of files that Rewrap changes at once.
 const rewrapParallel = 16
 
-// ErrOtherPaths reports an identity whose storage keys are others, so that files would have to be
-// stored anew. That of seal.Identity.Rotate has the same.
+// ErrOtherPaths reports an identity with another path secret, and so with other storage keys: all
+// files would have to be stored anew. An identity from seal.Identity.Rotate has the same path
+// secret.
 var ErrOtherPaths = errors.New("the new identity was not made from the old one, and has other storage keys")
 
-// ErrRewrap reports that files still belong to the old identity. Each was reported.
+// ErrRewrap reports that some files still belong to the old identity. Rewrap has reported each of
+// these files to its caller.
 var ErrRewrap = errors.New("not all files were rewrapped")
 
-// RewrapResult counts files.
+// RewrapResult counts the files of a run of Rewrap.
 type RewrapResult struct {
-	Rewrapped int // opened with the old identity, and open with the new one now
-	Done      int // of an earlier run
+	Rewrapped int // files that this run rewrapped
+	Done      int // files that an earlier run rewrapped
 	Failed    int
 }
 
-// Rewrap gives the files below a folder, or all of them for "", to another identity. Content is
-// not transferred. Afterwards the identity of v opens none of them, except old versions in a
-// bucket that keeps versions. report is called for each file, with its error or nil, from several
-// goroutines. An interrupted run is repeated. Nobody may upload with the old identity meanwhile.
+// Rewrap rewraps the keys of all files below a folder for another identity; "" is the whole bucket.
+// Rewrap does not transfer content. Afterwards the identity of v opens none of these files, except
+// old versions in a bucket that keeps versions. Rewrap calls report from several goroutines, for
+// each file with its error or nil. After an interruption, call Rewrap again. Nobody may upload with
+// the old identity during a run.
 func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, hybrid bool, report func(name string, err error)) (RewrapResult, error) {
 	const probe = "/probe"
 	old, err := v.identity.StorageKey(seal.DeterministicHash, probe)
@@ -76,8 +79,8 @@ type rewrapping struct {
 	result RewrapResult
 }
 
-// folder rewraps the folders below, then the files, and then removes the old index. A crash
-// leaves the old index of a folder whose files are not all done.
+// folder rewraps first the folders below a folder, then its files, and then removes the old index.
+// If a crash interrupts the run, the old index stays for each folder with unfinished files.
 func (r *rewrapping) folder(ctx context.Context, name string) error {
 	list, err := r.old.List(ctx, name)
 	if err != nil {
@@ -86,7 +89,7 @@ func (r *rewrapping) folder(ctx context.Context, name string) error {
 	before := r.failed()
 	working, stop := errgroup.WithContext(ctx)
 	working.SetLimit(rewrapParallel)
-	var done []seal.Entry // guarded by r.mu
+	var done []seal.Entry // entries of the new index; guarded by r.mu
 	for _, e := range list {
 		if below, ok := strings.CutSuffix(e.Name, "/"); ok {
 			if err := r.folder(stop, path.Join(name, below)); err != nil {
@@ -113,7 +116,7 @@ func (r *rewrapping) folder(ctx context.Context, name string) error {
 		}
 	}
 	if r.failed() > before {
-		return nil // the old index finds what failed
+		return nil // the next run finds the failed files by the old index
 	}
 	x, err := r.old.index(absolute(name))
 	if err != nil {
@@ -132,15 +135,15 @@ func (r *rewrapping) failed() int {
 	return r.result.Failed
 }
 
-// file rewraps one file. keep tells whether it exists and belongs to the new identity. The error
-// ends the run.
+// file rewraps one file. keep is true if the file exists and belongs to the new identity. An error
+// ends the whole run.
 func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err error) {
 	did, err := r.object(ctx, key)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
 	if errors.Is(err, ErrNotFound) {
-		return false, nil // removed, and still in the index
+		return false, nil // the file was removed, but its entry is still in the index
 	}
 	r.mu.Lock()
 	switch {
@@ -158,7 +161,7 @@ func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err
 	return err == nil, nil
 }
 
-// object rewraps one object, and returns false if that was done before.
+// object rewraps one object. It returns false if an earlier run has rewrapped the object.
 func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
 	v := r.old
 	object, err := v.client.Head(ctx, v.bucket, key)
@@ -179,8 +182,8 @@ func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
 	return true, v.client.replaceMetadata(ctx, &object, wrapped)
 }
 
-// replaceMetadata gives an object another header, unless it was replaced meanwhile. No content
-// moves.
+// replaceMetadata gives an object another encryption header, unless another writer has replaced the
+// object. No content moves.
 func (c *Client) replaceMetadata(ctx context.Context, o *Object, h seal.Header) error {
 	header := map[string]string{"X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream"}
 	if o.ETag != "" {

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// sealedParts are the parts of the ciphertext of a file. They are encrypted when they are sent,
-// anew on each attempt, so they take the memory of one chunk.
+// sealedParts has the parts of the ciphertext of a file. A part is encrypted while it is sent, anew
+// on each attempt, so a part takes the memory of one chunk.
 type sealedParts struct {
-	sections // of the plaintext; a part is a number of chunks
+	sections // parts of the plaintext, each a whole number of chunks
 
 	encryption *seal.Encryption
 }
 
-// sealedPartSize returns the plaintext of a part in bytes, for a file of size bytes.
+// sealedPartSize returns the plaintext bytes of a part, for a file of size bytes.
 func sealedPartSize(size int64) int64 {
 	return (partSize(size) + seal.ChunkSize - 1) / seal.ChunkSize * seal.ChunkSize
 }
@@ -34,12 +34,12 @@ func (s *sealedParts) next(number int) (part, error) {
 	}, nil
 }
 
-// sealedMemory bounds the ciphertext in memory of all uploads of a client, in bytes.
+// sealedMemory bounds the ciphertext in memory, in bytes, of all uploads of a client together.
 const sealedMemory = 32 << 20
 
-// filled returns a part whose bytes are in memory, so that it has a CRC and each attempt sends the
-// same. It waits for memory. The caller calls release at the end. Larger parts, of files above 300
-// GiB, stay as they are.
+// filled returns the part p with its bytes in memory, so that the part has a CRC and each attempt
+// sends the same bytes. filled waits until memory is free, and the caller calls release at the end.
+// For larger parts, of files above 300 GiB, filled returns p unchanged.
 func (c *Client) filled(ctx context.Context, p part) (full part, release func(), err error) {
 	if p.crc != "" || p.size > sealedMemory {
 		return p, func() {}, nil
@@ -80,12 +80,13 @@ func (s *sealedParts) head() journalHead {
 	return h
 }
 
-// resume continues the encryption of a journal, so that the parts that are stored fit to the
-// others. If the journal is of another file, or cannot be opened, it does nothing.
+// resume continues the encryption of the upload in a journal, so that new parts have the data key
+// of the stored parts. If the journal is about another file, or cannot be opened, resume does
+// nothing.
 func (s *sealedParts) resume(with seal.Opener, bucket, key, journal string) {
 	old, err := readJournal(journal)
 	if err != nil || old == nil || old.Sealed == "" {
-		return // the upload reports a journal that cannot be read
+		return // the upload itself reports a journal that cannot be read
 	}
 	want := s.head()
 	want.Bucket, want.Key, want.Sealed = bucket, key, old.Sealed
@@ -97,13 +98,14 @@ func (s *sealedParts) resume(with seal.Opener, bucket, key, journal string) {
 	}
 }
 
-// sealing is the ciphertext of some chunks of a file. A Seek to the start begins a new encryption.
+// sealing is a reader of the ciphertext of some chunks of a file. A Seek to the start begins a new
+// encryption.
 type sealing struct {
 	parts        *sealedParts
-	from, size   int64 // of the plaintext in bytes
-	first, count int64 // chunks; 0 of them is the whole file
+	from, size   int64 // range of the plaintext in bytes
+	first, count int64 // chunks; a count of 0 is the whole file
 
-	now io.Reader // nil before the first Read
+	now io.Reader // ciphertext of this attempt; nil before the first Read
 }
 
 func (s *sealing) Read(p []byte) (int, error) {
@@ -121,7 +123,7 @@ func (s *sealing) Read(p []byte) (int, error) {
 	return s.now.Read(p)
 }
 
-// errSeek reports a Seek to anywhere but the start.
+// errSeek reports a Seek to a position that is not the start.
 var errSeek = errors.New("ciphertext is read from its start")
 
 func (s *sealing) Seek(offset int64, whence int) (int64, error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answer is what the transport saw of the newest request of a context.
+// answer has what the transport recorded of the last request under a context.
 type answer struct {
 	status     int // 0 if there was no answer
 	header     http.Header
@@ -16,12 +16,13 @@ type answer struct {
 
 type answerKey struct{}
 
-// withAnswer returns a context whose requests report their answers in a.
+// withAnswer returns a context under which the transport records answers in a.
 func withAnswer(ctx context.Context, a *answer) context.Context {
 	return context.WithValue(ctx, answerKey{}, a)
 }
 
-// sender is the transport of all nodes. It adds the token, and reports answers to the context.
+// sender is the transport of all nodes. It adds the token to each request, and records each answer
+// for withAnswer.
 type sender struct {
 	to    http.RoundTripper
 	token string

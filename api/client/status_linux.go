@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// statusTime returns when a file, or its name, mode or times, changed last. Unlike the time of
-// the content it cannot be set.
+// statusTime returns the time of the last change of the content, name, mode or times of a file.
+// Programs cannot set this time, unlike the time of the content.
 func statusTime(info fs.FileInfo) time.Time {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(s.Ctim.Unix())

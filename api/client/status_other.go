@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// statusTime returns when the content of a file changed last.
+// statusTime returns the time of the last change of the content of a file.
 func statusTime(info fs.FileInfo) time.Time { return info.ModTime() }

@@ -16,25 +16,27 @@ import (
 // DefaultSyncParallel is the number of files that Push and Pull transfer at once.
 const DefaultSyncParallel = 16
 
-// scanAhead is the number of transfers that are planned ahead of the one that begins.
+// scanAhead is the largest number of planned transfers that wait to begin.
 const scanAhead = 10_000
 
-// SyncOptions describe how a folder and a prefix are made equal. The zero value copies new and
-// changed files and removes nothing.
+// SyncOptions describe a call of Push or Pull. The zero value copies new and changed files and
+// removes nothing.
 type SyncOptions struct {
-	Delete   bool // remove what is only at the target
-	DryRun   bool // report, change nothing
+	Delete   bool // remove files that exist only at the target
+	DryRun   bool // report changes, but make none
 	Checksum bool // compare files of equal size by content, whatever their times
-	Verify   bool // of Pull: as of DownloadOptions; of Push: compare the BLAKE3 that the cluster computed
-	Follow   bool // of Push: upload what symbolic links point to
+	Verify   bool // Pull: as in DownloadOptions; Push: compare the BLAKE3 that the cluster computed with that of the file
+	Follow   bool // Push: upload the files and folders that symbolic links point to
 
 	Parallel int // files at once; 0 means DefaultSyncParallel
 
-	// Journals is a folder for the journals of uploads; "" means that an interrupted upload is
-	// removed if possible. Each pair of folder and target needs its own.
+	// Journals is a folder for the journals of uploads. Each pair of source folder and target needs
+	// a journal folder of its own. With "" an interrupted upload is removed if possible, and never
+	// continued.
 	Journals string
 
-	// Report is called for each change and each file that is not copied, from several goroutines.
+	// Report is called from several goroutines, for each change and for each file that is not
+	// copied.
 	Report func(SyncEvent)
 	// Planned is called with the size of each transfer when it is planned.
 	Planned func(bytes int64)
@@ -47,37 +49,38 @@ const (
 	ActionUpload   = "upload"
 	ActionDownload = "download"
 	ActionDelete   = "delete"
-	ActionSkip     = "skip" // not a file that can be copied; not a failure
+	ActionSkip     = "skip" // the file cannot be copied; this is no failure
 	ActionFail     = "fail"
 )
 
-// SyncEvent is one change, or a reason why there is none.
+// SyncEvent is one change, or the reason why a file was not copied.
 type SyncEvent struct {
 	Action string
 	Path   string // relative, with slashes
 	Size   int64  // bytes
-	Err    error  // the reason of skip and fail
+	Err    error  // why a file was skipped or failed
 }
 
-// SyncResult counts what was done, or would be done by DryRun.
+// SyncResult counts the changes that were made, or with DryRun those that would be made.
 type SyncResult struct {
 	Copied, Deleted, Unchanged, Skipped, Failed int
 	Bytes                                       int64 // of copied files
 }
 
-// ErrSync reports that files could not be copied. Each was reported.
+// ErrSync reports that some files could not be copied. Each of these files was reported to Report.
 var ErrSync = errors.New("not all files were copied")
 
-// Push makes the objects of a bucket whose keys begin with prefix equal to the files below dir.
-// A file a/b gets the key prefix+"a/b". Empty folders, partial downloads, and anything but
-// regular files are not uploaded. The error is ErrSync if files failed.
+// Push makes the objects of a bucket whose keys begin with prefix equal to the files below dir. A
+// file a/b gets the key prefix+"a/b". Push does not upload empty folders, partial downloads, or
+// anything except regular files. The error is ErrSync if some files failed.
 func (c *Client) Push(ctx context.Context, dir, bucket, prefix string, o SyncOptions) (SyncResult, error) {
 	return push(ctx, dir, &plainTree{client: c, bucket: bucket, prefix: prefix}, o)
 }
 
-// Pull makes the files below dir equal to the objects of a bucket whose keys begin with prefix.
-// It creates dir. A key that would be outside of dir, or is not the name of a file, is refused
-// and counts as a failure. A key that ends in "/" is a folder. Files get the time of the object.
+// Pull makes the files below dir equal to the objects of a bucket whose keys begin with prefix, and
+// creates dir. Pull refuses a key that would be outside of dir or is no file name, and counts the
+// key as a failure. Pull makes a folder of a key that ends in "/". Each file gets the time of its
+// object.
 func (c *Client) Pull(ctx context.Context, bucket, prefix, dir string, o SyncOptions) (SyncResult, error) {
 	return pull(ctx, &plainTree{client: c, bucket: bucket, prefix: prefix}, dir, o)
 }
@@ -87,17 +90,17 @@ type run struct {
 	options SyncOptions
 	remote  tree
 	dir     string
-	root    *os.Root // dir, of Pull
+	root    *os.Root // dir of Pull
 
 	todo    chan func(ctx context.Context)
 	deletes []deletion
 
 	mu     sync.Mutex
 	result SyncResult
-	broken bool // something could not be read, so that nothing may be deleted
+	broken bool // a part of the source could not be read, so nothing may be deleted
 }
 
-// deletion is something that is only at the target.
+// deletion is a file or object that exists only at the target.
 type deletion struct {
 	path string
 	do   func(ctx context.Context) error
@@ -128,8 +131,8 @@ func (r *run) unchanged() {
 	r.result.Unchanged++
 }
 
-// unreadable reports a part of the source that could not be read. What it has may be at the
-// target, so nothing is deleted in this run.
+// unreadable reports a part of the source that could not be read, and turns deletions off for this
+// run: files of that part may be at the target.
 func (r *run) unreadable(path string, err error) {
 	r.mu.Lock()
 	r.broken = true
@@ -137,7 +140,8 @@ func (r *run) unreadable(path string, err error) {
 	r.report(ActionFail, path, 0, err)
 }
 
-// work calls scan, which plans transfers, and carries them out meanwhile. At the end it deletes.
+// work calls scan, which plans transfers, and carries out the transfers at the same time. At the
+// end, work deletes.
 func (r *run) work(ctx context.Context, scan func(ctx context.Context) error) error {
 	parallel := r.options.Parallel
 	if parallel <= 0 {
@@ -170,7 +174,7 @@ func (r *run) work(ctx context.Context, scan func(ctx context.Context) error) er
 	return errors.Join(err, r.remote.finish(context.WithoutCancel(ctx)))
 }
 
-// plan has a transfer carried out.
+// plan queues a transfer of a number of bytes.
 func (r *run) plan(ctx context.Context, bytes int64, do func(ctx context.Context)) {
 	if r.options.Planned != nil {
 		r.options.Planned(bytes)
@@ -208,7 +212,7 @@ func (r *run) delete(ctx context.Context, parallel int) error {
 	return deleting.Wait()
 }
 
-// outcome returns the result, and ErrSync if files failed.
+// outcome returns the result of the run. The error is err, or ErrSync if some files failed.
 func (r *run) outcome(err error) (SyncResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +241,8 @@ func push(ctx context.Context, dir string, remote tree, o SyncOptions) (SyncResu
 	return r.outcome(err)
 }
 
-// pushOne plans what one name needs. local or there is nil if it is not on that side.
+// pushOne plans the upload or deletion of one name, if any is needed. local is nil if the folder
+// lacks the name, and there is nil if the cluster lacks it.
 func (r *run) pushOne(ctx context.Context, w *walk, local *localFile, there *entry) error {
 	switch {
 	case local == nil:
@@ -271,7 +276,7 @@ func (r *run) pushOne(ctx context.Context, w *walk, local *localFile, there *ent
 	return ctx.Err()
 }
 
-// isFolder reports whether an object is the marker of a folder that exists.
+// isFolder reports whether an object is the marker of a folder that exists below dir.
 func (r *run) isFolder(name string) bool {
 	if !strings.HasSuffix(name, "/") {
 		return false
@@ -288,14 +293,14 @@ func (r *run) progress(n int64) {
 	}
 }
 
-// failed reports a failure, unless the whole run was interrupted.
+// failed reports the failure of a file, unless the whole run was interrupted.
 func (r *run) failed(ctx context.Context, path string, err error) {
 	if ctx.Err() == nil {
 		r.report(ActionFail, path, 0, err)
 	}
 }
 
-// uploadTries is the number of times that a file is read which changes meanwhile.
+// uploadTries is the number of times that Push reads a file which changes while it is read.
 const uploadTries = 3
 
 func (r *run) upload(ctx context.Context, local *localFile) {
@@ -321,30 +326,30 @@ func (r *run) upload(ctx context.Context, local *localFile) {
 	r.report(ActionUpload, local.path, local.size, nil)
 }
 
-// journal returns the path of the journal of a file.
+// journal returns the path of the journal for the upload of a file.
 func (r *run) journal(path string) string {
 	return filepath.Join(r.options.Journals, hashName(path))
 }
 
-// abandonRest removes uploads of earlier runs whose files are gone, or smaller now. Journals of
-// files that failed in this run stay.
+// abandonRest removes unfinished uploads of earlier runs whose files are gone or are smaller now.
+// The journals of files that failed in this run stay.
 func (r *run) abandonRest(ctx context.Context) error {
 	if r.options.Journals == "" || r.result.Failed > 0 {
 		return nil
 	}
 	left, err := os.ReadDir(r.options.Journals)
 	if err != nil {
-		return nil //nolint:nilerr // there is no such folder, and so no journal
+		return nil //nolint:nilerr // no folder, so no journals
 	}
 	for _, file := range left {
 		if err := r.remote.abandon(ctx, filepath.Join(r.options.Journals, file.Name())); err != nil {
 			return err
 		}
 	}
-	_ = os.Remove(r.options.Journals) // empty now, or in use again
+	_ = os.Remove(r.options.Journals) // Remove fails if the folder is not empty
 	return nil
 }
 
-// timeMargin is how much newer than a file its object has to be, so that their clocks need not
-// agree to the second.
+// timeMargin is the least time by which an object must be newer than its file to count as
+// unchanged. The margin allows for a difference between the clocks of machine and cluster.
 const timeMargin = 2 * time.Second

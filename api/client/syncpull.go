@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Reasons why a key is not copied to a folder.
+// Reasons for which Pull refuses a key.
 var (
 	ErrOutside   = errors.New("the key would be outside of the folder, or is not a name of a file")
 	ErrCollision = errors.New("another key differs only in case, which this file system does not distinguish")
@@ -34,7 +34,7 @@ func pull(ctx context.Context, remote tree, dir string, o SyncOptions) (SyncResu
 	}
 	p := &puller{run: r, folded: map[string]string{}}
 	if root != nil {
-		defer func() { _ = root.Close() }() // nothing is written through it
+		defer func() { _ = root.Close() }() // closing a folder loses no data
 		r.root = root
 		p.insensitive = caseInsensitive(root)
 	}
@@ -50,14 +50,14 @@ func pull(ctx context.Context, remote tree, dir string, o SyncOptions) (SyncResu
 	return r.outcome(err)
 }
 
-// puller plans the downloads of a run.
+// puller plans the downloads of a call of Pull.
 type puller struct {
 	*run
 
 	insensitive bool              // the file system does not distinguish case
-	folded      map[string]string // keys by their lower case, if it does not
-	partials    []string          // of earlier runs
-	folders     []string          // that lost a file
+	folded      map[string]string // keys by their lower case, if insensitive
+	partials    []string          // partial downloads of earlier runs
+	folders     []string          // folders from which a file was deleted
 }
 
 // caseInsensitive reports whether the file system of a folder does not distinguish case.
@@ -65,7 +65,7 @@ func caseInsensitive(root *os.Root) bool {
 	const probe = partialPrefix + "case" + partialSuffix
 	f, err := root.OpenFile(probe, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return false // a download will fail and say why
+		return false // the first download reports the error
 	}
 	_ = f.Close()
 	defer func() { _ = root.Remove(probe) }()
@@ -73,14 +73,15 @@ func caseInsensitive(root *os.Root) bool {
 	return err == nil
 }
 
-// one plans what one name needs.
+// one plans the download or deletion of one name, if any is needed. local or there is nil if that
+// side lacks the name.
 func (p *puller) one(ctx context.Context, local *localFile, there *entry) error {
 	switch {
 	case there == nil && local.partial:
 		p.partials = append(p.partials, local.path)
 		return ctx.Err()
 	case there == nil && local.err != nil && local.skip:
-		return ctx.Err() // no file that a sync would have made
+		return ctx.Err() // not a regular file, so Pull did not make it
 	case there == nil && local.err != nil:
 		p.unreadable(local.path, local.err)
 		return ctx.Err()
@@ -107,7 +108,7 @@ func (p *puller) one(ctx context.Context, local *localFile, there *entry) error 
 	return ctx.Err()
 }
 
-// acceptable returns why a key cannot be the name of a file below the folder.
+// acceptable returns an error if a key cannot be the name of a file below the folder.
 func (p *puller) acceptable(key string) error {
 	name := strings.TrimSuffix(key, "/")
 	if name == "" || path.Clean(name) != name || strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) ||
@@ -133,8 +134,8 @@ func (p *puller) folder(name string) {
 	}
 }
 
-// compare downloads a file of equal size if its content differs, and else sets its time, so
-// that the next run sees it without reading it.
+// compare downloads an object of equal size if its content differs from the file. If the content is
+// equal, compare sets the time of the file, so that the next run does not read the file.
 func (p *puller) compare(ctx context.Context, there *entry) {
 	same, err := p.remote.same(ctx, p.path(there.path), there)
 	if err != nil {
@@ -183,7 +184,7 @@ func (p *puller) fetch(ctx context.Context, there *entry) error {
 	})
 }
 
-// removeLocal removes a file that is not in the cluster.
+// removeLocal removes a file for which the cluster has no object.
 func (p *puller) removeLocal(name string) error {
 	if err := p.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -194,7 +195,7 @@ func (p *puller) removeLocal(name string) error {
 	return nil
 }
 
-// clean removes partial downloads of earlier runs, and folders that are empty after deletions.
+// clean removes partial downloads of earlier runs, and folders that deletions made empty.
 func (p *puller) clean() error {
 	for _, name := range p.partials {
 		if err := p.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -203,7 +204,7 @@ func (p *puller) clean() error {
 	}
 	for _, folder := range p.folders {
 		for ; folder != "."; folder = path.Dir(folder) {
-			if p.root.Remove(filepath.FromSlash(folder)) != nil { // not empty, or gone
+			if p.root.Remove(filepath.FromSlash(folder)) != nil { // the folder is not empty, or does not exist
 				break
 			}
 		}

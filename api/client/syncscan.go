@@ -17,53 +17,54 @@ import (
 	"unicode/utf8"
 )
 
-// Reasons why a file is not uploaded.
+// Reasons for which Push does not upload a file.
 var (
 	ErrNotRegular = errors.New("not a regular file")
 	ErrLink       = errors.New("a symbolic link")
 	ErrName       = errors.New("the name is not UTF-8, as keys are")
 )
 
-// hashName returns a short name for a text.
+// hashName returns a short hash of a text, for use as a file name.
 func hashName(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// localFile is a file of a walk, or a reason why there is none.
+// localFile is a file that walk found, or the reason why walk could not use it.
 type localFile struct {
 	path     string // relative, with slashes
 	size     int64
 	modified time.Time
-	changed  time.Time // of the status, where the system has it, else as modified
-	partial  bool      // belongs to an unfinished download
+	changed  time.Time // status time; equal to modified on systems without one
+	partial  bool      // the file belongs to an unfinished download
 	err      error
-	skip     bool // err is no failure
+	skip     bool // err is a reason to skip the file, and no failure
 }
 
-// walk reads the files below a folder.
+// walk lists the files below a folder.
 type walk struct {
 	dir      string
-	follow   bool // symbolic links
+	follow   bool // follow symbolic links
 	partials bool // the folder is a target: include partial downloads
 
-	skipped []string // with what may be below them
+	skipped []string // names that were skipped; names below them count as skipped too
 }
 
-// protects reports whether a name is one that the walk skipped, or below one, so that its
-// absence does not mean that it was removed.
+// protects reports whether walk skipped a name or a folder above it. Such a name may exist although
+// walk did not return it, so it must not be deleted at the target.
 func (w *walk) protects(name string) bool {
 	return slices.ContainsFunc(w.skipped, func(s string) bool {
 		return name == s || strings.HasPrefix(name, s+"/")
 	})
 }
 
-// files returns the files in the order of their paths as keys: by bytes, with "/" as a byte.
+// files returns the files ordered by the bytes of their paths as keys, where "/" is an ordinary
+// byte.
 func (w *walk) files() iter.Seq2[*localFile, error] {
 	return func(yield func(*localFile, error) bool) {
 		real, err := filepath.EvalSymlinks(w.dir)
 		if w.partials && errors.Is(err, fs.ErrNotExist) {
-			return // a target that a dry run does not create
+			return // a dry run does not create its target
 		}
 		if err != nil {
 			yield(nil, err)
@@ -73,7 +74,8 @@ func (w *walk) files() iter.Seq2[*localFile, error] {
 	}
 }
 
-// folder walks one folder. above are the real paths of it and the folders around it.
+// folder walks one folder. above has the real paths of this folder and of the folders that contain
+// it.
 func (w *walk) folder(name string, above []string, yield func(*localFile, error) bool) bool {
 	list, err := os.ReadDir(filepath.Join(w.dir, filepath.FromSlash(name)))
 	if err != nil {
@@ -81,7 +83,7 @@ func (w *walk) folder(name string, above []string, yield func(*localFile, error)
 		return yield(&localFile{path: name, err: err}, nil)
 	}
 	type item struct {
-		key  string // with "/" behind a folder
+		key  string // name, with "/" at its end for a folder
 		info fs.FileInfo
 		err  error
 		skip bool
@@ -91,7 +93,7 @@ func (w *walk) folder(name string, above []string, yield func(*localFile, error)
 		it := item{key: path.Join(name, e.Name())}
 		it.info, it.err = e.Info()
 		if errors.Is(it.err, fs.ErrNotExist) {
-			continue // removed meanwhile
+			continue // the file was removed meanwhile
 		}
 		if it.err == nil && it.info.Mode()&fs.ModeSymlink != 0 {
 			if !w.follow {
@@ -137,7 +139,7 @@ func (w *walk) folder(name string, above []string, yield func(*localFile, error)
 	return true
 }
 
-// below walks a folder in a folder, unless a link leads back to one around it.
+// below walks a subfolder, unless the subfolder is a link to a folder that contains it.
 func (w *walk) below(name string, above []string, yield func(*localFile, error) bool) bool {
 	if w.follow {
 		real, err := filepath.EvalSymlinks(filepath.Join(w.dir, filepath.FromSlash(name)))
@@ -153,7 +155,8 @@ func (w *walk) below(name string, above []string, yield func(*localFile, error) 
 	return w.folder(name, above, yield)
 }
 
-// merge calls each for every path of two sequences in order, with nil for the side that lacks it.
+// merge reads two ordered sequences and calls each once for every path, in order. The side that
+// lacks the path is nil.
 func merge(local iter.Seq2[*localFile, error], remote iter.Seq2[*entry, error], each func(*localFile, *entry) error) error {
 	nextLocal, stopLocal := iter.Pull2(local)
 	defer stopLocal()

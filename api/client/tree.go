@@ -18,25 +18,25 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// entry is a file in the cluster.
+// entry is one file in the cluster.
 type entry struct {
 	path     string // relative, with slashes; a folder ends in one
 	key      string
 	size     int64 // bytes
 	modified time.Time
 	etag     string
-	hash     *Hash // of the content, if the list has it
+	hash     *Hash // of the content; nil if the list has no hash
 }
 
-// tree is the side of a sync that is in the cluster.
+// tree is the cluster side of a sync.
 type tree interface {
-	// list returns the files in the order of their paths by bytes.
+	// list returns the files, ordered by the bytes of their paths.
 	list(ctx context.Context) iter.Seq2[*entry, error]
-	// stored reports whether the times of a file and an object of equal size say that the file
-	// was not changed since it was uploaded.
+	// stored reports whether the times of a file and an object of equal size show that the file has
+	// not changed since its upload.
 	stored(local *localFile, there *entry) bool
-	// fetched reports whether the times say that a file of equal size is what was downloaded
-	// of an object.
+	// fetched reports whether the times of a file and an object of equal size show that the file is
+	// an unchanged download of the object.
 	fetched(local *localFile, there *entry) bool
 	// same compares the content of the file at path with that of an object of equal size.
 	same(ctx context.Context, path string, there *entry) (bool, error)
@@ -44,11 +44,12 @@ type tree interface {
 	download(ctx context.Context, there *entry, to *incoming) error
 	remove(ctx context.Context, there *entry) error
 	abandon(ctx context.Context, journal string) error
-	// finish ends a sync, also one that failed.
+	// finish ends a sync, whether or not it succeeded.
 	finish(ctx context.Context) error
 }
 
-// plainTree is the objects whose keys begin with a prefix.
+// plainTree is the cluster side of a sync without encryption: the objects whose keys begin with a
+// prefix.
 type plainTree struct {
 	client         *Client
 	bucket, prefix string
@@ -65,7 +66,7 @@ func (t *plainTree) list(ctx context.Context) iter.Seq2[*entry, error] {
 				path: strings.TrimPrefix(o.Key, t.prefix), key: o.Key, size: o.Size,
 				modified: o.Modified, etag: strings.Trim(o.ETag, `"`),
 			}
-			if e.path == "" { // the marker of the folder itself
+			if e.path == "" { // marker of the folder of the prefix
 				continue
 			}
 			if !yield(e, nil) {
@@ -79,7 +80,7 @@ func (t *plainTree) stored(local *localFile, there *entry) bool {
 	return there.modified.Sub(local.modified) > timeMargin && there.modified.Sub(local.changed) > timeMargin
 }
 
-// fetched compares milliseconds, which lists of the gateway have.
+// fetched compares times in milliseconds, the resolution of lists of the gateway.
 func (t *plainTree) fetched(local *localFile, there *entry) bool {
 	return local.modified.UnixMilli() == there.modified.UnixMilli()
 }
@@ -97,7 +98,7 @@ func (t *plainTree) same(ctx context.Context, file string, there *entry) (bool, 
 	return hex.EncodeToString(sum) == o.BLAKE3, err
 }
 
-// hashFile returns the hash of a file.
+// hashFile returns the hash h of the content of a file.
 func hashFile(file string, h hash.Hash) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -108,10 +109,10 @@ func hashFile(file string, h hash.Hash) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
-// onlyWriter hides other methods, so that io.CopyBuffer uses its buffer.
+// onlyWriter hides all methods of a writer except Write, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// ErrDiffers reports that the cluster stored other bytes than those of the file.
+// ErrDiffers reports that the content that the cluster stored differs from the file.
 var ErrDiffers = errors.New("the BLAKE3 hash that the cluster computed differs from that of the file")
 
 func (t *plainTree) upload(ctx context.Context, local *localFile, file string, verify bool, o UploadOptions) error {
@@ -132,7 +133,7 @@ func (t *plainTree) upload(ctx context.Context, local *localFile, file string, v
 	return err
 }
 
-// TypeOf returns the type of content that the ending of a name suggests.
+// TypeOf returns the media type for the extension of a file name.
 func TypeOf(name string) string {
 	if kind := mime.TypeByExtension(strings.ToLower(path.Ext(name))); kind != "" {
 		return kind
