@@ -17,14 +17,15 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Sizes of uploads. The gateway takes parts from 5,000,000 bytes on, and 10,000 of them.
+// Sizes of uploads. The gateway accepts parts of at least 5,000,000 bytes, and at most 10,000
+// parts.
 const (
-	// SinglePut is the largest object that is sent by one request.
+	// SinglePut is the largest object in bytes that the client sends in one request.
 	SinglePut       = 16 << 20
 	DefaultPartSize = 8 << 20
 	maxParts        = 10_000
-	// DefaultParallel is the number of parts or ranges of one object in transfer at once. With
-	// DefaultPartSize an upload from a stream holds 32 MiB.
+	// DefaultParallel is the number of parts or ranges of one object that are in transfer at once.
+	// With DefaultPartSize, an upload from a stream holds 32 MiB.
 	DefaultParallel = 4
 )
 
@@ -33,16 +34,17 @@ type UploadOptions struct {
 	ContentType string            // "" means application/octet-stream
 	Metadata    map[string]string // x-amz-meta-*, names without the prefix
 
-	// Parallel is the number of parts in transfer at once; 0 means DefaultParallel.
+	// Parallel is the number of parts that are in transfer at once; 0 means DefaultParallel.
 	Parallel int
 
-	// Journal is the path of a file that records an upload in parts, so that a later call with
-	// the same file and target continues it; "" means none. It is removed when the upload has
-	// ended. Only UploadFile continues; for other sources the journal serves Client.Abandon.
+	// Journal is the path of a file that records a multipart upload; "" means no journal. A later
+	// call of UploadFile with the same file and target continues the upload of the journal. Uploads
+	// of other sources cannot be continued; for them the journal serves Client.Abandon. The client
+	// removes the journal when the upload has ended.
 	Journal string
 
-	// Progress is called with the number of bytes that were stored since the last call, from
-	// several goroutines. A continued upload begins with the bytes that are there.
+	// Progress is called from several goroutines, with the number of bytes that were stored since
+	// the last call. In a continued upload the bytes of earlier runs count too.
 	Progress func(bytes int64)
 }
 
@@ -59,23 +61,23 @@ func (o UploadOptions) progress(n int64) {
 	}
 }
 
-// Upload stores what src delivers until its end. Up to SinglePut bytes are one request, more
-// are parts, of which Parallel are in memory. A failed upload leaves no parts behind, unless
-// no node can be reached.
+// Upload stores an object with the content of src, which is read to its end. Content of up to
+// SinglePut bytes is sent in one request; longer content is sent in parts, of which Parallel are in
+// memory. A failed upload leaves no parts behind, unless no node can be reached.
 func (c *Client) Upload(ctx context.Context, bucket, key string, src io.Reader, o UploadOptions) (Object, error) {
 	first := make([]byte, 0, DefaultPartSize)
 	first, err := fill(src, first)
 	if err != nil {
 		return Object{}, err
 	}
-	if len(first) < cap(first) { // the end
+	if len(first) < cap(first) { // src has ended
 		return c.put(ctx, bucket, key, newPart(1, first), o)
 	}
 	return c.uploadParts(ctx, bucket, key, &stream{from: src, first: first}, o)
 }
 
-// UploadFile stores the file at path, which must be regular. If the file changes meanwhile, the
-// error is ErrChanged and nothing is stored.
+// UploadFile stores the file at path, which must be a regular file. If the file changes during the
+// upload, the error is ErrChanged and nothing is stored.
 func (c *Client) UploadFile(ctx context.Context, bucket, key, path string, o UploadOptions) (Object, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,14 +109,14 @@ func partSize(size int64) int64 {
 	return max(DefaultPartSize, (size/maxParts+step)/step*step)
 }
 
-// part is a piece of an object that can be sent repeatedly.
+// part is a piece of an object that the client can send repeatedly.
 type part struct {
 	number int
 	body   io.ReadSeeker
 	size   int64
-	plain  int64  // bytes of the file that are in it; 0 if as size
+	plain  int64  // bytes of the file in the part; 0 means size
 	crc    string // CRC32C as x-amz-checksum-crc32c has it; "" if each attempt has other bytes
-	buffer []byte // to be reused, or nil
+	buffer []byte // buffer to reuse, or nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -130,7 +132,7 @@ func newPart(number int, data []byte) part {
 	}
 }
 
-// put stores p as an object.
+// put stores the part p as a whole object.
 func (c *Client) put(ctx context.Context, bucket, key string, p part, o UploadOptions) (Object, error) {
 	p, release, err := c.filled(ctx, p)
 	if err != nil {
@@ -154,7 +156,7 @@ func (c *Client) put(ctx context.Context, bucket, key string, p part, o UploadOp
 	return object, nil
 }
 
-// content returns how many bytes of the file are in the part.
+// content returns the number of bytes of the file in the part.
 func (p part) content() int64 {
 	if p.plain > 0 {
 		return p.plain
@@ -162,11 +164,13 @@ func (p part) content() int64 {
 	return p.size
 }
 
-// errDamaged reports that a node has stored other bytes than were sent. They are sent again.
+// errDamaged reports that a node has stored other bytes than the client sent. The client sends the
+// bytes again.
 var errDamaged = errors.New("the node received other bytes than were sent")
 
-// send has a part sent, from its beginning on each attempt. request returns the ETag of what was
-// stored. Without a CRC, which the node compares, the client compares the ETag, which is the MD5.
+// send sends a part by calling request, from the beginning of the part on each attempt. request
+// returns the ETag of the stored bytes. The node checks the CRC of a part. For a part without a
+// CRC, the client compares the ETag with the MD5 of the bytes that it sent.
 func (c *Client) send(ctx context.Context, op operation, p part, request func(ctx context.Context, n *node, body io.Reader) (etag string, err error)) (answer, error) {
 	return c.do(ctx, op, func(ctx context.Context, n *node) error {
 		if _, err := p.body.Seek(0, io.SeekStart); err != nil {
@@ -206,19 +210,21 @@ func (o UploadOptions) put() minio.PutObjectOptions {
 	return minio.PutObjectOptions{ContentType: kind, UserMetadata: metadata}
 }
 
-// source delivers the parts of an object in order, and io.EOF after the last.
+// source returns the parts of an object in order, and io.EOF after the last part.
 type source interface {
 	next(number int) (part, error)
-	// sizeOf returns how many bytes of the file are in a part, and changed returns ErrChanged if
-	// the file is not what it was. head describes the file; an upload of none is not continued.
+	// sizeOf returns the number of bytes of the file in a part. changed returns ErrChanged if the
+	// file has changed since the start. head describes the file; the client does not continue an
+	// upload whose head has no file.
 	sizeOf(number int) int64
 	changed() error
 	head() journalHead
-	// release takes back the memory of a part that was stored or given up.
+	// release gives back the memory of a part that was stored or given up.
 	release(p part)
 }
 
-// sections are the parts of a file. They are read when they are sent, so they take no memory.
+// sections has the parts of a file. A part is read from disk while it is sent, so it takes no
+// memory.
 type sections struct {
 	file     *os.File
 	size     int64
@@ -234,7 +240,7 @@ func (s *sections) next(number int) (part, error) {
 	return s.section(number, from, s.sizeOf(number))
 }
 
-// sizeOf returns the size of a part within the file.
+// sizeOf returns the size of a part of the file in bytes.
 func (s *sections) sizeOf(number int) int64 {
 	return min(s.partSize, s.size-int64(number-1)*s.partSize)
 }
@@ -254,7 +260,7 @@ func (s *sections) head() journalHead {
 	return journalHead{Path: s.file.Name(), Size: s.size, Modified: s.modified.UnixNano(), PartSize: s.partSize}
 }
 
-// changed returns ErrChanged if the file is not what it was at the start.
+// changed returns ErrChanged if the file has changed since the start of the upload.
 func (s *sections) changed() error {
 	info, err := s.file.Stat()
 	if err == nil && (info.Size() != s.size || !info.ModTime().Equal(s.modified)) {
@@ -263,10 +269,10 @@ func (s *sections) changed() error {
 	return err
 }
 
-// stream cuts a reader into parts and reuses their memory.
+// stream cuts a reader into parts, and reuses the memory of parts that were released.
 type stream struct {
 	from  io.Reader
-	first []byte // the first part, until it was delivered
+	first []byte // the first part, until next returns it
 	free  chan []byte
 	ended bool
 }
@@ -304,7 +310,7 @@ func (s *stream) sizeOf(int) int64  { return 0 }
 func (s *stream) changed() error    { return nil }
 func (s *stream) head() journalHead { return journalHead{} }
 
-// fill reads until data is full or the source has ended.
+// fill reads from src until data is full or src has ended.
 func fill(src io.Reader, data []byte) ([]byte, error) {
 	n, err := io.ReadFull(src, data[:cap(data)])
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

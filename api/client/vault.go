@@ -17,24 +17,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// Vault stores encrypted files in a bucket. A node sees ciphertext, storage keys that say
-// nothing, and sizes. An encrypted index for each folder has the names. Names are paths without a
-// slash in front, such as photos/beach.jpg, in their shortest form (seal.ErrPath). A Vault is safe
-// for concurrent use, also by several programs.
+// Vault stores encrypted files in a bucket. The nodes see ciphertext, the size of each object, and
+// storage keys that do not reveal names. An encrypted index for each folder has the names. A name
+// is a path without a slash in front, in its shortest form (seal.ErrPath), such as
+// photos/beach.jpg. A Vault is safe for concurrent use, also by several programs.
 type Vault struct {
 	client   *Client
 	bucket   string
 	identity *seal.Identity
 	to       seal.PublicKey
-	folders  seal.FolderKey // of the whole bucket
+	folders  seal.FolderKey // key of the folder that is the whole bucket
 
 	mu      sync.Mutex
-	indexes map[string]*seal.Index // by folder, absolute
-	known   map[string]bool        // folders that their parents name
+	indexes map[string]*seal.Index // by absolute path of the folder
+	known   map[string]bool        // folders that the index of their parent names
 }
 
-// NewVault returns the files of an identity in a bucket. With hybrid, data keys are wrapped for
-// the post-quantum key of the identity too; older readers refuse such files.
+// NewVault returns a Vault for the files of an identity in a bucket. With hybrid, the Vault also
+// wraps data keys for the post-quantum key of the identity; readers without support for hybrid keys
+// refuse such files.
 func (c *Client) NewVault(bucket string, identity *seal.Identity, hybrid bool) (*Vault, error) {
 	folders, err := identity.FolderKey(bucket)
 	if err != nil {
@@ -50,10 +51,10 @@ func (c *Client) NewVault(bucket string, identity *seal.Identity, hybrid bool) (
 	return v, nil
 }
 
-// absolute returns a name as the format of seal has it.
+// absolute returns a name as the absolute path that package seal expects.
 func absolute(name string) string { return "/" + name }
 
-// split returns the folder of an absolute path, and its name there.
+// split returns the folder of an absolute path, and the name of the path in that folder.
 func split(p string) (folder, name string) { return path.Dir(p), path.Base(p) }
 
 // index returns the index of a folder.
@@ -72,7 +73,8 @@ func (v *Vault) index(folder string) (*seal.Index, error) {
 	return x, nil
 }
 
-// record puts files of one folder into its index, and the folder into the one above.
+// record puts files of one folder into the index of the folder, and the folder into the index of
+// its parent.
 func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry) error {
 	x, err := v.index(folder)
 	if err != nil {
@@ -97,7 +99,8 @@ func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry
 	return nil
 }
 
-// List returns the entries of a folder by name; "" is the whole bucket. Names of folders end in "/".
+// List returns the entries of a folder, ordered by name; "" is the whole bucket. The name of a
+// subfolder ends in "/".
 func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
 	x, err := v.index(absolute(strings.Trim(folder, "/")))
 	if err != nil {
@@ -106,9 +109,10 @@ func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
 	return x.List(ctx)
 }
 
-// Entries returns the files and folders in a folder by name, or with recursive the files of the
-// folders below too. Key is the whole name, and folders end in "/". If prefix does not end in "/",
-// it returns those of its folder whose names begin with the rest.
+// Entries returns the files and folders in a folder, ordered by name. With recursive, Entries
+// returns instead all files in the folder and the folders below. Key is the whole name; the Key of
+// a folder ends in "/". If prefix does not end in "/", Entries returns only names that begin with
+// prefix.
 func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
 	folder, begin := "", prefix
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
@@ -143,7 +147,7 @@ func (v *Vault) entries(ctx context.Context, folder, begin string, recursive boo
 	return true
 }
 
-// Remove removes a file. An absent file is no error.
+// Remove removes a file. Removing a file that does not exist is no error.
 func (v *Vault) Remove(ctx context.Context, name string) error {
 	key, err := v.identity.StorageKey(seal.DeterministicHash, absolute(name))
 	if err != nil {
@@ -160,14 +164,15 @@ func (v *Vault) Remove(ctx context.Context, name string) error {
 	return x.Remove(ctx, base)
 }
 
-// Upload stores what src delivers as a file. More than SinglePut bytes are sent in parts.
+// Upload stores the content of src as a file. Content of more than SinglePut bytes is sent in
+// parts.
 func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o UploadOptions) error {
 	first, err := fill(src, make([]byte, 0, SinglePut))
 	if err != nil {
 		return err
 	}
 	object := v.object(name, o)
-	if len(first) < cap(first) { // the end
+	if len(first) < cap(first) { // src has ended
 		digest, err := seal.DigestOf(bytes.NewReader(first))
 		if err != nil {
 			return err
@@ -190,7 +195,7 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 	if err != nil {
 		return err
 	}
-	if object.Digest == nil { // the header is known only now
+	if object.Digest == nil { // the header of a stream is complete only now
 		if err := v.complete(ctx, e, object.StorageKey, sent.ETag, &entry); err != nil {
 			return err
 		}
@@ -199,7 +204,8 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 	return v.record(ctx, folder, entry)
 }
 
-// complete gives the object of a stream its header. No content moves.
+// complete copies the object of a stream to its storage key with the complete header. No content
+// moves.
 func (v *Vault) complete(ctx context.Context, e *seal.Encryption, key, etag string, entry *seal.Entry) error {
 	head, err := e.Header()
 	if err != nil {
@@ -224,7 +230,7 @@ func (v *Vault) object(name string, o UploadOptions) seal.Object {
 	return seal.Object{Path: absolute(name), ContentType: kind, User: o.Metadata, Folder: &v.folders}
 }
 
-// encryption begins to encrypt an object, and returns its entry of the index.
+// encryption begins to encrypt an object, and returns the entry of the object for the index.
 func (v *Vault) encryption(o *seal.Object) (*seal.Encryption, seal.Entry, error) {
 	var err error
 	if o.StorageKey, err = v.identity.StorageKey(seal.DeterministicHash, o.Path); err != nil {
@@ -245,7 +251,7 @@ func (v *Vault) encryption(o *seal.Object) (*seal.Encryption, seal.Entry, error)
 	return e, entry, nil
 }
 
-// metadataOf returns the pair of headers as metadata of an upload.
+// metadataOf returns the encryption headers of an object as metadata for its upload.
 func metadataOf(e *seal.Encryption) (map[string]string, error) {
 	header, err := e.Header()
 	if err != nil {
@@ -258,8 +264,9 @@ func metadataOf(e *seal.Encryption) (map[string]string, error) {
 	return metadata, nil
 }
 
-// UploadFile stores the regular file at path. It reads the file twice, because the header with
-// its hash comes first. An interrupted upload is continued as by Client.UploadFile.
+// UploadFile stores the regular file at path. UploadFile reads the file twice, because the header
+// contains the hash and is sent before the content. A later call continues an interrupted upload,
+// as with Client.UploadFile.
 func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptions) error {
 	entry, err := v.send(ctx, name, path, o)
 	if err != nil {
@@ -269,7 +276,7 @@ func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptio
 	return v.record(ctx, folder, entry)
 }
 
-// send stores a file without recording it.
+// send stores a file without putting it into the index.
 func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (seal.Entry, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -330,9 +337,9 @@ func (v *Vault) open(ctx context.Context, name string, o DownloadOptions) (*fetc
 	return f, content, err
 }
 
-// openSealed returns the content of an encrypted object, whose path must be path.
+// openSealed returns the content of an encrypted object. The private metadata must name path.
 func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.Opener, path string, o DownloadOptions) (*fetching, *seal.Content, error) {
-	o.Object = nil // the header is not in a list
+	o.Object = nil // a description from a list has no header
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
 		return nil, nil, err
@@ -351,8 +358,8 @@ func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.O
 	return f, content, nil
 }
 
-// Download writes a file to w. Each chunk of 256 KiB is authenticated before it is written; if
-// the error is nil, the whole content has its hash.
+// Download writes a file to w. Each chunk of 256 KiB is authenticated before it is written. If the
+// error is nil, the content as a whole has the hash in its private metadata.
 func (v *Vault) Download(ctx context.Context, name string, w io.Writer, o DownloadOptions) error {
 	f, content, err := v.open(ctx, name, o)
 	if err != nil {
@@ -361,7 +368,7 @@ func (v *Vault) Download(ctx context.Context, name string, w io.Writer, o Downlo
 	return v.client.decrypt(ctx, f, 0, f.object.Size, content.Reader, o.reporting(w))
 }
 
-// DownloadFile writes a file to path as Client.DownloadFile does.
+// DownloadFile writes a file to path, as Client.DownloadFile does with an object.
 func (v *Vault) DownloadFile(ctx context.Context, name, path string, o DownloadOptions) error {
 	f, content, err := v.open(ctx, name, o)
 	if err != nil {
@@ -371,12 +378,13 @@ func (v *Vault) DownloadFile(ctx context.Context, name, path string, o DownloadO
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // nothing is written through it
+	defer func() { _ = root.Close() }() // closing a folder loses no data
 	in := &incoming{client: v.client, fetching: f, content: content, root: root, name: filepath.Base(path), options: o, durable: true}
 	return in.run(ctx)
 }
 
-// decrypt writes to w what open makes of n bytes of ciphertext from off on.
+// decrypt reads n bytes of ciphertext from offset off on, and writes their plaintext to w. open
+// returns the reader that decrypts.
 func (c *Client) decrypt(ctx context.Context, f *fetching, off, n int64, open func(io.Reader) io.Reader, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -388,13 +396,13 @@ func (c *Client) decrypt(ctx context.Context, f *fetching, off, n int64, open fu
 		fetched <- err
 	}()
 	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{open(out)}, make([]byte, seal.ChunkSize))
-	_ = out.CloseWithError(err) // never fails; it ends the fetch
+	_ = out.CloseWithError(err) // never fails; ends the fetch
 	if err == nil {
 		return <-fetched
 	}
 	cancel()
 	if failure := <-fetched; failure != nil && !errors.Is(failure, context.Canceled) && !errors.Is(failure, err) {
-		return failure // decryption failed because the ciphertext ended
+		return failure // the fetch failed first, and cut off the ciphertext
 	}
 	return err
 }

@@ -14,19 +14,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// recordEvery is the number of files of one folder that a sync records at once. Files that are
-// stored and not recorded when a process is killed are sent again by the next run.
+// recordEvery is the number of files of one folder that a sync puts into the index at once. If the
+// process is killed, the next run sends the stored files again that are not in the index yet.
 const recordEvery = 256
 
-// finishWithin bounds how long a sync that was interrupted takes to record its files.
+// finishWithin bounds how long an interrupted sync takes to put its stored files into the index.
 const finishWithin = 20 * time.Second
 
-// Push is Client.Push for encrypted files; prefix is a folder, or "".
+// Push makes the encrypted files below the folder prefix equal to the files below dir, as
+// Client.Push does with objects; a prefix "" is the whole bucket.
 func (v *Vault) Push(ctx context.Context, dir, prefix string, o SyncOptions) (SyncResult, error) {
 	return push(ctx, dir, v.tree(prefix), o)
 }
 
-// Pull is Client.Pull for encrypted files.
+// Pull makes the files below dir equal to the encrypted files below the folder prefix, as
+// Client.Pull does with objects.
 func (v *Vault) Pull(ctx context.Context, prefix, dir string, o SyncOptions) (SyncResult, error) {
 	return pull(ctx, v.tree(prefix), dir, o)
 }
@@ -35,13 +37,13 @@ func (v *Vault) tree(prefix string) *vaultTree {
 	return &vaultTree{vault: v, folder: strings.Trim(prefix, "/"), pending: map[string][]seal.Entry{}}
 }
 
-// vaultTree is the encrypted files below a folder.
+// vaultTree is the cluster side of a sync with encryption: the files below a folder of a Vault.
 type vaultTree struct {
 	vault  *Vault
-	folder string // without slashes around it
+	folder string // without a slash in front or at the end
 
 	mu      sync.Mutex
-	pending map[string][]seal.Entry // stored and not recorded, by folder
+	pending map[string][]seal.Entry // stored files that are not in the index yet, by folder
 }
 
 func (t *vaultTree) name(p string) string { return path.Join(t.folder, p) }
@@ -50,8 +52,8 @@ func (t *vaultTree) list(ctx context.Context) iter.Seq2[*entry, error] {
 	return func(yield func(*entry, error) bool) { t.walk(ctx, "", yield) }
 }
 
-// walk lists one folder and those below it. Entries are in the order of their paths, because the
-// names of folders end in "/".
+// walk lists one folder and the folders below. The entries are in the order of their paths, because
+// the names of folders end in "/".
 func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, error) bool) bool {
 	entries, err := t.vault.List(ctx, t.name(folder))
 	if err != nil {
@@ -74,8 +76,8 @@ func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, 
 	return true
 }
 
-// stored compares seconds, which the index has. The index has the time of the file, so the times
-// of an unchanged file are equal.
+// stored compares times in seconds, the resolution of the index. The index has the time of the file
+// at its upload, so the times of an unchanged file are equal.
 func (t *vaultTree) stored(local *localFile, there *entry) bool {
 	return local.modified.Unix() == there.modified.Unix()
 }
@@ -87,8 +89,8 @@ func (t *vaultTree) same(_ context.Context, file string, there *entry) (bool, er
 	return err == nil && Hash(sum) == *there.hash, err
 }
 
-// upload stores a file. The BLAKE3 that a node could compute is that of the ciphertext, which
-// differs on each attempt, so verify reads the file back.
+// upload stores a file. With verify, upload reads the stored file back: a node could compute only
+// the BLAKE3 of the ciphertext, which differs on each attempt.
 func (t *vaultTree) upload(ctx context.Context, local *localFile, file string, verify bool, o UploadOptions) error {
 	name := t.name(local.path)
 	e, err := t.vault.send(ctx, name, file, o)
@@ -103,12 +105,13 @@ func (t *vaultTree) upload(ctx context.Context, local *localFile, file string, v
 	return t.note(ctx, name, e)
 }
 
-// discard is a writer that keeps nothing.
+// discard is a writer that drops all bytes.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// note records a file together with others of its folder.
+// note queues the entry of a stored file, and puts the queued entries of a folder into the index
+// together.
 func (t *vaultTree) note(ctx context.Context, name string, e seal.Entry) error {
 	folder, _ := split(absolute(name))
 	t.mu.Lock()

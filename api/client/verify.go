@@ -19,7 +19,7 @@ type Hash [32]byte
 // String returns the hash in hex.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash parses a hash in hex.
+// ParseHash parses a hash of 64 hex digits.
 func ParseHash(text string) (h Hash, err error) {
 	data, err := hex.DecodeString(text)
 	if err != nil || len(data) != len(h) {
@@ -28,11 +28,11 @@ func ParseHash(text string) (h Hash, err error) {
 	return Hash(data), nil
 }
 
-// VerifyError reports that a node sent bytes that do not have the expected hash. Nothing of
-// them was handed on.
+// VerifyError reports that a node sent bytes that do not have the expected hash. The caller has got
+// none of the wrong bytes.
 type VerifyError struct {
 	Object   string // s3://bucket/key
-	Endpoint string // of the node
+	Endpoint string // of the node that sent the bytes
 	Offset   int64  // of the first byte that was not verified
 	Reason   string
 }
@@ -44,7 +44,7 @@ func (e *VerifyError) Error() string {
 // ErrNoHash reports that the cluster does not know the hash of an object, and the caller gave none.
 var ErrNoHash = errors.New("no BLAKE3 hash is known")
 
-// Reasons of a VerifyError.
+// Reasons for a VerifyError.
 const (
 	reasonBytes     = "wrong bytes or a wrong proof"
 	reasonSize      = "another size"
@@ -53,9 +53,10 @@ const (
 	reasonHash      = "another hash"
 )
 
-// decodeSlice reads a Bao slice of n bytes from off on of an object of size bytes and writes
-// them to w. Each chunk of 1 KiB is verified before it is written. It returns the number of
-// bytes that were written, and the reason if the slice is wrong.
+// decodeSlice reads a Bao slice and writes its content to w. The slice has n bytes from offset off
+// on, of an object of size bytes with the hash root. Each chunk of 1 KiB is verified before it is
+// written. decodeSlice returns the number of bytes that were written, and the reason if the slice
+// is wrong.
 func decodeSlice(w io.Writer, body io.Reader, off, n, size int64, root Hash) (written int64, reason string, err error) {
 	in := &noting{from: bufio.NewReaderSize(body, ioBuffer)}
 	var header [8]byte
@@ -69,7 +70,7 @@ func decodeSlice(w io.Writer, body io.Reader, off, n, size int64, root Hash) (wr
 	out := bufio.NewWriterSize(count, ioBuffer)
 	from := io.MultiReader(bytes.NewReader(header[:]), in)
 	ok, err := bao.DecodeSlice(out, from, 0, uint64(off), uint64(n), root)
-	if flushed := out.Flush(); flushed != nil { // what is verified
+	if flushed := out.Flush(); flushed != nil { // all buffered bytes are verified
 		return count.n, "", flushed
 	}
 	switch {
@@ -86,10 +87,10 @@ func decodeSlice(w io.Writer, body io.Reader, off, n, size int64, root Hash) (wr
 	return count.n, "", in.failed
 }
 
-// ioBuffer is the size of buffers of streams.
+// ioBuffer is the size of the buffers of streams in bytes.
 const ioBuffer = 64 << 10
 
-// noting remembers a failure other than the end.
+// noting is a reader that remembers an error other than io.EOF.
 type noting struct {
 	from   io.Reader
 	failed error
@@ -103,7 +104,7 @@ func (r *noting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// counting counts what was written.
+// counting is a writer that counts the bytes written through it.
 type counting struct {
 	to io.Writer
 	n  int64
@@ -115,5 +116,5 @@ func (w *counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// emptyHash is the hash of no bytes.
+// emptyHash is the BLAKE3 hash of empty content.
 var emptyHash = Hash(blake3.Sum256(nil))
