@@ -10,19 +10,20 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// MaxWhole is the largest content in bytes that was encrypted in one piece and is read by default:
-// nothing of it may be handed on before all of it is checked, so that it is held in memory.
+// MaxWhole is the largest content in bytes, encrypted in one piece, that a reader accepts by
+// default. A reader holds such content in memory, because the caller may get no byte before all of
+// the content is checked.
 const MaxWhole = 64 << 20
 
 // Options say what [Open] accepts. The zero value is strict.
 type Options struct {
-	// Path is the path that the object must have; any if empty. It finds out a server that answers
-	// with another object of the same owner.
+	// Path is the path that the object must have; empty accepts any path. With Path, the reader
+	// detects a server that answers with another object of the same owner.
 	Path string
-	// Bare accepts an object without private metadata: it has no hash to compare, no name, and no
-	// chunks, and its size is known at its end only.
+	// Bare accepts an object without private metadata. Such an object has no content hash, no name
+	// and no chunks, and its size is known only at the end of the content.
 	Bare bool
-	// MaxWhole replaces the constant of this name if it is not 0.
+	// MaxWhole replaces the constant MaxWhole if it is not 0.
 	MaxWhole int64
 }
 
@@ -73,21 +74,21 @@ func Open(with Opener, h Header, storageKey string, o Options) (*Content, error)
 	return c, nil
 }
 
-// Metadata returns the private metadata. It is empty for a bare object.
+// Metadata returns the private metadata, which is empty for a bare object.
 func (c *Content) Metadata() Metadata { return c.m }
 
-// DataKey returns the key of this object, to share it alone.
+// DataKey returns the data key of this object, for sharing this object alone.
 func (c *Content) DataKey() DataKey { return c.key }
 
-// Size returns the length of the ciphertext in bytes, and false for a bare object, whose size the
-// header does not tell.
+// Size returns the length of the ciphertext in bytes. The result is false for a bare object,
+// because its header does not tell the size.
 func (c *Content) Size() (int64, bool) { return c.layout.sealed(), !c.bare }
 
-// Chunked reports whether ranges can be read without reading the rest.
+// Chunked reports whether a range can be decrypted without the rest of the content.
 func (c *Content) Chunked() bool { return c.layout.chunk > 0 }
 
-// Range returns which bytes of the ciphertext hold length bytes of the plaintext at offset. The
-// error is [ErrRange] if they are not all in the content, and for a bare object.
+// Range returns the range of the ciphertext that has length bytes of the plaintext at offset. The
+// error is [ErrRange] for a bare object, or if the bytes are not all inside the content.
 func (c *Content) Range(offset, length int64) (start, size int64, err error) {
 	chunks, err := c.layout.cover(offset, length)
 	if err != nil {
@@ -97,15 +98,17 @@ func (c *Content) Range(offset, length int64) (start, size int64, err error) {
 	return start, size, nil
 }
 
-// Reader returns the plaintext. ciphertext is the whole content. Nothing of a chunk is handed on
-// before the chunk is authentic, and io.EOF means that the content is complete and has its content
-// hash. Any other end is one of the errors of content; what was read until then is not to be used.
+// Reader returns a reader of the plaintext. ciphertext is the whole content. The reader checks each
+// chunk before it returns bytes of the chunk. io.EOF means that the content is complete and has its
+// content hash. After any other error, which is one of the errors of content, do not use the bytes
+// that were read before.
 func (c *Content) Reader(ciphertext io.Reader) io.Reader {
 	return &decrypting{c: c, src: ciphertext, chunks: span{0, c.layout.count()}, hash: blake3.New(32, nil), take: c.layout.size}
 }
 
-// RangeReader returns length bytes of the plaintext at offset. ciphertext is the part that
-// [Content.Range] told. The content hash cannot be checked; each chunk is. The error is [ErrRange].
+// RangeReader returns a reader of length bytes of the plaintext at offset. ciphertext is the range
+// that [Content.Range] returned. The reader checks each chunk, but cannot check the content hash.
+// The error is [ErrRange].
 func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Reader, error) {
 	chunks, err := c.layout.cover(offset, length)
 	if err != nil {
@@ -113,7 +116,7 @@ func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Re
 	}
 	r := &decrypting{c: c, src: ciphertext, chunks: chunks, skip: offset - chunks.first*c.layout.chunk, take: length}
 	if c.layout.chunk == 0 {
-		r.hash = blake3.New(32, nil) // all of it is read
+		r.hash = blake3.New(32, nil) // the range is the whole content
 	}
 	return r, nil
 }
@@ -122,17 +125,17 @@ func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Re
 type decrypting struct {
 	c      *Content
 	src    io.Reader
-	chunks span           // still to read
+	chunks span           // chunks that are not read yet
 	hash   *blake3.Hasher // of the plaintext; nil for a range
-	skip   int64          // plaintext bytes before the first that is handed out
-	take   int64          // plaintext bytes still to hand out
+	skip   int64          // plaintext bytes to drop before the range
+	take   int64          // plaintext bytes that Read has still to return
 
 	aead             cipher.AEAD
-	prefix           string // of the additional data
+	prefix           string // of the additional data of a chunk
 	buf, plain, aad  []byte
-	ready            []byte // part of plain that Read hands out
-	err              error  // after ready
-	first            int64  // chunk that was read first
+	ready            []byte // part of plain that Read returns next
+	err              error  // error that Read returns after ready
+	first            int64  // first chunk of the range
 	started, checked bool
 }
 
@@ -149,7 +152,7 @@ func (r *decrypting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo: it saves copying each chunk.
+// WriteTo implements io.WriterTo, so that io.Copy does not copy each chunk into a buffer.
 func (r *decrypting) WriteTo(w io.Writer) (written int64, err error) {
 	for {
 		n, err := w.Write(r.ready)
@@ -196,7 +199,7 @@ func (r *decrypting) fill() {
 		r.ready = plain
 		return
 	}
-	if r.chunks.first == r.chunks.last { // the last bytes go out when the rest is known to be right
+	if r.chunks.first == r.chunks.last { // Read returns the last bytes after end has checked the content
 		if err := r.end(); !errors.Is(err, io.EOF) {
 			r.err = err
 			return
@@ -207,7 +210,8 @@ func (r *decrypting) fill() {
 	r.skip, r.take = 0, r.take-int64(len(r.ready))
 }
 
-// end checks that nothing follows and, if all was read, the hash. It returns io.EOF if so.
+// end returns io.EOF if nothing follows the content and, where the whole content was read, the
+// content hash matches.
 func (r *decrypting) end() error {
 	if r.checked {
 		return io.EOF
@@ -248,7 +252,8 @@ func (r *decrypting) whole() ([]byte, error) {
 	return plain, nil
 }
 
-// readUpTo reads at most limit bytes. exact says that there should be so many.
+// readUpTo reads at most limit bytes of src. With exact, src should have exactly limit bytes;
+// without exact, more bytes are an error.
 func readUpTo(src io.Reader, limit int64, exact bool) ([]byte, error) {
 	if exact {
 		buf := make([]byte, limit)
@@ -289,10 +294,12 @@ func (r *decrypting) openAs(sealed []byte, i int64) ([]byte, error) {
 	return r.aead.Open(r.plain[:0], sealed[:nonceSize], sealed[nonceSize:], r.aad)
 }
 
-// maxPlaces bounds how many other places a damaged chunk is tried at, on each side of its own.
+// maxPlaces bounds the search for the true place of a damaged chunk, in chunks before and after the
+// place where it was read.
 const maxPlaces = 512
 
-// misplaced says why a chunk does not open at place i: it may be one of another place.
+// misplaced returns the error for a chunk that does not open at place i: the chunk belongs to
+// another place, or is damaged.
 func (r *decrypting) misplaced(sealed []byte, i int64) error {
 	count := r.c.layout.count()
 	for j := max(0, i-maxPlaces); j < min(count, i+maxPlaces+1); j++ {
@@ -310,7 +317,8 @@ func (r *decrypting) misplaced(sealed []byte, i int64) error {
 	return fmt.Errorf("%w: at place %d of %d", ErrChunk, i, count)
 }
 
-// Decrypt decrypts an object that fits in memory. path is the path that it must have, or empty.
+// Decrypt decrypts an object that fits in memory. path is the path that the object must have; empty
+// accepts any path.
 func Decrypt(with Opener, h Header, storageKey, path string, ciphertext []byte) ([]byte, Metadata, error) {
 	c, err := Open(with, h, storageKey, Options{Path: path, MaxWhole: int64(len(ciphertext))})
 	if err != nil {

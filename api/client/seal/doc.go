@@ -1,21 +1,21 @@
 // Package seal encrypts objects before they are uploaded, hides their names, and shares them.
 //
-// A server sees ciphertext, storage keys that say nothing, and one JSON header. The format is
-// written down in docs/encryption.md, so that other programs can read and write it.
+// A server sees ciphertext, storage keys that do not reveal names, and one JSON header.
+// docs/encryption.md describes the format for programs that read or write it.
 //
-//   - [Identity] holds the keys of a person; [Generate] makes one, [Identity.Seal] and
-//     [OpenIdentity] turn it into a file under a passphrase and back.
-//   - [New] encrypts an object as a stream, [Open] decrypts one, whole or a range. [Encrypt] and
-//     [Decrypt] do both for objects that fit in memory.
+//   - [Identity] holds the keys of a person. [Generate] makes an identity, [Identity.Seal] encrypts
+//     an identity for a file under a passphrase, and [OpenIdentity] reads the file.
+//   - [New] encrypts an object as a stream. [Open] decrypts an object, whole or a range. [Encrypt]
+//     and [Decrypt] are for objects that fit in memory.
 //   - [Identity.StorageKey] is the name under which a server stores a path.
-//   - [Index] keeps the names of a folder where storage keys cannot be turned back.
-//   - [Identity.NewToken] shares a folder or an object; [Token.Open] verifies a token and opens
-//     it; [Link] is a token for somebody who has no identity.
-//   - [Rewrap] gives an object to new keys without touching its content.
+//   - [Index] stores the names of a folder, which cannot be computed from storage keys.
+//   - [Identity.NewToken] shares a folder or an object. [Token.Open] verifies a token and opens
+//     its key. [Link] has a token for somebody who has no identity.
+//   - [Rewrap] wraps the data key of an object for new keys, and leaves the content as it is.
 //
-// The package does no network and no file access. Goroutines that an Index starts end with the
-// call. Everything may come from an attacker: each input has a bound, and each refusal has an error
-// of its own, to be compared with errors.Is. Functions are safe for concurrent use; a reader is not.
+// The package accesses no network and no files. Goroutines that an Index starts end with the
+// call. All input may come from an attacker: each input has a bound, and each kind of refusal has an
+// error of its own for errors.Is. Functions are safe for concurrent use; a reader is not.
 //
 // Imports: std, golang.org/x/crypto, golang.org/x/sync, lukechampine.com/blake3, google/uuid,
 // gowebpki/jcs.

@@ -11,24 +11,25 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Object says what is to be encrypted.
+// Object describes an object that is to be encrypted.
 type Object struct {
-	StorageKey  string // under which the server stores it
-	Path        string // its name; see [CleanPath]
+	StorageKey  string // key under which the server stores the object
+	Path        string // name of the object; see [CleanPath]
 	ContentType string
-	Created     time.Time // the time of [New] if zero
-	Modified    time.Time // likewise
+	Created     time.Time // zero means the time of the call of [New]
+	Modified    time.Time // zero means the time of the call of [New]
 	User        map[string]string
-	// Unknown is that of the [Metadata] of the object that this one replaces.
+	// Unknown is the Unknown field of the [Metadata] of the object that this one replaces.
 	Unknown map[string]json.RawMessage
-	// Digest is that of the plaintext. Nil is a stream whose size and hash are known at its end
-	// only: its header is complete after the upload, and it is always cut in chunks.
+	// Digest is the digest of the plaintext. Nil means a stream, whose size and hash are known only
+	// at its end. The header of a stream is complete after the upload, and a stream is always
+	// encrypted in chunks.
 	Digest *Digest
 	// Folder is the key of the folder that has the object, or of a folder above, so that readers of
-	// shared folders find the data key. Nil if only the owner is to open it.
+	// shared folders can open the data key. With nil only the owner can open the data key.
 	Folder *FolderKey
-	// Bound writes version 4 also for content in one piece, which binds it to the storage key.
-	// Content in chunks is always bound.
+	// Bound selects version 4 for content in one piece too, which binds the content to its storage
+	// key. Content in chunks is always bound.
 	Bound bool
 }
 
@@ -38,8 +39,8 @@ type Digest struct {
 	Hash [32]byte
 }
 
-// DigestOf reads r to its end. Callers read a file twice, once for its digest and once to encrypt
-// it, because the server takes the header before the content.
+// DigestOf reads r to its end and returns the digest. A caller reads a file twice, once for its
+// digest and once to encrypt it, because the server takes the header before the content.
 func DigestOf(r io.Reader) (Digest, error) {
 	h := blake3.New(32, nil)
 	n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, make([]byte, ChunkSize))
@@ -49,21 +50,21 @@ func DigestOf(r io.Reader) (Digest, error) {
 	return Digest{n, [32]byte(h.Sum(nil))}, nil
 }
 
-// Encryption encrypts one object. Each upload has one of its own, because each has its own data
-// key; a resumed upload continues with [Resume]. If the digest is known, its methods are safe for
-// concurrent use.
+// Encryption encrypts one object for one upload, because each upload has its own data key. [Resume]
+// returns the Encryption of an upload that was interrupted. If the digest is known, the methods of
+// Encryption are safe for concurrent use.
 type Encryption struct {
 	key        DataKey
 	h          header
 	m          Metadata
 	storageKey string
-	known      bool // digest
+	known      bool // the digest is known
 	chunked    bool
 }
 
-// New begins the encryption of o for a key. The error is [ErrPath], [ErrTooLarge] if the size or the
-// metadata is too large, [ErrPathScope] if the folder is not above the path, or [ErrIdentity] for
-// the zero value of a key.
+// New begins the encryption of the object o for a public key. The error is [ErrPath], [ErrTooLarge]
+// if the size or the metadata is too large, [ErrPathScope] if the folder is not above the path, or
+// [ErrIdentity] if to is the zero value.
 func New(to PublicKey, o Object) (*Encryption, error) {
 	if err := checkPath(o.Path); err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func New(to PublicKey, o Object) (*Encryption, error) {
 		}
 		e.h.Folder = folder.wrap(e.key, o.StorageKey)
 	}
-	if !e.known { // the header of the stream will not be larger than that of the largest
+	if !e.known { // check that the header fits for the largest stream
 		largest := *e
 		largest.m.Size = maxSize
 		return e, largest.finish()
@@ -114,8 +115,8 @@ func orElse(t, other time.Time) time.Time {
 	return t
 }
 
-// Resume continues an upload of a known digest from its header: chunks that the server does not
-// have yet are encrypted by [Encryption.ReaderFrom].
+// Resume continues an interrupted upload with a known digest from its header.
+// [Encryption.ReaderFrom] then encrypts the chunks that the server does not have yet.
 func Resume(with Opener, h Header, storageKey string) (*Encryption, error) {
 	content, err := Open(with, h, storageKey, Options{})
 	if err != nil {
@@ -138,8 +139,8 @@ func (e *Encryption) finish() (err error) {
 	return err
 }
 
-// Header returns the encryption header. For a stream the error is [ErrUnfinished] until its reader
-// has returned io.EOF.
+// Header returns the encryption header. For a stream, the error is [ErrUnfinished] until the reader
+// of the stream has returned io.EOF.
 func (e *Encryption) Header() (Header, error) {
 	if !e.known {
 		return "", ErrUnfinished
@@ -147,7 +148,8 @@ func (e *Encryption) Header() (Header, error) {
 	return e.h.encode()
 }
 
-// Size returns the length of the ciphertext in bytes, and false for a stream that has not ended.
+// Size returns the length of the ciphertext in bytes. The result is false for a stream that has not
+// ended.
 func (e *Encryption) Size() (int64, bool) { return e.layout().sealed(), e.known }
 
 // Chunks returns the number of chunks, and 0 for content in one piece.
@@ -160,18 +162,19 @@ func (e *Encryption) layout() layout {
 	return layout{e.m.Size, ChunkSize}
 }
 
-// Reader returns the ciphertext of all of src. It holds one chunk in memory. If src is not what
-// the digest says, the reader ends with [ErrSourceChanged] before the last chunk is out, so that
-// the upload fails. A stream has one reader.
+// Reader returns a reader of the ciphertext of all of src. The reader holds one chunk in memory. If
+// src does not match the digest, the reader returns [ErrSourceChanged] before the last chunk, so
+// that the upload fails. Call Reader only once for a stream.
 func (e *Encryption) Reader(src io.Reader) io.Reader {
 	return &encrypting{e: e, src: src, hash: blake3.New(32, nil), prefix: chunkPrefix(e.storageKey)}
 }
 
-// ReaderFrom returns the ciphertext from chunk first to the end, or of count chunks if count is
-// not 0. src is at the plaintext of that chunk, first*ChunkSize. Each call encrypts with new
-// nonces, so that a part may be sent again. It checks the size only: a caller that encrypts a file
-// in parts checks itself that the file has not changed. The error is [ErrRange] if there are no such
-// chunks, and [ErrUnfinished] for a stream.
+// ReaderFrom returns a reader of the ciphertext of count chunks from chunk first on, or of all
+// chunks from there if count is 0. src must be at the first byte of the plaintext of that chunk,
+// first*ChunkSize. Each call encrypts with new nonces, so a caller may send a part again.
+// ReaderFrom checks only the size; a caller that encrypts a file in parts must check that the file
+// has not changed. The error is [ErrRange] if there are no such chunks, and [ErrUnfinished] for a
+// stream.
 func (e *Encryption) ReaderFrom(src io.Reader, first, count int64) (io.Reader, error) {
 	total := e.layout().count()
 	if !e.known {
@@ -183,7 +186,7 @@ func (e *Encryption) ReaderFrom(src io.Reader, first, count int64) (io.Reader, e
 	if count == 0 {
 		count = total - first
 	}
-	if !e.chunked { // its nonce is fixed by the header: only this plaintext may be encrypted with it
+	if !e.chunked { // the header has the only nonce: it must encrypt only this plaintext
 		return e.Reader(src), nil
 	}
 	return &encrypting{e: e, src: src, next: first, until: first + count, part: true, prefix: chunkPrefix(e.storageKey)}, nil
@@ -193,19 +196,19 @@ func (e *Encryption) ReaderFrom(src io.Reader, first, count int64) (io.Reader, e
 type encrypting struct {
 	e      *Encryption
 	src    io.Reader
-	hash   *blake3.Hasher // of the plaintext; nil for a part
+	hash   *blake3.Hasher // hash of the plaintext; nil for a part
 	prefix string
 	part   bool
-	next   int64 // chunk
-	until  int64 // chunk; of a part only
-	read   int64 // plaintext bytes
+	next   int64 // index of the next chunk
+	until  int64 // chunk after the last; only for a part
+	read   int64 // plaintext bytes that were read
 
 	aead interface {
 		Seal(dst, nonce, plaintext, additionalData []byte) []byte
 	}
 	buf, aad []byte
-	ready    []byte // part of buf that Read hands out
-	err      error  // after ready
+	ready    []byte // part of buf that Read returns next
+	err      error  // error that Read returns after ready
 }
 
 // Read implements io.Reader.
@@ -221,7 +224,7 @@ func (r *encrypting) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo: it saves copying each chunk.
+// WriteTo implements io.WriterTo, so that io.Copy does not copy each chunk into a buffer.
 func (r *encrypting) WriteTo(w io.Writer) (written int64, err error) {
 	for {
 		n, err := w.Write(r.ready)
@@ -265,7 +268,7 @@ func (r *encrypting) fillKnown(l layout) {
 	}
 	if r.next >= end {
 		r.err = io.EOF
-		if r.next == 0 { // a chunked object has no chunks if a stream was empty
+		if r.next == 0 { // an empty stream has no chunks
 			r.err = r.check()
 		}
 		return
@@ -289,14 +292,14 @@ func (r *encrypting) fillKnown(l layout) {
 	r.seal(plain, l.chunk == 0)
 }
 
-// mustWrite adds to a hash, which cannot fail.
+// mustWrite writes b to a hash. Writing to a hash cannot fail.
 func mustWrite(h *blake3.Hasher, b []byte) {
 	if _, err := h.Write(b); err != nil {
 		panic("seal: " + err.Error())
 	}
 }
 
-// sourceError turns the end of a source that is too short into ErrSourceChanged.
+// sourceError returns ErrSourceChanged if the source ended too early, and otherwise err.
 func sourceError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrSourceChanged
@@ -304,7 +307,7 @@ func sourceError(err error) error {
 	return err
 }
 
-// check returns io.EOF if the source has ended and is what the digest says.
+// check returns io.EOF if the source has ended and matches the digest.
 func (r *encrypting) check() error {
 	var more [1]byte
 	if n, err := io.ReadFull(r.src, more[:]); n > 0 {
@@ -349,7 +352,7 @@ func (r *encrypting) fillStream() {
 	r.e.known = true
 }
 
-// seal encrypts plain, which lies in buf behind the room for a nonce, where it is.
+// seal encrypts plain in place. plain is in buf, behind the space for a nonce.
 func (r *encrypting) seal(plain []byte, single bool) {
 	if single {
 		r.aad = r.aad[:0]
@@ -367,8 +370,8 @@ func (r *encrypting) seal(plain []byte, single bool) {
 	r.next++
 }
 
-// Encrypt encrypts an object that fits in memory and returns its ciphertext and header. The digest
-// of o is computed.
+// Encrypt encrypts an object that fits in memory, and returns its ciphertext and header. Encrypt
+// computes the digest of o itself.
 func Encrypt(to PublicKey, o Object, plaintext []byte) ([]byte, Header, error) {
 	o.Digest = &Digest{int64(len(plaintext)), blake3.Sum256(plaintext)}
 	e, err := New(to, o)

@@ -6,7 +6,7 @@ import "errors"
 var (
 	// ErrNotEncrypted: the object has neither pair of headers that mark an encrypted object.
 	ErrNotEncrypted = errors.New("object is not encrypted")
-	// ErrHeader: the encryption header is no JSON of the form that the format describes.
+	// ErrHeader: the encryption header is not JSON of the specified form.
 	ErrHeader = errors.New("encryption header is malformed")
 	// ErrVersion: the header has a version that this reader does not know.
 	ErrVersion = errors.New("encryption version is not supported")
@@ -16,23 +16,23 @@ var (
 	ErrWrongKey = errors.New("data key cannot be opened with this key")
 	// ErrNoFolderKey: the object was not encrypted for readers of its folder.
 	ErrNoFolderKey = errors.New("object is not encrypted for its folder")
-	// ErrTooLarge: a value is larger than the bound of its kind.
+	// ErrTooLarge: a value is larger than the bound for values of its kind.
 	ErrTooLarge = errors.New("value is too large")
 )
 
 // Errors of private metadata and content.
 var (
-	// ErrMetadata: the private metadata was changed, or is not of the form of the format.
+	// ErrMetadata: the private metadata was changed, or is not of the specified form.
 	ErrMetadata = errors.New("private metadata is damaged")
 	// ErrNoMetadata: the object has no private metadata, and [Options] does not allow that.
 	ErrNoMetadata = errors.New("object has no private metadata")
-	// ErrWrongObject: the object is intact, but it is not the one of the expected path.
+	// ErrWrongObject: the object is intact, but has another path than expected.
 	ErrWrongObject = errors.New("object belongs to another path")
 	// ErrContent: the content was changed, or belongs to another object.
 	ErrContent = errors.New("content is damaged")
 	// ErrChunk: a chunk was changed, or belongs to another object.
 	ErrChunk = errors.New("chunk is damaged or of another object")
-	// ErrChunkRepeated: a chunk appears again after its place.
+	// ErrChunkRepeated: an earlier chunk appears again at the place of a later chunk.
 	ErrChunkRepeated = errors.New("chunk is repeated")
 	// ErrChunkMoved: a chunk appears before its place, because chunks were swapped or left out.
 	ErrChunkMoved = errors.New("chunk is not at its place")
@@ -40,7 +40,7 @@ var (
 	ErrTruncated = errors.New("content is cut off")
 	// ErrTrailing: bytes follow the end of the content.
 	ErrTrailing = errors.New("content continues after its end")
-	// ErrHash: every chunk is authentic, but the plaintext has another content hash.
+	// ErrHash: every chunk is authentic, but the plaintext does not have its content hash.
 	ErrHash = errors.New("content hash does not match")
 	// ErrRange: a byte range is not inside the content.
 	ErrRange = errors.New("range is outside the content")
@@ -48,9 +48,10 @@ var (
 
 // Errors of encryption.
 var (
-	// ErrSourceChanged: the plaintext is not the one whose digest was given.
+	// ErrSourceChanged: the plaintext does not match the digest.
 	ErrSourceChanged = errors.New("plaintext changed while it was encrypted")
-	// ErrUnfinished: size and hash of a stream are known only when it has been read to its end.
+	// ErrUnfinished: the size and the hash of a stream are not known until the stream was read to
+	// its end.
 	ErrUnfinished = errors.New("stream has not been encrypted to its end")
 	// ErrPath: a path is not absolute, or not in its shortest form.
 	ErrPath = errors.New("path is not absolute and clean")
@@ -58,7 +59,7 @@ var (
 
 // Errors of identities.
 var (
-	// ErrIdentity: an identity, or a share identity, is not of the form of the format.
+	// ErrIdentity: an identity, or a share identity, is not of the specified form.
 	ErrIdentity = errors.New("identity is malformed")
 	// ErrPassphrase: the passphrase is wrong, or the identity file was changed.
 	ErrPassphrase = errors.New("passphrase is wrong or the identity file is damaged")
@@ -68,11 +69,11 @@ var (
 
 // Errors of share tokens, in the order in which they are checked.
 var (
-	// ErrToken: the token or link is not of the form of the format.
+	// ErrToken: the token or link is not of the specified form.
 	ErrToken = errors.New("share token is malformed")
-	// ErrTokenSignature: the token was changed, or not signed by the key that it names.
+	// ErrTokenSignature: the token was changed, or was not signed by the key that it names.
 	ErrTokenSignature = errors.New("share token has a wrong signature")
-	// ErrTokenOwner: the owner of the token is none of those that the recipient knows.
+	// ErrTokenOwner: the recipient does not know the owner of the token.
 	ErrTokenOwner = errors.New("share token is of an unknown owner")
 	// ErrTokenNotYet: the token was created in the future.
 	ErrTokenNotYet = errors.New("share token is not valid yet")
@@ -80,22 +81,23 @@ var (
 	ErrTokenExpired = errors.New("share token has expired")
 	// ErrTokenRecipient: the token was made for another recipient.
 	ErrTokenRecipient = errors.New("share token is for another recipient")
-	// ErrPathEscape: a path leaves the root, or hides a separator or dot segment by an escape.
+	// ErrPathEscape: a path leaves the root, or hides a separator or dot segment in a percent
+	// escape.
 	ErrPathEscape = errors.New("path escapes its folder")
 	// ErrPathScope: the path is outside the folder that the token grants.
 	ErrPathScope = errors.New("path is outside the shared folder")
-	// ErrPermission: the token does not grant what is to be done.
+	// ErrPermission: the token does not grant the requested permission.
 	ErrPermission = errors.New("share token does not permit this")
 )
 
 // Errors of the index of names.
 var (
-	// ErrIndex: a part of the index was changed, or belongs to another place.
+	// ErrIndex: a part of the index was changed, or belongs to another place of the index.
 	ErrIndex = errors.New("index of names is damaged")
 	// ErrIndexMissing: a part of the index is missing.
 	ErrIndexMissing = errors.New("part of the index of names is missing")
-	// ErrConflict is returned by a [Store] whose object is not at the expected ETag. An [Index]
-	// returns it after too many attempts.
+	// ErrConflict is returned by a [Store] if the object does not have the expected ETag. An
+	// [Index] returns ErrConflict after too many attempts.
 	ErrConflict = errors.New("object was changed by another writer")
 	// ErrNotFound is returned by a [Store] that has no such object, and by [Index.Lookup].
 	ErrNotFound = errors.New("not found")

@@ -10,14 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// fields are the members of a JSON object by their exact names. encoding/json would ignore the
-// case of a name and take the last of two members with one name, so that changed bytes could pass.
+// fields has the members of a JSON object by their exact names. encoding/json would ignore the case
+// of names and use the last of two members with one name; changed bytes could then pass.
 type fields map[string]json.RawMessage
 
-// errField is the cause of an error in a field; the caller wraps it in the error of the format.
+// errField reports a member that is missing or has another type. Callers wrap it in an error of the
+// format.
 var errField = errors.New("field is missing or of another type")
 
-// parseFields reads one JSON object and nothing after it.
+// parseFields parses data as exactly one JSON object.
 func parseFields(data []byte) (fields, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not UTF-8")
@@ -63,7 +64,8 @@ func (f fields) text(name string) (string, error) {
 	return s, err
 }
 
-// bytes reads standard base64 with padding. size is the length that it must have; 0 is any.
+// bytes decodes a member of standard base64 with padding. size is the required length; 0 accepts
+// any length.
 func (f fields) bytes(name string, size int) ([]byte, error) {
 	s, err := f.text(name)
 	if err != nil {
@@ -102,5 +104,5 @@ func (f fields) object(name string) (fields, error) {
 	return parseFields(raw)
 }
 
-// encode64 writes standard base64 with padding.
+// encode64 returns b in standard base64 with padding.
 func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

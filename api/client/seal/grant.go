@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Permission is one thing that a token can grant.
+// Permission is one action that a token can grant.
 type Permission int
 
 // Permissions of a token.
@@ -28,33 +28,33 @@ func (p Permission) String() string {
 	return fmt.Sprintf("Permission(%d)", int(p))
 }
 
-// Allows reports whether p is granted.
+// Allows reports whether the permissions include p.
 func (g Permissions) Allows(p Permission) bool {
 	return p == Read && g.Read || p == Write && g.Write || p == Delete && g.Delete
 }
 
-// Grant is a token that was verified and opened.
+// Grant is a token that was verified and whose key was opened.
 type Grant struct {
 	token *Token
 	key   [keySize]byte
-	scope string // clean
+	scope string // in its clean form
 }
 
-// Token returns the token of the grant.
+// Token returns the token from which the grant was made.
 func (g *Grant) Token() *Token { return g.token }
 
-// Scope returns the folder that is shared.
+// Scope returns the path of the shared folder or object.
 func (g *Grant) Scope() string { return g.scope }
 
-// String hides the key.
+// String describes the grant without its key.
 func (g *Grant) String() string { return "grant " + g.token.ShareID + " of " + g.scope }
 
-// GoString hides the key.
+// GoString describes the grant without its key.
 func (g *Grant) GoString() string { return "seal.Grant{" + g.token.ShareID + "}" }
 
-// Allow checks a path and returns its clean form: dot segments are resolved and escapes refused
-// ([ErrPathEscape], [ErrPath]), the path is compared with the scope by whole segments
-// ([ErrPathScope]), then the permission ([ErrPermission]).
+// Allow checks a path and a permission and returns the clean form of the path. Allow resolves dot
+// segments and refuses escapes ([ErrPathEscape], [ErrPath]). Then it compares the path with the
+// scope by whole segments ([ErrPathScope]), and last it checks the permission ([ErrPermission]).
 func (g *Grant) Allow(path string, p Permission) (string, error) {
 	path, err := CleanPath(path)
 	if err != nil {
@@ -69,7 +69,8 @@ func (g *Grant) Allow(path string, p Permission) (string, error) {
 	return path, nil
 }
 
-// Opener returns what opens the object of a path, after the checks of [Grant.Allow] for reading.
+// Opener returns the key that opens the object of a path, after the checks of [Grant.Allow] for
+// reading.
 func (g *Grant) Opener(path string) (Opener, error) {
 	path, err := g.Allow(path, Read)
 	if err != nil {
@@ -82,13 +83,15 @@ func (g *Grant) Opener(path string) (Opener, error) {
 	return folder.Folder(parent(path))
 }
 
-// FolderKey returns the key of the shared folder: it opens the index of names, and it is the
-// Folder of an [Object] that the recipient uploads. It is false if one object is shared.
+// FolderKey returns the key of the shared folder. The key opens the index of names, and a recipient
+// who uploads sets it as the Folder of an [Object]. The result is false if the token shares one
+// object.
 func (g *Grant) FolderKey() (FolderKey, bool) {
 	return FolderKey{key: g.key, path: g.scope}, g.token.kind == keyKindFolder
 }
 
-// scopeOf is CleanPath for a scope, which other implementations may write without its first slash.
+// scopeOf returns the clean form of a scope. Other implementations may write a scope without its
+// first slash.
 func scopeOf(scope string) (string, error) {
 	if !strings.HasPrefix(scope, "/") {
 		scope = "/" + scope

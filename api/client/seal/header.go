@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Names of the headers that mark an encrypted object. The first pair is written; both are read.
+// Names of the headers that mark an encrypted object. Uploads have the first pair; readers accept
+// both pairs.
 const (
 	HeaderEncrypted        = "x-amz-meta-encrypted"
 	HeaderEncryption       = "x-amz-meta-encryption"
@@ -15,11 +16,11 @@ const (
 	legacyHeaderEncryption = "x-amz-meta-x-fula-encryption"
 )
 
-// MaxHeader is the largest header in bytes that is written and read: what every server keeps as
-// user metadata, less the names of the pair and its marker.
+// MaxHeader is the largest header in bytes. Every server stores this much user metadata in addition
+// to the names of the pair and its marker.
 const MaxHeader = 16<<10 - 64
 
-// Versions of the header. A hybrid version is that of the content plus 100.
+// Versions of the header. A hybrid version is the version of the content plus 100.
 const (
 	versionPlain     = 2 // content without additional data, in one piece
 	versionBound     = 4 // content bound to its storage key, in one piece or in chunks
@@ -29,12 +30,12 @@ const (
 	cipherOfWrapping = "chacha20poly1305"
 )
 
-// Header is the value of [HeaderEncryption]: JSON, without secrets.
+// Header is the value of the header [HeaderEncryption]: JSON that contains no unencrypted secrets.
 type Header string
 
-// FindHeader returns the header of an encrypted object. get returns a header by its name without
-// regard to case, as http.Header.Get does. The error is [ErrNotEncrypted], or [ErrHeader] if the
-// object is marked and the header is missing.
+// FindHeader returns the header of an encrypted object. get returns the value of a header and
+// ignores the case of the name, as http.Header.Get does. The error is [ErrNotEncrypted], or
+// [ErrHeader] if the object is marked as encrypted but the header is missing.
 func FindHeader(get func(name string) string) (Header, error) {
 	for _, pair := range [][2]string{{HeaderEncrypted, HeaderEncryption}, {legacyHeaderEncrypted, legacyHeaderEncryption}} {
 		if get(pair[0]) != "true" {
@@ -48,7 +49,7 @@ func FindHeader(get func(name string) string) (Header, error) {
 	return "", ErrNotEncrypted
 }
 
-// Map returns the pair of headers of an upload, by their full names.
+// Map returns the pair of headers for an upload, with their full names.
 func (h Header) Map() map[string]string {
 	return map[string]string{HeaderEncrypted: "true", HeaderEncryption: string(h)}
 }
@@ -59,8 +60,8 @@ type header struct {
 	Nonce    []byte
 	Wrapped  wrappedKey
 	Metadata *sealedMetadata // nil without metadata privacy
-	Folder   *folderKey      // nil unless encrypted for the folder
-	rest     fields          // what was read, so that a rewrap keeps what it does not know
+	Folder   *folderKey      // nil if only the owner can open the object
+	rest     fields          // all members that were read, so that a rewrap keeps unknown members
 }
 
 type sealedMetadata struct{ Nonce, Ciphertext []byte }
@@ -72,7 +73,7 @@ func (h *header) hybrid() bool { return h.Version >= versionHybrid }
 // bound reports whether the content is bound to its storage key.
 func (h *header) bound() bool { return h.Version%versionHybrid == versionBound }
 
-// encode writes the header in the order of the specification.
+// encode returns the header as JSON, with the members in the order of the format.
 func (h *header) encode() (Header, error) {
 	type nonceAndCiphertext struct {
 		Version    int    `json:"version,omitempty"`
@@ -108,8 +109,8 @@ func (h *header) encode() (Header, error) {
 	return Header(text), nil
 }
 
-// wrappedJSON is the form of a wrapped key in the specification. HPKE has no nonce of its own here;
-// see docs/encryption.md.
+// wrappedJSON is the JSON form of a wrapped key. Its nonce is always zero, because HPKE has no
+// nonce of its own; see docs/encryption.md.
 type wrappedJSON struct {
 	Encapsulated string `json:"encapsulated_key"`
 	Ciphertext   string `json:"ciphertext"`
@@ -120,7 +121,7 @@ func (w wrappedKey) json() wrappedJSON {
 	return wrappedJSON{encode64(w.Encapsulated), encode64(w.Ciphertext), encode64(make([]byte, nonceSize))}
 }
 
-// parseHeader reads a header. The error is [ErrHeader], [ErrVersion], [ErrAlgorithm] or
+// parseHeader parses a header. The error is [ErrHeader], [ErrVersion], [ErrAlgorithm] or
 // [ErrTooLarge].
 func parseHeader(text Header) (*header, error) {
 	if len(text) > MaxHeader {
@@ -217,8 +218,8 @@ const (
 	encapsulatedHybrid  = 1120
 )
 
-// parseWrapped reads both forms of a wrapped key: that of the specification, and the nested one.
-// The nonce is ignored.
+// parseWrapped parses a wrapped key, in the form that this package writes or in the nested form. It
+// ignores the nonce.
 func parseWrapped(f fields, hybrid bool) (w wrappedKey, err error) {
 	size := encapsulatedClassic
 	if hybrid {

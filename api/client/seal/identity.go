@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// shareIdentityPrefix begins a share identity; the digit is the version of its form.
+// shareIdentityPrefix begins each share identity. The digit is the version of the form.
 const shareIdentityPrefix = "hfid1-"
 
 // checkSize is the length in bytes of the checksum of a share identity.
 const checkSize = 4
 
-// Identity holds the keys of a person: an X25519 key and a hybrid post-quantum key that data keys
-// are wrapped for, an Ed25519 key that signs share tokens, and the secret that hides paths. Its
-// methods are safe for concurrent use.
+// Identity holds the keys of a person. Data keys are wrapped for an X25519 key or for a hybrid
+// post-quantum key. An Ed25519 key signs share tokens, and the path secret hides paths. The methods
+// of Identity are safe for concurrent use.
 type Identity struct {
 	classic    hpke.PrivateKey // X25519
 	hybrid     hpke.PrivateKey // MLKEM768-X25519
@@ -26,7 +26,7 @@ type Identity struct {
 	pathSecret [keySize]byte
 }
 
-// secrets are the 32-byte secrets that an identity consists of.
+// secrets has the 32-byte secrets of an identity.
 type secrets struct{ classic, hybrid, signing, path [keySize]byte }
 
 // Generate returns a new identity.
@@ -36,8 +36,8 @@ func Generate() (*Identity, error) {
 	})
 }
 
-// Rotate returns an identity with new keys and the same path secret, so that storage keys stay
-// what they are. [Rewrap] gives it the objects of the old one.
+// Rotate returns an identity with new keys and the same path secret, so that storage keys stay the
+// same. [Rewrap] rewraps the objects of the old identity for the new one.
 func (id *Identity) Rotate() (*Identity, error) {
 	return newIdentity(secrets{
 		[keySize]byte(random(keySize)), [keySize]byte(random(keySize)), [keySize]byte(random(keySize)), id.pathSecret,
@@ -68,21 +68,21 @@ func (id *Identity) secrets() (secrets, error) {
 	return secrets{[keySize]byte(classic), [keySize]byte(hybrid), [keySize]byte(id.signing.Seed()), id.pathSecret}, nil
 }
 
-// String hides the keys.
+// String describes the identity without its secrets.
 func (id *Identity) String() string { return "identity " + id.Public().String() }
 
-// GoString hides the keys.
+// GoString describes the identity without its secrets.
 func (id *Identity) GoString() string { return "seal.Identity{" + id.Public().String() + "}" }
 
-// PublicKey returns the X25519 key that others and this person wrap data keys for.
+// PublicKey returns the X25519 key for which data keys are wrapped.
 func (id *Identity) PublicKey() PublicKey { return PublicKey{id.classic.PublicKey()} }
 
-// HybridPublicKey returns the MLKEM768-X25519 key. Objects that are wrapped for it stay closed to
-// somebody who records them today and has a quantum computer later. Readers that lack it refuse
-// them by their version.
+// HybridPublicKey returns the MLKEM768-X25519 key. An attacker who records objects wrapped for this
+// key today cannot open them later with a quantum computer. Readers without support for the key
+// refuse such objects by their version.
 func (id *Identity) HybridPublicKey() PublicKey { return PublicKey{id.hybrid.PublicKey()} }
 
-// FolderKey returns the key of all objects of bucket.
+// FolderKey returns the folder key of the root of bucket, which opens all objects of the bucket.
 func (id *Identity) FolderKey(bucket string) (FolderKey, error) {
 	s, err := id.secrets()
 	if err != nil {
@@ -91,7 +91,7 @@ func (id *Identity) FolderKey(bucket string) (FolderKey, error) {
 	return FolderKey{key: derive(contextFolderRoot, s.classic[:], []byte(bucket)), path: "/"}, nil
 }
 
-// Public returns what others may know of the identity.
+// Public returns the public keys of the identity.
 func (id *Identity) Public() PublicIdentity {
 	return PublicIdentity{
 		Encryption: [32]byte(id.classic.PublicKey().Bytes()),
@@ -108,14 +108,14 @@ func (id *Identity) open(h *header, _ string) (DataKey, error) {
 	return DataKey(key), err
 }
 
-// PublicIdentity is the pair of public keys by which a recipient knows an owner, and an owner a
-// recipient. Its text form is the share identity: people exchange and compare it.
+// PublicIdentity is the pair of public keys of a person. Recipients recognize an owner by it, and
+// owners a recipient. Its text form is the share identity, which people exchange and compare.
 type PublicIdentity struct {
 	Encryption [32]byte // X25519
 	Signing    [32]byte // Ed25519
 }
 
-// PublicKey returns the key to wrap data keys for. The error is [ErrIdentity].
+// PublicKey returns the key for which data keys are wrapped. The error is [ErrIdentity].
 func (p PublicIdentity) PublicKey() (PublicKey, error) { return ParsePublicKey(p.Encryption[:]) }
 
 // String returns the share identity: a prefix, and both keys with a checksum in base64url.
@@ -124,8 +124,8 @@ func (p PublicIdentity) String() string {
 	return shareIdentityPrefix + base64.RawURLEncoding.EncodeToString(append(keys, checksum(keys)...))
 }
 
-// ParsePublicIdentity reads a share identity. The error is [ErrIdentity], also after a typing
-// mistake, which the checksum finds.
+// ParsePublicIdentity parses a share identity. The error is [ErrIdentity]; the checksum detects
+// typing mistakes.
 func ParsePublicIdentity(s string) (PublicIdentity, error) {
 	text, ok := strings.CutPrefix(s, shareIdentityPrefix)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)

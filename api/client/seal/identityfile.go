@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Cost is the work of argon2id for one guess of a passphrase.
+// Cost is the work of argon2id for one attempt at a passphrase.
 type Cost struct {
 	Time    uint32 // passes
 	Memory  uint32 // KiB
@@ -17,8 +17,9 @@ type Cost struct {
 // DefaultCost is the second recommendation of RFC 9106: three passes over 64 MiB in four lanes.
 func DefaultCost() Cost { return Cost{Time: 3, Memory: 64 << 10, Threads: 4} }
 
-// Bounds of what a reader accepts, so that no file asks for hours or gigabytes, and none was made
-// to be guessed. The lowest memory is that of the OWASP recommendation for low-memory machines.
+// Bounds of the cost that a reader accepts. The upper bounds prevent a file that takes hours or
+// gigabytes to open. The lower bounds refuse a file whose passphrase is cheap to guess; the lowest
+// memory is that of the OWASP recommendation for low-memory machines.
 const (
 	maxTime, maxMemory, maxThreads = 64, 1 << 20, 16
 	minMemory                      = 7 << 10
@@ -35,7 +36,7 @@ func (c Cost) check() error {
 	return nil
 }
 
-// identityFile is everything of the file but the nonce and the ciphertext. Its JSON is the
+// identityFile has all members of the file except the nonce and the ciphertext. Its JSON is the
 // additional authenticated data.
 type identityFile struct {
 	Version  int    `json:"version"`
@@ -52,8 +53,8 @@ func (f identityFile) key(passphrase, salt []byte) []byte {
 	return argon2.IDKey(passphrase, salt, f.Time, f.Memory, f.Threads, keySize)
 }
 
-// Seal returns the identity in a form to be stored in a file of mode 0600, encrypted under a
-// passphrase. The error is [ErrCost], or [ErrPassphrase] if the passphrase is empty.
+// Seal returns the identity encrypted under a passphrase, for a file of mode 0600. The error is
+// [ErrCost], or [ErrPassphrase] if the passphrase is empty.
 func (id *Identity) Seal(passphrase []byte, cost Cost) ([]byte, error) {
 	if err := cost.check(); err != nil {
 		return nil, err
@@ -88,8 +89,8 @@ func (id *Identity) Seal(passphrase []byte, cost Cost) ([]byte, error) {
 	}{head, encode64(nonce), encode64(newGCM(head.key(passphrase, salt)).Seal(nil, nonce, plain, additional))}, "", "  ")
 }
 
-// OpenIdentity reads what [Identity.Seal] wrote. The error is [ErrIdentity], [ErrVersion],
-// [ErrAlgorithm], [ErrCost] or [ErrPassphrase].
+// OpenIdentity decrypts a file that [Identity.Seal] returned. The error is [ErrIdentity],
+// [ErrVersion], [ErrAlgorithm], [ErrCost] or [ErrPassphrase].
 func OpenIdentity(file, passphrase []byte) (*Identity, error) {
 	if len(file) > maxIdentityFile {
 		return nil, fmt.Errorf("%w: file of %d bytes", ErrTooLarge, len(file))
