@@ -15,59 +15,60 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Store keeps the parts of an [Index]. A bucket of the gateway is one, with If-Match and
-// If-None-Match. A Get sees every write that was acknowledged before it.
+// Store stores the objects of an [Index]. A bucket of the gateway can be a Store by its If-Match
+// and If-None-Match. A Get must see every write that was acknowledged before.
 type Store interface {
 	// Get returns an object and its ETag, or [ErrNotFound].
 	Get(ctx context.Context, key string) (data []byte, etag string, err error)
-	// PutIf writes an object if its ETag is etag, or if it does not exist and etag is empty. Else
-	// it changes nothing and returns [ErrConflict].
+	// PutIf writes an object if the ETag of the object is etag; with an empty etag, if the object
+	// does not exist. In all other cases PutIf changes nothing and returns [ErrConflict].
 	PutIf(ctx context.Context, key string, data []byte, etag string) error
 }
 
-// Deleter is a [Store] that can delete. An index then removes what a lost race left behind.
+// Deleter is a [Store] that can delete. An index then deletes objects that a writer left behind
+// when another writer was faster.
 type Deleter interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// Entry is one name of an index.
+// Entry is one name in an index.
 type Entry struct {
 	Name       string    // relative to the folder; a subfolder ends in a slash
 	StorageKey string    // empty for a subfolder
 	Size       int64     // of the plaintext in bytes
-	Modified   time.Time // with a resolution of one second; zero if not known, as of a subfolder
+	Modified   time.Time // resolution of one second; zero if not known, and for a subfolder
 	Hash       [32]byte  // BLAKE3 of the plaintext; zero if not known
 }
 
 // Bounds of an index.
 const (
 	maxNode      = 1024    // entries of one object
-	maxNodeBytes = 1 << 20 // of its plaintext
+	maxNodeBytes = 1 << 20 // plaintext of one object
 	maxDepth     = 64      // hex digits of a hash
-	maxAttempts  = 64      // of one change against other writers
-	indexReaders = 16      // requests at a time
+	maxAttempts  = 64      // attempts at one change while other writers are faster
+	indexReaders = 16      // concurrent requests
 	maxName      = 1024    // bytes
 	fanOut       = 16
 )
 
-// Index keeps the names of one folder, where storage keys do not tell them. It is a tree of
-// encrypted objects. Any number of writers may change it at the same time: each change replaces
-// one object under the condition that nobody else has, and is tried again if somebody did, so that
-// no entry is lost. Its methods are safe for concurrent use.
+// Index stores the names of one folder, because names cannot be computed from storage keys. An
+// Index is a tree of encrypted objects. Any number of writers may change an Index at the same time:
+// a writer replaces one object on the condition that no other writer has changed it, and otherwise
+// tries again, so no entry is lost. The methods of Index are safe for concurrent use.
 //
-// The server cannot change, move or leave out a part without being found out. It can answer with
-// an older state of a part that it once had.
+// A reader detects a part of the index that the server changed, moved or left out. The server can
+// answer with an older state of a part.
 type Index struct {
 	store  Store
 	bucket string
 	folder string
 	key    DataKey
-	base   string // storage key of the parts, before "/"
+	base   string // storage key of the objects, without "/" and id
 }
 
-// NewIndex returns the index of the folder of key in bucket. prefix is put before the storage
-// keys of its objects: "" unless the folder has to be in them, as under [PreserveStructure] for
-// access that is limited to a prefix.
+// NewIndex returns the index of the folder of key in bucket. prefix begins the storage keys of the
+// objects of the index. It is "", unless the storage keys must contain the folder: with
+// [PreserveStructure], for credentials that are limited to a prefix.
 func NewIndex(store Store, bucket string, key FolderKey, prefix string) *Index {
 	name := derive(contextIndexName, key.key[:])
 	return &Index{
@@ -76,13 +77,14 @@ func NewIndex(store Store, bucket string, key FolderKey, prefix string) *Index {
 	}
 }
 
-// nodeRoot is the id of the root. Other ids are those of the split that made them, a hyphen, and
-// the digit of the hash.
+// nodeRoot is the id of the root. The id of any other node is the id of the split that made the
+// node, a hyphen, and a hex digit of the hash of the names.
 const nodeRoot = "root"
 
 func (x *Index) storageKey(id string) string { return x.base + "/" + id }
 
-// digit returns the depth-th hex digit of the hash of name: it chooses the branch of a node.
+// digit returns the depth-th hex digit of the hash of name, which chooses the branch of a node at
+// this depth.
 func digit(name string, depth int) int {
 	sum := blake3.Sum256([]byte(name))
 	b := sum[depth/2]
@@ -94,8 +96,8 @@ func digit(name string, depth int) int {
 
 func childID(split string, digit int) string { return fmt.Sprintf("%s-%x", split, digit) }
 
-// Put adds entries, and replaces those of the same name. The error is [ErrTooLarge] for a name that
-// is too long, an error of the store, [ErrIndex], [ErrIndexMissing] or [ErrConflict].
+// Put adds entries, and replaces entries of the same name. The error is [ErrTooLarge] for a name
+// that is too long, an error of the store, [ErrIndex], [ErrIndexMissing] or [ErrConflict].
 func (x *Index) Put(ctx context.Context, entries ...Entry) error {
 	changes := make([]change, 0, len(entries))
 	for _, e := range entries {
@@ -107,8 +109,8 @@ func (x *Index) Put(ctx context.Context, entries ...Entry) error {
 	return x.apply(ctx, nodeRoot, 0, changes)
 }
 
-// Remove removes names. It is no error if there is no such name. The errors are those of
-// [Index.Put].
+// Remove removes names. Removing a name that is not in the index is no error. The errors are those
+// of [Index.Put].
 func (x *Index) Remove(ctx context.Context, names ...string) error {
 	changes := make([]change, 0, len(names))
 	for _, name := range names {
@@ -117,25 +119,26 @@ func (x *Index) Remove(ctx context.Context, names ...string) error {
 	return x.apply(ctx, nodeRoot, 0, changes)
 }
 
-// change sets the entry of a name, or removes it if entry is nil.
+// change sets the entry of a name. A nil entry removes the name.
 type change struct {
 	name  string
 	entry *Entry
 }
 
-// apply makes changes below a node. A change that has to be tried again does the same again.
+// apply makes changes in a node and the nodes below. A repeated change has the same effect as one
+// change.
 func (x *Index) apply(ctx context.Context, id string, depth int, changes []change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	var lost node // by the attempt before
+	var lost node // node that the previous attempt could not write
 	for attempt := range maxAttempts {
 		n, etag, err := x.read(ctx, id)
 		if err != nil {
 			return err
 		}
-		// A request that was repeated below may report a conflict with itself, so it is only now
-		// certain that this node will never name the objects that were written for it.
+		// A repeated request may report a conflict although its first attempt succeeded. Only this
+		// read shows that no node names the objects that the previous attempt wrote.
 		if n.split != lost.split {
 			x.abandon(ctx, lost)
 		}
@@ -164,7 +167,7 @@ func (x *Index) apply(ctx context.Context, id string, depth int, changes []chang
 	return fmt.Errorf("%w: after %d attempts", ErrConflict, maxAttempts)
 }
 
-// branch makes changes below a node that was split.
+// branch makes changes in the 16 nodes of a split.
 func (x *Index) branch(ctx context.Context, split string, depth int, changes []change) error {
 	if depth >= maxDepth {
 		return fmt.Errorf("%w: tree is too deep", ErrIndex)
@@ -176,7 +179,7 @@ func (x *Index) branch(ctx context.Context, split string, depth int, changes []c
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	if depth > 0 {
-		work.SetLimit(1) // one level of goroutines is enough
+		work.SetLimit(1) // below the root, one branch at a time
 	}
 	for d, part := range parts {
 		work.Go(func() error { return x.apply(ctx, childID(split, d), depth+1, part) })
@@ -184,9 +187,9 @@ func (x *Index) branch(ctx context.Context, split string, depth int, changes []c
 	return work.Wait()
 }
 
-// writeTree returns the node for entries. If they are too many for one object, it writes the
-// objects below it first. They have names of their own until the node that names them is written,
-// so that writers that split a node at the same time do not meet.
+// writeTree returns the node for entries. If the entries are too many for one object, writeTree
+// first writes the objects below the node. These objects have new random names, so writers that
+// split a node at the same time do not overwrite each other.
 func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node, error) {
 	n := node{entries: entries}
 	if !n.full() || depth >= maxDepth {
@@ -200,7 +203,7 @@ func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	if depth > 0 {
-		work.SetLimit(1) // one level of goroutines is enough
+		work.SetLimit(1) // below the root, one branch at a time
 	}
 	for d, part := range parts {
 		work.Go(func() error {
@@ -214,7 +217,8 @@ func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node
 	return node{split: split}, work.Wait()
 }
 
-// abandon deletes the objects below a node that was not written. It may fail: nothing names them.
+// abandon deletes the objects below a node that was not written. A failure does no harm, because no
+// node names these objects.
 func (x *Index) abandon(ctx context.Context, n node) {
 	store, ok := x.store.(Deleter)
 	if n.split == "" || !ok {
@@ -224,17 +228,18 @@ func (x *Index) abandon(ctx context.Context, n node) {
 		id := childID(n.split, d)
 		child, _, err := x.read(ctx, id)
 		if err != nil {
-			continue // it was not written either
+			continue // the object was not written either
 		}
 		x.abandon(ctx, child)
-		_ = store.Delete(ctx, x.storageKey(id)) // an object that stays takes room and does no harm
+		_ = store.Delete(ctx, x.storageKey(id)) // an object that stays only takes space
 	}
 }
 
-// pause waits before the next attempt: at random, and longer each time, at most 256 ms.
+// pause waits before the next attempt, for a random time of at most 256 ms, which grows with each
+// attempt.
 func pause(ctx context.Context, attempt int) error {
 	limit := time.Millisecond << min(attempt, 8)
-	timer := time.NewTimer(rand.N(limit)) //nolint:gosec // spreads attempts; it is no secret
+	timer := time.NewTimer(rand.N(limit)) //nolint:gosec // spreads attempts; not a secret
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -264,8 +269,8 @@ func (x *Index) Lookup(ctx context.Context, name string) (Entry, error) {
 	return Entry{}, fmt.Errorf("%w: tree is too deep", ErrIndex)
 }
 
-// List returns all entries in the order of their names. Entries that are added or removed
-// meanwhile may be in it or not.
+// List returns all entries, ordered by name. The list may or may not have entries that are added or
+// removed during the call.
 func (x *Index) List(ctx context.Context) ([]Entry, error) {
 	var all []Entry
 	err := x.walk(ctx, func(_ string, n node) { all = append(all, n.entries...) })
@@ -276,8 +281,8 @@ func (x *Index) List(ctx context.Context) ([]Entry, error) {
 	return all, nil
 }
 
-// StorageKeys returns the storage keys of the objects that the index consists of, so that they can
-// be deleted after its entries were put into another.
+// StorageKeys returns the storage keys of all objects of the index. A rewrap deletes these objects
+// after it has put the entries into another index.
 func (x *Index) StorageKeys(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := x.walk(ctx, func(id string, n node) {
@@ -289,7 +294,7 @@ func (x *Index) StorageKeys(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// walk reads all nodes, several at a time, and calls visit for each, one at a time.
+// walk reads all nodes, several at the same time, and calls visit for one node after another.
 func (x *Index) walk(ctx context.Context, visit func(id string, n node)) error {
 	var mu sync.Mutex // guards visit and next
 	level := []string{nodeRoot}

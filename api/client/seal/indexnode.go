@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Form of an object of an index: indexMagic, a nonce, and JSON under AES-256-GCM.
+// Form of an object of an index: indexMagic, a nonce, and JSON that is encrypted by AES-256-GCM.
 const (
 	indexMagic   = "hfindex1"
 	indexVersion = 1
@@ -21,13 +21,13 @@ const (
 	maxNodeFile  = 2 * maxNodeBytes
 )
 
-// node is one object of an index: entries in the order of their names, or the id of a split.
+// node is one object of an index. It has either entries, ordered by name, or the id of a split.
 type node struct {
 	entries []Entry
 	split   string
 }
 
-// entryJSON is the form of an entry.
+// entryJSON is the JSON form of an entry.
 type entryJSON struct {
 	Name     string `json:"name"`
 	Key      string `json:"key,omitempty"`
@@ -42,7 +42,7 @@ type nodeJSON struct {
 	Entries []entryJSON `json:"entries,omitempty"`
 }
 
-// apply sets and removes entries. The last change of a name counts.
+// apply sets and removes entries. If several changes have one name, the last change wins.
 func (n *node) apply(changes []change) error {
 	byName := make(map[string]Entry, len(n.entries)+len(changes))
 	for _, e := range n.entries {
@@ -59,11 +59,11 @@ func (n *node) apply(changes []change) error {
 	return nil
 }
 
-// full reports whether the node has to be split.
+// full reports whether the node is too large for one object and has to be split.
 func (n *node) full() bool {
 	size := 0
 	for _, e := range n.entries {
-		size += len(e.Name) + len(e.StorageKey) + 256 // names of members, numbers, hash
+		size += len(e.Name) + len(e.StorageKey) + 256 // 256 for the names of members, numbers and the hash
 	}
 	return len(n.entries) > maxNode || (size > maxNodeBytes && len(n.entries) > 1)
 }
@@ -120,7 +120,8 @@ func (x *Index) additional(id string) []byte {
 	return []byte(aadIndex + x.bucket + ":" + id + ":" + x.folder)
 }
 
-// read returns a node and its ETag. The root may be missing: the index is empty then.
+// read returns a node and its ETag. If the root does not exist, the index is empty and read returns
+// an empty node.
 func (x *Index) read(ctx context.Context, id string) (node, string, error) {
 	data, etag, err := x.store.Get(ctx, x.storageKey(id))
 	if errors.Is(err, ErrNotFound) {
@@ -136,7 +137,7 @@ func (x *Index) read(ctx context.Context, id string) (node, string, error) {
 	return n, etag, err
 }
 
-// open decrypts the object of a node.
+// open decrypts the object of a node and parses the node.
 func (x *Index) open(id string, data []byte) (node, error) {
 	if len(data) > maxNodeFile {
 		return node{}, fmt.Errorf("%w: part of the index of %d bytes", ErrTooLarge, len(data))

@@ -12,11 +12,11 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Sizes in bytes.
+// Sizes of keys, nonces and tags in bytes.
 const (
 	keySize   = 32
 	nonceSize = 12 // AES-GCM and ChaCha20-Poly1305
-	tagSize   = 16 // of both
+	tagSize   = 16 // AES-GCM and ChaCha20-Poly1305
 )
 
 // Contexts of BLAKE3 derive_key, and additional authenticated data.
@@ -28,19 +28,20 @@ const (
 	aadFolderWrap      = "holdfast:v1:folder-wrap:" // + storage key
 )
 
-// Opener finds the data key of an object in its header. An [*Identity] opens what was encrypted
-// for it, a [FolderKey] what was encrypted for its folder, and a [DataKey] one object.
+// Opener opens the data key of an object from its header. An [*Identity] opens the data keys that
+// were wrapped for it. A [FolderKey] opens those of objects that were encrypted for its folder. A
+// [DataKey] is the data key of one object.
 type Opener interface {
 	open(h *header, storageKey string) (DataKey, error)
 }
 
-// DataKey encrypts one object: its content and its private metadata.
+// DataKey encrypts the content and the private metadata of one object.
 type DataKey [keySize]byte
 
-// String hides the key.
+// String returns a text that does not contain the key.
 func (DataKey) String() string { return "data key" }
 
-// GoString hides the key.
+// GoString returns a text that does not contain the key.
 func (DataKey) GoString() string { return "seal.DataKey{}" }
 
 func (k DataKey) open(*header, string) (DataKey, error) { return k, nil }
@@ -50,22 +51,23 @@ func (k DataKey) aead() cipher.AEAD { return newGCM(k[:]) }
 func newDataKey() DataKey { return DataKey(random(keySize)) }
 
 // FolderKey opens all objects below one folder of a bucket that were encrypted for their folder,
-// now and later. Keys of subfolders follow from it, those of folders above do not.
+// including objects of later uploads. The keys of subfolders can be derived from a FolderKey; the
+// keys of the folders above cannot.
 type FolderKey struct {
 	key  [keySize]byte
-	path string // clean, absolute; "/" is the whole bucket
+	path string // absolute and clean; "/" is the whole bucket
 }
 
 // Path returns the folder of the key.
 func (k FolderKey) Path() string { return k.path }
 
-// String hides the key.
+// String returns a text that does not contain the key.
 func (k FolderKey) String() string { return "folder key of " + k.path }
 
-// GoString hides the key.
+// GoString returns a text that does not contain the key.
 func (k FolderKey) GoString() string { return "seal.FolderKey{" + k.path + "}" }
 
-// Folder returns the key of this folder or of one below it. path is absolute and clean. The error
+// Folder returns the key of this folder or of a folder below. path is absolute and clean. The error
 // is [ErrPath] or [ErrPathScope].
 func (k FolderKey) Folder(path string) (FolderKey, error) {
 	if err := checkFolder(path); err != nil {
@@ -100,14 +102,14 @@ func (k FolderKey) open(h *header, storageKey string) (DataKey, error) {
 	return DataKey(plain), nil
 }
 
-// PublicKey is a key that data keys are wrapped for. [Identity.PublicKey] and
-// [Identity.HybridPublicKey] return one. The zero value is no key.
+// PublicKey is a key for which data keys are wrapped: [Identity.PublicKey] and
+// [Identity.HybridPublicKey] return a PublicKey. The zero value is not a valid key.
 type PublicKey struct{ key hpke.PublicKey }
 
-// ParsePublicKey reads an X25519 public key of 32 bytes. The error is [ErrIdentity].
+// ParsePublicKey parses an X25519 public key of 32 bytes. The error is [ErrIdentity].
 func ParsePublicKey(b []byte) (PublicKey, error) { return parsePublicKey(classicKEM(), b) }
 
-// ParseHybridPublicKey reads an MLKEM768-X25519 public key of 1,216 bytes. The error is
+// ParseHybridPublicKey parses an MLKEM768-X25519 public key of 1,216 bytes. The error is
 // [ErrIdentity].
 func ParseHybridPublicKey(b []byte) (PublicKey, error) {
 	return parsePublicKey(hpke.MLKEM768X25519(), b)
@@ -121,8 +123,8 @@ func parsePublicKey(kem hpke.KEM, b []byte) (PublicKey, error) {
 	return PublicKey{key}, nil
 }
 
-// Bytes returns the key in the form that [ParsePublicKey] or [ParseHybridPublicKey] reads, and nil
-// for the zero value.
+// Bytes returns the key in the form for [ParsePublicKey] or [ParseHybridPublicKey]. The zero value
+// returns nil.
 func (k PublicKey) Bytes() []byte {
 	if k.key == nil {
 		return nil
@@ -141,7 +143,7 @@ func (k PublicKey) Equal(other PublicKey) bool {
 		subtle.ConstantTimeCompare(k.Bytes(), other.Bytes()) == 1
 }
 
-// newGCM returns AES-256-GCM. key has 32 bytes, so that no error is possible.
+// newGCM returns AES-256-GCM for a key of 32 bytes. With this length no error is possible.
 func newGCM(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -154,7 +156,7 @@ func newGCM(key []byte) cipher.AEAD {
 	return gcm
 }
 
-// derive is BLAKE3 derive_key(context, parts joined).
+// derive returns BLAKE3 derive_key of a context and the concatenated parts.
 func derive(context string, parts ...[]byte) [keySize]byte {
 	var source []byte
 	for _, part := range parts {
@@ -165,10 +167,10 @@ func derive(context string, parts ...[]byte) [keySize]byte {
 	return out
 }
 
-// randomInto fills b from the system's generator, which cannot fail.
+// randomInto fills b from the random generator of the system, which cannot fail.
 func randomInto(b []byte) { rand.Read(b) }
 
-// random returns n bytes of the system's generator.
+// random returns n bytes from the random generator of the system.
 func random(n int) []byte {
 	b := make([]byte, n)
 	randomInto(b)

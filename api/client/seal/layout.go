@@ -5,15 +5,16 @@ import (
 	"strconv"
 )
 
-// ChunkSize is the plaintext of a chunk in bytes. Content that is not larger is encrypted in one
-// piece.
+// ChunkSize is the number of plaintext bytes of a chunk. Content of at most this size is encrypted
+// in one piece.
 const ChunkSize = 262144
 
-// ChunkOverhead is what encryption adds to a chunk in bytes: its nonce in front and its tag
-// behind. A sealed chunk has ChunkSize+ChunkOverhead bytes, except the last.
+// ChunkOverhead is the number of bytes that encryption adds to a chunk: the nonce in front and the
+// tag behind. An encrypted chunk has ChunkSize+ChunkOverhead bytes, except the last chunk.
 const ChunkOverhead = nonceSize + tagSize
 
-// Bounds of what is read: chunks in memory, and sizes that cannot overflow.
+// Bounds of content that a reader accepts, in bytes. A chunk fits in memory, and sizes cannot
+// overflow.
 const (
 	maxChunkSize = 16 << 20
 	maxSize      = 1 << 50
@@ -34,10 +35,10 @@ func (c chunking) check(size int64) error {
 
 func chunksOf(size, chunk int64) int64 { return (size + chunk - 1) / chunk }
 
-// layout maps plaintext to ciphertext.
+// layout computes the places of plaintext in the ciphertext.
 type layout struct {
-	size  int64 // plaintext
-	chunk int64 // plaintext of a chunk; 0 if the content is in one piece
+	size  int64 // bytes of the plaintext
+	chunk int64 // plaintext bytes of a chunk; 0 if the content is in one piece
 }
 
 func (l layout) count() int64 {
@@ -47,7 +48,7 @@ func (l layout) count() int64 {
 	return chunksOf(l.size, l.chunk)
 }
 
-// sealed is the ciphertext of the whole content in bytes.
+// sealed returns the length of the whole ciphertext in bytes.
 func (l layout) sealed() int64 {
 	if l.chunk == 0 {
 		return l.size + tagSize
@@ -55,13 +56,13 @@ func (l layout) sealed() int64 {
 	return l.size + l.count()*ChunkOverhead
 }
 
-// plainOf is the plaintext of chunk i in bytes.
+// plainOf returns the number of plaintext bytes of chunk i.
 func (l layout) plainOf(i int64) int64 { return min(l.chunk, l.size-i*l.chunk) }
 
-// span is a range of chunks: first to last, last excluded.
+// span is a range of chunks, from first up to and excluding last.
 type span struct{ first, last int64 }
 
-// cover returns the chunks that hold length bytes at offset.
+// cover returns the chunks that have length bytes of the plaintext at offset.
 func (l layout) cover(offset, length int64) (span, error) {
 	if offset < 0 || length < 1 || offset > l.size || length > l.size-offset {
 		return span{}, fmt.Errorf("%w: %d bytes at %d of %d", ErrRange, length, offset, l.size)
@@ -72,7 +73,7 @@ func (l layout) cover(offset, length int64) (span, error) {
 	return span{offset / l.chunk, (offset+length-1)/l.chunk + 1}, nil
 }
 
-// bytes returns the place of s in the ciphertext.
+// bytes returns the range of the ciphertext that has the chunks s, in bytes.
 func (l layout) bytes(s span) (offset, length int64) {
 	if l.chunk == 0 {
 		return 0, l.sealed()
@@ -81,7 +82,8 @@ func (l layout) bytes(s span) (offset, length int64) {
 	return s.first * step, min(s.last*step, l.sealed()) - s.first*step
 }
 
-// appendChunkAAD appends the additional data of chunk i. prefix is chunkPrefix of the object.
+// appendChunkAAD appends the additional data of chunk i to dst. prefix is the chunkPrefix of the
+// object.
 func appendChunkAAD(dst []byte, prefix string, i int64) []byte {
 	return strconv.AppendInt(append(dst, prefix...), i, 10)
 }

@@ -11,19 +11,20 @@ import (
 // linkVersion is the version of the form of a link.
 const linkVersion = "1"
 
-// Link is a token for somebody who has no identity. Its secret is the private key of a recipient
-// that was made for it. Who has the link can use it. Everything secret is in the fragment of the
-// URL, which browsers do not send.
+// Link is a share for somebody who has no identity. Secret is the private key of a recipient that
+// was made for this link, so anybody who has the link can use it. All secrets are in the fragment
+// of the URL, which browsers do not send.
 type Link struct {
 	Page   string // URL of the page that opens the link, without a fragment
 	Token  *Token
 	Secret [32]byte // X25519 private key
-	// Access is a credential by which the server lets the holder read the ciphertext; empty if the
-	// holder has one.
+	// Access is a credential with which the server lets the holder read the ciphertext. It is empty
+	// if the holder has another credential.
 	Access string
 }
 
-// NewLink makes a token for a recipient of its own and returns both as a link.
+// NewLink makes a recipient and a token for it, and returns both as a link. page is the URL of the
+// page that opens the link.
 func (id *Identity) NewLink(page, access string, s Share) (*Link, error) {
 	if _, err := linkPage(page); err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (id *Identity) NewLink(page, access string, s Share) (*Link, error) {
 	return &Link{page, token, secret, access}, nil
 }
 
-// linkRecipient is the identity of the holder of a link. Its other keys are never used.
+// linkRecipient returns the identity of the holder of a link. Only its X25519 key is used.
 func linkRecipient(secret [keySize]byte) (*Identity, error) {
 	return newIdentity(secrets{classic: secret})
 }
@@ -53,7 +54,7 @@ func linkPage(page string) (*url.URL, error) {
 	return u, nil
 }
 
-// URL returns the link. Treat it as a secret.
+// URL returns the link as text. Treat the text as a secret.
 func (l *Link) URL() string {
 	text := l.Page + "#v=" + linkVersion + "&k=" + base64.RawURLEncoding.EncodeToString(l.Secret[:]) + "&t=" + l.Token.String()
 	if l.Access != "" {
@@ -62,13 +63,13 @@ func (l *Link) URL() string {
 	return text
 }
 
-// String hides the secret.
+// String describes the link without its secret.
 func (l *Link) String() string { return "link " + l.Token.ShareID + " at " + l.Page }
 
-// GoString hides the secret.
+// GoString describes the link without its secret.
 func (l *Link) GoString() string { return "seal.Link{" + l.Token.ShareID + "}" }
 
-// ParseLink reads what [Link.URL] returned. The error is [ErrToken], [ErrVersion] or
+// ParseLink parses a text that [Link.URL] returned. The error is [ErrToken], [ErrVersion] or
 // [ErrTooLarge].
 func ParseLink(s string) (*Link, error) {
 	if len(s) > 2*maxToken {
@@ -83,7 +84,7 @@ func ParseLink(s string) (*Link, error) {
 	}
 	values, err := url.ParseQuery(fragment)
 	if err != nil {
-		return nil, fmt.Errorf("%w: fragment", ErrToken) // the cause would quote the secret
+		return nil, fmt.Errorf("%w: fragment", ErrToken) // the error has no cause, because the cause quotes the secret
 	}
 	if v := values.Get("v"); v != linkVersion {
 		return nil, fmt.Errorf("%w: link %.16q", ErrVersion, v)
@@ -99,8 +100,8 @@ func ParseLink(s string) (*Link, error) {
 	return &Link{page, token, [keySize]byte(secret), values.Get("a")}, nil
 }
 
-// Open verifies the token of the link and opens it, as [Token.Open] does. Without known owners the
-// one of the token counts as known: the holder trusts whoever gave the link.
+// Open verifies the token of the link and opens its key, as [Token.Open] does. Without known
+// owners, Open accepts the owner that the token names: the holder trusts the sender of the link.
 func (l *Link) Open(now time.Time, known ...PublicIdentity) (*Grant, error) {
 	recipient, err := linkRecipient(l.Secret)
 	if err != nil {

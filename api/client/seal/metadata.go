@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Metadata is what the server does not learn about an object.
+// Metadata is the private metadata of an object, which the server cannot read.
 type Metadata struct {
-	Path        string // original_key
+	Path        string // member original_key
 	ContentType string
 	Created     time.Time // with a resolution of one second
-	Modified    time.Time // likewise
+	Modified    time.Time // with a resolution of one second
 	User        map[string]string
 	Size        int64    // of the plaintext in bytes
 	Hash        [32]byte // BLAKE3 of the plaintext
-	// Unknown holds members of other implementations by their names, each a JSON value. They are
+	// Unknown has members that this package does not know, by name, each a JSON value. They are
 	// written again.
 	Unknown map[string]json.RawMessage
 
 	chunks chunking // zero if the content is in one piece
 }
 
-// chunking tells how content was cut.
+// chunking is the chunk size in bytes and the number of chunks.
 type chunking struct{ size, count int64 }
 
-// known are the members that this package reads and writes.
+// known has the names of the members that this package reads and writes.
 var known = []string{
 	"original_key", "actual_size", "content_type", "created_at", "modified_at", "user_metadata", "content_hash", "chunk_size", "chunk_count",
 }
 
-// encode writes the private metadata as JSON, with members in the order of their names.
+// encode returns the private metadata as JSON, with members ordered by name.
 func (m Metadata) encode() ([]byte, error) {
 	out := map[string]any{}
 	for name, value := range m.Unknown {
@@ -60,7 +60,7 @@ func (m Metadata) seal(key DataKey) (*sealedMetadata, error) {
 	return &sealedMetadata{Nonce: nonce, Ciphertext: key.aead().Seal(nil, nonce, plain, nil)}, nil
 }
 
-// open decrypts and checks the metadata. The error is [ErrMetadata].
+// open decrypts and checks private metadata. The error is [ErrMetadata].
 func (s *sealedMetadata) open(key DataKey) (Metadata, error) {
 	plain, err := key.aead().Open(nil, s.Nonce, s.Ciphertext, nil)
 	if err != nil {

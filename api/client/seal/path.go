@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxPath bounds a path in bytes, as S3 bounds the key of an object.
+// maxPath is the largest path in bytes, which is also the bound of S3 for keys.
 const maxPath = 1024
 
-// CleanPath returns path with its dot segments, doubled slashes and last slash taken away. The
-// path has to be absolute ([ErrPath]). It must not leave the root, and must not hide a dot, slash
-// or backslash behind a percent escape, which a server may decode ([ErrPathEscape]).
+// CleanPath returns path without dot segments, double slashes and a slash at the end. The error is
+// [ErrPath] if path is not absolute. The error is [ErrPathEscape] if path leaves the root, or hides
+// a dot, slash or backslash in a percent escape, which a server may decode.
 func CleanPath(p string) (string, error) {
 	if !strings.HasPrefix(p, "/") || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
 		return "", fmt.Errorf("%w: %.64q", ErrPath, p)
@@ -41,7 +41,8 @@ func CleanPath(p string) (string, error) {
 	return path.Clean(p), nil
 }
 
-// within returns the part of p below folder. Both are clean; whole segments are compared.
+// within returns the part of p below folder, and false if p is not in folder. Both paths are clean,
+// and are compared by whole segments.
 func within(folder, p string) (string, bool) {
 	if folder == "/" || p == folder {
 		return strings.TrimPrefix(p, folder), true
@@ -49,8 +50,8 @@ func within(folder, p string) (string, bool) {
 	return strings.CutPrefix(p, folder+"/")
 }
 
-// checkPath returns [ErrPath] for a path of an object that is not absolute or that path.Clean would
-// change, so that one object has one path and one storage key.
+// checkPath returns [ErrPath] if the path of an object is not absolute or not in its shortest form,
+// so that each object has only one path and one storage key.
 func checkPath(p string) error {
 	if p == "/" {
 		return fmt.Errorf("%w: it is the root", ErrPath)
@@ -58,7 +59,8 @@ func checkPath(p string) error {
 	return checkFolder(p)
 }
 
-// checkFolder is checkPath for a folder, which may be the root.
+// checkFolder returns [ErrPath] if the path of a folder is not absolute or not in its shortest
+// form. Unlike the path of an object, the path of a folder may be the root.
 func checkFolder(p string) error {
 	if !strings.HasPrefix(p, "/") || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) || path.Clean(p) != p {
 		return fmt.Errorf("%w: %.64q", ErrPath, p)

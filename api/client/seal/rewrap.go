@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// Rewrap returns a header that opens with the keys of to, and no longer with those of old. The
-// content, its nonces and its private metadata stay, so that only the header of the object has to
-// be replaced. folder is the key of the bucket, or of a folder above the object, of the new
-// identity, and nil if only the owner is to open it. Members that this package does not know are
-// kept. The error is that of [Open], or [ErrPathScope] if folder is not above the object.
+// Rewrap returns the header of an object with its data key wrapped for to instead of old. Content,
+// nonces and private metadata stay the same, so the caller replaces only the header of the object.
+// folder is a folder key of the new identity, of the bucket or of a folder above the object; with
+// nil only the owner can open the object. Rewrap keeps members that this package does not know. The
+// error is an error of [Open], or [ErrPathScope] if folder is not above the object.
 //
-// A copy of an old header still opens with the old key, as does content that was copied with it.
+// A copy of the old header still opens with the old key, and so does content that was copied with
+// the header.
 func Rewrap(h Header, storageKey string, old Opener, to PublicKey, folder *FolderKey) (Header, error) {
 	c, err := Open(old, h, storageKey, Options{Bare: true})
 	if err != nil {
@@ -43,7 +44,7 @@ func Rewrap(h Header, storageKey string, old Opener, to PublicKey, folder *Folde
 	return keepUnknown(written, c.h.rest)
 }
 
-// keepUnknown adds the members of rest that written is not about.
+// keepUnknown adds to written the members of rest that this package does not know.
 func keepUnknown(written Header, rest fields) (Header, error) {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(written), &members); err != nil {

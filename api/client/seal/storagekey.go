@@ -11,20 +11,21 @@ import (
 
 const contextPathKey = "fula-path-key-v1"
 
-// Strategy says how the storage key of an object follows from its path.
+// Strategy selects how the storage key of an object is computed.
 type Strategy int
 
 // Strategies of storage keys.
 const (
-	// DeterministicHash gives the same path the same key, e/<32 hex digits>.
+	// DeterministicHash gives a path always the same storage key: e/<32 hex digits>.
 	DeterministicHash Strategy = iota
-	// RandomUUID gives each upload a new key, e/<UUID version 4>. The path is found by an [Index].
+	// RandomUUID gives each upload a new storage key: e/<UUID version 4>. An [Index] finds the
+	// storage key of a path.
 	RandomUUID
-	// PreserveStructure keeps the folders and hides the file name: /<folders>/e_<24 hex digits>.
+	// PreserveStructure hides the file name, but not the folders: /<folders>/e_<24 hex digits>.
 	PreserveStructure
 )
 
-// String returns the name that the format gives the strategy.
+// String returns the name of the strategy in the format.
 func (s Strategy) String() string {
 	switch s {
 	case DeterministicHash:
@@ -37,8 +38,8 @@ func (s Strategy) String() string {
 	return fmt.Sprintf("Strategy(%d)", int(s))
 }
 
-// StorageKey returns the key under which a server stores path. path is absolute and clean, else
-// the error is [ErrPath]. The bucket is no part of it.
+// StorageKey returns the key under which a server stores path. The error is [ErrPath] if path is
+// not absolute and clean. The storage key does not depend on the bucket.
 func (id *Identity) StorageKey(s Strategy, path string) (string, error) {
 	if err := checkPath(path); err != nil {
 		return "", err

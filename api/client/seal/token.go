@@ -15,12 +15,12 @@ import (
 
 // Bounds of tokens.
 const (
-	maxToken = 16 << 10         // bytes of its JSON
-	skew     = 60 * time.Second // that clocks may differ
-	shareID  = 16               // bytes
+	maxToken = 16 << 10         // bytes of the JSON of a token
+	skew     = 60 * time.Second // largest difference between clocks
+	shareID  = 16               // bytes of a share id
 )
 
-// keyKindFolder is the value of key_kind if the key of a token is that of a folder.
+// keyKindFolder is the value of key_kind in a token whose key is a folder key.
 const keyKindFolder = "folder"
 
 // Permissions are what a token grants.
@@ -35,12 +35,12 @@ func ReadWrite() Permissions { return Permissions{Read: true, Write: true} }
 // FullAccess grants reading, uploading and deleting.
 func FullAccess() Permissions { return Permissions{Read: true, Write: true, Delete: true} }
 
-// Token shares a folder, or one object, with one recipient. It is signed by the owner and holds a
-// key that only the recipient can open. A token that was read is not verified yet: [Token.Open]
-// and [Token.Verify] do that.
+// Token shares a folder, or one object, with one recipient. The owner signs the token, and only the
+// recipient can open its key. A token that was parsed is not verified: call [Token.Open] or
+// [Token.Verify].
 type Token struct {
 	ShareID     string // 32 hex digits
-	PathScope   string // folder
+	PathScope   string // path of the shared folder or object
 	Bucket      string // empty in tokens of other implementations
 	Created     time.Time
 	Expires     time.Time // zero if it does not expire
@@ -51,22 +51,22 @@ type Token struct {
 	wrapped wrappedKey
 	kind    string // key_kind
 	signed  []byte // canonical JSON without the signature
-	bound   []byte // and without the wrapped key: additional data of it
-	sign    []byte // signature
+	bound   []byte // signed without encrypted_dek: the additional data of the wrapped key
+	sign    []byte // bytes of the signature
 }
 
-// Share says what a token is to grant.
+// Share describes a token that is to be made.
 type Share struct {
 	Bucket      string
-	PathScope   string // folder, or the path of the object if Object is set
+	PathScope   string // path of the folder, or of the object if Object is set
 	Permissions Permissions
-	Created     time.Time // now if zero
-	Expires     time.Time // never if zero
-	Object      *DataKey  // share one object; the folder if nil
+	Created     time.Time // zero means now
+	Expires     time.Time // zero means never
+	Object      *DataKey  // data key of the one object to share; nil shares a folder
 }
 
-// NewToken makes a token for a recipient. The error is [ErrPath] or [ErrPathEscape] if the scope
-// is not a path, and [ErrToken] if it expires before it begins.
+// NewToken makes a token for a recipient. The error is [ErrPath] or [ErrPathEscape] if the scope is
+// not a path, and [ErrToken] if the expiry is not after the creation.
 func (id *Identity) NewToken(to PublicIdentity, s Share) (*Token, error) {
 	scope, err := CleanPath(s.PathScope)
 	if err != nil {
@@ -105,7 +105,7 @@ func (id *Identity) NewToken(to PublicIdentity, s Share) (*Token, error) {
 	return id.sign(to, members, key)
 }
 
-// sign wraps key, signs the members, and reads the result as a recipient does.
+// sign wraps key, signs the members, and parses the result in the same way as a recipient.
 func (id *Identity) sign(to PublicIdentity, members map[string]any, key [keySize]byte) (*Token, error) {
 	bound, err := canonical(members)
 	if err != nil {
@@ -132,7 +132,7 @@ func (id *Identity) sign(to PublicIdentity, members map[string]any, key [keySize
 	return ParseToken(string(text))
 }
 
-// canonical is the form of RFC 8785.
+// canonical returns members as canonical JSON (RFC 8785).
 func canonical(members any) ([]byte, error) {
 	text, err := json.Marshal(members)
 	if err != nil {
@@ -148,10 +148,11 @@ func canonical(members any) ([]byte, error) {
 // JSON returns the token as canonical JSON.
 func (t *Token) JSON() string { return t.text }
 
-// String returns the JSON in base64url, to be sent in a message.
+// String returns the canonical JSON of the token in base64url.
 func (t *Token) String() string { return base64.RawURLEncoding.EncodeToString([]byte(t.text)) }
 
-// ParseToken reads both forms of a token. The error is [ErrToken], or [ErrTooLarge].
+// ParseToken parses a token in either form, JSON or base64url. The error is [ErrToken] or
+// [ErrTooLarge].
 func ParseToken(s string) (*Token, error) {
 	if s = strings.TrimSpace(s); len(s) > base64.RawURLEncoding.EncodedLen(maxToken) {
 		return nil, fmt.Errorf("%w: share token of %d bytes", ErrTooLarge, len(s))
@@ -169,7 +170,8 @@ func ParseToken(s string) (*Token, error) {
 	if _, err := parseFields(text); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	// Everything is read from the canonical form, so that what is verified is what is used.
+	// All members are read from the canonical form, so that the verified values are the values in
+	// use.
 	text, err := jcs.Transform(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
@@ -239,7 +241,7 @@ func (t *Token) parseKeys(f fields) error {
 	}
 	for name, to := range map[string]*bool{"read": &t.Permissions.Read, "write": &t.Permissions.Write, "delete": &t.Permissions.Delete} {
 		if !grants.has(name) {
-			name = "can_" + name // of other implementations
+			name = "can_" + name // name in other implementations
 		}
 		if *to, err = grants.boolean(name); err != nil {
 			return fmt.Errorf("permissions: %w", err)
@@ -265,10 +267,10 @@ func (t *Token) parseKeys(f fields) error {
 	return err
 }
 
-// Verify checks the token at a time, in this order: its signature ([ErrTokenSignature]), that its
-// owner is one of those known ([ErrTokenOwner]), that it was not created in the future
-// ([ErrTokenNotYet]) and that it has not expired ([ErrTokenExpired]). Clocks may differ by one
-// minute.
+// Verify checks the token at the time now, in this order: the signature ([ErrTokenSignature]), that
+// the owner is one of known ([ErrTokenOwner]), that the token was not created in the future
+// ([ErrTokenNotYet]), and that the token has not expired ([ErrTokenExpired]). Verify allows a
+// difference of one minute between clocks.
 func (t *Token) Verify(now time.Time, known ...PublicIdentity) error {
 	if !ed25519.Verify(t.Owner.Signing[:], t.signed, t.sign) {
 		return ErrTokenSignature
@@ -285,7 +287,7 @@ func (t *Token) Verify(now time.Time, known ...PublicIdentity) error {
 	return nil
 }
 
-// Open verifies the token and opens its key. The error is one of [Token.Verify],
+// Open verifies the token and opens its key. The error is one of the errors of [Token.Verify],
 // [ErrTokenRecipient], or [ErrPathEscape] if the scope of the token is not a path.
 func (t *Token) Open(recipient *Identity, now time.Time, known ...PublicIdentity) (*Grant, error) {
 	if err := t.Verify(now, known...); err != nil {
