@@ -14,40 +14,41 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// auditRows is how many rows a page of the audit log has.
+// auditRows is the number of rows on a page of the audit log.
 const auditRows = 50
 
-// auditData is what the page of the audit log shows.
+// auditData has the values of the audit log page.
 type auditData struct {
-	Filter  map[string]string // by the name in the address
-	Any     bool              // something is filtered
+	Filter  map[string]string // values of the filter, by parameter name of the address
+	Any     bool              // at least one filter is set
 	Actions []actionFamily
 	Rows    []auditRow
-	Next    string // the address of the next page; empty: there is none
-	Export  string // the address of the same list as a file
-	Verify  string // the address of the button
+	Next    string // address of the next page; empty on the last page
+	Export  string // address of the export of this list
+	Verify  string // address of the button that verifies the log
 	Result  *audit.Verification
 }
 
-// actionFamily are the actions of a family in the select field.
+// actionFamily is a family of actions in the select field of the filter.
 type actionFamily struct {
 	Name, Value string
 	Chosen      bool
 	Actions     []choice
 }
 
-// auditRow is a row of the audit log as the page shows it.
+// auditRow is a row of the audit log in the form for the page.
 type auditRow struct {
 	*state.AuditEntry
-	Who  string // an e-mail address, or what kind of actor it was
-	User string // the address of the page of the actor's account; empty: none
-	What string // what was changed, for people
+	Who  string // e-mail address of the actor, or the kind of actor
+	User string // address of the page of the actor's account; empty without an account
+	What string // description of the change
 }
 
 // auditPage serves GET /audit.
 func (s *surface) auditPage(c *call) error { return s.showAudit(c, nil) }
 
-// verifyAudit serves POST /audit/verify: the page with the result of a walk through the whole log.
+// verifyAudit serves POST /audit/verify. It verifies the whole log and shows the audit log page
+// with the result.
 func (s *surface) verifyAudit(c *call) error {
 	v, err := s.Audit.Verify(c.ctx)
 	if err != nil {
@@ -56,7 +57,8 @@ func (s *surface) verifyAudit(c *call) error {
 	return s.showAudit(c, &v)
 }
 
-// auditFilter returns the filter of an address, and the same as values without what is empty.
+// auditFilter returns the filter in the query of an address, and the same filter as values without
+// empty parameters.
 func auditFilter(query url.Values) (filter map[string]string, values url.Values) {
 	filter, values = map[string]string{}, url.Values{}
 	for _, name := range web.AuditParams {
@@ -108,14 +110,14 @@ func auditRowOf(e *state.AuditEntry) auditRow {
 	case e.Refused && e.Action == state.ActionSessionCreate && e.Target == "" && row.What == "":
 		row.What = "a name without an account"
 	case family == "bucket":
-		_, name, _ := strings.Cut(e.Target, "/") // behind the id of the account
+		_, name, _ := strings.Cut(e.Target, "/") // the name follows the id of the account
 		row.What = name
 		if e.Detail != "" {
 			row.What += ", " + e.Detail
 		}
 	case family == "app":
 		row.What = e.Target
-	case e.Target != "" && (e.Action == state.ActionMemberJoin || e.Action == state.ActionMemberRemove): // names may be alike
+	case e.Target != "" && (e.Action == state.ActionMemberJoin || e.Action == state.ActionMemberRemove): // two nodes may have the same name
 		row.What = strings.TrimSpace(e.Detail + " " + short(e.Target))
 	case row.What == "":
 		row.What = short(e.Target)
@@ -123,7 +125,7 @@ func auditRowOf(e *state.AuditEntry) auditRow {
 	return row
 }
 
-// actionFamilies are the actions for the select field.
+// actionFamilies returns the families of actions for the select field of the filter.
 func actionFamilies(chosen string) (all []actionFamily) {
 	for _, a := range state.Actions() {
 		if n := len(all); n == 0 || all[n-1].Value != a.Family() {
@@ -135,9 +137,9 @@ func actionFamilies(chosen string) (all []actionFamily) {
 	return all
 }
 
-// exportAudit serves GET /audit/export: all rows that match the filter, the newest first, as
-// newline-delimited JSON. If the cluster does not answer in between, the connection is cut, so
-// that nobody takes a part for the whole.
+// exportAudit serves GET /audit/export: all rows that match the filter as newline-delimited JSON,
+// newest first. If the cluster stops answering during an export, the node cuts the connection, so
+// that nobody takes an incomplete file for the whole list.
 func (s *surface) exportAudit(c *call) error {
 	_, values := auditFilter(c.r.URL.Query())
 	q, err := web.AuditQuery(values)

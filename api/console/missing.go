@@ -14,17 +14,17 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// missingRows is how many missing copies a page of their list has.
+// missingRows is the number of rows on a page of missing copies.
 const missingRows = 100
 
-// sizeClass is a class of sizes of contents, a column of the map of missing copies.
+// sizeClass is a class of content sizes. The map of missing copies has one column for each class.
 type sizeClass struct {
 	Number int
 	Short  string // "< 1 MiB"
 	Long   string // "below 1 MiB"
 }
 
-// sizeClasses are the columns of the map of missing copies.
+// sizeClasses returns the columns of the map of missing copies.
 func sizeClasses() (all []sizeClass) {
 	for i := range members.SizeClasses {
 		bytes, bounded := members.SizeBound(i)
@@ -42,8 +42,8 @@ func sizeClasses() (all []sizeClass) {
 	return all
 }
 
-// heat is how strong the colour of a number of missing copies is, from 0 to 4: one more for each
-// further digit.
+// heat returns the strength of the colour for n missing copies, from 0 to 4. Each further digit of
+// n adds one.
 func heat(n uint64) int {
 	if n == 0 {
 		return 0
@@ -51,16 +51,16 @@ func heat(n uint64) int {
 	return min(len(strconv.FormatUint(n, 10)), 4)
 }
 
-// missingData is what the page of missing copies shows.
+// missingData has the values of the page of missing copies.
 type missingData struct {
-	Node  state.NodeID // empty: copies without a node
-	Name  string       // of a member that has one
+	Node  state.NodeID // empty for copies that are allocated to no node
+	Name  string       // name of the node, if it is a member with a name
 	Class sizeClass
 	Rows  []members.MissingCopy
-	Next  string // the address of the next page; empty: there is none
+	Next  string // address of the next page; empty on the last page
 }
 
-// missingAddress is a page of the list of missing copies.
+// missingAddress returns the address of a page of missing copies.
 func missingAddress(node state.NodeID, class int, after state.RootKey) string {
 	values := url.Values{"node": {string(node)}, "size": {strconv.Itoa(class)}}
 	if after != "" {
@@ -69,7 +69,7 @@ func missingAddress(node state.NodeID, class int, after state.RootKey) string {
 	return "/cluster/missing?" + values.Encode()
 }
 
-// missingPage serves GET /cluster/missing: the copies behind a cell of the map.
+// missingPage serves GET /cluster/missing, which lists the copies that one cell of the map counts.
 func (s *surface) missingPage(c *call) error {
 	query := c.r.URL.Query()
 	d := missingData{Node: state.NodeID(query.Get("node"))}

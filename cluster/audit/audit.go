@@ -1,6 +1,6 @@
-// Package audit is the use case of the audit log: it lists and verifies the log, records what a
-// node refused, and removes rows that are too old. The rows of changes are written by the
-// replicated state together with the change.
+// Package audit has the use cases of the audit log. The package lists and verifies the log, records
+// refused sign-ins and joins, and removes old rows. The replicated state itself writes the row of a
+// change, together with the change.
 //
 // Imports: consensus/state.
 // Never:   raft, libp2p, storage, HTTP.
@@ -17,28 +17,28 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// State is what this package needs of consensus.
+// State has the methods of package consensus that this package needs.
 type State interface {
-	// View returns the state as it is now, anywhere in the cluster; release it.
-	// It fails with state.ErrUnavailable without a majority.
+	// View returns the current state of the cluster. The caller must call release. The error is
+	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns what this node has applied; release it.
+	// LocalView returns the state that this node has applied. The caller must call release.
 	LocalView() (view state.View, release func())
-	// Propose commits a command; a read that follows sees it.
+	// Propose commits a command. A later View has the result of the command.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Options are what a Log is made of. State is required.
+// Options configure a Log. State is required.
 type Options struct {
 	State  State
-	Now    func() time.Time // nil: time.Now
-	Logger *slog.Logger     // nil: none
-	// Agreed returns a time that the clocks of most members have reached, by which old rows are
-	// removed; ok is false while it is unknown. nil: Now.
+	Now    func() time.Time // nil means time.Now
+	Logger *slog.Logger     // nil means no log lines
+	// Agreed returns a time that the clocks of most members have reached; rows are removed by this
+	// time. ok is false while no such time is known. Nil means Now.
 	Agreed func() (early, late state.Millis, ok bool)
 }
 
-// Log is the audit log as a node sees it.
+// Log lists, verifies and prunes the audit log, and collects the refusals of this node.
 type Log struct {
 	state    State
 	now      func() time.Time
@@ -47,7 +47,7 @@ type Log struct {
 	refusals refusals
 }
 
-// New returns the use cases of the audit log.
+// New returns a Log.
 func New(o Options) *Log {
 	l := &Log{state: o.State, now: o.Now, agreed: o.Agreed, log: o.Logger}
 	if l.now == nil {
@@ -64,37 +64,38 @@ func New(o Options) *Log {
 
 // Bounds of lists and of verification.
 const (
-	// MaxLimit is how many rows a page has at the most.
+	// MaxLimit is the largest number of rows in a page.
 	MaxLimit = 1000
-	// maxScan is how many rows one page reads at the most, whether or not they match.
+	// maxScan is the largest number of rows that List reads for one page, matching or not.
 	maxScan = 20_000
-	// verifyStep is how many rows are hashed between two looks at the context.
+	// verifyStep is the number of rows that Verify hashes between two checks of the context.
 	verifyStep = 1000
-	// clockSlack is how far the clocks of members may be apart: rows are in the order of the log,
-	// so one with an earlier time may follow.
+	// clockSlack is the assumed largest difference between the clocks of members. Rows are in the
+	// order of the log, so a row with an earlier time may follow a row with a later time.
 	clockSlack = 24 * time.Hour
 )
 
-// Query says which rows a list has. The zero value of a field filters nothing.
+// Query selects the rows of a list. A field with its zero value does not filter.
 type Query struct {
 	Actor  string // part of an e-mail address, or an account, key, session or address, or a kind such as "operator"
 	Action string // an action such as "key.create", or a family such as "key"
 	Target string // part of the target or of the detail
 	Since  time.Time
-	Until  time.Time // rows at this time are not in the list
-	Before uint64    // rows below this sequence: the cursor; 0: from the newest on
-	Limit  int       // rows, up to MaxLimit; 0: 50
+	Until  time.Time // the list has only rows before this time
+	Before uint64    // cursor: the list has only rows below this sequence; 0 begins at the newest row
+	Limit  int       // number of rows, at most MaxLimit; 0 means 50
 }
 
-// Page is a part of a list, the newest rows first.
+// Page is one page of a list, newest rows first.
 type Page struct {
 	Rows []state.AuditEntry
-	// Next is the cursor of the next page; 0: there is none. A page may have fewer rows than its
-	// limit, or none, and a next page, because a page reads a bounded number of rows.
+	// Next is the cursor of the next page; 0 means that this page is the last. A page may have
+	// fewer rows than its limit, or none, although more pages follow, because List reads a bounded
+	// number of rows for a page.
 	Next uint64
 }
 
-// check returns state.ErrInvalid for a query that can have no row.
+// check returns state.ErrInvalid for a query that no row can match.
 func (q *Query) check() error {
 	known := q.Action == "" || slices.ContainsFunc(state.Actions(), func(a state.Action) bool { return string(a) == q.Action || a.Family() == q.Action })
 	switch {
@@ -108,7 +109,7 @@ func (q *Query) check() error {
 	return nil
 }
 
-// matches returns whether a row is in the list.
+// matches reports whether a row matches the query.
 func (q *Query) matches(row *state.AuditRow) bool {
 	at := row.At.Time()
 	switch {
@@ -128,7 +129,7 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// List returns a page of the rows that a query asks for.
+// List returns a page of the rows that match a query.
 //
 // Errors: state.ErrInvalid, state.ErrUnavailable without a majority.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
@@ -173,17 +174,17 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	return page, nil
 }
 
-// Verification is the result of a walk through the whole log.
+// Verification is the result of verifying the whole log.
 type Verification struct {
-	First, Last uint64 // sequences of the oldest and the newest row; Last is below First where there is none
-	Count       uint64 // of rows that were found good
+	First, Last uint64 // sequences of the oldest and the newest row; in an empty log Last is below First
+	Count       uint64 // number of rows that are as they were written
 	Head        state.AuditHash
-	Broken      uint64 // sequence of the first row that is not as it was written; 0: none
-	Reason      string // what is wrong with it
+	Broken      uint64 // sequence of the first row that was changed; 0 means none
+	Reason      string // what is wrong with the row Broken
 }
 
-// Verify walks through the whole log and checks that each row follows from the one before. A
-// broken row is no error.
+// Verify reads the whole log and checks that each row follows from the row before. The result
+// describes a broken row; a broken row is no error.
 //
 // Errors: state.ErrUnavailable without a majority.
 func (l *Log) Verify(ctx context.Context) (Verification, error) {

@@ -14,41 +14,42 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// How refusals are recorded, and how often old rows are looked for.
+// Intervals and bounds of recording refusals and removing old rows.
 const (
 	refusalsEvery = 15 * time.Second
 	pruneEvery    = time.Hour
-	// maxWhy is how many bytes of the reason of a refused join are recorded: a node that joins
-	// chooses a part of it.
+	// maxWhy is the number of bytes of the reason of a refused join that are recorded. The node
+	// that wants to join chooses a part of this text, so it needs a bound.
 	maxWhy = 256
 )
 
-// summed is what refusals of one row have in common.
+// summed is the key by which refusals are summed into one row.
 type summed struct {
 	action  state.Action
 	account state.AccountID
 	addr    string
 	detail  string
-	minute  int64 // since 1970; 0 for elsewhere
+	minute  int64 // minutes since 1970; 0 for elsewhere
 }
 
-// tries are the refusals of one row.
+// tries has the number of refusals of one row, and the time of the last refusal.
 type tries struct {
 	last  state.Millis
 	count uint64
 }
 
-// refusals sums what a node refused until it is recorded.
+// refusals sums the refusals of this node until RecordRefusals records them.
 type refusals struct {
-	// mu guards by, which has at most state.MaxRefusals rows.
+	// mu guards the map by, which has at most state.MaxRefusals rows.
 	mu sync.Mutex
 	by map[summed]tries
 }
 
-// elsewhere is the row of tries for which there was no room. It is recorded with the next rows.
+// elsewhere is the key of one row for all refusals for which the map has no space. The next
+// RecordRefusals records this row too.
 var elsewhere = summed{action: state.ActionSessionCreate, detail: "from other addresses"}
 
-// add counts n tries. If there are too many rows, it counts them in elsewhere.
+// add counts n refusals. If the map is full, add counts them under elsewhere.
 func (r *refusals) add(key summed, n uint64, last state.Millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *refusals) add(key summed, n uint64, last state.Millis) {
 	r.by[key] = tries{max(sum.last, last), sum.count + n}
 }
 
-// take returns what was refused in the minutes before one, and forgets it.
+// take returns the refusals of all minutes before the given minute, and removes them from the map.
 func (r *refusals) take(minute int64) (items []state.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,18 +80,18 @@ func (r *refusals) take(minute int64) (items []state.Refusal) {
 	return items
 }
 
-// RefusedSignIn notes that a password was wrong. account is that of the name, or empty: the name
-// itself is not recorded, because people type passwords there. from is the address of the client,
-// or its network. It returns at once.
+// RefusedSignIn counts a sign-in with a wrong password, and returns at once. account is the account
+// of the name, or empty if there is none. The name itself is not recorded, because people type
+// passwords into that field. from is the address or the network of the client.
 func (l *Log) RefusedSignIn(account state.AccountID, from netip.Addr) {
 	addr := ""
 	if from.IsValid() {
-		addr = from.WithZone("").String() // a zone has any length
+		addr = from.WithZone("").String() // the length of a zone has no bound
 	}
 	l.refused(summed{action: state.ActionSessionCreate, account: account, addr: addr}, 1)
 }
 
-// RefusedJoin notes that n nodes from an address were not let into the cluster, and why. It
+// RefusedJoin counts n nodes at an address that were refused as members, with the reason why, and
 // returns at once.
 func (l *Log) RefusedJoin(addr, why string, n int) {
 	why = strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
@@ -105,7 +106,7 @@ func (l *Log) refused(key summed, n uint64) {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// Run records refusals now and then, and removes rows that are too old, until ctx ends.
+// Run records refusals and removes old rows at regular intervals, until ctx ends.
 func (l *Log) Run(ctx context.Context) error {
 	record, prune := time.NewTicker(refusalsEvery), time.NewTicker(pruneEvery)
 	defer record.Stop()
@@ -126,14 +127,14 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// has returns whether the cluster has an audit log.
+// has reports whether the feature level of the cluster includes the audit log.
 func has(view state.View) (bool, error) {
 	level, err := view.FeatureLevel()
 	return level >= state.AuditLevel, err
 }
 
-// RecordRefusals writes down what this node refused in the minutes that are over. Without a majority it
-// returns state.ErrUnavailable, and sums on.
+// RecordRefusals records the refusals of this node of all past minutes. Without a majority it
+// returns state.ErrUnavailable, and the refusals stay in memory for the next call.
 func (l *Log) RecordRefusals(ctx context.Context) error {
 	items := l.refusals.take(minuteOf(l.now()))
 	if len(items) == 0 {
@@ -143,7 +144,7 @@ func (l *Log) RecordRefusals(ctx context.Context) error {
 	there, err := has(view)
 	release()
 	if err != nil || !there {
-		return err // below its level there is no log
+		return err // without the feature level the cluster has no log
 	}
 	_, err = l.state.Propose(ctx, &state.NoteRefusals{Items: items})
 	if errors.Is(err, state.ErrUnavailable) {
@@ -154,8 +155,8 @@ func (l *Log) RecordRefusals(ctx context.Context) error {
 	return err
 }
 
-// Prune removes rows that are older than state.AuditFor. It does nothing while the time that most
-// members agree on is unknown.
+// Prune removes rows that are older than state.AuditFor. Prune does nothing while the agreed time
+// is unknown.
 func (l *Log) Prune(ctx context.Context) error {
 	now, _, ok := l.agreed()
 	if !ok || now <= state.AuditFor {
@@ -173,7 +174,7 @@ func (l *Log) Prune(ctx context.Context) error {
 	}
 }
 
-// oldest returns the time of the oldest row on this node; 0: there is none.
+// oldest returns the time of the oldest row on this node, or 0 if the log is empty.
 func (l *Log) oldest() (at state.Millis, err error) {
 	view, release := l.state.LocalView()
 	defer release()

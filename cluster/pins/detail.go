@@ -10,27 +10,28 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Detail is a pin with the copies of its content and with the statuses that this node has seen.
+// Detail is a pin with the copies of its content and the statuses that this node has seen.
 type Detail struct {
 	Record
-	Copies []Copy // by node; nil: the content is allocated to no node, or the pin has failed
-	Blocks uint64 // of the content; 0: not known yet
-	// History are the statuses that this node has seen of the pin, the oldest first, since its
-	// detail was first read here; see traces. The state has no times of them.
+	Copies []Copy // by node; nil if the content is allocated to no node, or the pin has failed
+	Blocks uint64 // blocks of the content; 0 if not known yet
+	// History has the statuses of the pin that this node has seen since a client first read the
+	// detail here, oldest first. The replicated state has no times of statuses, so each node keeps
+	// a history in memory; see traces.
 	History []Step
 }
 
-// Copy describes the copy of a pin's content on one node.
+// Copy is the copy of the content of a pin on one node.
 type Copy struct {
 	Node   state.NodeID
-	Name   string // empty: it has none, or is no member any more
+	Name   string // name of the node; empty if the node has none or has left the cluster
 	Member bool
 	Alive  bool
-	Votes  bool        // it may be a voter
-	Phase  state.Phase // state.Held: the node has checked every block and has them on disk
-	Reason string      // why the last attempt failed; empty: none did
-	// Progress is the progress of a node that does not have the content yet; nil: the node did
-	// not answer.
+	Votes  bool        // the node may be a voter
+	Phase  state.Phase // state.Held means that the node has checked every block and has all blocks on disk
+	Reason string      // error of the last attempt; empty if no attempt failed
+	// Progress is the progress of a node that does not have the content yet. Nil means that the
+	// node did not answer.
 	Progress *Progress
 }
 
@@ -54,14 +55,15 @@ func (p *Pins) Detail(ctx context.Context, account state.AccountID, id state.Req
 	return d, nil
 }
 
-// detail returns the record of a pin, and the record of its root if any node keeps the root.
+// detail returns the record of a pin. If a node keeps the root of the pin, detail also returns the
+// record of the root.
 func (p *Pins) detail(view state.View, account state.AccountID, id state.RequestID) (Detail, *state.Root, error) {
 	r, root, err := p.read(view, account, id)
 	if err != nil {
 		return Detail{}, nil, err
 	}
 	d := Detail{Record: r}
-	if root == nil || r.Status == state.Failed { // a failed pin holds on to nothing
+	if root == nil || r.Status == state.Failed { // a failed pin keeps no content
 		return d, nil, nil
 	}
 	d.Blocks = root.Blocks

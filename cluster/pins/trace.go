@@ -10,28 +10,29 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Bounds of the histories that a node remembers, 16 MiB at most.
+// Bounds of the histories in memory. All histories of a node take at most 16 MiB.
 const (
-	// maxTraces is how many pins have a history. The history that nobody has read for the
-	// longest time is forgotten first.
+	// maxTraces is the number of pins that have a history. If there are more, the node forgets the
+	// history that was not read for the longest time.
 	maxTraces = 1024
-	// maxSteps is how many statuses a history has. Older ones are forgotten.
+	// maxSteps is the number of statuses in a history. The node forgets older statuses.
 	maxSteps = 16
-	// traceFor is how long the changes of a pin are followed after its detail was read.
+	// traceFor is how long the node follows the changes of a pin after a client has read its
+	// detail.
 	traceFor = 10 * time.Minute
 )
 
-// Step is a status of a pin that this node has seen.
+// Step is one status of a pin that this node has seen.
 type Step struct {
-	At     time.Time // when this node saw it, after it came about
+	At     time.Time // when this node saw the status, which is later than the change
 	Status state.Status
-	Detail string // how far the copies were, or why the pin failed; empty: all were there
-	// Replaced is the pin that this pin has replaced with this step. Earlier steps are those of
-	// the replaced pin.
+	Detail string // progress of the copies, or why the pin failed; empty if all copies were complete
+	// Replaced is the id of the pin that this pin has replaced at this step. The steps before are
+	// those of the replaced pin.
 	Replaced state.RequestID
 }
 
-// traceKey names a pin.
+// traceKey identifies a pin by account and request id.
 type traceKey struct {
 	account state.AccountID
 	id      state.RequestID
@@ -41,16 +42,16 @@ type traceKey struct {
 type trace struct {
 	root   state.RootKey
 	steps  []Step
-	looked time.Time // when it was last read
+	looked time.Time // when a client last read the history
 }
 
-// settled returns whether the pin does not change by itself any more.
+// settled reports whether the pin has a status that does not change by itself any more.
 func (t *trace) settled() bool {
 	last := t.steps[len(t.steps)-1]
 	return last.Status == state.Failed || last.Status == state.Pinned && last.Detail == ""
 }
 
-// add adds a status unless it is the last one.
+// add appends a step, unless the last step is the same status.
 func (t *trace) add(s Step) {
 	if n := len(t.steps); n > 0 && t.steps[n-1].Status == s.Status && t.steps[n-1].Detail == s.Detail && s.Replaced == "" {
 		return
@@ -60,13 +61,13 @@ func (t *trace) add(s Step) {
 	}
 }
 
-// traces are the histories of the pins whose details were read through this node since it
-// started. They are in memory only, so that a change of a pin writes nothing for them, and a
-// pin without a reader costs nothing.
+// traces has the histories of the pins whose details were read through this node since the start of
+// the process. Histories are in memory only: a change of a pin writes nothing for them, and a pin
+// whose detail nobody reads costs nothing.
 type traces struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	pins  *cache.Cache[traceKey, *trace]
-	roots map[state.RootKey]map[traceKey]bool // the pins of pins
+	roots map[state.RootKey]map[traceKey]bool // keys of the field pins, by root
 }
 
 func newTraces() *traces {
@@ -80,7 +81,7 @@ func newTraces() *traces {
 	return t
 }
 
-// put adds a history. The caller has the lock.
+// put adds a history. The caller holds mu.
 func (t *traces) put(k traceKey, one *trace) {
 	t.pins.Put(k, one)
 	if t.roots[one.root] == nil {
@@ -89,12 +90,13 @@ func (t *traces) put(k traceKey, one *trace) {
 	t.roots[one.root][k] = true
 }
 
-// stepOf returns a step with the status that a pin has in the state.
+// stepOf returns a step with the current status of a pin.
 func stepOf(r *Record, now time.Time) Step {
 	return Step{At: now, Status: r.Status, Detail: r.Info[InfoDetails]}
 }
 
-// look returns the history of a pin, which begins now if there is none.
+// look returns the history of a pin. If the pin has no history, look begins one with the current
+// status.
 func (p *Pins) look(r *Record) []Step {
 	now, k, t := p.now(), traceKey{r.Account, r.ID}, p.traces
 	t.mu.Lock()
@@ -110,12 +112,12 @@ func (p *Pins) look(r *Record) []Step {
 	}
 	one.looked = now
 	if one.add(stepOf(r, now)); !one.settled() {
-		token(p.waiters.came) // Run follows it
+		token(p.waiters.came) // wake Run, which follows the pin
 	}
 	return slices.Clone(one.steps)
 }
 
-// replaced passes the history of a replaced pin, if it has one, on to the pin that replaced it.
+// replaced gives the history of a replaced pin, if there is one, to the pin that replaced it.
 func (p *Pins) replaced(old state.RequestID, by *Record) {
 	c, err := cid.Decode(by.CID)
 	if err != nil {
@@ -135,8 +137,8 @@ func (p *Pins) replaced(old state.RequestID, by *Record) {
 	t.put(traceKey{by.Account, by.ID}, one)
 }
 
-// changed returns the followed pins that changes may concern, and whether any pin is still
-// followed.
+// changed returns the followed pins that the changes ch may concern, and whether the node still
+// follows any pin.
 func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,13 +166,13 @@ func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more
 	return pins, more
 }
 
-// trace adds the new statuses of changed pins to their histories. It returns false if no pin is
-// followed any more.
+// trace adds the new statuses of changed pins to their histories. It returns false if the node
+// follows no pin any more.
 func (p *Pins) trace(ch state.Changes) bool {
 	changed, more := p.traces.changed(ch, p.now())
 	for _, k := range changed {
 		r, _, err := p.local(k.account, k.id)
-		if err != nil { // it is gone, or the next reader learns why
+		if err != nil { // the pin was removed; for another error, the next reader gets the error
 			continue
 		}
 		p.traces.mu.Lock()
