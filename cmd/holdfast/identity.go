@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of passphrases. Eight characters resist a guesser who has the file for a day only if
-// they are random; the documentation asks for five words.
+// Bounds of passphrases. Eight characters resist an attacker with the file for a day only if the
+// characters are random; the documentation therefore asks for five words.
 const (
 	minPassphrase = 8    // characters
 	maxPassphrase = 1024 // bytes
 )
 
-// sealing has the flags of commands that encrypt.
+// sealing has the flags of commands that encrypt or decrypt.
 type sealing struct {
 	encrypt        bool
 	hybrid         bool
@@ -45,7 +45,7 @@ func sealingFlags(cmd *cobra.Command, writes bool) *sealing {
 	return s
 }
 
-// check rejects flags that need --encrypt.
+// check rejects flags that need --encrypt if --encrypt is absent.
 func (s *sealing) check(cmd *cobra.Command) error {
 	for _, name := range []string{"identity", "passphrase-file", "post-quantum"} {
 		if !s.encrypt && cmd.Flags().Changed(name) {
@@ -55,7 +55,7 @@ func (s *sealing) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// vault returns the encrypted files of a bucket, or nil without --encrypt.
+// vault returns the Vault of a bucket, or nil without --encrypt.
 func (a *app) vault(cmd *cobra.Command, c *gateway.Client, r *remote, s *sealing, bucket string) (*gateway.Vault, error) {
 	if !s.encrypt {
 		return nil, nil
@@ -67,8 +67,9 @@ func (a *app) vault(cmd *cobra.Command, c *gateway.Client, r *remote, s *sealing
 	return c.NewVault(bucket, id, s.hybrid)
 }
 
-// openIdentity reads the identity of --identity, or of the environment or profile. A command that
-// is set there prints the passphrase on its first line. If more follows, it is the identity file.
+// openIdentity opens the identity of --identity, of the environment or of the profile. If these
+// name a shell command, the first line of its output is the passphrase, and further lines are the
+// identity file.
 func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Identity, error) {
 	p, err := a.remoteSettings(r)
 	if err != nil {
@@ -103,7 +104,8 @@ func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Ide
 	return unlock(path, file, passphrase)
 }
 
-// openIdentityFile opens an identity whose passphrase is in a file or asked for.
+// openIdentityFile opens the identity file at path. The passphrase comes from passphraseFile, or
+// from the terminal.
 func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string) (*seal.Identity, error) {
 	file, err := readIdentity(ctx, path)
 	if err != nil {
@@ -116,17 +118,17 @@ func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string)
 	return unlock(path, file, passphrase)
 }
 
-// unlock opens the text of an identity file. path names it in errors.
+// unlock decrypts the text of an identity file. Errors name path.
 func unlock(path string, file, passphrase []byte) (*seal.Identity, error) {
 	id, err := seal.OpenIdentity(file, passphrase)
-	debug.FreeOSMemory() // of argon2id, before a transfer takes its own
+	debug.FreeOSMemory() // free the memory of argon2id before a transfer begins
 	if err != nil {
 		return nil, fmt.Errorf("identity %s: %w", path, err)
 	}
 	return id, nil
 }
 
-// readIdentity reads an identity file, which others must not be able to read.
+// readIdentity reads an identity file, and refuses a file that other users can read.
 func readIdentity(ctx context.Context, path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +143,7 @@ func readIdentity(ctx context.Context, path string) ([]byte, error) {
 	return readSecretFile(ctx, path)
 }
 
-// runAgent runs a command of the user in a shell and returns its output.
+// runAgent runs the shell command that prints the passphrase, and returns its output.
 func (a *app) runAgent(ctx context.Context, command string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Env, cmd.Stderr = a.environ, a.stderr
@@ -227,12 +229,13 @@ one. holdfast rewrap then gives it the files of the older one.`,
 	return cmd
 }
 
-// identityCost is the work of a guess. 46 MiB is the largest memory that OWASP recommends for
-// argon2id; with it a command stays below 100 MiB. It has more passes than recommended for it, so
-// that a guess costs no less than with the 64 MiB of RFC 9106.
+// identityCost is the cost of a new identity file. 46 MiB is the largest memory that OWASP
+// recommends for argon2id, and keeps a command below 100 MiB. The number of passes is higher than
+// OWASP recommends for 46 MiB, so that an attempt at the passphrase costs no less than with the 64
+// MiB of RFC 9106.
 func identityCost() seal.Cost { return seal.Cost{Time: 5, Memory: 46 << 10, Threads: 4} }
 
-// newPassphrase reads a passphrase, twice from a terminal.
+// newPassphrase reads a new passphrase from a file, or twice from the terminal.
 func (a *app) newPassphrase(ctx context.Context, file string) ([]byte, error) {
 	passphrase, err := a.passphrase(ctx, file, "New passphrase: ")
 	switch {
@@ -252,7 +255,7 @@ func (a *app) newPassphrase(ctx context.Context, file string) ([]byte, error) {
 	return passphrase, err
 }
 
-// writeNew writes a file of mode 0600 that must not exist.
+// writeNew writes a new file of mode 0600. An existing file is an error.
 func writeNew(path string, data []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -265,7 +268,7 @@ func writeNew(path string, data []byte) (err error) {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(path) // the first error counts
+		_ = os.Remove(path) // the caller gets the first error
 	}
 	return err
 }

@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readPlan has the flags of get for objects.
+// readPlan has the flags of the command get for objects.
 type readPlan struct {
 	verify bool
 	blake3 string
 }
 
-// getObject runs get s3://BUCKET/KEY [FILE].
+// getObject runs the command get s3://BUCKET/KEY [FILE].
 func (a *app) getObject(cmd *cobra.Command, r *remote, s *sealing, args []string, output string, plan readPlan) error {
 	if err := s.check(cmd); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (a *app) download(ctx context.Context, c *gateway.Client, v *gateway.Vault,
 		return toWriter(a.stdout)
 	}
 	bar := a.newBar(size, "downloading")
-	defer func() { _ = bar.Finish() }() // it is only for the eye
+	defer func() { _ = bar.Finish() }() // an error of the progress bar does no harm
 	options.Progress = func(n int64) { _ = bar.Add64(n) }
 	info, err := os.Stat(output)
 	switch {
@@ -160,7 +160,7 @@ account.`,
 	return cmd
 }
 
-// bucketRow is an entry of ls --json.
+// bucketRow is one bucket in the output of ls --json.
 type bucketRow struct {
 	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
@@ -184,7 +184,8 @@ func (a *app) listBuckets(ctx context.Context, c *gateway.Client, asJSON bool) e
 	return nil
 }
 
-// objectRow is an entry of ls s3://BUCKET --json. A common prefix has a key alone.
+// objectRow is one object in the output of ls s3://BUCKET --json. A row of a common prefix has only
+// a key.
 type objectRow struct {
 	Key      string     `json:"key"`
 	Size     *int64     `json:"size,omitempty"` // bytes
@@ -192,7 +193,8 @@ type objectRow struct {
 	ETag     string     `json:"etag,omitempty"`
 }
 
-// listObjects prints a list as it arrives, so that its length is not bounded by memory.
+// listObjects prints each object of a list when it arrives, so the memory does not grow with the
+// list.
 func (a *app) listObjects(list iter.Seq2[gateway.Object, error], asJSON bool) error {
 	out := bufio.NewWriter(a.stdout)
 	rows := 0
@@ -225,7 +227,7 @@ func (a *app) listObjects(list iter.Seq2[gateway.Object, error], asJSON bool) er
 	return out.Flush()
 }
 
-// removers is the number of objects that rm removes at once.
+// removers is the number of objects that the command rm removes at once.
 const removers = 16
 
 func (a *app) removeCommand() *cobra.Command {
@@ -285,7 +287,7 @@ bucket that keeps versions the old versions stay.`,
 	return cmd
 }
 
-// removeAll removes all objects with a prefix and returns their number.
+// removeAll removes all objects with a prefix, and returns the number of removed objects.
 func (a *app) removeAll(ctx context.Context, list func() iter.Seq2[gateway.Object, error], remove func(context.Context, string) error, of s3Target, how *removal) (removed int, err error) {
 	if a.asks(how) {
 		count, size := 0, int64(0)

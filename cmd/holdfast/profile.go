@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxToken bounds a token that is read from standard input, in bytes.
+// maxToken is the largest token in bytes that a command reads from standard input.
 const maxToken = 16 << 10
 
 func (a *app) profileCommand() *cobra.Command {
@@ -68,7 +68,8 @@ reads it from standard input. To change or remove a profile, edit the file:
 	return cmd
 }
 
-// readToken asks for a token on a terminal, or reads the first line of standard input.
+// readToken asks for a token on a terminal. Without a terminal, it reads the first line of standard
+// input.
 func (a *app) readToken(ctx context.Context) (token string, err error) {
 	if in, ok := a.terminalIn(); ok {
 		token, err = a.typedUnseen(ctx, in, "Token of an API key: ")
@@ -82,7 +83,7 @@ func (a *app) readToken(ctx context.Context) (token string, err error) {
 	return token, err
 }
 
-// profileRow is an entry of profile ls --json.
+// profileRow is one profile in the output of profile ls --json.
 type profileRow struct {
 	Name      string   `json:"name"`
 	Endpoints []string `json:"endpoints"`
@@ -128,7 +129,7 @@ func (a *app) profileListCommand() *cobra.Command {
 	return cmd
 }
 
-// completeProfiles has shells complete --profile with the names of profiles.
+// completeProfiles registers the names of profiles as completions of --profile.
 func (a *app) completeProfiles(cmd *cobra.Command) {
 	mustComplete(cmd, "profile", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		path, err := config.ClientFile(a.environ)

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// putPlan has the flags of put.
+// putPlan has the flags of the command put.
 type putPlan struct {
 	contentType string
 	makeBucket  bool
@@ -71,12 +71,13 @@ neither its name nor its type. Give --encrypt to the other commands as well.`,
 	return cmd
 }
 
-// putObject is the output of put --json.
+// putObject is the JSON output of the command put.
 type putObject struct {
 	Bucket string `json:"bucket"`
 	Key    string `json:"key"`
 	Size   int64  `json:"size"` // bytes
-	// With --encrypt these are absent, because they are those of the ciphertext.
+	// ETag and BLAKE3 are absent with --encrypt, because the cluster knows only those of the
+	// ciphertext.
 	ETag   string `json:"etag,omitempty"`
 	BLAKE3 string `json:"blake3,omitempty"` // hex; absent if the cluster does not know it yet
 	CID    string `json:"cid,omitempty"`
@@ -94,7 +95,7 @@ func (a *app) put(ctx context.Context, c *gateway.Client, v *gateway.Vault, file
 	var err error
 	if size, regular := regularSize(file); regular {
 		bar := a.newBar(size, "uploading")
-		options.Progress = func(n int64) { _ = bar.Add64(n) } // it is only for the eye
+		options.Progress = func(n int64) { _ = bar.Add64(n) } // an error of the progress bar does no harm
 		if options.Journal, err = a.journal(to, file); err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func (a *app) put(ctx context.Context, c *gateway.Client, v *gateway.Vault, file
 		"%s", printable(to.String()))
 }
 
-// putStream uploads standard input, or a pipe.
+// putStream uploads standard input, or a file that is a pipe.
 func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault, file string, to s3Target, options gateway.UploadOptions) (gateway.Object, error) {
 	in := interruptible(ctx, a.stdin)
 	if file != "-" {
@@ -139,7 +140,7 @@ func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault
 	return c.Upload(ctx, to.bucket, to.key, in, options)
 }
 
-// counter counts the bytes that are read through it.
+// counter is a reader that counts the bytes read through it.
 type counter struct {
 	from io.Reader
 	n    int64
@@ -152,7 +153,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// regularSize returns the size of a regular file.
+// regularSize returns the size of a file in bytes, and false if the file is not a regular file.
 func regularSize(path string) (int64, bool) {
 	if path == "-" {
 		return 0, false
@@ -164,7 +165,7 @@ func regularSize(path string) (int64, bool) {
 	return info.Size(), true
 }
 
-// ensureBucket creates a bucket if that is asked for.
+// ensureBucket creates a bucket if asked is true, which is the flag --make-bucket.
 func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked bool) error {
 	if !asked {
 		return nil
@@ -175,7 +176,7 @@ func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked b
 	return nil
 }
 
-// journal returns the path of the journal of an upload of file to an object.
+// journal returns the path of the journal for the upload of file to an object.
 func (a *app) journal(to s3Target, file string) (string, error) {
 	state, err := config.StateDir(a.environ)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// s3Scheme begins the arguments that name buckets and objects.
+// s3Scheme is the prefix of arguments that name buckets and objects.
 const s3Scheme = "s3://"
 
-// clientMemory is the soft memory limit of the Go runtime in client commands. A stream that is
-// uploaded holds 32 MiB. The program itself takes 30 MiB more.
+// clientMemory is the soft memory limit of the Go runtime in client commands, in bytes. An upload
+// of a stream holds 32 MiB. The process itself takes 30 MiB on top of the limit.
 const clientMemory = 60 << 20
 
 // remote has the flags with which a client command reaches a cluster.
@@ -41,7 +41,7 @@ func (a *app) remoteFlags(cmd *cobra.Command) *remote {
 	return r
 }
 
-// settings returns the profile with the flags above it.
+// remoteSettings returns the profile, where flags override its values.
 func (a *app) remoteSettings(r *remote) (config.Profile, error) {
 	p, err := config.ClientProfile(r.profile, a.environ)
 	if errors.Is(err, config.ErrProfile) {
@@ -59,8 +59,8 @@ func (a *app) remoteSettings(r *remote) (config.Profile, error) {
 	return p, nil
 }
 
-// cluster returns a client of the cluster that flags, environment and profile name. The caller
-// closes it.
+// cluster returns a client of the cluster that the flags, the environment and the profile name. The
+// caller closes the client.
 func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	p, err := a.remoteSettings(r)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	if p.Token == "" && p.AccessKey == "" {
 		return nil, usagef("%s: no key is given: set HOLDFAST_TOKEN, give --token, or run holdfast profile add", called(cmd))
 	}
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // no GOMEMLIMIT
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT is not set
 		debug.SetMemoryLimit(clientMemory)
 	}
 	c, err := gateway.New(gateway.Options{
@@ -85,7 +85,7 @@ func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	return c, err
 }
 
-// s3Target is a bucket with a key or a prefix of keys.
+// s3Target is a bucket, with a key or with a prefix of keys.
 type s3Target struct{ bucket, key string }
 
 func (t s3Target) String() string { return s3Scheme + t.bucket + "/" + t.key }
@@ -93,8 +93,8 @@ func (t s3Target) String() string { return s3Scheme + t.bucket + "/" + t.key }
 // isS3 reports whether an argument names a bucket or an object.
 func isS3(arg string) bool { return strings.HasPrefix(arg, s3Scheme) }
 
-// parseS3 parses an argument of the form s3://BUCKET or s3://BUCKET/KEY. The key is taken as it
-// is, without percent-encoding.
+// parseS3 parses an argument of the form s3://BUCKET or s3://BUCKET/KEY. KEY has no
+// percent-encoding.
 func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
 	rest, ok := strings.CutPrefix(arg, s3Scheme)
 	bucket, key, _ := strings.Cut(rest, "/")
@@ -109,7 +109,8 @@ func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
 	return s3Target{bucket, key}, nil
 }
 
-// parseObject parses an argument like parseS3, but returns an error unless it names one object.
+// parseObject parses an argument of the form s3://BUCKET/KEY. It returns an error unless the
+// argument names one object.
 func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
 	t, err := parseS3(cmd, arg)
 	if err == nil && (t.key == "" || strings.HasSuffix(t.key, "/")) {
@@ -118,7 +119,8 @@ func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
 	return t, err
 }
 
-// below returns t with the name of a file if t is a bucket or ends in a slash, as cp does.
+// below returns the target for a file. If t is a bucket or ends in a slash, the name of the file is
+// appended, as cp does with a folder.
 func (t s3Target) below(file string) (s3Target, error) {
 	if t.key != "" && !strings.HasSuffix(t.key, "/") {
 		return t, nil
@@ -133,8 +135,8 @@ func (t s3Target) below(file string) (s3Target, error) {
 	return s3Target{t.bucket, t.key + name}, nil
 }
 
-// clusterError makes wrong usage of refusals that the arguments cause, and the interrupt of a
-// signal plain.
+// clusterError turns a refusal that the arguments cause into an error of usage, and an interrupt by
+// a signal into a plain error.
 func clusterError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted

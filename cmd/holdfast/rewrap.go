@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// rewrapReport is the output of rewrap --json.
+// rewrapReport is the JSON output of the command rewrap.
 type rewrapReport struct {
 	Rewrapped int `json:"rewrapped"`
-	Done      int `json:"done"` // by an earlier run
+	Done      int `json:"done"` // files that an earlier run rewrapped
 	Failed    int `json:"failed"`
 }
 

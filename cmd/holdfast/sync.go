@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxSyncParallel bounds --parallel.
+// maxSyncParallel is the largest value of the flag --parallel.
 const maxSyncParallel = 256
 
-// syncPlan has the flags of sync.
+// syncPlan has the flags of the command sync.
 type syncPlan struct {
 	options    gateway.SyncOptions
 	makeBucket bool
@@ -104,7 +104,7 @@ exits 1.`,
 	return cmd
 }
 
-// syncReport is the output of sync --json.
+// syncReport is the JSON output of the command sync.
 type syncReport struct {
 	Copied    int          `json:"copied"`
 	Bytes     int64        `json:"bytes"` // of copied files
@@ -115,14 +115,14 @@ type syncReport struct {
 	Changes   []syncChange `json:"changes,omitempty"` // with --dry-run or --verbose
 }
 
-// syncChange is an entry of syncReport.
+// syncChange is one change in the list of a syncReport.
 type syncChange struct {
 	Action string `json:"action"`
 	Path   string `json:"path"`
 	Size   int64  `json:"size"` // bytes
 }
 
-// syncSide is the side of a sync that is in the cluster.
+// syncSide is the cluster side of a sync, with or without encryption.
 type syncSide interface {
 	push(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error)
 	pull(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error)
@@ -173,7 +173,7 @@ func (a *app) sync(ctx context.Context, side syncSide, dir string, at s3Target, 
 	} else {
 		result, err = side.push(ctx, dir, plan.options)
 	}
-	_ = w.bar.Finish() // it is only for the eye
+	_ = w.bar.Finish() // an error of the progress bar does no harm
 	w.report.Copied, w.report.Bytes, w.report.Deleted = result.Copied, result.Bytes, result.Deleted
 	w.report.Unchanged, w.report.Skipped, w.report.Failed = result.Unchanged, result.Skipped, result.Failed
 	if ctx.Err() != nil {
@@ -190,14 +190,14 @@ func (a *app) sync(ctx context.Context, side syncSide, dir string, at s3Target, 
 		verb, result.Copied, humanBytes(result.Bytes), result.Deleted, result.Unchanged, result.Skipped, result.Failed))
 }
 
-// watcher shows a sync while it runs.
+// watcher shows the progress of a sync.
 type watcher struct {
 	app  *app
 	plan *syncPlan
 
 	mu     sync.Mutex
 	bar    *progressbar.ProgressBar
-	total  int64 // bytes that are planned
+	total  int64 // bytes of all planned transfers
 	report syncReport
 }
 
@@ -211,7 +211,7 @@ func (w *watcher) planned(n int64) {
 func (w *watcher) progress(n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.bar.Add64(n) // it is only for the eye
+	_ = w.bar.Add64(n) // an error of the progress bar does no harm
 }
 
 func (w *watcher) event(e gateway.SyncEvent) {
@@ -219,7 +219,7 @@ func (w *watcher) event(e gateway.SyncEvent) {
 	defer w.mu.Unlock()
 	switch e.Action {
 	case gateway.ActionSkip, gateway.ActionFail:
-		_ = w.bar.Clear() // it is painted again
+		_ = w.bar.Clear() // the next update paints the bar again
 		w.app.say(w.app.stderr, "holdfast: %s: %s\n", printable(e.Path), printable(oneLine(e.Err.Error())))
 		return
 	}

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Action is what an audited change did. The texts are stored: never rename one.
+// Action names what an audited change did. The texts are on disk: never rename one.
 type Action string
 
-// Every action. The part before the point is its family.
+// All actions. The part of the text before the point is the family of the action.
 const (
 	ActionClusterCreate Action = "cluster.create"
 	ActionSigningKey    Action = "cluster.signing-key"
 	ActionSessionCreate Action = "session.create"
 	ActionSessionEnd    Action = "session.end"
-	ActionRefusalsRest  Action = "session.refused" // refusals that have no row of their own
+	ActionRefusalsRest  Action = "session.refused" // sum of the refusals without a row of their own
 	ActionKeyCreate     Action = "key.create"
 	ActionKeyShow       Action = "key.show"
 	ActionKeyRevoke     Action = "key.revoke"
@@ -39,7 +39,7 @@ const (
 	ActionBucketCors    Action = "bucket.cors"
 )
 
-// Actions returns every action by family.
+// Actions returns all actions, ordered by family.
 func Actions() []Action {
 	return []Action{
 		ActionAppCreate, ActionAppRemove,
@@ -59,8 +59,9 @@ func (a Action) Family() string {
 	return family
 }
 
-// ActionOf returns what a command does by the audit log; empty: it is not audited. It reads
-// nothing, so that commands which are not audited cost no more.
+// ActionOf returns the action of a command for the audit log, or an empty action if the command is
+// not audited. ActionOf does not read the state, so a command that is not audited costs no more
+// than before.
 func ActionOf(cmd Command) Action {
 	switch v := cmd.(type) {
 	case *Audited:
@@ -125,9 +126,9 @@ func ActionOf(cmd Command) Action {
 	return ""
 }
 
-// describe fills in what a change is about. Members of different releases apply one change, and
-// their states must be equal: never change a text of an action that there is. It runs before the change, because some changes
-// remove what they name.
+// describe sets the target and the detail of the row of a change. Members of different releases
+// apply the same change and must get equal states: never change a text of an existing action.
+// describe runs before the change, because some changes remove what they name.
 func (v *AuditRow) describe(r Reader, change Command) error {
 	switch c := change.(type) {
 	case *ByKey:
@@ -191,8 +192,7 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	return nil
 }
 
-// describeSelf fills in the target and the detail of a change by its command alone, without a
-// read of the state.
+// describeSelf sets the target and the detail from the command alone, without reading the state.
 func (v *AuditRow) describeSelf(change Command) {
 	switch c := change.(type) {
 	case *InitCluster:
@@ -224,8 +224,8 @@ func (v *AuditRow) describeSelf(change Command) {
 	}
 }
 
-// describeAsked is describe for a change with the credentials of its caller. They are the actor
-// where the proposer has named nobody.
+// describeAsked does the same as describe, for a change inside a command that has the credentials
+// of its caller. If the proposer named no actor, the caller becomes the actor.
 func (v *AuditRow) describeAsked(r Reader, caller Actor, change Command) (err error) {
 	if v.Actor.Kind == ActorCluster {
 		_, caller.Account = asked(change)
@@ -237,7 +237,8 @@ func (v *AuditRow) describeAsked(r Reader, caller Actor, change Command) (err er
 	return v.describe(r, change)
 }
 
-// signedIn fills in an account that proves who it is by the change itself.
+// signedIn describes an account that proves its identity by the change itself. The account becomes
+// the actor of the row if the actor has no credentials.
 func (v *AuditRow) signedIn(r Reader, account AccountID, session SessionID) error {
 	email, err := emailOf(r, account)
 	if err != nil {
@@ -250,19 +251,19 @@ func (v *AuditRow) signedIn(r Reader, account AccountID, session SessionID) erro
 	return nil
 }
 
-// opened fills in a new account.
+// opened describes a new account.
 func (v *AuditRow) opened(a *Account, detail string) {
 	v.Target, v.Detail = string(a.ID), withComma(a.Email, detail)
 }
 
-// aboutAccount fills in an account.
+// aboutAccount describes an existing account.
 func (v *AuditRow) aboutAccount(r Reader, account AccountID, detail string) error {
 	email, err := emailOf(r, account)
 	v.Target, v.Detail = string(account), withComma(email, detail)
 	return err
 }
 
-// aboutLink fills in a one-time link.
+// aboutLink describes a one-time link.
 func (v *AuditRow) aboutLink(r Reader, l *OneTimeLink) error {
 	v.Target, v.Detail = l.Email, l.Purpose.String()
 	if l.Account == "" {
@@ -271,7 +272,7 @@ func (v *AuditRow) aboutLink(r Reader, l *OneTimeLink) error {
 	return v.aboutAccount(r, l.Account, l.Purpose.String())
 }
 
-// aboutSession fills in a session that is there.
+// aboutSession describes a session, if it exists.
 func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
 	s, err := get[Session](r, sessionKey(id))
 	if err != nil || s == nil {
@@ -279,13 +280,13 @@ func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
 	}
 	v.Target = string(id)
 	if v.Detail, err = emailOf(r, s.Account); err == nil && v.Actor.Kind == ActorAnonymous {
-		// Who has no other credentials ends a session by its token.
+		// A caller without other credentials ends a session by the token of the session.
 		v.Actor.Kind, v.Actor.Account, v.Actor.Email, v.Actor.Session = ActorSession, s.Account, v.Detail, id
 	}
 	return err
 }
 
-// aboutStoredKey fills in an API key that is there.
+// aboutStoredKey describes an API key, if it exists.
 func (v *AuditRow) aboutStoredKey(r Reader, id KeyID) error {
 	v.Target = string(id)
 	k, err := get[APIKey](r, apiKeyKey(id))
@@ -305,7 +306,7 @@ func (v *AuditRow) aboutBucket(account AccountID, name, detail string) {
 	v.Target, v.Detail = string(account)+"/"+name, detail
 }
 
-// emailOf returns the e-mail address of an account; empty: there is no such account.
+// emailOf returns the e-mail address of an account, or "" if the account does not exist.
 func emailOf(r Reader, id AccountID) (string, error) {
 	a, err := get[Account](r, accountKey(id))
 	if err != nil || a == nil {
@@ -314,7 +315,8 @@ func emailOf(r Reader, id AccountID) (string, error) {
 	return a.Email, nil
 }
 
-// withComma returns two texts with a comma between them where both have something.
+// withComma returns both texts with a comma between them. If one text is empty, it returns the
+// other.
 func withComma(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -329,7 +331,7 @@ func choose(yes bool, a, b string) string {
 	return b
 }
 
-// allowanceText is an allowance in the largest unit that gives a whole number.
+// allowanceText returns an allowance in the largest unit that gives a whole number.
 func allowanceText(bytes uint64) string {
 	if bytes == Unlimited {
 		return "no limit"
@@ -342,7 +344,7 @@ func allowanceText(bytes uint64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// String is the purpose as the audit log has it.
+// String returns the text of the purpose in the audit log.
 func (p LinkPurpose) String() string {
 	switch p {
 	case ForSignUp:

@@ -8,15 +8,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Audited is a change with who asked for it, from where and when, for its row of the audit log.
-// Apply writes the row together with the change. The command needs feature level 7.
+// Audited is a change with the data for its row of the audit log: the actor, the address of the
+// client, and the time. Apply writes the row together with the change. The command needs feature
+// level 7.
 type Audited struct {
 	By     Actor
 	At     Millis  // by the clock of the proposer
-	Change Command // one that ActionOf knows
+	Change Command // a command for which ActionOf returns an action
 }
 
-// auditForms are the changes of Audited. Their places are stored: append only.
+// auditForms has an empty command of each type that Audited can contain. The index of a type is on
+// disk: only append.
 var auditForms = []func() Command{
 	1:  func() Command { return new(ByKey) },
 	2:  func() Command { return new(BySession) },
@@ -54,7 +56,7 @@ var auditForms = []func() Command{
 	34: func() Command { return new(DecideAdmin) },
 }
 
-// formOf has the form of each type of change.
+// formOf has the index in auditForms of each type.
 var formOf = func() map[reflect.Type]uint8 {
 	forms := make(map[reflect.Type]uint8, len(auditForms))
 	for form, empty := range auditForms {
@@ -86,23 +88,23 @@ func (v *Audited) Code(c *codec.Coder) {
 
 func (v *Audited) apply(tx Tx, e *entry) (Result, error) { return audited(tx, v, e) }
 
-// actorKey is the key of a context's value that WithActor puts there.
+// actorKey is the key under which WithActor stores the actor in a context.
 type actorKey struct{}
 
-// WithActor sets who asks for changes under ctx, for the audit log.
+// WithActor returns a context whose changes have the actor by in the audit log.
 func WithActor(ctx context.Context, by Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, by)
 }
 
-// ActorOf returns who asks for changes under ctx: a member by itself unless WithActor says
-// otherwise.
+// ActorOf returns the actor of changes under ctx. Without WithActor, the actor is the member
+// itself.
 func ActorOf(ctx context.Context) Actor {
 	by, _ := ctx.Value(actorKey{}).(Actor)
 	return by
 }
 
-// Audit returns a change with the actor in ctx and a time, if changes like it are audited at a
-// feature level; otherwise the change alone.
+// Audit returns a change wrapped in Audited, with the actor in ctx and the time at. If the feature
+// level has no audit log or the change is not audited, Audit returns the change itself.
 func Audit(ctx context.Context, change Command, at Millis, level FeatureLevel) Command {
 	if level < AuditLevel || ActionOf(change) == "" {
 		return change
@@ -113,8 +115,8 @@ func Audit(ctx context.Context, change Command, at Millis, level FeatureLevel) C
 	return &Audited{By: ActorOf(ctx).clipped(), At: at, Change: change}
 }
 
-// audited applies a command, and appends its row to the audit log if it changed something and
-// the command is audited.
+// audited applies a command. If the command is audited and changes the state, audited also appends
+// a row to the audit log.
 func audited(tx Tx, cmd Command, e *entry) (Result, error) {
 	var by Actor
 	var at Millis
@@ -135,7 +137,8 @@ func audited(tx Tx, cmd Command, e *entry) (Result, error) {
 	if _, shows := change.(*NoteKeyShown); err != nil || !writes.changed && !shows {
 		return result, err
 	}
-	// InitCluster sets the level that its own row needs.
+	// InitCluster itself sets the feature level that its row needs, so the level is read after the
+	// change.
 	if level, err := levelOf(tx); err != nil || level < AuditLevel {
 		return result, err
 	}
@@ -149,7 +152,7 @@ func audited(tx Tx, cmd Command, e *entry) (Result, error) {
 	return result, err
 }
 
-// noticed is a Tx that notices whether it changed anything.
+// noticed is a Tx that records whether a write has changed the state.
 type noticed struct {
 	Tx
 	changed bool
@@ -179,8 +182,8 @@ func (n *noticed) Delete(key []byte) error {
 	return n.Tx.Delete(key)
 }
 
-// NoteKeyShown records that an API key is shown with its secrets. The command needs feature
-// level 7.
+// NoteKeyShown records in the audit log that a node shows an API key with its secrets. The command
+// needs feature level 7.
 //
 // Errors: ErrNotFound.
 type NoteKeyShown struct{ ID KeyID }

@@ -10,34 +10,35 @@ import (
 
 // Bounds of the audit log.
 const (
-	// AuditLevel is the feature level from which there is an audit log.
+	// AuditLevel is the lowest feature level with an audit log.
 	AuditLevel FeatureLevel = 7
-	// MaxAuditRows is how many rows the log has at the most, about 300 bytes each.
+	// MaxAuditRows is the largest number of rows of the log. A row has about 300 bytes.
 	MaxAuditRows = 100_000
-	// AuditFor is how long rows are kept: a year and a month, so that a yearly audit that is
-	// late still finds the whole year.
+	// AuditFor is how long the log keeps a row: a year and a month. A yearly audit that is late
+	// then still finds the whole year.
 	AuditFor Millis = 400 * dayMillis
-	// MaxRefusals is how many summed refusals one command records.
+	// MaxRefusals is the largest number of summed refusals that one command records.
 	MaxRefusals = 64
-	// signInsPerHour and joinsPerHour are how many refused sign-ins and joins become rows of
-	// their own within a clock hour: neither hides the other.
+	// signInsPerHour and joinsPerHour are the numbers of refused sign-ins and of refused joins that
+	// get rows of their own within a clock hour. Each kind has its own number, so refusals of one
+	// kind do not hide those of the other.
 	signInsPerHour = 48
 	joinsPerHour   = 12
 	hourMillis     = Millis(60 * 60 * 1000)
 )
 
-// auditHead is the bookkeeping of the audit log.
+// auditHead is the record that describes the extent of the audit log.
 type auditHead struct {
-	First, Next uint64    // sequences of the oldest row and of the next one
-	Anchor      AuditHash // hash of the row before First; zero: none was pruned
+	First, Next uint64    // sequences of the oldest row and of the next row
+	Anchor      AuditHash // hash of the row before First; zero if no row was pruned
 	Head        AuditHash // hash of the newest row
 	Last        Millis    // time of the newest row
-	// Hour is the clock hour in which SignIns and Joins refusals became rows of their own, and
-	// Rest tries did not.
+	// Hour is the clock hour that the counters belong to. SignIns and Joins count the refusals of
+	// the hour that got rows of their own, and Rest counts all others.
 	Hour, SignIns, Joins, Rest uint64
 }
 
-// Code implements the record's form.
+// Code encodes and decodes the record.
 func (v *auditHead) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.First)
@@ -63,8 +64,8 @@ func readAuditHead(r Reader) (*auditHead, error) {
 	return h, err
 }
 
-// append adds a row to the log, and removes the oldest one if there are MaxAuditRows. The caller
-// writes the head.
+// append appends a row to the log. If the log has MaxAuditRows already, append also removes the
+// oldest row. The caller writes the head.
 func (v *auditHead) append(tx Tx, row *AuditRow) error {
 	row.Seq, row.Actor = v.Next, row.Actor.clipped()
 	row.Target, row.Detail = clip(row.Target, maxAuditTarget), clip(row.Detail, maxAuditDetail)
@@ -111,9 +112,9 @@ func decodeAuditRow(value []byte) (*AuditRow, AuditHash, error) {
 	return row, AuditHash(value[:auditHashBytes]), err
 }
 
-// PruneAudit removes rows that are older than Before, MaxSettle rows in one command at the
-// most. The proposer takes Before from a time that most members have reached. The command needs
-// feature level 7.
+// PruneAudit removes rows that are older than Before, at most MaxSettle rows in one command. The
+// proposer takes Before from a time that most members have reached. The command needs feature level
+// 7.
 type PruneAudit struct{ Before Millis }
 
 // Code implements Command.
@@ -147,22 +148,23 @@ func (v *PruneAudit) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, auditKey, h)
 }
 
-// Refusal is what a node refused within a minute, of one kind, to one account and one network.
+// Refusal is a sum of what a node refused within a minute: attempts of one kind, from one network,
+// on one account.
 type Refusal struct {
 	Action  Action    // ActionSessionCreate or ActionMemberJoin
-	At      Millis    // of the last try
-	Addr    string    // of the client
-	Account AccountID // whose password was wrong; empty: no account
-	Detail  string    // for people; with an account it is its e-mail address
+	At      Millis    // time of the last attempt
+	Addr    string    // address or network of the client
+	Account AccountID // account whose password was wrong; empty without an account
+	Detail  string    // text for people; the e-mail address of the account, if there is one
 	Count   uint64
 }
 
-// NoteRefusals records refused tries. Within a clock hour only the first ones become rows of
-// their own; the others are summed in one row at the beginning of a later hour. So strangers
-// neither grow the log without bound nor push out what it has. The command needs feature level
-// 7.
+// NoteRefusals records refused attempts. Within a clock hour, only the first attempts get rows of
+// their own. A command of a later hour writes one row with the number of all others. Clients
+// without credentials therefore can neither grow the log without bound nor push out its rows. The
+// command needs feature level 7.
 //
-// Errors: ErrInvalid for an action that is not of refusals.
+// Errors: ErrInvalid for an action that is not an action of refusals.
 type NoteRefusals struct{ Items []Refusal }
 
 // Code implements Command.
@@ -198,7 +200,8 @@ func (v *NoteRefusals) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, auditKey, h)
 }
 
-// refused appends a row of a refusal, or counts its tries if the hour has enough rows.
+// refused appends the row of a refusal. If the clock hour has enough rows of refusals, refused only
+// counts the attempts.
 func (v *auditHead) refused(tx Tx, i Refusal) error {
 	if hour := uint64(i.At / hourMillis); hour != v.Hour {
 		if v.Rest > 0 {
@@ -233,16 +236,16 @@ func (v *auditHead) refused(tx Tx, i Refusal) error {
 	return v.append(tx, &row)
 }
 
-// AuditEntry is a row of the audit log with its hash.
+// AuditEntry is a row of the audit log and its hash.
 type AuditEntry struct {
 	AuditRow
 	Hash AuditHash
 }
 
-// AuditHead is the extent of the audit log.
+// AuditHead describes the extent of the audit log.
 type AuditHead struct {
-	First, Next uint64    // sequences of the oldest row and of the next one; equal: there is none
-	Anchor      AuditHash // hash of the row before First; zero: there was none
+	First, Next uint64    // sequences of the oldest row and of the next row; equal if the log is empty
+	Anchor      AuditHash // hash of the row before First; zero if there was no such row
 	Head        AuditHash // hash of the newest row
 }
 
@@ -255,7 +258,8 @@ func (v View) AuditHead() (AuditHead, error) {
 	return AuditHead{First: h.First, Next: h.Next, Anchor: h.Anchor, Head: h.Head}, nil
 }
 
-// AuditBefore calls fn for the rows below a sequence, the newest first, until fn returns false.
+// AuditBefore calls fn for each row with a sequence below seq, newest first, until fn returns
+// false.
 func (v View) AuditBefore(seq uint64, fn func(AuditEntry) (more bool, err error)) error {
 	return v.r.Scan(table(tableAudit), auditRowKey(seq), true, func(_, value []byte) (bool, error) {
 		row, hash, err := decodeAuditRow(value)
@@ -266,16 +270,16 @@ func (v View) AuditBefore(seq uint64, fn func(AuditEntry) (more bool, err error)
 	})
 }
 
-// AuditChain is the part of the audit log that VerifyAudit has walked.
+// AuditChain describes the part of the audit log that VerifyAudit has checked.
 type AuditChain struct {
-	Next   uint64    // sequence of the next row
-	Hash   AuditHash // of the row before it
-	Broken string    // what is wrong with the row Next; empty: nothing so far
+	Next   uint64    // sequence of the next row to check
+	Hash   AuditHash // hash of the row before Next
+	Broken string    // what is wrong with the row Next; empty if nothing was found
 }
 
-// VerifyAudit walks up to limit rows after those of a chain, and returns the longer chain. It
-// ends at the first row that does not follow from the one before. The chain of no rows has the
-// First and the Anchor of the AuditHead.
+// VerifyAudit checks up to limit rows after those of a chain, and returns the extended chain.
+// VerifyAudit stops at the first row that does not follow from the row before. To check the log
+// from its beginning, pass a chain with the First and the Anchor of the AuditHead.
 func (v View) VerifyAudit(from AuditChain, limit int) (AuditChain, error) {
 	head, err := v.AuditHead()
 	if err != nil || from.Broken != "" {
@@ -289,7 +293,7 @@ func (v View) VerifyAudit(from AuditChain, limit int) (AuditChain, error) {
 	all := table(tableAudit)
 	lower := auditRowKey(from.Next)
 	if from.Next == head.First {
-		lower = all // also what lies before the first row
+		lower = all // find rows before the first one too
 	}
 	err = v.r.Scan(lower, all.end(), false, func(k, value []byte) (bool, error) {
 		if rows == limit {

@@ -9,29 +9,29 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of rows of the audit log.
+// Bounds of the texts of a row of the audit log.
 const (
 	maxAuditAddr   = 64   // bytes of a client's address
-	maxAuditTarget = 512  // bytes; an account id and a bucket's name fit
-	maxAuditDetail = 1024 // bytes; the name of a key fits
+	maxAuditTarget = 512  // bytes; enough for an account id and a bucket name
+	maxAuditDetail = 1024 // bytes; enough for the name of a key
 	maxActionLen   = 32   // bytes
 	auditHashBytes = 32
 )
 
-// ActorKind is how the actor of an audited change was recognized. The numbers are stored: never
-// renumber.
+// ActorKind is how a node recognized the actor of an audited change. The numbers are on disk: never
+// renumber them.
 type ActorKind uint8
 
-// Every kind of actor.
+// All kinds of actors.
 const (
-	ActorCluster   ActorKind = 0 // a member by itself
+	ActorCluster   ActorKind = 0 // a member of the cluster, without a caller
 	ActorOperator  ActorKind = 1 // the operator socket of a node
 	ActorAnonymous ActorKind = 2 // a client without credentials
 	ActorSession   ActorKind = 3
 	ActorKey       ActorKind = 4 // an API key
 )
 
-// String is the kind as the log shows it.
+// String returns the text of the kind in the log.
 func (k ActorKind) String() string {
 	switch k {
 	case ActorCluster:
@@ -48,17 +48,17 @@ func (k ActorKind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Actor describes who asked for a change, and from where.
+// Actor is the caller who made a change, and the address of the client.
 type Actor struct {
 	Kind    ActorKind
-	Account AccountID // empty: none
-	Email   string    // of the account at that time
-	Key     KeyID     // for ActorKey
-	Session SessionID // for ActorSession
-	Addr    string    // of the client as the node saw it behind trusted proxies; empty: the operator socket
+	Account AccountID // empty without an account
+	Email   string    // e-mail address of the account at the time of the change
+	Key     KeyID     // set for ActorKey
+	Session SessionID // set for ActorSession
+	Addr    string    // address of the client behind trusted proxies; empty for the operator socket
 }
 
-// Code implements the record's form.
+// Code encodes and decodes the actor.
 func (v *Actor) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Kind)
 	codec.String(c, &v.Account, MaxIDLen)
@@ -68,25 +68,26 @@ func (v *Actor) Code(c *codec.Coder) {
 	codec.String(c, &v.Addr, maxAuditAddr)
 }
 
-// AuditHash is the BLAKE3 hash of a row of the audit log and of all rows before it.
+// AuditHash is the BLAKE3 hash of a row of the audit log and all rows before.
 type AuditHash [auditHashBytes]byte
 
-// String is the hash in lower-case hexadecimal.
+// String returns the hash in lower-case hexadecimal.
 func (h AuditHash) String() string { return hex.EncodeToString(h[:]) }
 
 // AuditRow is one row of the audit log.
 type AuditRow struct {
-	Seq     uint64 // 1 is the first
+	Seq     uint64 // sequence; the first row has 1
 	At      Millis // by the clock of the node that proposed the change
 	Actor   Actor
 	Action  Action
-	Target  string // id or name of what was changed
-	Detail  string // for people; empty: nothing to add
-	Refused bool   // the node refused what was tried
-	Count   uint64 // tries that the row sums up; 1 for a change
+	Target  string // id or name of the changed object
+	Detail  string // further text for people; may be empty
+	Refused bool   // the row records a refused attempt
+	Count   uint64 // number of attempts in the row; 1 for a change
 }
 
-// Code implements the record's form, which is hashed: it never changes for a row that is there.
+// Code encodes and decodes the row. The hash covers these bytes: never change the form of an
+// existing row.
 func (v *AuditRow) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Seq)
@@ -99,7 +100,7 @@ func (v *AuditRow) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Count)
 }
 
-// EncodeAuditRow returns the canonical bytes of a row, which its hash covers.
+// EncodeAuditRow returns the canonical bytes of a row. The hash of the row covers these bytes.
 func EncodeAuditRow(v *AuditRow) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 256))
 	v.Code(c)
@@ -110,15 +111,16 @@ func EncodeAuditRow(v *AuditRow) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeAuditRow reads the canonical bytes of a row.
+// DecodeAuditRow decodes the canonical bytes of a row.
 func DecodeAuditRow(b []byte) (*AuditRow, error) { return decode[AuditRow](b) }
 
-// auditHash returns the hash of the canonical bytes of a row after the row with the hash prev.
+// auditHash returns the hash of a row, from its canonical bytes and the hash prev of the row
+// before.
 func auditHash(prev AuditHash, row []byte) AuditHash {
 	return blake3.Sum256(append(prev[:], row...))
 }
 
-// clip shortens text to most bytes without cutting a character in two.
+// clip shortens text to at most most bytes, and never cuts a character in two.
 func clip[S ~string](text S, most int) S {
 	if len(text) <= most {
 		return text
@@ -129,7 +131,7 @@ func clip[S ~string](text S, most int) S {
 	return text[:most]
 }
 
-// clipped returns the actor with texts that fit into a row.
+// clipped returns the actor with its texts shortened to the bounds of a row.
 func (v Actor) clipped() Actor {
 	v.Account, v.Email = clip(v.Account, MaxIDLen), clip(v.Email, MaxEmailLen)
 	v.Key, v.Session, v.Addr = clip(v.Key, MaxIDLen), clip(v.Session, MaxIDLen), clip(v.Addr, maxAuditAddr)
