@@ -28,7 +28,7 @@ const (
 // Timeouts of connections. The client regards a node as dead if one of them passes.
 const (
 	dialTimeout   = 5 * time.Second
-	headerTimeout = 2 * time.Minute // from the end of the request to the first byte of the answer
+	headerTimeout = 2 * time.Minute // time from the end of a request to the first byte of the answer
 	stallTimeout  = time.Minute     // longest time in which no byte of a body is sent or received
 	idleTimeout   = 90 * time.Second
 )
@@ -57,7 +57,7 @@ type Options struct {
 	UserAgent string
 }
 
-// Client sends requests to a cluster. It is safe for concurrent use.
+// Client sends requests to a cluster. A Client is safe for concurrent use.
 type Client struct {
 	nodes    *nodes
 	patience time.Duration
@@ -65,7 +65,7 @@ type Client struct {
 	answered atomic.Bool         // a node has answered at least once
 	idle     func()              // closes unused connections
 	memory   *semaphore.Weighted // sealedMemory bytes
-	buffers  sync.Pool           // of *[]byte
+	buffers  sync.Pool           // a pool of *[]byte
 }
 
 // ErrOptions is the kind of all errors of New.

@@ -19,8 +19,8 @@ import (
 )
 
 // Parts of the names of unfinished downloads. The file NAME.part has the bytes, and
-// NAME.part.journal is the journal of a large file. Both are in the folder of the final file, and
-// NAME begins with partialPrefix.
+// NAME.part.journal is the journal of a large file. Both files are in the folder of the final file,
+// and NAME begins with partialPrefix.
 const (
 	partialPrefix  = ".holdfast-"
 	partialSuffix  = ".part"
@@ -55,7 +55,7 @@ func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o D
 type incoming struct {
 	client   *Client
 	fetching *fetching
-	content  *seal.Content // of an encrypted object; nil for others
+	content  *seal.Content // content of an encrypted object; nil for other objects
 	root     *os.Root
 	name     string // final name of the file, below root
 	options  DownloadOptions

@@ -25,7 +25,7 @@ type progressHead struct {
 
 // progressLine is a line after the head. Each names one range that is in the file.
 type progressLine struct {
-	Offset int64 `json:"offset"` // of the range, in bytes
+	Offset int64 `json:"offset"` // offset of the range in bytes
 }
 
 // progressJournal records which ranges of a file were received.

@@ -161,7 +161,7 @@ func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err
 	return err == nil, nil
 }
 
-// object rewraps one object. It returns false if an earlier run has rewrapped the object.
+// object rewraps one object. object returns false if an earlier run has rewrapped the object.
 func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
 	v := r.old
 	object, err := v.client.Head(ctx, v.bucket, key)

@@ -21,8 +21,8 @@ func withAnswer(ctx context.Context, a *answer) context.Context {
 	return context.WithValue(ctx, answerKey{}, a)
 }
 
-// sender is the transport of all nodes. It adds the token to each request, and records each answer
-// for withAnswer.
+// sender is the transport of all nodes. sender adds the token to each request, and records each
+// answer for withAnswer.
 type sender struct {
 	to    http.RoundTripper
 	token string

@@ -64,7 +64,7 @@ type SyncEvent struct {
 // SyncResult counts the changes that were made, or with DryRun those that would be made.
 type SyncResult struct {
 	Copied, Deleted, Unchanged, Skipped, Failed int
-	Bytes                                       int64 // of copied files
+	Bytes                                       int64 // size of all copied files
 }
 
 // ErrSync reports that some files could not be copied. Each of these files was reported to Report.

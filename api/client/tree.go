@@ -25,7 +25,7 @@ type entry struct {
 	size     int64 // bytes
 	modified time.Time
 	etag     string
-	hash     *Hash // of the content; nil if the list has no hash
+	hash     *Hash // hash of the content; nil if the list has no hash
 }
 
 // tree is the cluster side of a sync.

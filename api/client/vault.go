@@ -29,7 +29,7 @@ type Vault struct {
 	folders  seal.FolderKey // key of the folder that is the whole bucket
 
 	mu      sync.Mutex
-	indexes map[string]*seal.Index // by absolute path of the folder
+	indexes map[string]*seal.Index // indexes of folders, by absolute path
 	known   map[string]bool        // folders that the index of their parent names
 }
 

@@ -32,8 +32,8 @@ func ParseHash(text string) (h Hash, err error) {
 // none of the wrong bytes.
 type VerifyError struct {
 	Object   string // s3://bucket/key
-	Endpoint string // of the node that sent the bytes
-	Offset   int64  // of the first byte that was not verified
+	Endpoint string // URL of the node that sent the bytes
+	Offset   int64  // offset of the first byte that was not verified
 	Reason   string
 }
 

@@ -47,8 +47,8 @@ type auditRow struct {
 // auditPage serves GET /audit.
 func (s *surface) auditPage(c *call) error { return s.showAudit(c, nil) }
 
-// verifyAudit serves POST /audit/verify. It verifies the whole log and shows the audit log page
-// with the result.
+// verifyAudit serves POST /audit/verify. verifyAudit verifies the whole log and shows the audit log
+// page with the result.
 func (s *surface) verifyAudit(c *call) error {
 	v, err := s.Audit.Verify(c.ctx)
 	if err != nil {

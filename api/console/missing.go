@@ -20,8 +20,8 @@ const missingRows = 100
 // sizeClass is a class of content sizes. The map of missing copies has one column for each class.
 type sizeClass struct {
 	Number int
-	Short  string // "< 1 MiB"
-	Long   string // "below 1 MiB"
+	Short  string // such as "< 1 MiB"
+	Long   string // such as "below 1 MiB"
 }
 
 // sizeClasses returns the columns of the map of missing copies.

@@ -133,8 +133,8 @@ func has(view state.View) (bool, error) {
 	return level >= state.AuditLevel, err
 }
 
-// RecordRefusals records the refusals of this node of all past minutes. Without a majority it
-// returns state.ErrUnavailable, and the refusals stay in memory for the next call.
+// RecordRefusals records the refusals of this node of all past minutes. Without a majority
+// RecordRefusals returns state.ErrUnavailable, and the refusals stay in memory for the next call.
 func (l *Log) RecordRefusals(ctx context.Context) error {
 	items := l.refusals.take(minuteOf(l.now()))
 	if len(items) == 0 {

@@ -13,7 +13,7 @@ import (
 // Detail is a pin with the copies of its content and the statuses that this node has seen.
 type Detail struct {
 	Record
-	Copies []Copy // by node; nil if the content is allocated to no node, or the pin has failed
+	Copies []Copy // copies, ordered by node; nil if the content is allocated to no node, or the pin has failed
 	Blocks uint64 // blocks of the content; 0 if not known yet
 	// History has the statuses of the pin that this node has seen since a client first read the
 	// detail here, oldest first. The replicated state has no times of statuses, so each node keeps

@@ -166,7 +166,7 @@ func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more
 	return pins, more
 }
 
-// trace adds the new statuses of changed pins to their histories. It returns false if the node
+// trace adds the new statuses of changed pins to their histories. trace returns false if the node
 // follows no pin any more.
 func (p *Pins) trace(ch state.Changes) bool {
 	changed, more := p.traces.changed(ch, p.now())

@@ -68,8 +68,8 @@ reads it from standard input. To change or remove a profile, edit the file:
 	return cmd
 }
 
-// readToken asks for a token on a terminal. Without a terminal, it reads the first line of standard
-// input.
+// readToken asks for a token on a terminal. Without a terminal, readToken reads the first line of
+// standard input.
 func (a *app) readToken(ctx context.Context) (token string, err error) {
 	if in, ok := a.terminalIn(); ok {
 		token, err = a.typedUnseen(ctx, in, "Token of an API key: ")

@@ -109,8 +109,8 @@ func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
 	return s3Target{bucket, key}, nil
 }
 
-// parseObject parses an argument of the form s3://BUCKET/KEY. It returns an error unless the
-// argument names one object.
+// parseObject parses an argument of the form s3://BUCKET/KEY. parseObject returns an error unless
+// the argument names one object.
 func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
 	t, err := parseS3(cmd, arg)
 	if err == nil && (t.key == "" || strings.HasSuffix(t.key, "/")) {

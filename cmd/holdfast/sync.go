@@ -107,12 +107,12 @@ exits 1.`,
 // syncReport is the JSON output of the command sync.
 type syncReport struct {
 	Copied    int          `json:"copied"`
-	Bytes     int64        `json:"bytes"` // of copied files
+	Bytes     int64        `json:"bytes"` // size of all copied files
 	Deleted   int          `json:"deleted"`
 	Unchanged int          `json:"unchanged"`
 	Skipped   int          `json:"skipped"`
 	Failed    int          `json:"failed"`
-	Changes   []syncChange `json:"changes,omitempty"` // with --dry-run or --verbose
+	Changes   []syncChange `json:"changes,omitempty"` // present only with --dry-run or --verbose
 }
 
 // syncChange is one change in the list of a syncReport.

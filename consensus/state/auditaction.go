@@ -315,8 +315,8 @@ func emailOf(r Reader, id AccountID) (string, error) {
 	return a.Email, nil
 }
 
-// withComma returns both texts with a comma between them. If one text is empty, it returns the
-// other.
+// withComma returns both texts with a comma between them. If one text is empty, withComma returns
+// the other.
 func withComma(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -13,7 +13,7 @@ import (
 // level 7.
 type Audited struct {
 	By     Actor
-	At     Millis  // by the clock of the proposer
+	At     Millis  // time by the clock of the proposer
 	Change Command // a command for which ActionOf returns an action
 }
 

@@ -77,7 +77,7 @@ func (h AuditHash) String() string { return hex.EncodeToString(h[:]) }
 // AuditRow is one row of the audit log.
 type AuditRow struct {
 	Seq     uint64 // sequence; the first row has 1
-	At      Millis // by the clock of the node that proposed the change
+	At      Millis // time by the clock of the node that proposed the change
 	Actor   Actor
 	Action  Action
 	Target  string // id or name of the changed object

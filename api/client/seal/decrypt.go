@@ -126,12 +126,12 @@ type decrypting struct {
 	c      *Content
 	src    io.Reader
 	chunks span           // chunks that are not read yet
-	hash   *blake3.Hasher // of the plaintext; nil for a range
+	hash   *blake3.Hasher // hash of the plaintext; nil for a range
 	skip   int64          // plaintext bytes to drop before the range
 	take   int64          // plaintext bytes that Read has still to return
 
 	aead             cipher.AEAD
-	prefix           string // of the additional data of a chunk
+	prefix           string // prefix of the additional data of each chunk
 	buf, plain, aad  []byte
 	ready            []byte // part of plain that Read returns next
 	err              error  // error that Read returns after ready

@@ -37,7 +37,7 @@ func (g Permissions) Allows(p Permission) bool {
 type Grant struct {
 	token *Token
 	key   [keySize]byte
-	scope string // in its clean form
+	scope string // scope in its clean form
 }
 
 // Token returns the token from which the grant was made.

@@ -109,8 +109,8 @@ func (h *header) encode() (Header, error) {
 	return Header(text), nil
 }
 
-// wrappedJSON is the JSON form of a wrapped key. Its nonce is always zero, because HPKE has no
-// nonce of its own; see docs/encryption.md.
+// wrappedJSON is the JSON form of a wrapped key. The nonce of a wrapped key is always zero, because
+// HPKE has no nonce of its own; see docs/encryption.md.
 type wrappedJSON struct {
 	Encapsulated string `json:"encapsulated_key"`
 	Ciphertext   string `json:"ciphertext"`
@@ -218,8 +218,8 @@ const (
 	encapsulatedHybrid  = 1120
 )
 
-// parseWrapped parses a wrapped key, in the form that this package writes or in the nested form. It
-// ignores the nonce.
+// parseWrapped parses a wrapped key, in the form that this package writes or in the nested form.
+// parseWrapped ignores the nonce.
 func parseWrapped(f fields, hybrid bool) (w wrappedKey, err error) {
 	size := encapsulatedClassic
 	if hybrid {

@@ -108,8 +108,9 @@ func (id *Identity) open(h *header, _ string) (DataKey, error) {
 	return DataKey(key), err
 }
 
-// PublicIdentity is the pair of public keys of a person. Recipients recognize an owner by it, and
-// owners a recipient. Its text form is the share identity, which people exchange and compare.
+// PublicIdentity is the pair of public keys of a person. A recipient recognizes an owner by this
+// pair, and an owner recognizes a recipient. The text form of the pair is the share identity, which
+// people exchange and compare.
 type PublicIdentity struct {
 	Encryption [32]byte // X25519
 	Signing    [32]byte // Ed25519

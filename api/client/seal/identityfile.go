@@ -36,8 +36,8 @@ func (c Cost) check() error {
 	return nil
 }
 
-// identityFile has all members of the file except the nonce and the ciphertext. Its JSON is the
-// additional authenticated data.
+// identityFile has all members of the file except the nonce and the ciphertext. The JSON of
+// identityFile is the additional authenticated data.
 type identityFile struct {
 	Version  int    `json:"version"`
 	Identity string `json:"identity"` // share identity, which is public

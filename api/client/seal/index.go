@@ -35,7 +35,7 @@ type Deleter interface {
 type Entry struct {
 	Name       string    // relative to the folder; a subfolder ends in a slash
 	StorageKey string    // empty for a subfolder
-	Size       int64     // of the plaintext in bytes
+	Size       int64     // size of the plaintext in bytes
 	Modified   time.Time // resolution of one second; zero if not known, and for a subfolder
 	Hash       [32]byte  // BLAKE3 of the plaintext; zero if not known
 }
@@ -67,7 +67,7 @@ type Index struct {
 }
 
 // NewIndex returns the index of the folder of key in bucket. prefix begins the storage keys of the
-// objects of the index. It is "", unless the storage keys must contain the folder: with
+// objects of the index. prefix is "" unless the storage keys must contain the folder: with
 // [PreserveStructure], for credentials that are limited to a prefix.
 func NewIndex(store Store, bucket string, key FolderKey, prefix string) *Index {
 	name := derive(contextIndexName, key.key[:])

@@ -21,7 +21,7 @@ const (
 	maxNodeFile  = 2 * maxNodeBytes
 )
 
-// node is one object of an index. It has either entries, ordered by name, or the id of a split.
+// node is one object of an index. A node has either entries, ordered by name, or the id of a split.
 type node struct {
 	entries []Entry
 	split   string

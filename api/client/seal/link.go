@@ -18,8 +18,8 @@ type Link struct {
 	Page   string // URL of the page that opens the link, without a fragment
 	Token  *Token
 	Secret [32]byte // X25519 private key
-	// Access is a credential with which the server lets the holder read the ciphertext. It is empty
-	// if the holder has another credential.
+	// Access is a credential with which the server lets the holder read the ciphertext. Access is
+	// empty if the holder has another credential.
 	Access string
 }
 

@@ -14,10 +14,10 @@ type Metadata struct {
 	Created     time.Time // with a resolution of one second
 	Modified    time.Time // with a resolution of one second
 	User        map[string]string
-	Size        int64    // of the plaintext in bytes
+	Size        int64    // size of the plaintext in bytes
 	Hash        [32]byte // BLAKE3 of the plaintext
-	// Unknown has members that this package does not know, by name, each a JSON value. They are
-	// written again.
+	// Unknown has members that this package does not know, by name, each a JSON value. A later
+	// write of the metadata keeps these members.
 	Unknown map[string]json.RawMessage
 
 	chunks chunking // zero if the content is in one piece
