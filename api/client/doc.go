@@ -2,9 +2,10 @@
 //
 // A Client knows several nodes of one cluster and spreads its requests over the nodes. If a node
 // fails, the Client repeats the request on another node, and uses the failed node again when that
-// node is back. The Client waits as long as Retry-After says. [Client.UploadFile] and [Client.DownloadFile] transfer large objects in
-// parallel and continue after a crash. With [DownloadOptions.Verify] a download is checked
-// against the BLAKE3 hash of the object while the bytes arrive, and no wrong byte is written.
+// node is back. The Client waits as long as Retry-After says. [Client.UploadFile] and
+// [Client.DownloadFile] transfer large objects in parallel and continue after a crash. With
+// [DownloadOptions.Verify] a download is checked against the BLAKE3 hash of the object while the
+// bytes arrive, and no wrong byte is written.
 //
 // A [Vault] stores encrypted files with hidden names. [Client.Push] makes a part of a bucket equal
 // to a folder, and [Client.Pull] makes a folder equal to a part of a bucket. A Vault has the same

@@ -103,7 +103,7 @@ func (c *Client) hashOf(ctx context.Context, o *Object) (Hash, error) {
 			body, header, err := n.getBao(ctx, o, url.Values{"bao": {""}, "start": {"0"}, "length": {"1"}})
 			if err == nil {
 				text = fromHeader(o.Bucket, o.Key, header).BLAKE3
-				_ = body.Close() // not read
+				_ = body.Close() // the body is not read
 			}
 			return err
 		})

@@ -66,7 +66,7 @@ func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.W
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = answer.Close() }() // only read from
+	defer func() { _ = answer.Close() }() // opened only for reading
 	body := guard(answer)
 	if f.root != nil {
 		return f.verified(node, off, n, w, body)
@@ -120,7 +120,7 @@ func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.Read
 		return nil, nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close() // not read
+		_ = resp.Body.Close() // the body is not read
 		return nil, nil, &Error{Op: "verify " + operation{bucket: o.Bucket, key: o.Key}.name(), Endpoint: n.endpoint, Status: resp.StatusCode}
 	}
 	return resp.Body, resp.Header, nil

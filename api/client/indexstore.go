@@ -28,7 +28,7 @@ func (s *indexStore) Get(ctx context.Context, key string) (data []byte, etag str
 		if err != nil {
 			return err
 		}
-		defer func() { _ = body.Close() }() // only read from
+		defer func() { _ = body.Close() }() // opened only for reading
 		if data, err = io.ReadAll(io.LimitReader(body, maxIndexObject+1)); err != nil {
 			return &bodyError{err}
 		}

@@ -57,7 +57,7 @@ func readJournal(path string) (*journalState, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // opened only for reading
 	s := &journalState{stored: map[int]string{}}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 4<<20) // 10,000 open uploads of a key are 500 KiB

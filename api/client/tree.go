@@ -104,7 +104,7 @@ func hashFile(file string, h hash.Hash) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // opened only for reading
 	_, err = io.CopyBuffer(onlyWriter{h}, onlyReader{f}, make([]byte, ioBuffer))
 	return h.Sum(nil), err
 }

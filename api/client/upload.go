@@ -83,7 +83,7 @@ func (c *Client) UploadFile(ctx context.Context, bucket, key, path string, o Upl
 	if err != nil {
 		return Object{}, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // opened only for reading
 	info, err := f.Stat()
 	if err != nil {
 		return Object{}, err

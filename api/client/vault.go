@@ -282,7 +282,7 @@ func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (s
 	if err != nil {
 		return seal.Entry{}, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // opened only for reading
 	info, err := f.Stat()
 	if err != nil {
 		return seal.Entry{}, err

@@ -117,7 +117,7 @@ func auditRowOf(e *state.AuditEntry) auditRow {
 		}
 	case family == "app":
 		row.What = e.Target
-	case e.Target != "" && (e.Action == state.ActionMemberJoin || e.Action == state.ActionMemberRemove): // two nodes may have the same name
+	case e.Target != "" && (e.Action == state.ActionMemberJoin || e.Action == state.ActionMemberRemove): // names may be equal
 		row.What = strings.TrimSpace(e.Detail + " " + short(e.Target))
 	case row.What == "":
 		row.What = short(e.Target)

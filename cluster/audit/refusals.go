@@ -29,7 +29,7 @@ type summed struct {
 	account state.AccountID
 	addr    string
 	detail  string
-	minute  int64 // minutes since 1970; 0 for elsewhere
+	minute  int64 // minutes since 1970; 0 in the key elsewhere
 }
 
 // tries has the number of refusals of one row, and the time of the last refusal.

@@ -123,7 +123,7 @@ func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault
 		if err != nil {
 			return gateway.Object{}, err
 		}
-		defer func() { _ = f.Close() }() // only read from
+		defer func() { _ = f.Close() }() // opened only for reading
 		if info, err := f.Stat(); err != nil || info.IsDir() {
 			return gateway.Object{}, errors.Join(err, fmt.Errorf("%s is a folder: holdfast sync copies folders", file))
 		}
