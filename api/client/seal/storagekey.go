@@ -16,7 +16,7 @@ type Strategy int
 
 // Strategies of storage keys.
 const (
-	// DeterministicHash gives a path always the same storage key: e/<32 hex digits>.
+	// DeterministicHash always gives a path the same storage key: e/<32 hex digits>.
 	DeterministicHash Strategy = iota
 	// RandomUUID gives each upload a new storage key: e/<UUID version 4>. An [Index] finds the
 	// storage key of a path.
