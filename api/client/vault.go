@@ -214,12 +214,9 @@ func (v *Vault) complete(ctx context.Context, e *seal.Encryption, key, etag stri
 	if err := v.client.replaceMetadata(ctx, &Object{Bucket: v.bucket, Key: key, ETag: etag}, head); err != nil {
 		return err
 	}
-	content, err := seal.Open(v.identity, head, key, seal.Options{})
-	if err != nil {
-		return err
-	}
-	entry.Size, entry.Hash = content.Metadata().Size, content.Metadata().Hash
-	return nil
+	digest, err := e.Digest()
+	entry.Size, entry.Hash = digest.Size, digest.Hash
+	return err
 }
 
 func (v *Vault) object(name string, o UploadOptions) seal.Object {

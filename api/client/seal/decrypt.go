@@ -103,7 +103,9 @@ func (c *Content) Range(offset, length int64) (start, size int64, err error) {
 // content hash. After any other error, which is one of the errors of content, do not use the bytes
 // that were read before.
 func (c *Content) Reader(ciphertext io.Reader) io.Reader {
-	return &decrypting{c: c, src: ciphertext, chunks: span{0, c.layout.count()}, hash: blake3.New(32, nil), take: c.layout.size}
+	r := c.decrypting(ciphertext, span{0, c.layout.count()}, 0, c.layout.size)
+	r.hash = blake3.New(32, nil)
+	return r
 }
 
 // RangeReader returns a reader of length bytes of the plaintext at offset. ciphertext is the range
@@ -114,7 +116,7 @@ func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Re
 	if err != nil {
 		return nil, err
 	}
-	r := &decrypting{c: c, src: ciphertext, chunks: chunks, skip: offset - chunks.first*c.layout.chunk, take: length}
+	r := c.decrypting(ciphertext, chunks, offset-chunks.first*c.layout.chunk, length)
 	if c.layout.chunk == 0 {
 		r.hash = blake3.New(32, nil) // the range is the whole content
 	}
@@ -123,6 +125,8 @@ func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Re
 
 // decrypting is a reader of plaintext.
 type decrypting struct {
+	pieces // of plaintext
+
 	c      *Content
 	src    io.Reader
 	chunks span           // chunks that are not read yet
@@ -133,42 +137,16 @@ type decrypting struct {
 	aead             cipher.AEAD
 	prefix           string // prefix of the additional data of each chunk
 	buf, plain, aad  []byte
-	ready            []byte // part of plain that Read returns next
-	err              error  // error that Read returns after ready
-	first            int64  // first chunk of the range
+	first            int64 // first chunk of the range
 	started, checked bool
 }
 
-// Read implements io.Reader.
-func (r *decrypting) Read(p []byte) (int, error) {
-	for len(r.ready) == 0 {
-		if r.err != nil {
-			return 0, r.err
-		}
-		r.fill()
-	}
-	n := copy(p, r.ready)
-	r.ready = r.ready[n:]
-	return n, nil
-}
-
-// WriteTo implements io.WriterTo, so that io.Copy does not copy each chunk into a buffer.
-func (r *decrypting) WriteTo(w io.Writer) (written int64, err error) {
-	for {
-		n, err := w.Write(r.ready)
-		written += int64(n)
-		r.ready = r.ready[n:]
-		if err != nil {
-			return written, err
-		}
-		if errors.Is(r.err, io.EOF) {
-			return written, nil
-		}
-		if r.err != nil {
-			return written, r.err
-		}
-		r.fill()
-	}
+// decrypting returns a reader that drops skip bytes of the plaintext of chunks, and then returns take
+// bytes.
+func (c *Content) decrypting(ciphertext io.Reader, chunks span, skip, take int64) *decrypting {
+	r := &decrypting{c: c, src: ciphertext, chunks: chunks, skip: skip, take: take}
+	r.more = r.fill
+	return r
 }
 
 // fill decrypts the next chunk, or sets err.

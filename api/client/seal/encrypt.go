@@ -148,6 +148,15 @@ func (e *Encryption) Header() (Header, error) {
 	return e.h.encode()
 }
 
+// Digest returns the digest of the plaintext. For a stream, the error is [ErrUnfinished] until the
+// reader has returned io.EOF.
+func (e *Encryption) Digest() (Digest, error) {
+	if !e.known {
+		return Digest{}, ErrUnfinished
+	}
+	return Digest{e.m.Size, e.m.Hash}, nil
+}
+
 // Size returns the length of the ciphertext in bytes. The result is false for a stream that has not
 // ended.
 func (e *Encryption) Size() (int64, bool) { return e.layout().sealed(), e.known }
@@ -166,7 +175,9 @@ func (e *Encryption) layout() layout {
 // src does not match the digest, the reader returns [ErrSourceChanged] before the last chunk, so
 // that the upload fails. Call Reader only once for a stream.
 func (e *Encryption) Reader(src io.Reader) io.Reader {
-	return &encrypting{e: e, src: src, hash: blake3.New(32, nil), prefix: chunkPrefix(e.storageKey)}
+	r := e.encrypting(src)
+	r.hash = blake3.New(32, nil)
+	return r
 }
 
 // ReaderFrom returns a reader of the ciphertext of count chunks from chunk first on, or of all
@@ -189,11 +200,15 @@ func (e *Encryption) ReaderFrom(src io.Reader, first, count int64) (io.Reader, e
 	if !e.chunked { // the header has the only nonce: it must encrypt only this plaintext
 		return e.Reader(src), nil
 	}
-	return &encrypting{e: e, src: src, next: first, until: first + count, part: true, prefix: chunkPrefix(e.storageKey)}, nil
+	r := e.encrypting(src)
+	r.next, r.until, r.part = first, first+count, true
+	return r, nil
 }
 
 // encrypting is a reader of ciphertext.
 type encrypting struct {
+	pieces // of ciphertext
+
 	e      *Encryption
 	src    io.Reader
 	hash   *blake3.Hasher // hash of the plaintext; nil for a part
@@ -207,40 +222,13 @@ type encrypting struct {
 		Seal(dst, nonce, plaintext, additionalData []byte) []byte
 	}
 	buf, aad []byte
-	ready    []byte // part of buf that Read returns next
-	err      error  // error that Read returns after ready
 }
 
-// Read implements io.Reader.
-func (r *encrypting) Read(p []byte) (int, error) {
-	for len(r.ready) == 0 {
-		if r.err != nil {
-			return 0, r.err
-		}
-		r.fill()
-	}
-	n := copy(p, r.ready)
-	r.ready = r.ready[n:]
-	return n, nil
-}
-
-// WriteTo implements io.WriterTo, so that io.Copy does not copy each chunk into a buffer.
-func (r *encrypting) WriteTo(w io.Writer) (written int64, err error) {
-	for {
-		n, err := w.Write(r.ready)
-		written += int64(n)
-		r.ready = r.ready[n:]
-		if err != nil {
-			return written, err
-		}
-		if errors.Is(r.err, io.EOF) {
-			return written, nil
-		}
-		if r.err != nil {
-			return written, r.err
-		}
-		r.fill()
-	}
+// encrypting returns a reader that begins at the first chunk.
+func (e *Encryption) encrypting(src io.Reader) *encrypting {
+	r := &encrypting{e: e, src: src, prefix: chunkPrefix(e.storageKey)}
+	r.more = r.fill
+	return r
 }
 
 // fill encrypts the next chunk, or sets err.

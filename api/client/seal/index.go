@@ -172,17 +172,25 @@ func (x *Index) branch(ctx context.Context, split string, depth int, changes []c
 	if depth >= maxDepth {
 		return fmt.Errorf("%w: tree is too deep", ErrIndex)
 	}
-	var parts [fanOut][]change
-	for _, c := range changes {
-		d := digit(c.name, depth)
-		parts[d] = append(parts[d], c)
+	return branches(ctx, changes, func(c change) string { return c.name }, depth, func(ctx context.Context, d int, part []change) error {
+		return x.apply(ctx, childID(split, d), depth+1, part)
+	})
+}
+
+// branches calls do once for each of the 16 branches below a node, with the items whose names belong
+// to the branch. It returns the first error of do.
+func branches[T any](ctx context.Context, items []T, name func(T) string, depth int, do func(ctx context.Context, d int, part []T) error) error {
+	var parts [fanOut][]T
+	for _, item := range items {
+		d := digit(name(item), depth)
+		parts[d] = append(parts[d], item)
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	if depth > 0 {
 		work.SetLimit(1) // below the root, one branch at a time
 	}
 	for d, part := range parts {
-		work.Go(func() error { return x.apply(ctx, childID(split, d), depth+1, part) })
+		work.Go(func() error { return do(ctx, d, part) })
 	}
 	return work.Wait()
 }
@@ -196,25 +204,13 @@ func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node
 		return n, nil
 	}
 	split := hex.EncodeToString(random(16))
-	var parts [fanOut][]Entry
-	for _, e := range entries {
-		d := digit(e.Name, depth)
-		parts[d] = append(parts[d], e)
-	}
-	work, ctx := errgroup.WithContext(ctx)
-	if depth > 0 {
-		work.SetLimit(1) // below the root, one branch at a time
-	}
-	for d, part := range parts {
-		work.Go(func() error {
-			child, err := x.writeTree(ctx, part, depth+1)
-			if err != nil {
-				return err
-			}
-			return x.write(ctx, childID(split, d), child, "")
-		})
-	}
-	return node{split: split}, work.Wait()
+	return node{split: split}, branches(ctx, entries, func(e Entry) string { return e.Name }, depth, func(ctx context.Context, d int, part []Entry) error {
+		child, err := x.writeTree(ctx, part, depth+1)
+		if err != nil {
+			return err
+		}
+		return x.write(ctx, childID(split, d), child, "")
+	})
 }
 
 // abandon deletes the objects below a node that was not written. A failure does no harm, because no
