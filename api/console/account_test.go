@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/holdfast-ipfs/holdfast/internal/oidctest"
 )
 
 // A person deletes the account after the page has said what goes with it: with the password, and the
@@ -84,13 +83,7 @@ func TestTheOnlyAdministratorStays(t *testing.T) {
 
 // A person without a password signs in at the provider anew to delete the account.
 func TestAnAccountIsDeletedAfterAFreshSignIn(t *testing.T) {
-	p := oidctest.Start(t)
-	w := newWorld(t)
-	node := w.another(at(p))
-	w.Ahead(-proofLife)
-	b := node.browser()
-	b.open(b.through(p, "/sign-in/one", carol))
-	w.Ahead(0)
+	_, b, p := signedInBefore(t)
 	form := url.Values{"email": {"carol@example.org"}}
 	answer := b.post("/account", "/account/delete", form)
 	if answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), `href="/sign-in/one?again=yes&amp;to=/account"`) {

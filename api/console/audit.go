@@ -2,8 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -138,8 +136,7 @@ func actionFamilies(chosen string) (all []actionFamily) {
 }
 
 // exportAudit serves GET /audit/export: all rows that match the filter as newline-delimited JSON,
-// newest first. If the cluster stops answering during an export, the node cuts the connection, so
-// that nobody takes an incomplete file for the whole list.
+// newest first.
 func (s *surface) exportAudit(c *call) error {
 	_, values := auditFilter(c.r.URL.Query())
 	q, err := web.AuditQuery(values)
@@ -147,33 +144,14 @@ func (s *surface) exportAudit(c *call) error {
 		return err
 	}
 	q.Limit = audit.MaxLimit
-	out := web.NewSteady(c.w, web.StallTimeout)
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
-	for begun := false; ; begun = true {
+	return export(c, "audit.ndjson", func() (rows []web.AuditRow, more bool, err error) {
 		page, err := s.auditRowsOf(c, q)
-		if err != nil {
-			if begun {
-				panic(http.ErrAbortHandler)
-			}
-			return err
-		}
-		if !begun {
-			c.w.Header().Set("Content-Type", "application/x-ndjson")
-			c.w.Header().Set("Content-Disposition", `attachment; filename="audit.ndjson"`)
-			if c.r.Method == http.MethodHead {
-				return nil
-			}
-		}
 		for i := range page.Rows {
-			if err := lines.Encode(web.AuditRowOf(&page.Rows[i])); err != nil {
-				return fmt.Errorf("write audit log: %w", err)
-			}
+			rows = append(rows, web.AuditRowOf(&page.Rows[i]))
 		}
-		if q.Before = page.Next; page.Next == 0 {
-			return nil
-		}
-	}
+		q.Before = page.Next
+		return rows, page.Next != 0, err
+	})
 }
 
 // auditRowsOf reads one page of an export.

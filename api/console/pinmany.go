@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -142,47 +141,24 @@ type exportedPin struct {
 }
 
 // exportPins serves GET /pins/export: all pins that match the filter of the list, the newest
-// first, as newline-delimited JSON. A pin that is created during the export may be left out. If
-// the cluster stops to answer during the export, the connection is cut, so that nobody takes a
-// part of the list for the whole list.
+// first, as newline-delimited JSON. A pin that is created during the export may be left out.
 func (s *surface) exportPins(c *call) error {
 	q, err := filterOf(c.r.URL.Query()).query()
 	if err != nil {
 		return err
 	}
 	q.Limit = exportRows
-	out := web.NewSteady(c.w, web.StallTimeout)
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
-	for begun := false; ; begun = true {
-		total, rows, err := s.exportPage(c, q)
-		if err != nil {
-			if begun {
-				panic(http.ErrAbortHandler)
-			}
-			return err
-		}
-		if !begun {
-			c.w.Header().Set("Content-Type", "application/x-ndjson")
-			c.w.Header().Set("Content-Disposition", `attachment; filename="pins.ndjson"`)
-			if c.r.Method == http.MethodHead {
-				return nil
-			}
-		}
-		for i := range rows {
-			r := &rows[i]
-			err := lines.Encode(exported{
+	return export(c, "pins.ndjson", func() (rows []exported, more bool, err error) {
+		total, found, err := s.exportPage(c, q)
+		for i := range found {
+			r := &found[i]
+			rows = append(rows, exported{
 				r.ID, r.Status.String(), r.Created.Time().UTC(), exportedPin{r.CID, r.Name, r.Origins, r.Meta}, r.Delegates, r.Info,
 			})
-			if err != nil {
-				return fmt.Errorf("write pins: %w", err)
-			}
+			q.Before = r.Created
 		}
-		if n := len(rows); n == 0 || total == uint64(n) { // long rows make a page short
-			return nil
-		}
-		q.Before = rows[len(rows)-1].Created
-	}
+		return rows, len(rows) > 0 && total != uint64(len(rows)), err // long rows make a page short
+	})
 }
 
 func (s *surface) exportPage(c *call, q state.PinQuery) (total uint64, rows []pins.Record, err error) {

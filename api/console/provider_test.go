@@ -346,15 +346,23 @@ func TestFormsOfOtherSitesWithoutASession(t *testing.T) {
 	}
 }
 
-// An account without a password shows a key within ten minutes of a sign-in.
-func TestAKeyIsShownAfterAFreshSignIn(t *testing.T) {
-	p := oidctest.Start(t)
+// signedInBefore returns a node and a browser in which carol has signed in at a provider, so long ago
+// that the sign-in proves nothing any more.
+func signedInBefore(t *testing.T) (node *world, b *browser, p *oidctest.Provider) {
+	t.Helper()
+	p = oidctest.Start(t)
 	w := newWorld(t)
-	node := w.another(at(p))
+	node = w.another(at(p))
 	w.Ahead(-proofLife)
-	b := node.browser()
+	b = node.browser()
 	b.open(b.through(p, "/sign-in/one", carol))
 	w.Ahead(0)
+	return node, b, p
+}
+
+// An account without a password shows a key within ten minutes of a sign-in.
+func TestAKeyIsShownAfterAFreshSignIn(t *testing.T) {
+	node, b, p := signedInBefore(t)
 	key, err := node.users.CreateKey(t.Context(), "carol@example.org", "laptop", nil, 0)
 	if err != nil {
 		t.Fatal(err)
