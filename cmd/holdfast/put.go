@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	gateway "github.com/holdfast-ipfs/holdfast/api/client"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -178,14 +179,20 @@ func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked b
 
 // journal returns the path of the journal for the upload of file to an object.
 func (a *app) journal(to s3Target, file string) (string, error) {
-	state, err := config.StateDir(a.environ)
-	if err != nil {
-		return "", err
-	}
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(to.String() + "\x00" + path))
-	return filepath.Join(state, "uploads", hex.EncodeToString(sum[:16])), nil
+	return a.statePath("uploads", to.String(), path)
+}
+
+// statePath returns the path below the folder kind at which a command keeps its state about some
+// names, such as those of a file and an object.
+func (a *app) statePath(kind string, names ...string) (string, error) {
+	state, err := config.StateDir(a.environ)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return filepath.Join(state, kind, hex.EncodeToString(sum[:16])), nil
 }

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
 
 	gateway "github.com/holdfast-ipfs/holdfast/api/client"
-	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 )
@@ -155,16 +152,13 @@ func (s vaultSide) pull(ctx context.Context, dir string, o gateway.SyncOptions) 
 }
 
 func (a *app) sync(ctx context.Context, side syncSide, dir string, at s3Target, download bool, plan syncPlan) error {
-	state, err := config.StateDir(a.environ)
-	if err != nil {
-		return err
-	}
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(absolute + "\x00" + at.String()))
-	plan.options.Journals = filepath.Join(state, "sync", hex.EncodeToString(sum[:16]))
+	if plan.options.Journals, err = a.statePath("sync", absolute, at.String()); err != nil {
+		return err
+	}
 	w := &watcher{app: a, plan: &plan, bar: a.newBar(0, "copying")}
 	plan.options.Report, plan.options.Planned, plan.options.Progress = w.event, w.planned, w.progress
 	var result gateway.SyncResult
