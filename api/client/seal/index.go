@@ -146,9 +146,7 @@ func (x *Index) apply(ctx context.Context, id string, depth int, changes []chang
 			return x.branch(ctx, n.split, depth, changes)
 		}
 		before := len(n.entries)
-		if err := n.apply(changes); err != nil {
-			return err
-		}
+		n.apply(changes)
 		if before == 0 && len(n.entries) == 0 {
 			return nil
 		}

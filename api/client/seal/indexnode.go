@@ -43,7 +43,7 @@ type nodeJSON struct {
 }
 
 // apply sets and removes entries. If several changes have one name, the last change wins.
-func (n *node) apply(changes []change) error {
+func (n *node) apply(changes []change) {
 	byName := make(map[string]Entry, len(n.entries)+len(changes))
 	for _, e := range n.entries {
 		byName[e.Name] = e
@@ -56,7 +56,6 @@ func (n *node) apply(changes []change) error {
 		}
 	}
 	n.entries = slices.SortedFunc(maps.Values(byName), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
-	return nil
 }
 
 // full reports whether the node is too large for one object and has to be split.
