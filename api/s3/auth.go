@@ -93,14 +93,14 @@ func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)
 
 // judge authenticates a request by its token.
 func (s *surface) judge(ctx context.Context, r *request, token string) (err error) {
-	if err := s.ahead(r, func() (accounts.Principal, error) { return s.accounts.Recognize(token) }); err != nil {
+	if err := s.ahead(r, func() (accounts.Principal, error) { return s.accounts.RecognizeS3(token) }); err != nil {
 		return err
 	}
-	if r.who, err = s.accounts.Authenticate(ctx, token); err != nil {
+	if r.who, err = s.accounts.AuthenticateS3(ctx, token); err != nil {
 		return fmt.Errorf("authenticate: %w", err)
 	}
 	r.caller.again = func(ctx context.Context) error {
-		_, err := s.accounts.Authenticate(ctx, token)
+		_, err := s.accounts.AuthenticateS3(ctx, token)
 		return err
 	}
 	return nil

@@ -70,7 +70,7 @@ func (s *surface) admit(h http.Header, r *http.Request) {
 // itself fails with the same error.
 func (s *surface) share(h http.Header, r *request) {
 	origin := r.Header.Get("Origin")
-	if origin == "" || r.level == levelService {
+	if origin == "" || r.level == levelService || r.who.Share != nil && r.who.Share.Bucket != r.bucket {
 		return
 	}
 	ctx, cancel := r.soon()

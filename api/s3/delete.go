@@ -44,6 +44,8 @@ func (s *surface) deleteObjects(w http.ResponseWriter, r *request) error {
 		became[i].err = d.check()
 		switch {
 		case became[i].err != nil:
+		case !r.mayDelete(d.key, d.version):
+			became[i].err = errorf(AccessDenied, "the share does not cover the key, or the version")
 		case d.conditional():
 			changes++
 		default:

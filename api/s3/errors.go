@@ -65,6 +65,7 @@ const (
 	NoSuchKey                                      Code = "NoSuchKey"
 	NoSuchLifecycleConfiguration                   Code = "NoSuchLifecycleConfiguration"
 	NoSuchPublicAccessBlockConfiguration           Code = "NoSuchPublicAccessBlockConfiguration"
+	NoSuchShare                                    Code = "NoSuchShare"
 	NoSuchTagSet                                   Code = "NoSuchTagSet"
 	NoSuchUpload                                   Code = "NoSuchUpload"
 	NoSuchVersion                                  Code = "NoSuchVersion"
@@ -80,8 +81,10 @@ const (
 	RequestTimeout                                 Code = "RequestTimeout"
 	ServerSideEncryptionConfigurationNotFoundError Code = "ServerSideEncryptionConfigurationNotFoundError"
 	ServiceUnavailable                             Code = "ServiceUnavailable"
+	ShareAlreadyExists                             Code = "ShareAlreadyExists"
 	SlowDown                                       Code = "SlowDown"
 	TooManyBuckets                                 Code = "TooManyBuckets"
+	TooManyShares                                  Code = "TooManyShares"
 	UnexpectedContent                              Code = "UnexpectedContent"
 )
 
@@ -137,6 +140,7 @@ var codes = map[Code]facts{
 	NoSuchKey:                               {http.StatusNotFound, false},
 	NoSuchLifecycleConfiguration:            {http.StatusNotFound, true},
 	NoSuchPublicAccessBlockConfiguration:    {http.StatusNotFound, true},
+	NoSuchShare:                             {http.StatusNotFound, false},
 	NoSuchTagSet:                            {http.StatusNotFound, true},
 	NoSuchUpload:                            {http.StatusNotFound, false},
 	NoSuchVersion:                           {http.StatusNotFound, false},
@@ -152,8 +156,10 @@ var codes = map[Code]facts{
 	RequestTimeout:                          {http.StatusBadRequest, false},
 	ServerSideEncryptionConfigurationNotFoundError: {http.StatusNotFound, true},
 	ServiceUnavailable: {http.StatusServiceUnavailable, false},
+	ShareAlreadyExists: {http.StatusConflict, false},
 	SlowDown:           {http.StatusServiceUnavailable, false},
 	TooManyBuckets:     {http.StatusBadRequest, true},
+	TooManyShares:      {http.StatusBadRequest, true},
 	UnexpectedContent:  {http.StatusBadRequest, false},
 }
 

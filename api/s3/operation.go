@@ -84,6 +84,10 @@ func (s *surface) operations() []operation {
 		{"PutBucketTagging", bucket, put, "tagging", false, needWrite, s.putBucketTagging},
 		{"DeleteBucketTagging", bucket, del, "tagging", false, needWrite, s.deleteBucketTagging},
 
+		{"CreateShare", bucket, put, "share", false, needWrite, s.createShare},
+		{"DeleteShare", bucket, del, "share", false, needWrite, s.deleteShare},
+		{"ListShares", bucket, get, "shares", false, needRead, s.listShares},
+
 		{"PutObject", object, put, "", false, needWrite, s.putObject},
 		{"CopyObject", object, put, "", true, needCopy, s.copyObject},
 		{"GetObject", object, get, "", false, needRead, s.getObject},
@@ -138,12 +142,12 @@ var subResources = []string{
 	"legal-hold", "lifecycle", "list-type", "location", "logging", "max-directory-buckets", "metadataConfiguration", "metadataInventoryTable",
 	"metadataJournalTable", "metadataTable", "metrics", "notification", "object-lock", "ownershipControls", "policy", "policyStatus",
 	"publicAccessBlock", "rename", "renameObject", "replication", "requestPayment", "restore", "retention", "select", "select-type",
-	"session", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
+	"session", "share", "shares", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
 }
 
 // modifiers has the known parameters that do not select an operation, sorted.
 var modifiers = []string{
-	"bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
+	"after", "bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
 	"max-parts", "max-uploads", "part-number-marker", "partNumber", "prefix", "response-cache-control",
 	"response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type",
 	"response-expires", "start-after", "upload-id-marker", "version-id-marker", "versionId",

@@ -239,10 +239,10 @@ type slowAccounts struct {
 	goOn  chan struct{}
 }
 
-func (a *slowAccounts) Authenticate(ctx context.Context, token string) (accounts.Principal, error) {
+func (a *slowAccounts) AuthenticateS3(ctx context.Context, token string) (accounts.Principal, error) {
 	a.asked <- struct{}{}
 	<-a.goOn
-	return a.Accounts.Authenticate(ctx, token)
+	return a.Accounts.AuthenticateS3(ctx, token)
 }
 
 // Whoever asks while the node has as much to do as it takes on, as over HTTP/2, is told so

@@ -103,10 +103,11 @@ type Objects interface {
 
 // Accounts authenticates requests.
 type Accounts interface {
-	// Authenticate checks a bearer token, or returns state.ErrUnauthorized.
-	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize checks a bearer token by the state of this node, which may be stale.
-	Recognize(token string) (accounts.Principal, error)
+	// AuthenticateS3 checks a bearer token, also that of a share, or returns
+	// state.ErrUnauthorized.
+	AuthenticateS3(ctx context.Context, token string) (accounts.Principal, error)
+	// RecognizeS3 checks a bearer token by the state of this node, which may be stale.
+	RecognizeS3(token string) (accounts.Principal, error)
 	// S3Key returns the secret and the principal of an access key, or state.ErrUnauthorized
 	// for an unknown, revoked or expired one.
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
@@ -118,6 +119,15 @@ type Accounts interface {
 	Losses() *accounts.Losses
 	// Used records that a principal of S3Key was used with the right secret.
 	Used(who accounts.Principal)
+	// CreateShare adds a share to a bucket and returns it with its secrets. The same request
+	// again returns the same share. Errors: state.ErrInvalid, state.ErrNoBucket, state.ErrExists,
+	// state.ErrTooLarge.
+	CreateShare(ctx context.Context, a state.AccountID, r accounts.ShareRequest) (accounts.Share, error)
+	// Shares returns a page of the shares of a bucket, without secrets.
+	Shares(ctx context.Context, a state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
+	// RevokeShare ends a share on every node before it returns. Errors: state.ErrNoBucket,
+	// state.ErrNotFound.
+	RevokeShare(ctx context.Context, a state.AccountID, bucket string, id state.ShareID) error
 }
 
 // Defaults of Options.
@@ -310,7 +320,7 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 		return err
 	}
 	web.Operation(w, op.name)
-	if !op.need.granted(&r.who) {
+	if !op.permitted(r) {
 		return errorf(AccessDenied, "the token does not permit %s", op.name)
 	}
 	if err := r.check(s); err != nil {

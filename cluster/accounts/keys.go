@@ -50,6 +50,8 @@ type Principal struct {
 	Began   time.Time       // start of the session
 	Scopes  []string
 	Admin   bool // the account is an administrator, and the token is a session token
+	// Share has the limits of the key of a share, which has no other permissions; nil: not a share.
+	Share *state.Share
 	// Index is the log index of the state in which the token is valid. The cluster had that
 	// state at some moment after Authenticate was called.
 	Index uint64
@@ -299,6 +301,14 @@ func ownedKey(view state.View, jti state.KeyID) (state.APIKey, state.Account, er
 // Errors: state.ErrUnauthorized with one text for every bad token; state.ErrUnavailable without
 // a majority, because an old permission must not count as a present one.
 func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, error) {
+	return a.authenticate(ctx, token, a.judge)
+}
+
+// judging returns the principal of verified claims in a state.
+type judging = func(state.View, claims) (Principal, error)
+
+// authenticate does the work of Authenticate. It judges the claims of tokens of keys by judge.
+func (a *Accounts) authenticate(ctx context.Context, token string, judge judging) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
 	}
@@ -318,14 +328,17 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 	if isSession {
 		return a.noted(a.judgeSession(view, session))
 	}
-	return a.noted(a.judge(view, c))
+	return a.noted(judge(view, c))
 }
 
 // Recognize returns the principal of a token by the state of this node, without asking the
 // cluster. The key may have been revoked a moment ago, or be too new to be known here. So
 // callers use the result only for changes that are checked again, as state.ByKey is. Errors are
 // those of Authenticate.
-func (a *Accounts) Recognize(token string) (Principal, error) {
+func (a *Accounts) Recognize(token string) (Principal, error) { return a.recognize(token, a.judge) }
+
+// recognize does the work of Recognize. It judges the claims of tokens of keys by judge.
+func (a *Accounts) recognize(token string, judge judging) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
 	}
@@ -338,10 +351,10 @@ func (a *Accounts) Recognize(token string) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	return a.noted(a.judge(view, c))
+	return a.noted(judge(view, c))
 }
 
-// S3Key returns the secret of an access key id and its principal, from the newest state of the
+// S3Key returns the secret of an access key id, of an API key or of a share, and its principal, from the newest state of the
 // cluster. S3Key itself authenticates nobody: the caller checks the signature and then calls
 // Used. Every well-formed id costs a read of the cluster, because the key may just have been
 // created on another node. The rate limit of the client's address bounds these reads.
@@ -375,16 +388,12 @@ func (a *Accounts) RecognizeS3Key(accessKeyID string) (secret string, who Princi
 
 // s3KeyIn does the same as S3Key in a given view.
 func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who Principal, err error) {
-	key, account, err := ownedKey(view, id)
-	if err != nil {
-		return "", Principal{}, refused(err)
+	if who, err = a.liveKey(view, id); err != nil {
+		return "", Principal{}, err
 	}
 	generation, err := view.SignedBy(id)
 	if err != nil {
 		return "", Principal{}, refused(err)
-	}
-	if a.over(&key) {
-		return "", Principal{}, state.ErrUnauthorized
 	}
 	s, err := a.signerIn(view, generation)
 	if err != nil {
@@ -394,7 +403,7 @@ func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who 
 		return "", Principal{}, fmt.Errorf("authenticate: the state has no signing key of generation %d", generation)
 	}
 	_, secret = s.s3Pair(id)
-	return secret, principalOf(&key, &account, view.Index()), nil
+	return secret, who, nil
 }
 
 // Still returns nil if the principal of an earlier request is still valid, as far as this node
@@ -411,14 +420,8 @@ func (a *Accounts) Still(who Principal) error {
 	if who.KeyID == "" {
 		return nil // of the local API
 	}
-	key, _, err := ownedKey(view, who.KeyID)
-	if err != nil {
-		return refused(err)
-	}
-	if a.over(&key) {
-		return state.ErrUnauthorized
-	}
-	return nil
+	_, err := a.liveKey(view, who.KeyID)
+	return err
 }
 
 // Used records that the principal returned by S3Key was let in.

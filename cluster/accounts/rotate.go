@@ -63,7 +63,7 @@ func (a *Accounts) clearExpired(ctx context.Context) error {
 	return nil
 }
 
-// expiredOf returns the API keys that clearExpired deletes.
+// expiredOf returns the keys, of shares too, that clearExpired deletes.
 func (a *Accounts) expiredOf(ctx context.Context) ([]state.KeyID, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -74,17 +74,29 @@ func (a *Accounts) expiredOf(ctx context.Context) ([]state.KeyID, error) {
 	if err != nil {
 		return nil, err
 	}
+	shares, err := view.AllShares()
+	if err != nil {
+		return nil, err
+	}
 	by, _, _ := a.agreed() // 0 while nobody knows
 	expired, live := map[uint64][]state.KeyID{}, map[uint64]bool{}
-	for i := range keys {
-		g, err := view.SignedBy(keys[i].ID)
-		if err != nil {
-			return nil, err
-		}
-		if keys[i].Expired(by) {
-			expired[g] = append(expired[g], keys[i].ID)
+	sort := func(id state.KeyID, over bool) error {
+		g, err := view.SignedBy(id)
+		if over {
+			expired[g] = append(expired[g], id)
 		} else {
 			live[g] = true
+		}
+		return err
+	}
+	for i := range keys {
+		if err := sort(keys[i].ID, keys[i].Expired(by)); err != nil {
+			return nil, err
+		}
+	}
+	for i := range shares {
+		if err := sort(shares[i].Key, shares[i].Expired(by)); err != nil {
+			return nil, err
 		}
 	}
 	var fewest []state.KeyID

@@ -236,7 +236,7 @@ func removeKey(tx Tx, k *APIKey) error {
 	return nil
 }
 
-// RevokeKey ends an API key. With an empty Account, the operator ends any key.
+// RevokeKey ends an API key, or the share whose key it is. With an empty Account, the operator ends any key.
 type RevokeKey struct {
 	Account AccountID
 	ID      KeyID
@@ -248,13 +248,25 @@ func (v *RevokeKey) Code(c *codec.Coder) {
 	codec.String(c, &v.ID, MaxIDLen)
 }
 
+var errNoKey = Errorf(CodeNotFound, "no such key")
+
 func (v *RevokeKey) apply(tx Tx, e *entry) (Result, error) {
 	k, err := get[APIKey](tx, apiKeyKey(v.ID))
 	if err != nil {
 		return Result{}, err
 	}
-	if k == nil || v.Account != "" && k.Account != v.Account {
-		return Result{}, Errorf(CodeNotFound, "no such key")
+	if k == nil {
+		s, err := findShare(tx, v.ID)
+		if err == nil && (s == nil || v.Account != "" && s.Account != v.Account) {
+			err = errNoKey
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		return Result{}, removeShare(tx, s, e)
+	}
+	if v.Account != "" && k.Account != v.Account {
+		return Result{}, errNoKey
 	}
 	e.fx.Keys = true
 	return Result{}, removeKey(tx, k)
@@ -272,7 +284,7 @@ func (v View) Key(id KeyID) (APIKey, error) {
 			return *k, nil
 		}
 	}
-	return APIKey{}, Errorf(CodeNotFound, "no such key")
+	return APIKey{}, errNoKey
 }
 
 // Keys returns the existing keys of an account, or of all accounts if the id is empty.

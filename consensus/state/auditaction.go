@@ -37,6 +37,8 @@ const (
 	ActionBucketDelete  Action = "bucket.delete"
 	ActionBucketPublic  Action = "bucket.public"
 	ActionBucketCors    Action = "bucket.cors"
+	ActionShareCreate   Action = "share.create"
+	ActionShareRevoke   Action = "share.revoke"
 )
 
 // Actions returns all actions, ordered by family.
@@ -48,6 +50,7 @@ func Actions() []Action {
 		ActionKeyCreate, ActionKeyShow, ActionKeyRevoke,
 		ActionMemberToken, ActionMemberJoin, ActionMemberRemove,
 		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,
+		ActionShareCreate, ActionShareRevoke,
 		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink, ActionUserLinkEnd,
 		ActionUserIdentity, ActionUserUnlink,
 	}
@@ -122,6 +125,10 @@ func ActionOf(cmd Command) Action {
 		return ActionBucketPublic
 	case *SetBucketCors:
 		return ActionBucketCors
+	case *CreateShare:
+		return ActionShareCreate
+	case *RevokeShare:
+		return ActionShareRevoke
 	}
 	return ""
 }
@@ -178,6 +185,14 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 			return err
 		}
 		v.Detail = n.Name
+	case *CreateShare:
+		v.aboutShare(&c.Share)
+	case *RevokeShare:
+		s, err := get[Share](r, shareKey(c.Account, c.Born, c.ID))
+		if err != nil || s == nil {
+			return err
+		}
+		v.aboutShare(s)
 	case *AddOneTimeLink:
 		return v.aboutLink(r, &c.Link)
 	case *RemoveOneTimeLink:
@@ -286,14 +301,35 @@ func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
 	return err
 }
 
-// aboutStoredKey describes an API key, if it exists.
+// aboutStoredKey describes an API key, or the share whose key it is, if it exists.
 func (v *AuditRow) aboutStoredKey(r Reader, id KeyID) error {
 	v.Target = string(id)
 	k, err := get[APIKey](r, apiKeyKey(id))
-	if err != nil || k == nil {
+	if err != nil {
 		return err
 	}
-	return v.aboutKey(r, k)
+	if k != nil {
+		return v.aboutKey(r, k)
+	}
+	s, err := findShare(r, id)
+	if err == nil && s != nil {
+		v.aboutShare(s)
+	}
+	return err
+}
+
+// aboutShare describes a share without its prefixes, because keys of objects are the users' data.
+func (v *AuditRow) aboutShare(s *Share) {
+	var rights []string
+	for _, right := range []struct {
+		given bool
+		name  string
+	}{{s.Read, "read"}, {s.Write, "write"}, {s.Delete, "delete"}} {
+		if right.given {
+			rights = append(rights, right.name)
+		}
+	}
+	v.aboutBucket(s.Account, s.Bucket, withComma(withComma("share "+string(s.ID), s.Name), strings.Join(rights, " ")))
 }
 
 func (v *AuditRow) aboutKey(r Reader, k *APIKey) error {

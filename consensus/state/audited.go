@@ -54,6 +54,8 @@ var auditForms = []func() Command{
 	32: func() Command { return new(CloseOwnAccount) },
 	33: func() Command { return new(RemoveOneTimeLink) },
 	34: func() Command { return new(DecideAdmin) },
+	35: func() Command { return new(CreateShare) },
+	36: func() Command { return new(RevokeShare) },
 }
 
 // formOf has the index in auditForms of each type.
@@ -182,8 +184,8 @@ func (n *noticed) Delete(key []byte) error {
 	return n.Tx.Delete(key)
 }
 
-// NoteKeyShown records in the audit log that a node shows an API key with its secrets. The command
-// needs feature level 7.
+// NoteKeyShown records in the audit log that a node shows the secrets of an API key or of a share. The
+// command needs feature level 7.
 //
 // Errors: ErrNotFound.
 type NoteKeyShown struct{ ID KeyID }
@@ -192,10 +194,12 @@ type NoteKeyShown struct{ ID KeyID }
 func (v *NoteKeyShown) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
 
 func (v *NoteKeyShown) apply(tx Tx, _ *entry) (Result, error) {
-	if there, err := has(tx, apiKeyKey(v.ID)); err != nil {
-		return Result{}, err
-	} else if !there {
-		return Result{}, Errorf(CodeNotFound, "no such key")
+	there, err := has(tx, apiKeyKey(v.ID))
+	if err == nil && !there {
+		there, err = has(tx, shareByKey(v.ID))
 	}
-	return Result{}, nil
+	if err == nil && !there {
+		err = errNoKey
+	}
+	return Result{}, err
 }

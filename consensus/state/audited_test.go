@@ -35,6 +35,15 @@ func audits() []struct {
 		{&SetBucketCors{Account: alice, Bucket: "one", Born: born, Cors: Cors{Rules: []CorsRule{{Origins: []string{"*"}, Methods: []string{"GET"}, MaxAge: -1}}}}, ActionBucketCors, "alice/one", "1 rules"},
 		{&BySession{Session: "s1", Change: &SetBucketPublic{Account: alice, Name: "one", Born: born}}, ActionBucketPublic, "alice/one", "private"},
 		{&SetBucketPublic{Account: alice, Name: "one", Born: born, Public: true}, ActionBucketPublic, "alice/one", "public"},
+		{
+			&CreateShare{Share: testShare("photos/")}, ActionShareCreate, "alice/one",
+			"share 0123456789abcdef0123456789abcdef, for Ann, read write",
+		},
+		{&NoteKeyShown{"sharekey"}, ActionKeyShow, "alice/one", "share 0123456789abcdef0123456789abcdef, for Ann, read write"},
+		{
+			&RevokeShare{Account: alice, Bucket: "one", ID: "0123456789abcdef0123456789abcdef"}, ActionShareRevoke, "alice/one",
+			"share 0123456789abcdef0123456789abcdef, for Ann, read write",
+		},
 		{&DeleteBucket{Account: alice, Name: "one", Born: born}, ActionBucketDelete, "alice/one", ""},
 		{&CreateBucket{Bucket{Account: alice, Name: "two", Created: 1}}, ActionBucketCreate, "alice/two", ""},
 		{&RevokeKey{ID: "k1"}, ActionKeyRevoke, "k1", "alice@example.org, laptop, storage:read"},
@@ -137,6 +146,10 @@ func bornOf(t *testing.T, m *machine, change Command) {
 	case *SetBucketCors:
 		c.Born = b.Born
 	case *DeleteBucket:
+		c.Born = b.Born
+	case *CreateShare:
+		c.Share.Born = b.Born
+	case *RevokeShare:
 		c.Born = b.Born
 	}
 }

@@ -117,7 +117,7 @@ func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
 }
 
 // DeleteBucket removes a bucket that has no objects, versions and delete markers. Its open
-// uploads are aborted; ClearBuckets removes those that do not fit into the entry.
+// uploads are aborted; ClearBuckets removes those that do not fit into the entry. Its shares end.
 type DeleteBucket struct {
 	Account AccountID
 	Name    string
@@ -155,6 +155,9 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 		if err := tx.Delete(b.in(t)); err != nil {
 			return Result{}, err
 		}
+	}
+	if err := removeShares(tx, b.in(tableShare), e); err != nil {
+		return Result{}, err
 	}
 	if err := tx.Set(emptyingKey(b.Account, b.Born), nil); err != nil {
 		return Result{}, err

@@ -15,7 +15,8 @@ type ByKey struct {
 }
 
 // Forms of the change. The numbers are stored: never renumber. Those of the object
-// gateway belong to level 4, those from 18 on to level 5.
+// gateway belong to level 4, 18 belongs to level 5, and those from 19 on to
+// level 8.
 const (
 	byKeyCreate          = 1
 	byKeyReplace         = 2
@@ -35,6 +36,8 @@ const (
 	byKeyCopyPart        = 16
 	byKeyCompleteUpload  = 17
 	byKeySetBucketTags   = 18
+	byKeyCreateShare     = 19
+	byKeyRevokeShare     = 20
 )
 
 // Code implements Command.
@@ -97,6 +100,10 @@ func asked(change Command) (form uint8, account AccountID) {
 		return byKeyCompleteUpload, change.Account
 	case *SetBucketTags:
 		return byKeySetBucketTags, change.Account
+	case *CreateShare:
+		return byKeyCreateShare, change.Share.Account
+	case *RevokeShare:
+		return byKeyRevokeShare, change.Account
 	}
 	return 0, ""
 }
@@ -140,6 +147,10 @@ func newAsked(form uint8) Command {
 		return new(CompleteUpload)
 	case byKeySetBucketTags:
 		return new(SetBucketTags)
+	case byKeyCreateShare:
+		return new(CreateShare)
+	case byKeyRevokeShare:
+		return new(RevokeShare)
 	}
 	return nil
 }
@@ -158,7 +169,8 @@ func (v *ByKey) apply(tx Tx, e *entry) (Result, error) {
 	return v.Change.apply(tx, e)
 }
 
-// judge returns an error if the key may not ask for the change. The proposing node checks its
+// judge returns an error if the key may not ask for the change, because there is no such key or
+// because the limits of a share do not permit the change. The proposing node checks its
 // expiry, because the state has no clock. It also checks the key's scope in the object gateway,
 // because a key never changes its scope.
 func (v *ByKey) judge(r Reader) error {
@@ -167,7 +179,14 @@ func (v *ByKey) judge(r Reader) error {
 		return err
 	}
 	form, account := asked(v.Change)
-	if k == nil || k.Account != account || form <= byKeyDelete && !slices.Contains(k.Scope, ScopeWrite) {
+	if k == nil {
+		s, err := findShare(r, v.Key)
+		if err == nil && (s == nil || s.Account != account || !s.permits(v.Change)) {
+			err = ErrUnauthorized
+		}
+		return err
+	}
+	if k.Account != account || form <= byKeyDelete && !slices.Contains(k.Scope, ScopeWrite) {
 		return ErrUnauthorized
 	}
 	return nil

@@ -29,6 +29,8 @@ import (
 // SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
 // ResetPassword, BeginSession, NoteUsage and CloseOwnAccount. Level 7 brought the audit log with
 // Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
+// Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
+// key of a share.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -36,7 +38,7 @@ type FeatureLevel uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestFeatureLevel is the newest feature level that this release understands.
-const NewestFeatureLevel FeatureLevel = 7
+const NewestFeatureLevel FeatureLevel = 8
 
 var levelKey = metaKey("level")
 

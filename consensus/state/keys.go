@@ -65,6 +65,8 @@ const (
 	tableOneTime     = '1' // link -> OneTimeLink
 	tableUsage       = '2' // account, day -> Usage
 	tableAudit       = '3' // sequence -> hash and AuditRow
+	tableShare       = '5' // account, incarnation of the bucket, id -> Share
+	tableShareKey    = '6' // jti of a share's key -> key of the row of the share
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
 
 	pinByID    = 'r' // request -> locator

@@ -257,9 +257,14 @@ func (v *NoteUses) apply(tx Tx, _ *entry) (Result, error) {
 		if u.Session != "" {
 			record, k = sessionKey(u.Session), useKey(useOfSession, string(u.Session))
 		}
-		if there, err := has(tx, record); err != nil {
+		there, err := has(tx, record)
+		if err == nil && !there && u.Session == "" {
+			there, err = has(tx, shareByKey(u.Key))
+		}
+		if err != nil {
 			return Result{}, err
-		} else if !there {
+		}
+		if !there {
 			continue
 		}
 		before, err := counter(tx, k)

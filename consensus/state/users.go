@@ -92,8 +92,8 @@ func endSessions(tx Tx, a AccountID, e *entry) error {
 
 func closingKey(a AccountID) key { return part(table(tableClosing), a) }
 
-// CloseAccount ends an account: from this entry on, the account, its keys and its sessions do
-// not exist. ClearAccounts removes its pins afterwards.
+// CloseAccount ends an account: from this entry on, the account, its keys, its shares and its
+// sessions do not exist. ClearAccounts removes its pins afterwards.
 type CloseAccount struct{ Account AccountID }
 
 // Code implements Command.
@@ -122,6 +122,9 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 		if _, err := (&RevokeKey{Account: a.ID, ID: k.ID}).apply(tx, e); err != nil {
 			return Result{}, fmt.Errorf("key of an account that is closed: %w", err)
 		}
+	}
+	if err := removeShares(tx, sharesOf(a.ID), e); err != nil {
+		return Result{}, err
 	}
 	if err := endSessions(tx, a.ID, e); err != nil {
 		return Result{}, err

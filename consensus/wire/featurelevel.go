@@ -53,6 +53,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return max(7, FeatureLevelOf(cmd.Change))
 	case *state.NoteKeyShown, *state.NoteRefusals, *state.PruneAudit, *state.RemoveOneTimeLink, *state.DecideAdmin:
 		return 7
+	case *state.CreateShare, *state.RevokeShare:
+		return 8
 	}
 	return 0
 }

@@ -88,6 +88,8 @@ const (
 	kindPruneAudit       = 70
 	kindRemoveOneTime    = 71
 	kindDecideAdmin      = 72
+	kindCreateShare      = 73 // feature level 8, like the following kinds
+	kindRevokeShare      = 74
 )
 
 // Bounds of what this package reads and writes.
@@ -186,6 +188,8 @@ var commands = map[uint16]func() state.Command{
 	kindPruneAudit:       func() state.Command { return new(state.PruneAudit) },
 	kindRemoveOneTime:    func() state.Command { return new(state.RemoveOneTimeLink) },
 	kindDecideAdmin:      func() state.Command { return new(state.DecideAdmin) },
+	kindCreateShare:      func() state.Command { return new(state.CreateShare) },
+	kindRevokeShare:      func() state.Command { return new(state.RevokeShare) },
 }
 
 // kinds maps the types of commands to their kind numbers.

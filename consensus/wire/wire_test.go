@@ -92,7 +92,7 @@ func every() []state.Command {
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
 		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
-	}, namingsByKey(), namings5(), admins(), audits(), conditions())...)
+	}, namingsByKey(), namings5(), admins(), audits(), shares(), conditions())...)
 }
 
 // namingsByKey returns the changes of the object gateway that somebody asks for, as they are
@@ -209,6 +209,9 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		}
 		if kind >= kindAudited {
 			want = 7
+		}
+		if max(kind, asked) >= kindCreateShare {
+			want = 8
 		}
 		if want == 3 && asked != kind {
 			want = 4

@@ -11,8 +11,7 @@ import (
 type Route struct {
 	Method string // GET also serves HEAD
 	// Path has literal segments and segments {name}. The latter match one segment that is
-	// not empty; the handler reads it by PathValue. A last segment {name...} matches all
-	// segments that are left, also empty ones, with the slashes between them.
+	// not empty; the handler reads it by PathValue.
 	Path  string
 	Serve Handler
 }
@@ -77,18 +76,12 @@ func named(name string, serve Handler) Handler {
 
 // match compares a path with the pattern and sets the path values of r.
 func (p *path) match(sent string, r *http.Request) bool {
-	last := len(p.segments) - 1
-	rest := strings.HasSuffix(p.segments[last], "...}")
-	if slashes := strings.Count(sent, "/"); slashes < last || slashes > last && !rest {
+	if strings.Count(sent, "/") != len(p.segments)-1 {
 		return false
 	}
-	for i, want := range p.segments {
+	for _, want := range p.segments {
 		var got string
-		if i == last {
-			got = sent
-		} else {
-			got, sent, _ = strings.Cut(sent, "/")
-		}
+		got, sent, _ = strings.Cut(sent, "/")
 		name, named := strings.CutPrefix(want, "{")
 		if !named {
 			if got != want {
@@ -100,7 +93,7 @@ func (p *path) match(sent string, r *http.Request) bool {
 		if err != nil || value == "" {
 			return false
 		}
-		r.SetPathValue(strings.TrimSuffix(strings.TrimSuffix(name, "}"), "..."), value)
+		r.SetPathValue(strings.TrimSuffix(name, "}"), value)
 	}
 	return true
 }

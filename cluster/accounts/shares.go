@@ -1,0 +1,296 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// shareScope is the scope in the token of a share. It is none of state.Scopes: the record of the
+// share has the limits.
+const shareScope = "share"
+
+// ShareRequest says what a new share grants.
+type ShareRequest struct {
+	ID       state.ShareID
+	Bucket   string
+	Prefixes []string
+	Read     bool
+	Write    bool
+	Delete   bool
+	Name     string
+	Expires  time.Time // rounded up to whole seconds; zero means never
+}
+
+// Share is a share as it is shown. Lists leave out the token and the secret, and logs and formatted
+// text never contain them.
+type Share struct {
+	state.Share
+	Token           string // Bearer value at the object gateway
+	AccessKeyID     string // id for S3 signatures; it is no secret
+	SecretAccessKey string
+	Used            time.Time // time of last use with one-minute resolution; zero if no node has reported a use
+}
+
+// String names the share without its secrets.
+func (s Share) String() string { return "share " + string(s.ID) }
+
+// GoString does the same as String, so that %#v reveals no secret either.
+func (s Share) GoString() string { return s.String() }
+
+// LogValue returns the share as a log line shows it.
+func (s Share) LogValue() slog.Value { return slog.StringValue(string(s.ID)) }
+
+// MayRead returns whether a principal may read the object with a key in a bucket of its account. A
+// share must cover the key, and any other principal must have the scope to read.
+func (p *Principal) MayRead(bucket, objectKey string) bool {
+	if p.Share != nil {
+		return p.Share.Read && p.Share.Bucket == bucket && p.Share.Covers(objectKey)
+	}
+	return p.May(state.ScopeRead)
+}
+
+// CreateShare adds a share to a bucket of an account and shows it. The same request again shows the
+// share that is there, and the audit log says so before the share is returned.
+//
+// Errors: state.ErrInvalid; state.ErrNoBucket; state.ErrExists if the id has a share that grants
+// something else; state.ErrTooLarge if the account has state.MaxShares shares that have not expired;
+// state.ErrUnavailable without a majority, and below state.ShareLevel.
+func (a *Accounts) CreateShare(ctx context.Context, account state.AccountID, r ShareRequest) (Share, error) {
+	now := a.now()
+	s := state.Share{
+		ID: r.ID, Account: account, Bucket: r.Bucket, Key: state.KeyID(a.newID()), Name: r.Name, Prefixes: slices.Clone(r.Prefixes),
+		Read: r.Read, Write: r.Write, Delete: r.Delete, Created: state.MillisOf(now),
+	}
+	slices.Sort(s.Prefixes)
+	s.Prefixes = slices.Compact(s.Prefixes)
+	if !r.Expires.IsZero() {
+		if !r.Expires.After(now) || r.Expires.Sub(now) > maxTTL {
+			return Share{}, state.Errorf(state.CodeInvalid, "the share expires in the past or more than %s from now", maxTTL)
+		}
+		s.Expires = state.Millis(r.Expires.Add(time.Second-1).Unix() * 1000)
+	}
+	if err := s.Check(); err != nil {
+		return Share{}, err
+	}
+	shown, err := a.createShare(ctx, &s)
+	if err != nil {
+		return Share{}, fmt.Errorf("create share: %w", err)
+	}
+	return shown, nil
+}
+
+// createShare proposes a checked share and shows it.
+func (a *Accounts) createShare(ctx context.Context, s *state.Share) (Share, error) {
+	if err := a.Fits(); err != nil { // else there would be a share that nobody can be shown
+		return Share{}, err
+	}
+	b, err := a.sharedBucket(ctx, s.Account, s.Bucket)
+	if err != nil {
+		return Share{}, err
+	}
+	s.Born = b.Born
+	expired, _, _ := a.agreed() // 0 while nobody knows
+	if _, err := a.state.Propose(ctx, state.ByAsker(ctx, &state.CreateShare{Share: *s, Expired: expired})); err != nil {
+		return Share{}, err
+	}
+	shown, err := a.shownShare(ctx, &b, s.ID)
+	if err != nil {
+		return Share{}, err
+	}
+	if shown.Key != s.Key { // it was there before
+		_, err = a.state.Propose(ctx, &state.NoteKeyShown{ID: shown.Key})
+		return shown, err
+	}
+	a.log.InfoContext(ctx, "share created", "account", s.Account, "bucket", s.Bucket, "share", s.ID, "key", s.Key,
+		"read", s.Read, "write", s.Write, "delete", s.Delete, "expires", expiry(s.Expires))
+	return shown, nil
+}
+
+// sharedBucket returns a bucket, or state.ErrNoBucket. Below state.ShareLevel it returns
+// state.ErrUnavailable.
+func (a *Accounts) sharedBucket(ctx context.Context, account state.AccountID, name string) (state.Bucket, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return state.Bucket{}, err
+	}
+	defer release()
+	level, err := view.FeatureLevel()
+	if err != nil {
+		return state.Bucket{}, err
+	}
+	if level < state.ShareLevel {
+		return state.Bucket{}, state.Errorf(state.CodeUnavailable,
+			"shares need feature level %d and the cluster has %d: not all members run a release that knows shares", state.ShareLevel, level)
+	}
+	return view.Bucket(account, name)
+}
+
+// shownShare returns a share with its secrets, but writes no row of the audit log.
+func (a *Accounts) shownShare(ctx context.Context, b *state.Bucket, id state.ShareID) (Share, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return Share{}, err
+	}
+	defer release()
+	s, err := view.Share(b, id)
+	if err != nil {
+		return Share{}, err
+	}
+	generation, err := view.SignedBy(s.Key)
+	if err != nil {
+		return Share{}, err
+	}
+	sign, err := a.signerIn(view, generation)
+	if err != nil {
+		return Share{}, err
+	}
+	if sign == nil {
+		return Share{}, fmt.Errorf("the state has no signing key of generation %d", generation)
+	}
+	shown := Share{Share: s}
+	if shown.Token, err = sign.sign(claimsOfShare(&s, generation)); err != nil {
+		return Share{}, err
+	}
+	shown.AccessKeyID, shown.SecretAccessKey = sign.s3Pair(s.Key)
+	shown.Used, err = lastUse(view, s.Key)
+	return shown, err
+}
+
+// claimsOfShare returns the claims of a share's token. They name the share and not the owner, because
+// the token is given to other people.
+func claimsOfShare(s *state.Share, generation uint64) claims {
+	return claims{
+		Subject: string(s.ID), Scope: shareScope, ID: string(s.Key),
+		Issued: seconds(s.Created), Expires: seconds(s.Expires), generation: generation,
+	}
+}
+
+// SharePage is a page of shares.
+type SharePage struct {
+	Shares []Share // without secrets
+	More   bool    // there are shares after the last
+}
+
+// Shares returns a page of the shares of an account in the order of state.SharesQuery, without their
+// secrets, or only those of the bucket with a name. The result includes expired shares.
+//
+// Errors: state.ErrNoBucket; state.ErrUnavailable without a majority.
+func (a *Accounts) Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (SharePage, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return SharePage{}, fmt.Errorf("list shares: %w", err)
+	}
+	defer release()
+	q := state.SharesQuery{Account: account, After: after, Limit: limit}
+	if bucket != "" {
+		b, err := view.Bucket(account, bucket)
+		if err != nil {
+			return SharePage{}, fmt.Errorf("list shares: %w", err)
+		}
+		q.Bucket = &b
+	}
+	found, more, err := view.Shares(q)
+	if err != nil {
+		return SharePage{}, fmt.Errorf("list shares: %w", err)
+	}
+	page := SharePage{Shares: make([]Share, len(found)), More: more}
+	for i := range found {
+		page.Shares[i].Share = found[i]
+		if page.Shares[i].Used, err = lastUse(view, found[i].Key); err != nil {
+			return SharePage{}, fmt.Errorf("list shares: %w", err)
+		}
+	}
+	return page, nil
+}
+
+// RevokeShare ends a share of an account. After RevokeShare has returned, no node accepts its key.
+//
+// Errors: state.ErrNoBucket; state.ErrNotFound; state.ErrUnavailable without a majority.
+func (a *Accounts) RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error {
+	b, err := a.sharedBucket(ctx, account, bucket)
+	if err == nil && !state.ValidShareID(id) {
+		err = state.Errorf(state.CodeNotFound, "no such share")
+	}
+	if err == nil {
+		_, err = a.state.Propose(ctx, state.ByAsker(ctx, &state.RevokeShare{Account: account, Bucket: b.Name, Born: b.Born, ID: id}))
+	}
+	if err != nil {
+		return fmt.Errorf("revoke share: %w", err)
+	}
+	a.log.InfoContext(ctx, "share revoked", "account", account, "bucket", bucket, "share", id)
+	return nil
+}
+
+// AuthenticateS3 does the same as Authenticate for the object gateway, which also accepts the tokens
+// of shares. Principal.Share has the limits of such a token, and its Scopes are empty.
+func (a *Accounts) AuthenticateS3(ctx context.Context, token string) (Principal, error) {
+	return a.authenticate(ctx, token, a.judgeS3)
+}
+
+// RecognizeS3 does the same as Recognize with the tokens of AuthenticateS3.
+func (a *Accounts) RecognizeS3(token string) (Principal, error) { return a.recognize(token, a.judgeS3) }
+
+// judgeS3 returns the principal of verified claims of an API key or of a share.
+func (a *Accounts) judgeS3(view state.View, c claims) (Principal, error) {
+	if c.Scope != shareScope {
+		return a.judge(view, c)
+	}
+	s, err := a.liveShare(view, state.KeyID(c.ID))
+	if err != nil {
+		return Principal{}, err
+	}
+	generation, err := view.SignedBy(s.Key)
+	if err != nil {
+		return Principal{}, refused(err)
+	}
+	if c != claimsOfShare(&s, generation) {
+		return Principal{}, state.ErrUnauthorized
+	}
+	return principalOfShare(&s, view.Index()), nil
+}
+
+// liveShare returns the share of a key that has not expired, if its owner exists.
+func (a *Accounts) liveShare(view state.View, id state.KeyID) (state.Share, error) {
+	s, err := view.ShareByKey(id)
+	if err == nil {
+		_, err = view.Account(s.Account)
+	}
+	if err != nil {
+		return state.Share{}, refused(err)
+	}
+	if s.Expired(state.MillisOf(a.now())) {
+		return state.Share{}, state.ErrUnauthorized
+	}
+	return s, nil
+}
+
+// principalOfShare returns the principal of a share. It has no scopes, so that what does not know
+// shares permits nothing, and no e-mail address, because answers show that of the principal.
+func principalOfShare(s *state.Share, index uint64) Principal {
+	return Principal{Account: s.Account, KeyID: s.Key, Share: s, Index: index}
+}
+
+// liveKey returns the principal of an API key or of a share that has not expired.
+func (a *Accounts) liveKey(view state.View, id state.KeyID) (Principal, error) {
+	key, account, err := ownedKey(view, id)
+	if errors.Is(err, state.ErrNotFound) {
+		s, err := a.liveShare(view, id)
+		if err != nil {
+			return Principal{}, err
+		}
+		return principalOfShare(&s, view.Index()), nil
+	}
+	if err != nil {
+		return Principal{}, refused(err)
+	}
+	if a.over(&key) {
+		return Principal{}, state.ErrUnauthorized
+	}
+	return principalOf(&key, &account, view.Index()), nil
+}

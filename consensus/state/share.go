@@ -1,0 +1,382 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// ShareLevel is the lowest feature level with shares.
+const ShareLevel FeatureLevel = 8
+
+// Bounds of shares.
+const (
+	MaxShares        = 1000 // shares of an account, as many as API keys: deleting the account or a bucket ends all in one entry
+	MaxSharePrefixes = 8    // prefixes of a share
+	ShareIDLen       = 32   // hexadecimal digits of the id of a share: 128 bits, as in a share token
+)
+
+// ShareID is the id of a share. The owner chooses it, and it is unique in its bucket.
+type ShareID string
+
+// Share is a key for a part of one bucket of its owner. The key opens the object gateway for the
+// objects that the share covers, and nothing else: it is no API key.
+type Share struct {
+	ID      ShareID
+	Account AccountID
+	Bucket  string
+	Born    Incarnation // the share ends with this incarnation of the bucket
+	Key     KeyID       // id of the token and of the key pair
+	Name    string
+	// Prefixes limit the keys of objects. A prefix that ends in "/" covers all keys that begin with
+	// it, and any other prefix covers the key that equals it.
+	Prefixes []string
+	Read     bool // read and list objects
+	Write    bool // create and replace objects, also by uploads
+	Delete   bool // delete objects
+	Created  Millis
+	Expires  Millis // zero means never
+}
+
+// Expired returns whether the share has expired at a time.
+func (v *Share) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
+
+// Covers returns whether an object's key is within the limits of the share. It compares bytes.
+func (v *Share) Covers(objectKey string) bool {
+	return slices.ContainsFunc(v.Prefixes, func(p string) bool {
+		return objectKey == p || strings.HasSuffix(p, "/") && strings.HasPrefix(objectKey, p)
+	})
+}
+
+// CoversList returns whether the share covers every key that begins with a prefix.
+func (v *Share) CoversList(prefix string) bool {
+	return slices.ContainsFunc(v.Prefixes, func(p string) bool {
+		return strings.HasSuffix(p, "/") && strings.HasPrefix(prefix, p)
+	})
+}
+
+// Code implements the record's form.
+func (v *Share) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.String(c, &v.ID, ShareIDLen)
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.Key, MaxIDLen)
+	codec.String(c, &v.Name, maxNameBytes)
+	codec.Strings(c, &v.Prefixes, MaxSharePrefixes, MaxKeyBytes)
+	codec.Bool(c, &v.Read)
+	codec.Bool(c, &v.Write)
+	codec.Bool(c, &v.Delete)
+	codec.Int(c, &v.Created)
+	codec.Int(c, &v.Expires)
+}
+
+// Check returns an ErrInvalid if a share is outside of the bounds.
+func (v *Share) Check() error {
+	switch {
+	case !ValidShareID(v.ID):
+		return Errorf(CodeInvalid, "the id of a share has %d hexadecimal digits in lower case", ShareIDLen)
+	case v.Key == "" || len(v.Key) > MaxIDLen || v.Created <= 0 || v.Created > maxCreated:
+		return Errorf(CodeInvalid, "share record out of bounds")
+	case !utf8.ValidString(v.Name) || utf8.RuneCountInString(v.Name) > MaxNameRunes:
+		return Errorf(CodeInvalid, "the name of a share is UTF-8 and has at most %d characters", MaxNameRunes)
+	case !v.Read && !v.Write && !v.Delete:
+		return Errorf(CodeInvalid, "a share permits at least one of read, write and delete")
+	case len(v.Prefixes) == 0 || len(v.Prefixes) > MaxSharePrefixes:
+		return Errorf(CodeInvalid, "a share has from 1 to %d prefixes", MaxSharePrefixes)
+	case v.Expires != 0 && v.Expires <= v.Created || v.Expires > maxCreated:
+		return Errorf(CodeInvalid, "a share expires after it was created")
+	}
+	for i, p := range v.Prefixes {
+		if p == "" || len(p) > MaxKeyBytes || !utf8.ValidString(p) || strings.IndexByte(p, 0) >= 0 {
+			return Errorf(CodeInvalid, "a prefix of a share is UTF-8 of 1 to %d bytes without U+0000", MaxKeyBytes)
+		}
+		if i > 0 && v.Prefixes[i-1] >= p {
+			return Errorf(CodeInvalid, "the prefixes of a share are sorted, and none is there twice")
+		}
+	}
+	return nil
+}
+
+// ValidShareID returns whether text has the form of the id of a share.
+func ValidShareID(id ShareID) bool {
+	return len(id) == ShareIDLen && !strings.ContainsFunc(string(id), func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'f')
+	})
+}
+
+// same returns whether two shares grant the same.
+func (v *Share) same(o *Share) bool {
+	return v.Name == o.Name && slices.Equal(v.Prefixes, o.Prefixes) && v.Read == o.Read && v.Write == o.Write && v.Delete == o.Delete &&
+		v.Expires == o.Expires
+}
+
+func sharesOf(a AccountID) key { return part(table(tableShare), a) }
+
+func shareKey(a AccountID, born Incarnation, id ShareID) key {
+	return append(sharesOf(a).u64(uint64(born)), id...)
+}
+
+func (v *Share) key() key { return shareKey(v.Account, v.Born, v.ID) }
+
+func shareByKey(id KeyID) key { return part(table(tableShareKey), id) }
+
+// CreateShare adds a share to a bucket. If a share with this id grants the same already, nothing
+// changes. If the account has MaxShares shares, expired shares are removed first. The command needs
+// feature level 8.
+//
+// Errors: ErrInvalid, ErrNoBucket, ErrExists for an id whose share grants something else,
+// ErrTooLarge.
+type CreateShare struct {
+	Share Share
+	// Expired is a time: shares that expired before it may be removed to make room, see CreateKey.
+	Expired Millis
+}
+
+// Code implements Command.
+func (v *CreateShare) Code(c *codec.Coder) {
+	v.Share.Code(c)
+	codec.Int(c, &v.Expired)
+}
+
+func (v *CreateShare) apply(tx Tx, e *entry) (Result, error) {
+	s := v.Share
+	if err := s.Check(); err != nil {
+		return Result{}, err
+	}
+	if _, err := openBucket(tx, s.Account, s.Bucket, s.Born); err != nil {
+		return Result{}, err
+	}
+	if old, err := get[Share](tx, s.key()); err != nil {
+		return Result{}, err
+	} else if old != nil && old.same(&s) {
+		return Result{}, nil
+	} else if old != nil {
+		return Result{}, Errorf(CodeExists, "the bucket has a share %s that grants something else", s.ID)
+	}
+	for _, taken := range []key{apiKeyKey(s.Key), shareByKey(s.Key)} {
+		if there, err := has(tx, taken); err != nil {
+			return Result{}, err
+		} else if there {
+			return Result{}, Errorf(CodeConflict, "a key %s exists already", s.Key)
+		}
+	}
+	if err := roomForShare(tx, s.Account, v.Expired, e); err != nil {
+		return Result{}, err
+	}
+	if err := signWith(tx, s.Key); err != nil {
+		return Result{}, err
+	}
+	if err := tx.Set(shareByKey(s.Key), s.key()); err != nil {
+		return Result{}, err
+	}
+	return Result{}, put(tx, s.key(), &s)
+}
+
+// roomForShare ensures that an account has room for one more share. If necessary, it removes shares
+// that had expired at a given time.
+func roomForShare(tx Tx, a AccountID, by Millis, e *entry) error {
+	all, err := sharesIn(tx, sharesOf(a))
+	if err != nil || len(all) < MaxShares {
+		return err
+	}
+	cleared := 0
+	for i := range all {
+		if cleared == maxClearedKeys {
+			break
+		}
+		if !all[i].Expired(by) {
+			continue
+		}
+		if err := removeShare(tx, &all[i], e); err != nil {
+			return err
+		}
+		cleared++
+	}
+	if cleared == 0 {
+		return Errorf(CodeTooLarge, "the account has its most shares, %d", MaxShares)
+	}
+	return nil
+}
+
+// sharesIn returns the shares whose rows begin with a prefix.
+func sharesIn(r Reader, prefix key) ([]Share, error) { return scanAll[Share](r, prefix) }
+
+// removeShare removes a share and its records.
+func removeShare(tx Tx, s *Share, e *entry) error {
+	e.fx.Keys = true
+	if err := signedNoMore(tx, s.Key); err != nil {
+		return err
+	}
+	for _, gone := range []key{s.key(), shareByKey(s.Key), useKey(useOfKey, string(s.Key))} {
+		if err := tx.Delete(gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeShares removes the shares whose rows begin with a prefix, MaxShares at most.
+func removeShares(tx Tx, prefix key, e *entry) error {
+	all, err := sharesIn(tx, prefix)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := removeShare(tx, &all[i], e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RevokeShare ends a share. The command needs feature level 8.
+//
+// Errors: ErrNoBucket, ErrNotFound.
+type RevokeShare struct {
+	Account AccountID
+	Bucket  string
+	Born    Incarnation
+	ID      ShareID
+}
+
+// Code implements Command.
+func (v *RevokeShare) Code(c *codec.Coder) {
+	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
+	codec.String(c, &v.ID, ShareIDLen)
+}
+
+func (v *RevokeShare) apply(tx Tx, e *entry) (Result, error) {
+	if _, err := openBucket(tx, v.Account, v.Bucket, v.Born); err != nil {
+		return Result{}, err
+	}
+	s, err := get[Share](tx, shareKey(v.Account, v.Born, v.ID))
+	if err != nil {
+		return Result{}, err
+	}
+	if s == nil {
+		return Result{}, errNoShare
+	}
+	return Result{}, removeShare(tx, s, e)
+}
+
+var errNoShare = Errorf(CodeNotFound, "no such share")
+
+// findShare returns the share of a key; nil if there is none.
+func findShare(r Reader, id KeyID) (*Share, error) {
+	if id == "" || len(id) > MaxIDLen {
+		return nil, nil
+	}
+	row, ok, err := r.Get(shareByKey(id))
+	if err != nil || !ok {
+		return nil, err
+	}
+	s, err := get[Share](r, row)
+	if err == nil && s == nil {
+		err = fmt.Errorf("state: the share of key %s is missing", id)
+	}
+	return s, err
+}
+
+// ShareByKey returns the share of a key, or ErrNotFound. The caller must check its expiry, because
+// the state has no clock.
+func (v View) ShareByKey(id KeyID) (Share, error) {
+	s, err := findShare(v.r, id)
+	if err != nil {
+		return Share{}, err
+	}
+	if s == nil {
+		return Share{}, errNoShare
+	}
+	return *s, nil
+}
+
+// Share returns a share of a bucket, or ErrNotFound.
+func (v View) Share(b *Bucket, id ShareID) (Share, error) {
+	s, err := get[Share](v.r, shareKey(b.Account, b.Born, id))
+	if err != nil {
+		return Share{}, err
+	}
+	if s == nil {
+		return Share{}, errNoShare
+	}
+	return *s, nil
+}
+
+// SharesQuery selects a page of the shares of an account, in the order of buckets by their creation
+// and of ids.
+type SharesQuery struct {
+	Account AccountID
+	Bucket  *Bucket // only the shares of this bucket; nil: of all
+	After   SharePlace
+	Limit   int // at most MaxListLimit
+}
+
+// SharePlace is the place of a share in the order of SharesQuery. The zero value is before all.
+type SharePlace struct {
+	Born Incarnation
+	ID   ShareID
+}
+
+// Place returns the place of the share.
+func (v *Share) Place() SharePlace { return SharePlace{v.Born, v.ID} }
+
+// Shares returns a page of shares, and whether there are more.
+func (v View) Shares(q SharesQuery) (all []Share, more bool, err error) {
+	prefix, after := sharesOf(q.Account), q.After
+	if q.Bucket != nil {
+		prefix, after.Born = prefix.u64(uint64(q.Bucket.Born)), q.Bucket.Born
+	}
+	from := shareKey(q.Account, after.Born, after.ID)
+	if after.ID != "" {
+		from = append(from, 0)
+	}
+	err = v.r.Scan(from, prefix.end(), false, func(_, value []byte) (bool, error) {
+		if more = len(all) >= min(q.Limit, MaxListLimit); more {
+			return false, nil
+		}
+		s, err := decode[Share](value)
+		if err != nil {
+			return false, err
+		}
+		all = append(all, *s)
+		return true, nil
+	})
+	return all, more, err
+}
+
+// AllShares returns the shares of all accounts.
+func (v View) AllShares() ([]Share, error) { return sharesIn(v.r, table(tableShare)) }
+
+// permits returns whether the key of a share may ask for a change. It permits the changes of objects
+// that it names and no others, so that a new command is refused until it is listed here.
+func (v *Share) permits(change Command) bool {
+	into := func(bucket string, born Incarnation, objectKey string) bool {
+		return v.Write && bucket == v.Bucket && born == v.Born && v.Covers(objectKey)
+	}
+	from := func(bucket string, born Incarnation, objectKey string) bool {
+		return v.Read && bucket == v.Bucket && born == v.Born && v.Covers(objectKey)
+	}
+	switch c := change.(type) {
+	case *PutObject:
+		return into(c.Bucket, c.Born, c.Object.Key)
+	case *CopyObject:
+		return into(c.Bucket, c.Born, c.Object.Key) && from(c.SourceBucket, c.SourceBorn, c.SourceKey)
+	case *CreateUpload:
+		return into(c.Bucket, c.Born, c.Upload.Key)
+	case *PutPart:
+		return into(c.Bucket, c.Born, c.Key)
+	case *CopyPart:
+		return into(c.Bucket, c.Born, c.Key) && from(c.SourceBucket, c.SourceBorn, c.SourceKey)
+	case *CompleteUpload:
+		return into(c.Bucket, c.Born, c.Object.Key)
+	case *AbortUpload:
+		return into(c.Bucket, c.Born, c.Key)
+	case *DeleteObjects:
+		return v.Delete && c.Bucket == v.Bucket && c.Born == v.Born && !slices.ContainsFunc(c.Keys, func(k string) bool { return !v.Covers(k) }) &&
+			!slices.ContainsFunc(c.IDs, func(id VersionID) bool { return id != "" }) // a share deletes no version permanently
+	}
+	return false
+}
