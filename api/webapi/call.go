@@ -46,7 +46,7 @@ func (s *surface) guarded(op operation) web.Handler {
 		if err := s.Limits.Address(r); err != nil {
 			return err
 		}
-		if err := s.identify(c, origins); err != nil {
+		if err := s.identify(c, op.access, origins); err != nil {
 			return err
 		}
 		if err := op.access.permits(&c.who); err != nil {
@@ -76,10 +76,11 @@ func (s *surface) guarded(op operation) web.Handler {
 }
 
 // identify finds the caller by the current state of the cluster. If there is an Authorization
-// header, the cookie is ignored. A change with a cookie must come from a page of this origin.
-func (s *surface) identify(c *call, origins *http.CrossOriginProtection) (err error) {
+// header, or for access by token, the cookie is ignored. A change with a cookie must come from a
+// page of this origin.
+func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtection) (err error) {
 	_, byHeader := c.r.Header["Authorization"]
-	if byHeader {
+	if byHeader || a == byToken {
 		if c.token, err = web.Bearer(c.r); err != nil {
 			return err
 		}
@@ -121,7 +122,7 @@ func forbidden(format string, args ...any) error {
 // permits returns nil if a principal has the access, and the 403 error otherwise.
 func (a access) permits(who *accounts.Principal) error {
 	switch a {
-	case mayRead:
+	case mayRead, byToken:
 		return withScope(who, state.ScopeRead)
 	case mayWrite:
 		return withScope(who, state.ScopeWrite)

@@ -2,7 +2,9 @@ package webapi
 
 import (
 	"context"
+	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
@@ -111,7 +113,14 @@ func (f fakeObjects) List(context.Context, state.AccountID, string, state.Object
 }
 
 func (f fakeObjects) Object(context.Context, state.AccountID, string, string, state.VersionID) (state.Object, error) {
-	return state.Object{Key: "cat.txt", Marker: false}, f.err
+	return state.Object{Key: "cat.txt", ETag: "e", Size: 4}, f.err
+}
+
+func (f fakeObjects) Open(context.Context, state.AccountID, *state.Object) (io.ReadSeekCloser, error) {
+	return struct {
+		io.ReadSeeker
+		io.Closer
+	}{strings.NewReader("purr"), io.NopCloser(nil)}, f.err
 }
 
 func (f fakeObjects) Delete(context.Context, state.AccountID, string, string, state.VersionID, state.Condition) (objects.Deleted, error) {

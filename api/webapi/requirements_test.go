@@ -61,7 +61,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		}
 		alice := client(w)
 		for _, c := range w.calls(nil) {
-			if got := alice.do(c.method, c.to, c.sent); got.Code != c.good {
+			if got := alice.at(c).do(c.method, c.to, c.sent); got.Code != c.good {
 				t.Errorf("%s with a %s is answered with %d: %s", c.name, name, got.Code, got.Body)
 			}
 		}
@@ -163,7 +163,7 @@ func TestScopesOpenRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for scope, opens := range map[string][]access{
-		state.ScopeRead: {mayRead}, state.ScopeWrite: {mayWrite, mayDelete}, state.ScopeDelete: {mayDelete},
+		state.ScopeRead: {mayRead, byToken}, state.ScopeWrite: {mayWrite, mayDelete}, state.ScopeDelete: {mayDelete},
 	} {
 		by := w.with(w.Key("alice", scope).Token)
 		for _, c := range guardedOnly(w.calls(nil)) {
@@ -223,7 +223,8 @@ func TestIDsOfAnotherAccountAreAbsent(t *testing.T) {
 		}
 		seen++
 		sent := strings.ReplaceAll(c.sent, "alice", "bob")
-		got, want := bob.do(c.method, c.to, sent), bob.do(c.method, absent[i].to, strings.ReplaceAll(absent[i].sent, "alice", "bob"))
+		by := bob.at(c)
+		got, want := by.do(c.method, c.to, sent), by.do(c.method, absent[i].to, strings.ReplaceAll(absent[i].sent, "alice", "bob"))
 		status := http.StatusNotFound
 		if c.access == admins {
 			status = http.StatusForbidden

@@ -15,6 +15,7 @@ package webapi
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -108,6 +109,8 @@ type Objects interface {
 	// Object returns the version of a key with an id, or for "" the newest. It may be a delete
 	// marker.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
+	// Open reads an object's content.
+	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
 	// Delete removes an object. With the id of a version it removes this version permanently.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
 }
@@ -145,7 +148,7 @@ const (
 	// caseTimeout bounds each call of a use case, so that a node without a majority answers
 	// before a client gives up. A request makes two at most, one of them to authenticate.
 	caseTimeout = 7 * time.Second
-	// answerTimeout bounds the writing of an answer.
+	// answerTimeout bounds the writing of an answer, but for content: see web.Steady.
 	answerTimeout = 2 * time.Minute
 )
 
@@ -160,6 +163,7 @@ type access int
 const (
 	anybody   access = iota + 1 // needs no credentials, and no rate applies
 	mayRead                     // a session, or an API key with storage:read
+	byToken                     // mayRead, but no cookie counts
 	mayWrite                    // a session, or an API key with storage:write
 	mayDelete                   // a session, or an API key with storage:write or storage:delete
 	bySession                   // a session: no API key manages keys or signs links
@@ -199,6 +203,7 @@ func (s *surface) operations() []operation {
 		{http.MethodGet, "/buckets/{bucket}/object", mayRead, object, nil, s.getObject},
 		{http.MethodDelete, "/buckets/{bucket}/object", mayDelete, object, nil, s.deleteObject},
 		{http.MethodPost, "/buckets/{bucket}/object/link", bySession, object, []string{"key_id", "expires_in"}, s.linkObject},
+		{http.MethodGet, "/shared/{bucket}/{key...}", byToken, nil, nil, s.sharedContent},
 		{http.MethodGet, "/usage", mayRead, nil, nil, s.usage},
 		{http.MethodGet, "/members", admins, nil, nil, s.listMembers},
 		{http.MethodGet, "/users", admins, append([]string{"email"}, page...), nil, s.listUsers},

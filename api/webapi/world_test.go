@@ -98,6 +98,14 @@ func (w *world) token(name string) string {
 // with returns a client with a Bearer token.
 func (w *world) with(token string) client { return client{world: w, handler: w.handler, bearer: token} }
 
+// at returns the client for a route: where no cookie counts, it has the session as a Bearer token.
+func (c client) at(s sampled) client {
+	if s.access == byToken && c.bearer == "" {
+		c.bearer, c.cookie, c.form = c.cookie, "", ""
+	}
+	return c
+}
+
 // request returns a request to a path behind Prefix.
 func (c client) request(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, Prefix+path, strings.NewReader(body))
@@ -173,6 +181,7 @@ var samples = map[string]sample{
 	"GET /buckets/{bucket}/object":       {good: 200, query: "?key=cat.txt"},
 	"DELETE /buckets/{bucket}/object":    {good: 204, query: "?key=cat.txt"},
 	"POST /buckets/{bucket}/object/link": {good: 200, query: "?key=cat.txt", body: `{"key_id":"{key}"}`},
+	"GET /shared/{bucket}/{key...}":      {good: 200},
 	"GET /usage":                         {good: 200},
 	"GET /members":                       {good: 200},
 	"GET /audit":                         {good: 200, query: "?action=user&limit=1"},
@@ -213,7 +222,7 @@ func (w *world) calls(ids map[string]string) (all []sampled) {
 			}
 			return w.ids[what]
 		}
-		c.to = strings.NewReplacer("{id}", of(c.id), "{bucket}", of("bucket")).Replace(op.path) + c.sample.query
+		c.to = strings.NewReplacer("{id}", of(c.id), "{bucket}", of("bucket"), "{key...}", "cat.txt").Replace(op.path) + c.sample.query
 		c.sent = strings.ReplaceAll(c.body, "{key}", of("key"))
 		if op.method == http.MethodDelete {
 			last = append([]sampled{c}, last...)

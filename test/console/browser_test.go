@@ -168,16 +168,20 @@ func (p *tab) visit(path string) {
 	p.do(chromedp.Navigate(p.base + path))
 }
 
-// shows waits until the page has a text. The page may be another one by then.
+// shows waits until the page has a text. The page may be another one by then. After a click the text
+// counts on a page that is loaded since, or if this page did not have it at the click: a text that was
+// there before does not say that the click was answered.
 func (p *tab) shows(text string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 	defer cancel()
 	err := harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		return chromedp.Run(ctx, chromedp.Evaluate[bool](`!!document.body && document.readyState == "complete" && document.body.innerText.includes(`+quoted(text)+`)`))
+		return chromedp.Run(ctx, chromedp.Evaluate[bool](`!!document.body && document.readyState == "complete" && document.body.innerText.includes(`+quoted(text)+`) &&
+			!window.textAtClick?.includes(`+quoted(text)+`) && delete window.textAtClick`))
 	})
 	if err != nil {
-		p.t.Fatalf("waited for %q: %v; the page is %s", text, err, p.what())
+		p.t.Fatalf("waited for %q: %v; at the click the page had it: %t; the page is %s", text, err,
+			ask(p, chromedp.Evaluate[bool](`!!window.textAtClick?.includes(`+quoted(text)+`)`)), p.what())
 	}
 }
 
@@ -195,6 +199,7 @@ const clickTries = 5
 // click clicks the element that an XPath expression finds.
 func (p *tab) click(xpath string) {
 	p.t.Helper()
+	ask(p, chromedp.Evaluate[string](`window.textAtClick = document.body?.innerText ?? ""`))
 	for try := 1; ; try++ {
 		ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 		err := chromedp.Do(ctx, chromedp.Click(xpath))

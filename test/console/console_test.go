@@ -155,7 +155,7 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	p.follow("All pins")
 	p.shows("Pins 3")
 	for _, name := range []string{"panther", "dog"} {
-		p.do(chromedp.Click(chromedp.CSS(`[aria-label="Choose ` + name + `"]`)))
+		p.click(`//*[@aria-label="Choose ` + name + `"]`)
 	}
 	p.press("Delete")
 	p.shows("2 pins were deleted.")
@@ -275,6 +275,7 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.picture("users")
 	p.readsTheAuditLog()
 	p.follow("Users")
+	p.shows("Add a person")
 	p.follow("bob@example.org")
 	p.shows("Remove this account")
 	p.enter(`form[action$=remove] [name=email]`, "bob@example.org")
@@ -312,7 +313,8 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.picture("activity")
 	p.visit("/cluster/nodes/" + id + "/remove")
 	p.shows("for good")
-	p.do(chromedp.Click(chromedp.CSS(`[name=sure]`)), chromedp.Click(chromedp.CSS(`[name=force]`)))
+	p.click(`//*[@name="sure"]`)
+	p.click(`//*[@name="force"]`)
 	p.press("Remove this node")
 	p.shows("Add a node")
 	for _, peer := range c.Nodes[0].Status().Peers {

@@ -46,7 +46,7 @@ func (p *tab) heap() float64 {
 // scripts of the tab had meanwhile.
 func (p *tab) uploadLong(summary string) (most float64) {
 	p.t.Helper()
-	p.do(chromedp.Click(`//section[@id="upload"]//button[normalize-space()="Upload"]`))
+	p.click(`//section[@id="upload"]//button[normalize-space()="Upload"]`)
 	harness.Eventually(p.t, longWithin, summary, func() (bool, error) {
 		most = max(most, p.heap())
 		text := p.text("#upload")

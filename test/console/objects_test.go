@@ -90,7 +90,7 @@ func (p *tab) bucket(name string) {
 // upload sends what is chosen, and waits for the summary.
 func (p *tab) upload(summary string) {
 	p.t.Helper()
-	p.do(chromedp.Click(`//section[@id="upload"]//button[normalize-space()="Upload"]`))
+	p.click(`//section[@id="upload"]//button[normalize-space()="Upload"]`)
 	p.shows(summary)
 }
 
@@ -142,9 +142,10 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	p.upload("2 stored.")
 	p.shows("sunset.png")
 	write(t, dir, "trip/day 1/map.txt", []byte("north"))
+	write(t, dir, "trip/day 1/way.txt", []byte("east"))
 	write(t, dir, "trip/plan.txt", []byte("south"))
 	p.choose(`[name=folder]`, filepath.Join(dir, "trip"))
-	p.upload("2 stored.")
+	p.upload("3 stored.")
 	p.shows("trip/")
 	p.picture("bucket")
 	p.follow("trip/")
@@ -217,7 +218,7 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 	p.shows("The bucket is empty")
 	p.press("Settings")
 	p.enter(`[name=origins]`, "https://app.example.org")
-	p.do(chromedp.Click(`//form[contains(@action, "cors")]//button`))
+	p.click(`//form[contains(@action, "cors")]//button`)
 	p.shows("The bucket is empty")
 	p.press("Settings")
 	p.picture("bucket-settings")
@@ -239,7 +240,7 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.visit(p.at())
-	p.do(chromedp.Click(`//h2[text()="Versions"]/following-sibling::table//tr[td][2]//a`))
+	p.click(`//h2[text()="Versions"]/following-sibling::table//tr[td][2]//a`)
 	p.shows("Restore this version")
 	p.picture("object-version")
 	p.press("Restore this version")
@@ -328,7 +329,8 @@ func TestFilesAreUploadedWithoutScripts(t *testing.T) {
 	p.choose(`[name=file]`, write(t, dir, `a "b".txt`, []byte("ab")))
 	write(t, dir, "trip/day 1/map.txt", []byte("north"))
 	p.choose(`[name=folder]`, filepath.Join(dir, "trip"))
-	p.do(chromedp.Click(`//section[@id="upload"]//button[normalize-space()="Upload"]`), chromedp.WaitVisible(`//a[normalize-space()="trip/"]`))
+	p.click(`//section[@id="upload"]//button[normalize-space()="Upload"]`)
+	p.do(chromedp.WaitVisible(`//a[normalize-space()="trip/"]`))
 	for path, want := range map[string]string{"/photos/a%20%22b%22.txt": "ab", "/photos/trip/day%201/map.txt": "north"} {
 		if got := stored(t, c, path); string(got.Body) != want {
 			t.Errorf("%s is answered with %d %q", path, got.Status, got.Body)

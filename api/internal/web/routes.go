@@ -11,7 +11,8 @@ import (
 type Route struct {
 	Method string // GET also serves HEAD
 	// Path has literal segments and segments {name}. The latter match one segment that is
-	// not empty; the handler reads it by PathValue.
+	// not empty; the handler reads it by PathValue. A last segment {name...} matches all
+	// segments that are left, also empty ones, with the slashes between them.
 	Path  string
 	Serve Handler
 }
@@ -76,12 +77,18 @@ func named(name string, serve Handler) Handler {
 
 // match compares a path with the pattern and sets the path values of r.
 func (p *path) match(sent string, r *http.Request) bool {
-	if strings.Count(sent, "/") != len(p.segments)-1 {
+	last := len(p.segments) - 1
+	rest := strings.HasSuffix(p.segments[last], "...}")
+	if slashes := strings.Count(sent, "/"); slashes < last || slashes > last && !rest {
 		return false
 	}
-	for _, want := range p.segments {
+	for i, want := range p.segments {
 		var got string
-		got, sent, _ = strings.Cut(sent, "/")
+		if i == last {
+			got = sent
+		} else {
+			got, sent, _ = strings.Cut(sent, "/")
+		}
 		name, named := strings.CutPrefix(want, "{")
 		if !named {
 			if got != want {
@@ -93,7 +100,7 @@ func (p *path) match(sent string, r *http.Request) bool {
 		if err != nil || value == "" {
 			return false
 		}
-		r.SetPathValue(strings.TrimSuffix(name, "}"), value)
+		r.SetPathValue(strings.TrimSuffix(strings.TrimSuffix(name, "}"), "..."), value)
 	}
 	return true
 }

@@ -277,6 +277,7 @@ func TestRoutesMatchThePathAsItWasSent(t *testing.T) {
 		{"POST", "/pins", say("create")},
 		{"GET", "/pins/{id}", say("get")},
 		{"DELETE", "/pins/{id}", say("delete")},
+		{"GET", "/content/{bucket}/{id...}", say("content")},
 	}))
 	for _, tc := range []struct {
 		method, path string
@@ -301,6 +302,13 @@ func TestRoutesMatchThePathAsItWasSent(t *testing.T) {
 		{"GET", "/v1/pins", 404, "", ""},
 		{"OPTIONS", "/other", 404, "", ""},
 		{"GET", "/%70ins", 404, "", ""},
+		{"GET", "/content/b/a", 200, `"content a"`, ""},
+		{"GET", "/content/b/a/b%2Fc//d/", 200, `"content a/b/c//d/"`, ""},
+		{"GET", "/content/b//a", 200, `"content /a"`, ""},
+		{"POST", "/content/b/a/b", 405, "", "GET, HEAD, OPTIONS"},
+		{"GET", "/content/b/", 404, "", ""},
+		{"GET", "/content/b", 404, "", ""},
+		{"GET", "/content//a", 404, "", ""},
 	} {
 		w := serve(h, tc.method, tc.path, nil)
 		if w.Code != tc.status || w.Header().Get("Allow") != tc.allow || tc.body != "" && w.Body.String() != tc.body {

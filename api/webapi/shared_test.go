@@ -1,0 +1,114 @@
+package webapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// storeSealed stores an object with metadata and returns it.
+func (w *world) storeSealed(key, text string, meta map[string]string) state.Object {
+	w.T.Helper()
+	o, err := w.Objects.Put(w.T.Context(), w.Account("alice"), "photos", objects.PutRequest{
+		Key: key, Body: objects.Body{Reader: strings.NewReader(text), Size: int64(len(text))},
+		Attributes: objects.Attributes{Headers: map[string]string{"Content-Type": "text/html"}, Meta: meta},
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return o
+}
+
+// TestSharedContentIsAsItIsStored promises the bytes of an object, whole, in ranges and for HEAD, with
+// the headers that a reader of ciphertext needs, and no type that a browser shows.
+func TestSharedContentIsAsItIsStored(t *testing.T) {
+	w := newWorld(t)
+	const text = "0123456789"
+	meta := map[string]string{"encrypted": "true", "encryption": `{"version":4}`, "x-fula-encrypted": "true", "x-fula-encryption": "{}", "note": "private"}
+	o := w.storeSealed("e/a b", text, meta)
+	w.storeSealed("/photos/e_1", "slash", nil)
+	w.storeSealed("empty", "", nil)
+	reader := w.with(w.Key("alice", state.ScopeRead).Token)
+	for _, tc := range []struct {
+		method, key, asked string
+		status             int
+		body, span         string
+	}{
+		{"GET", "e/a%20b", "", 200, text, ""},
+		{"GET", "e%2Fa%20b", "bytes=2-4", 206, "234", "bytes 2-4/10"},
+		{"GET", "e/a%20b", "bytes=-3", 206, "789", "bytes 7-9/10"},
+		{"GET", "e/a%20b", "bytes=10-", 416, "", "bytes */10"},
+		{"HEAD", "e/a%20b", "", 200, "", ""},
+		{"GET", "/photos/e_1", "", 200, "slash", ""},
+		{"GET", "%2Fphotos%2Fe_1", "", 200, "slash", ""},
+		{"GET", "empty", "", 200, "", ""},
+		{"GET", "e/nothing", "", 404, "", ""},
+		{"GET", strings.Repeat("k", state.MaxKeyBytes+1), "", 400, "", ""},
+	} {
+		r := reader.request(tc.method, "/shared/photos/"+tc.key, "")
+		if tc.asked != "" {
+			r.Header.Set("Range", tc.asked)
+		}
+		got := reader.send(r)
+		h := got.Header()
+		if got.Code != tc.status || h.Get("Content-Range") != tc.span || tc.status < 300 && got.Body.String() != tc.body {
+			t.Errorf("%s %s %s: %d %q %s", tc.method, tc.key, tc.asked, got.Code, h.Get("Content-Range"), got.Body)
+		}
+		if tc.status >= 300 {
+			if h.Get("Content-Type") != "application/json" || h.Get("Etag") != "" || h.Get("Content-Disposition") != "" {
+				t.Errorf("the error for %s has %v", tc.key, h)
+			}
+			continue
+		}
+		if h.Get("Content-Type") != "application/octet-stream" || h.Get("Content-Disposition") != "attachment" || h.Get("Content-Security-Policy") != "sandbox" || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s %s has %v", tc.method, tc.key, h)
+		}
+		if !strings.HasPrefix(tc.key, "e") || tc.key == "empty" {
+			continue
+		}
+		for name, value := range meta {
+			if name == "note" {
+				value = ""
+			}
+			if h.Get("X-Amz-Meta-"+name) != value {
+				t.Errorf("%s %s has %q as %s", tc.method, tc.key, h.Get("X-Amz-Meta-"+name), name)
+			}
+		}
+		if h.Get("Etag") != `"`+o.ETag+`"` {
+			t.Errorf("%s %s has the ETag %s", tc.method, tc.key, h.Get("Etag"))
+		}
+	}
+}
+
+// TestSharedContentTakesNoCookie promises that a session in a cookie opens no content, that the cookie
+// beside a token changes nothing, and that only a token that may read opens the content.
+func TestSharedContentTakesNoCookie(t *testing.T) {
+	w := newWorld(t)
+	w.Store("cat.txt", "text/plain", "purr")
+	const path = "/shared/photos/cat.txt"
+	signedIn := w.signIn("alice")
+	w.refused("a cookie", signedIn.do("GET", path, ""), http.StatusUnauthorized)
+	w.refused("nothing", w.with("").do("GET", path, ""), http.StatusUnauthorized)
+	w.refused("a wrong token", w.with("wrong").do("GET", path, ""), http.StatusUnauthorized)
+	both := signedIn
+	both.bearer = w.Key("bob").Token
+	w.refused("the token of another beside the cookie", both.do("GET", path, ""), http.StatusNotFound)
+	w.refused("a token that may write", w.with(w.Key("alice", state.ScopeWrite).Token).do("GET", path, ""), http.StatusForbidden)
+	key := w.Key("alice", state.ScopeRead)
+	if got := w.with(key.Token).do("GET", path, ""); got.Body.String() != "purr" || len(got.Header()["Set-Cookie"]) > 0 {
+		t.Errorf("a token that may read is answered with %d %s", got.Code, got.Body)
+	}
+	elsewhere := w.with(key.Token)
+	elsewhere.handler = w.node(w.Elsewhere())
+	if err := w.Users.Revoke(t.Context(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.refused("a revoked token", elsewhere.do("GET", path, ""), http.StatusUnauthorized)
+	if _, err := w.Objects.Delete(t.Context(), w.Account("alice"), "photos", "cat.txt", "", state.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	w.refused("a deleted object", w.with(w.Key("alice").Token).do("GET", path, ""), http.StatusNotFound)
+}
