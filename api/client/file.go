@@ -135,6 +135,10 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 	if err != nil {
 		return err
 	}
+	var hash *rangeHash
+	if in.content != nil {
+		hash = newRangeHash(in.size(), DefaultPartSize)
+	}
 	fetching, stop := errgroup.WithContext(ctx)
 	fetching.SetLimit(in.options.parallel())
 	for off := int64(0); off < in.size() && stop.Err() == nil; off += DefaultPartSize {
@@ -143,11 +147,14 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 			if in.options.Progress != nil {
 				in.options.Progress(n)
 			}
+			if hash != nil {
+				fetching.Go(func() error { return hash.read(io.NewSectionReader(file, off, n), off) })
+			}
 			continue
 		}
 		fetching.Go(func() error {
 			w := in.options.reporting(io.NewOffsetWriter(file, off))
-			if err := in.part(stop, off, n, w); err != nil {
+			if err := in.part(stop, off, n, w, hash); err != nil {
 				return err
 			}
 			return progress.done(off)
@@ -158,8 +165,8 @@ func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) e
 		err = context.Cause(ctx) // the loop may have ended before the last range
 	}
 	err = errors.Join(err, progress.close())
-	if err == nil && in.content != nil { // each chunk is authentic; check compares the hash of the whole content
-		return in.check(file)
+	if err == nil && hash != nil && hash.sum() != in.content.Metadata().Hash { // each chunk is authentic; this is the content as a whole
+		return seal.ErrHash
 	}
 	return err
 }
@@ -181,8 +188,9 @@ func (in *incoming) whole(ctx context.Context, w io.Writer) error {
 	return in.client.decrypt(ctx, in.fetching, 0, size, in.content.Reader, w)
 }
 
-// part writes n bytes of the file to w, from offset off on.
-func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer) error {
+// part writes n bytes of the file to w, from offset off on. Plaintext that part decrypts goes into
+// hash too.
+func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer, hash *rangeHash) error {
 	if in.content == nil {
 		return in.client.fetch(ctx, in.fetching, off, n, w)
 	}
@@ -191,6 +199,7 @@ func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer) error {
 		return err
 	}
 	var failed error
+	plaintext := hash.writer(off)
 	err = in.client.decrypt(ctx, in.fetching, start, size, func(ciphertext io.Reader) io.Reader {
 		plain, err := in.content.RangeReader(ciphertext, off, n)
 		if err != nil {
@@ -198,15 +207,9 @@ func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer) error {
 			return strings.NewReader("")
 		}
 		return plain
-	}, w)
-	return cmp.Or(failed, err)
-}
-
-// check compares the file with the content hash in the private metadata.
-func (in *incoming) check(file *os.File) error {
-	digest, err := seal.DigestOf(io.NewSectionReader(file, 0, in.size()))
-	if err == nil && digest.Hash != in.content.Metadata().Hash {
-		err = seal.ErrHash
+	}, io.MultiWriter(w, plaintext))
+	if err = cmp.Or(failed, err); err == nil {
+		plaintext.end()
 	}
 	return err
 }

@@ -392,7 +392,7 @@ func (c *Client) decrypt(ctx context.Context, f *fetching, off, n int64, open fu
 		_ = in.CloseWithError(err) // never fails
 		fetched <- err
 	}()
-	_, err := io.CopyBuffer(onlyWriter{w}, onlyReader{open(out)}, make([]byte, seal.ChunkSize))
+	_, err := io.Copy(w, open(out))
 	_ = out.CloseWithError(err) // never fails; ends the fetch
 	if err == nil {
 		return <-fetched
