@@ -90,6 +90,16 @@ func (g *Grant) FolderKey() (FolderKey, bool) {
 	return FolderKey{key: g.key, path: g.scope}, g.token.kind == keyKindFolder
 }
 
+// StorageKey returns the storage key for a new file at a path, after the checks of [Grant.Allow] for
+// writing. The storage key is random, because only the owner can compute one from a path.
+func (g *Grant) StorageKey(path string) (string, error) {
+	path, err := g.Allow(path, Write)
+	if err != nil {
+		return "", err
+	}
+	return storageKey([keySize]byte{}, RandomUUID, path)
+}
+
 // scopeOf returns the clean form of a scope. Other implementations may write a scope without its
 // first slash.
 func scopeOf(scope string) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ const (
 	maxDepth     = 64      // hex digits of a hash
 	maxAttempts  = 64      // attempts at one change while other writers are faster
 	indexReaders = 16      // concurrent requests
-	maxName      = 1024    // bytes
+	maxName      = 1024    // bytes of a name, or of a storage key
 	fanOut       = 16
 )
 
@@ -97,16 +98,28 @@ func digit(name string, depth int) int {
 func childID(split string, digit int) string { return fmt.Sprintf("%s-%x", split, digit) }
 
 // Put adds entries, and replaces entries of the same name. The error is [ErrTooLarge] for a name
-// that is too long, an error of the store, [ErrIndex], [ErrIndexMissing] or [ErrConflict].
+// that is too long, [ErrPath] for a name that is not one segment of a path, an error of the store,
+// [ErrIndex], [ErrIndexMissing] or [ErrConflict].
 func (x *Index) Put(ctx context.Context, entries ...Entry) error {
+	_, err := x.Replace(ctx, entries...)
+	return err
+}
+
+// Replace adds entries as Put does, and returns for each the entry that it replaced, or the zero
+// Entry. Of several writers that replace one entry, exactly one gets the replaced entry.
+func (x *Index) Replace(ctx context.Context, entries ...Entry) (replaced []Entry, err error) {
+	replaced = make([]Entry, len(entries))
 	changes := make([]change, 0, len(entries))
-	for _, e := range entries {
+	for i, e := range entries {
 		if e.Name == "" || len(e.Name) > maxName || len(e.StorageKey) > maxName {
-			return fmt.Errorf("%w: name of %d bytes, at most %d", ErrTooLarge, len(e.Name), maxName)
+			return nil, fmt.Errorf("%w: name of %d bytes, at most %d", ErrTooLarge, len(e.Name), maxName)
 		}
-		changes = append(changes, change{name: e.Name, entry: &e})
+		if !isSegment(strings.TrimSuffix(e.Name, "/")) {
+			return nil, fmt.Errorf("%w: name %.64q", ErrPath, e.Name)
+		}
+		changes = append(changes, change{name: e.Name, entry: &e, replaced: &replaced[i]})
 	}
-	return x.apply(ctx, nodeRoot, 0, changes)
+	return replaced, x.apply(ctx, nodeRoot, 0, changes)
 }
 
 // Remove removes names. Removing a name that is not in the index is no error. The errors are those
@@ -121,8 +134,9 @@ func (x *Index) Remove(ctx context.Context, names ...string) error {
 
 // change sets the entry of a name. A nil entry removes the name.
 type change struct {
-	name  string
-	entry *Entry
+	name     string
+	entry    *Entry
+	replaced *Entry // gets the entry before the change, unless it is nil
 }
 
 // apply makes changes in a node and the nodes below. A repeated change has the same effect as one
@@ -145,14 +159,17 @@ func (x *Index) apply(ctx context.Context, id string, depth int, changes []chang
 		if n.split != "" {
 			return x.branch(ctx, n.split, depth, changes)
 		}
-		before := len(n.entries)
+		before := n.entries
 		n.apply(changes)
-		if before == 0 && len(n.entries) == 0 {
+		if len(before) == 0 && len(n.entries) == 0 {
 			return nil
 		}
 		written, err := x.writeTree(ctx, n.entries, depth)
 		if err == nil {
 			err = x.write(ctx, id, written, etag)
+		}
+		if err == nil {
+			tellReplaced(before, changes)
 		}
 		if !errors.Is(err, ErrConflict) {
 			return err
@@ -163,6 +180,20 @@ func (x *Index) apply(ctx context.Context, id string, depth int, changes []chang
 		}
 	}
 	return fmt.Errorf("%w: after %d attempts", ErrConflict, maxAttempts)
+}
+
+// tellReplaced sets the replaced entry of each change, from the entries before the change.
+func tellReplaced(before []Entry, changes []change) {
+	for _, c := range changes {
+		if i, ok := find(before, c.name); ok && c.replaced != nil {
+			*c.replaced = before[i]
+		}
+	}
+}
+
+// find returns the index of a name in entries that are ordered by name.
+func find(entries []Entry, name string) (int, bool) {
+	return slices.BinarySearchFunc(entries, name, func(e Entry, name string) int { return cmp.Compare(e.Name, name) })
 }
 
 // branch makes changes in the 16 nodes of a split.
@@ -252,7 +283,7 @@ func (x *Index) Lookup(ctx context.Context, name string) (Entry, error) {
 			return Entry{}, err
 		}
 		if n.split == "" {
-			i, ok := slices.BinarySearchFunc(n.entries, name, func(e Entry, name string) int { return cmp.Compare(e.Name, name) })
+			i, ok := find(n.entries, name)
 			if !ok {
 				return Entry{}, fmt.Errorf("%w: %.64q", ErrNotFound, name)
 			}

@@ -277,3 +277,45 @@ func TestLongNamesSplitEarlier(t *testing.T) {
 	_, err = decodeNode([]byte(`{"version":2}`))
 	want(t, err, ErrVersion)
 }
+
+// TestIndexTellsWhatWasReplaced promises that of many writers that replace one entry, each replaced
+// entry is told once, so that its object is deleted once.
+func TestIndexTellsWhatWasReplaced(t *testing.T) {
+	const writers = 20
+	x := index(t, newMemory())
+	var mu sync.Mutex
+	told := map[string]int{}
+	var wait sync.WaitGroup
+	for i := range writers {
+		wait.Go(func() {
+			replaced, err := x.Replace(t.Context(), Entry{Name: fmt.Sprint("own ", i)}, Entry{Name: "one", StorageKey: fmt.Sprint(i)})
+			if err != nil || len(replaced) != 2 || replaced[0] != (Entry{}) {
+				t.Errorf("%v, %v", replaced, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told[replaced[1].StorageKey]++
+		})
+	}
+	wait.Wait()
+	last, err := x.Lookup(t.Context(), "one")
+	if err != nil || len(told) != writers || told[last.StorageKey] != 0 {
+		t.Errorf("told %v, last is %v, %v", told, last, err)
+	}
+}
+
+// TestIndexHasNamesOfOneSegment promises that neither a writer nor a reader accepts a name that leads
+// out of its folder.
+func TestIndexHasNamesOfOneSegment(t *testing.T) {
+	x := index(t, newMemory())
+	for _, name := range []string{"/", ".", "..", "./", "../", "a/b", "/a", "a//", "a\x00"} {
+		want(t, x.Put(t.Context(), Entry{Name: name}), ErrPath)
+		plain, err := (&node{entries: []Entry{{Name: name}}}).encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = decodeNode(plain)
+		want(t, err, ErrIndex)
+	}
+}

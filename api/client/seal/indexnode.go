@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -96,6 +97,9 @@ func decodeNode(plain []byte) (node, error) {
 		return node{}, fmt.Errorf("%w: split", ErrIndex)
 	}
 	for _, j := range in.Entries {
+		if !isSegment(strings.TrimSuffix(j.Name, "/")) { // a name such as ../ would lead a reader out of the folder
+			return node{}, fmt.Errorf("%w: name of an entry", ErrIndex)
+		}
 		e := Entry{Name: j.Name, StorageKey: j.Key, Size: j.Size}
 		if j.Modified != nil {
 			e.Modified = time.Unix(*j.Modified, 0).UTC()

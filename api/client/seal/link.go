@@ -11,22 +11,30 @@ import (
 // linkVersion is the version of the form of a link.
 const linkVersion = "1"
 
-// Link is a share for somebody who has no identity. Secret is the private key of a recipient that
-// was made for this link, so anybody who has the link can use it. All secrets are in the fragment
-// of the URL, which browsers do not send.
+// maxEndpoints is the largest number of endpoints in a link.
+const maxEndpoints = 64
+
+// Link is a share as one text. All secrets are in the fragment of the URL, which browsers do not
+// send.
 type Link struct {
-	Page   string // URL of the page that opens the link, without a fragment
-	Token  *Token
-	Secret [32]byte // X25519 private key
+	// Page is the URL of the page that opens the link, without a fragment. With an empty Page, the
+	// text of the link is the fragment alone, which only programs can open.
+	Page  string
+	Token *Token
+	// Secret is the X25519 private key of a recipient that was made for this link, so anybody who
+	// has the link can use it. Secret is zero if the token is for somebody with an identity.
+	Secret [32]byte
 	// Access is a credential with which the server lets the holder read the ciphertext. Access is
 	// empty if the holder has another credential.
 	Access string
+	// Endpoints are URLs of servers that store the ciphertext.
+	Endpoints []string
 }
 
 // NewLink makes a recipient and a token for it, and returns both as a link. page is the URL of the
-// page that opens the link.
+// page that opens the link, or empty.
 func (id *Identity) NewLink(page, access string, s Share) (*Link, error) {
-	if _, err := linkPage(page); err != nil {
+	if err := checkPage(page); err != nil {
 		return nil, err
 	}
 	secret := [keySize]byte(random(keySize))
@@ -38,7 +46,7 @@ func (id *Identity) NewLink(page, access string, s Share) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Link{page, token, secret, access}, nil
+	return &Link{Page: page, Token: token, Secret: secret, Access: access}, nil
 }
 
 // linkRecipient returns the identity of the holder of a link. Only its X25519 key is used.
@@ -46,21 +54,36 @@ func linkRecipient(secret [keySize]byte) (*Identity, error) {
 	return newIdentity(secrets{classic: secret})
 }
 
-func linkPage(page string) (*url.URL, error) {
+// checkPage returns [ErrToken] if page is neither empty nor the URL of a page.
+func checkPage(page string) error {
 	u, err := url.Parse(page)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
-		return nil, fmt.Errorf("%w: link needs the URL of a page", ErrToken)
+	if page != "" && (err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil || u.Fragment != "") {
+		return fmt.Errorf("%w: link needs the URL of a page", ErrToken)
 	}
-	return u, nil
+	return nil
 }
+
+// Personal reports whether the link is for somebody with an identity: only that identity opens its
+// token.
+func (l *Link) Personal() bool { return l.Secret == [keySize]byte{} }
 
 // URL returns the link as text. Treat the text as a secret.
 func (l *Link) URL() string {
-	text := l.Page + "#v=" + linkVersion + "&k=" + base64.RawURLEncoding.EncodeToString(l.Secret[:]) + "&t=" + l.Token.String()
+	text := "v=" + linkVersion
+	if !l.Personal() {
+		text += "&k=" + base64.RawURLEncoding.EncodeToString(l.Secret[:])
+	}
+	text += "&t=" + l.Token.String()
 	if l.Access != "" {
 		text += "&a=" + url.QueryEscape(l.Access)
 	}
-	return text
+	for _, e := range l.Endpoints {
+		text += "&e=" + url.QueryEscape(e)
+	}
+	if l.Page == "" {
+		return text
+	}
+	return l.Page + "#" + text
 }
 
 // String describes the link without its secret.
@@ -77,9 +100,12 @@ func ParseLink(s string) (*Link, error) {
 	}
 	page, fragment, ok := strings.Cut(strings.TrimSpace(s), "#")
 	if !ok {
-		return nil, fmt.Errorf("%w: link has no fragment", ErrToken)
+		if !strings.HasPrefix(page, "v=") {
+			return nil, fmt.Errorf("%w: link has no fragment", ErrToken)
+		}
+		page, fragment = "", page
 	}
-	if _, err := linkPage(page); err != nil {
+	if err := checkPage(page); err != nil {
 		return nil, err
 	}
 	values, err := url.ParseQuery(fragment)
@@ -89,20 +115,32 @@ func ParseLink(s string) (*Link, error) {
 	if v := values.Get("v"); v != linkVersion {
 		return nil, fmt.Errorf("%w: link %.16q", ErrVersion, v)
 	}
-	secret, err := base64.RawURLEncoding.Strict().DecodeString(values.Get("k"))
-	if err != nil || len(secret) != keySize {
-		return nil, fmt.Errorf("%w: link has no key", ErrToken)
+	link := &Link{Page: page, Access: values.Get("a"), Endpoints: values["e"]}
+	if len(link.Endpoints) > maxEndpoints {
+		return nil, fmt.Errorf("%w: link with %d endpoints", ErrTooLarge, len(link.Endpoints))
 	}
-	token, err := ParseToken(values.Get("t"))
-	if err != nil {
+	if values.Has("k") {
+		secret, err := base64.RawURLEncoding.Strict().DecodeString(values.Get("k"))
+		if err != nil || len(secret) != keySize {
+			return nil, fmt.Errorf("%w: the key of the link is damaged", ErrToken)
+		}
+		if link.Secret = [keySize]byte(secret); link.Personal() {
+			return nil, fmt.Errorf("%w: the key of the link is zero", ErrToken)
+		}
+	}
+	if link.Token, err = ParseToken(values.Get("t")); err != nil {
 		return nil, err
 	}
-	return &Link{page, token, [keySize]byte(secret), values.Get("a")}, nil
+	return link, nil
 }
 
 // Open verifies the token of the link and opens its key, as [Token.Open] does. Without known
-// owners, Open accepts the owner that the token names: the holder trusts the sender of the link.
+// owners, Open accepts the owner that the token names: the holder trusts the sender of the link. The
+// error is [ErrTokenRecipient] if the link is [Link.Personal]; then open the Token.
 func (l *Link) Open(now time.Time, known ...PublicIdentity) (*Grant, error) {
+	if l.Personal() {
+		return nil, fmt.Errorf("%w, who has an identity", ErrTokenRecipient)
+	}
 	recipient, err := linkRecipient(l.Secret)
 	if err != nil {
 		return nil, fmt.Errorf("%w: link key: %w", ErrToken, err)

@@ -68,5 +68,10 @@ func checkFolder(p string) error {
 	return nil
 }
 
+// isSegment reports whether name is one segment of a clean path.
+func isSegment(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}
+
 // parent returns the folder of a clean path.
 func parent(p string) string { return path.Dir(p) }

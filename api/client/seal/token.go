@@ -42,6 +42,7 @@ type Token struct {
 	ShareID     string // 32 hex digits
 	PathScope   string // path of the shared folder or object
 	Bucket      string // empty in tokens of other implementations
+	StorageKey  string // storage key of the object; empty if the token shares a folder
 	Created     time.Time
 	Expires     time.Time // zero if it does not expire
 	Permissions Permissions
@@ -63,6 +64,7 @@ type Share struct {
 	Created     time.Time // zero means now
 	Expires     time.Time // zero means never
 	Object      *DataKey  // data key of the one object to share; nil shares a folder
+	StorageKey  string    // storage key of that object, which the recipient cannot compute
 }
 
 // NewToken makes a token for a recipient. The error is [ErrPath] or [ErrPathEscape] if the scope is
@@ -91,6 +93,9 @@ func (id *Identity) NewToken(to PublicIdentity, s Share) (*Token, error) {
 	var key [keySize]byte
 	if s.Object != nil {
 		key = *s.Object
+		if s.StorageKey != "" {
+			members["storage_key"] = s.StorageKey
+		}
 	} else {
 		root, err := id.FolderKey(s.Bucket)
 		if err != nil {
@@ -211,6 +216,11 @@ func (t *Token) parse(f fields) (err error) {
 	}
 	if f.has("bucket") {
 		if t.Bucket, err = f.text("bucket"); err != nil {
+			return err
+		}
+	}
+	if f.has("storage_key") {
+		if t.StorageKey, err = f.text("storage_key"); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -275,7 +276,7 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *read != (Link{read.Page, read.Token, made.Secret, "access&key=1"}) || read.Token.JSON() != made.Token.JSON() {
+	if read.Page != page || read.Secret != made.Secret || read.Access != "access&key=1" || len(read.Endpoints) != 0 || read.Token.JSON() != made.Token.JSON() {
 		t.Errorf("link comes back as %+v", read)
 	}
 	if grant, err := read.Open(at()); err != nil || grant.Scope() != "/photos" {
@@ -287,8 +288,8 @@ func TestLinks(t *testing.T) {
 	want(t, err, ErrTokenOwner)
 	for _, bad := range []string{
 		"", "https://example.org/share", "ftp://example.org/#" + fragment, "/share#" + fragment, "https://u:p@example.org/#" + fragment,
-		"https://example.org/#" + strings.Replace(fragment, "&k=", "&x=", 1), "https://example.org/#" + strings.Replace(fragment, "&t=", "&x=", 1),
-		"https://example.org/#%zz",
+		"https://example.org/#" + strings.Replace(fragment, "&k=", "&k=x", 1), "https://example.org/#" + strings.Replace(fragment, "&t=", "&x=", 1),
+		"https://example.org/#%zz", "v=1", "https://example.org/#v=1&k=" + strings.Repeat("A", 43) + "&t=" + made.Token.String(),
 	} {
 		_, err := ParseLink(bad)
 		want(t, err, ErrToken)
@@ -297,6 +298,64 @@ func TestLinks(t *testing.T) {
 	want(t, err, ErrVersion)
 	_, err = owner.NewLink("example.org", "", share())
 	want(t, err, ErrToken)
+}
+
+// TestLinksWithoutAPageOrAKey promises that the text of a link without a page is the fragment alone,
+// that endpoints come back, and that only the recipient opens a link without a key.
+func TestLinksWithoutAPageOrAKey(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	made := Link{Token: token(t, owner, recipient.Public(), share()), Access: "a", Endpoints: []string{"https://one:9000", "http://two?a&b"}}
+	for _, page := range []string{"", "https://example.org/share"} {
+		made.Page = page
+		read, err := ParseLink(" " + made.URL() + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read.Page != page || !read.Personal() || read.Access != "a" || !slices.Equal(read.Endpoints, made.Endpoints) {
+			t.Errorf("link comes back as %+v", read)
+		}
+		_, err = read.Open(at())
+		want(t, err, ErrTokenRecipient)
+		if _, err := read.Token.Open(recipient, at(), owner.Public()); err != nil {
+			t.Error(err)
+		}
+	}
+	made.Endpoints = make([]string, maxEndpoints+1)
+	_, err := ParseLink(made.URL())
+	want(t, err, ErrTooLarge)
+}
+
+// TestStorageKeysOfShares promises that the token of one object has its storage key, and that only a grant
+// with write permission has storage keys for new files.
+func TestStorageKeysOfShares(t *testing.T) {
+	owner, recipient := generate(t), generate(t)
+	s, key := share(), newDataKey()
+	s.PathScope, s.Object, s.StorageKey = "/photos/a.jpg", &key, "e/0123"
+	read, err := ParseToken(token(t, owner, recipient.Public(), s).String())
+	if err != nil || read.StorageKey != "e/0123" {
+		t.Fatalf("storage key %q, %v", read.StorageKey, err)
+	}
+	s = share()
+	s.Permissions = ReadWrite()
+	grant, err := token(t, owner, recipient.Public(), s).Open(recipient, at(), owner.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := grant.StorageKey("/photos/new.jpg")
+	if err != nil || !strings.HasPrefix(one, "e/") || len(one) != len("e/")+36 {
+		t.Errorf("%q, %v", one, err)
+	}
+	if two, err := grant.StorageKey("/photos/new.jpg"); err != nil || two == one {
+		t.Errorf("%q, %v", two, err)
+	}
+	_, err = grant.StorageKey("/other/new.jpg")
+	want(t, err, ErrPathScope)
+	grant, err = token(t, owner, recipient.Public(), share()).Open(recipient, at(), owner.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = grant.StorageKey("/photos/new.jpg")
+	want(t, err, ErrPermission)
 }
 
 // TestTokensThatMeanNothing promises that a share which ends before it begins, a scope that is no
