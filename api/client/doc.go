@@ -11,6 +11,9 @@
 // to a folder, and [Client.Pull] makes a folder equal to a part of a bucket. A Vault has the same
 // two methods.
 //
+// [Vault.Share] shares a folder or a file of a Vault by a link, and [Client.OpenShare] opens a share.
+// [Client.Shares] and [Client.RevokeShare] manage the shares of a bucket.
+//
 // The package uses github.com/minio/minio-go for requests and signatures. Names of buckets
 // and keys are those of S3: a key has up to 1,024 bytes of UTF-8.
 //

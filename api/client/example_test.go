@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/client"
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
@@ -97,4 +98,66 @@ func ExampleVault() {
 	// Output:
 	// secret
 	// papers/will.txt 6 <nil>
+}
+
+func ExampleVault_Share() {
+	endpoint, stop := client.StartFake()
+	defer stop()
+	c := connect(endpoint)
+	defer c.Close()
+	ctx := context.Background()
+	owner, err := seal.Generate()
+	if err != nil {
+		return
+	}
+	vault, err := c.NewVault("private", owner, false)
+	if err != nil {
+		return
+	}
+	if err := vault.Upload(ctx, "papers/2026/plan.txt", strings.NewReader("a plan"), client.UploadOptions{}); err != nil {
+		return
+	}
+	link, err := vault.Share(ctx, "papers/2026", client.ShareOptions{
+		Permissions: seal.ReadOnly(), Expires: time.Now().Add(24 * time.Hour), Page: "https://console.example.org/shared",
+	})
+	if err != nil {
+		return
+	}
+	readShared(ctx, link.URL())
+	fmt.Println(c.RevokeShare(ctx, "private", link.Token.ShareID))
+	// Output:
+	// papers/2026/plan.txt 6
+	// a plan
+	// <nil>
+}
+
+// readShared is the side of the recipient, who has neither an account nor an identity.
+func readShared(ctx context.Context, text string) {
+	link, err := seal.ParseLink(text)
+	if err != nil {
+		return
+	}
+	grant, err := link.Open(time.Now())
+	if err != nil {
+		return
+	}
+	c, err := client.New(client.Options{Endpoints: link.Endpoints, Token: link.Access})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	shared, err := c.OpenShare(grant)
+	if err != nil {
+		return
+	}
+	for file, err := range shared.Entries(ctx, "papers/2026/", true) {
+		if err != nil {
+			return
+		}
+		fmt.Println(file.Key, file.Size)
+		if err := shared.Download(ctx, file.Key, os.Stdout, client.DownloadOptions{}); err != nil {
+			return
+		}
+		fmt.Println()
+	}
 }

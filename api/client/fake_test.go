@@ -33,6 +33,7 @@ type cluster struct {
 	names    map[string]string // of uploads
 	starts   map[string]*http.Request
 	requests []string // method, node, path and query
+	shares   map[string]*fakeShare
 	started  int
 	versions int
 }
@@ -54,7 +55,7 @@ type fakeNode struct {
 }
 
 func emptyCluster() *cluster {
-	return &cluster{objects: map[string]*stored{}, uploads: map[string]map[int][]byte{}, names: map[string]string{}, starts: map[string]*http.Request{}}
+	return &cluster{objects: map[string]*stored{}, uploads: map[string]map[int][]byte{}, names: map[string]string{}, starts: map[string]*http.Request{}, shares: map[string]*fakeShare{}}
 }
 
 func newCluster(t *testing.T, nodes int) *cluster {
@@ -105,6 +106,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch auth := r.Header.Get("Authorization"); {
 	case auth == "Bearer token", strings.HasPrefix(auth, "AWS4-HMAC-SHA256 Credential=key/"):
+	case n.c.admits(strings.TrimPrefix(auth, "Bearer "), r):
 	default:
 		refuse(w, http.StatusForbidden, "AccessDenied")
 		return
@@ -156,6 +158,8 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	query := r.URL.Query()
 	bucket, key, _ := strings.Cut(name, "/")
 	switch {
+	case query.Has("share") || query.Has("shares"):
+		c.registry(w, r, bucket, body)
 	case query.Has("uploads") && r.Method == http.MethodGet:
 		c.listUploads(w, bucket, query.Get("prefix"))
 	case query.Has("uploads"):

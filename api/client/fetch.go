@@ -1,10 +1,15 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -98,32 +103,53 @@ func (f *fetching) open(ctx context.Context, node *node, off, n int64) (io.ReadC
 	return answer, header, err
 }
 
-// getBao sends GET ?bao, for which minio-go has no method.
+// getBao sends GET ?bao.
 func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.ReadCloser, http.Header, error) {
 	if o.Version != "" {
 		query.Set("versionId", o.Version)
 	}
-	target := n.endpoint + "/" + o.Bucket + "/" + s3utils.EncodePath(o.Key) + "?" + s3utils.QueryEncode(query)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	header := http.Header{}
+	if o.ETag != "" {
+		header.Set("If-Match", `"`+o.ETag+`"`)
+	}
+	resp, err := n.request(ctx, operation{verb: "verify", bucket: o.Bucket, key: o.Key}, http.MethodGet, query, header, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.ETag != "" {
-		r.Header.Set("If-Match", `"`+o.ETag+`"`)
+	return resp.Body, resp.Header, nil
+}
+
+// maxRefusal bounds the body of an answer that is an error, in bytes.
+const maxRefusal = 64 << 10
+
+// request sends a request for which minio-go has no method. The error is an *Error if the status of
+// the answer is not 2xx. The caller closes the body of the answer.
+func (n *node) request(ctx context.Context, op operation, method string, query url.Values, header http.Header, body []byte) (*http.Response, error) {
+	target := n.endpoint + "/" + op.bucket
+	if op.key != "" {
+		target += "/" + s3utils.EncodePath(op.key)
 	}
+	r, err := http.NewRequestWithContext(ctx, method, target+"?"+s3utils.QueryEncode(query), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(r.Header, header)
 	if n.accessKey != "" {
-		r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD") // a GET has no payload
+		sum := sha256.Sum256(body)
+		r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
 		r = signer.SignV4(*r, n.accessKey, n.secretKey, "", defaultRegion)
 	}
 	resp, err := n.by.RoundTrip(r)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || resp.StatusCode/100 == 2 {
+		return resp, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close() // the body is not read
-		return nil, nil, &Error{Op: "verify " + operation{bucket: o.Bucket, key: o.Key}.name(), Endpoint: n.endpoint, Status: resp.StatusCode}
+	defer func() { _ = resp.Body.Close() }() // opened only for reading
+	var refusal struct{ Code, Message string }
+	refused := &Error{Op: op.String(), Endpoint: n.endpoint, Status: resp.StatusCode}
+	if xml.NewDecoder(io.LimitReader(resp.Body, maxRefusal)).Decode(&refusal) == nil {
+		refused.Code, refused.Message = refusal.Code, refusal.Message
 	}
-	return resp.Body, resp.Header, nil
+	return nil, refused
 }
 
 // verified decodes a Bao slice of n bytes from offset off on, and writes the verified bytes to w.

@@ -39,6 +39,9 @@ type RewrapResult struct {
 // each file with its error or nil. After an interruption, call Rewrap again. Nobody may upload with
 // the old identity during a run.
 func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, hybrid bool, report func(name string, err error)) (RewrapResult, error) {
+	if v.identity == nil {
+		return RewrapResult{}, ErrRecipient
+	}
 	const probe = "/probe"
 	old, err := v.identity.StorageKey(seal.DeterministicHash, probe)
 	if err != nil {

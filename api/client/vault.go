@@ -21,12 +21,16 @@ import (
 // storage keys that do not reveal names. An encrypted index for each folder has the names. A name
 // is a path without a slash in front, in its shortest form (seal.ErrPath), such as
 // photos/beach.jpg. A Vault is safe for concurrent use, also by several programs.
+//
+// NewVault returns the Vault of an owner. OpenShare returns the Vault of a recipient, who reaches the
+// shared folder or file alone, by the same names as the owner.
 type Vault struct {
 	client   *Client
 	bucket   string
-	identity *seal.Identity
-	to       seal.PublicKey
-	folders  seal.FolderKey // key of the folder that is the whole bucket
+	identity *seal.Identity // nil for a recipient
+	grant    *seal.Grant    // nil for the owner
+	to       seal.PublicKey // key of the owner
+	folders  seal.FolderKey // key of the whole bucket, or of the shared folder
 
 	mu      sync.Mutex
 	indexes map[string]*seal.Index // indexes of folders, by absolute path
@@ -59,6 +63,9 @@ func split(p string) (folder, name string) { return path.Dir(p), path.Base(p) }
 
 // index returns the index of a folder.
 func (v *Vault) index(folder string) (*seal.Index, error) {
+	if v.single() {
+		return nil, fmt.Errorf("%w: one file is shared", seal.ErrPathScope)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if x := v.indexes[folder]; x != nil {
@@ -74,14 +81,23 @@ func (v *Vault) index(folder string) (*seal.Index, error) {
 }
 
 // record puts files of one folder into the index of the folder, and the folder into the index of
-// its parent.
+// its parent. record removes the objects of files that were replaced under another storage key.
 func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry) error {
 	x, err := v.index(folder)
 	if err != nil {
 		return err
 	}
-	if err := x.Put(ctx, entries...); err != nil {
-		return fmt.Errorf("index of %s: %w", folder, err)
+	replaced, err := x.Replace(ctx, entries...)
+	if err != nil {
+		return fmt.Errorf("index of %s: %w", folder, v.denied(err))
+	}
+	for i, old := range replaced {
+		if old.StorageKey == entries[i].StorageKey {
+			continue
+		}
+		if err := v.removeObject(ctx, old.StorageKey); err != nil && !errors.Is(err, ErrDenied) {
+			return err
+		}
 	}
 	v.mu.Lock()
 	known := v.known[folder]
@@ -102,18 +118,26 @@ func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry
 // List returns the entries of a folder, ordered by name; "" is the whole bucket. The name of a
 // subfolder ends in "/".
 func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
-	x, err := v.index(absolute(strings.Trim(folder, "/")))
+	p := absolute(strings.Trim(folder, "/"))
+	if err := v.allow(p, seal.Read); err != nil {
+		return nil, err
+	}
+	x, err := v.index(p)
 	if err != nil {
 		return nil, err
 	}
-	return x.List(ctx)
+	list, err := x.List(ctx)
+	return list, v.denied(err)
 }
 
 // Entries returns the files and folders in a folder, ordered by name. With recursive, Entries
 // returns instead all files in the folder and the folders below. Key is the whole name; the Key of
 // a folder ends in "/". If prefix does not end in "/", Entries returns only names that begin with
-// prefix.
+// prefix. If one file is shared, Entries returns this file, whatever prefix is.
 func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
+	if v.single() {
+		return func(yield func(Object, error) bool) { yield(v.sharedFile(ctx)) }
+	}
 	folder, begin := "", prefix
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		folder, begin = prefix[:i+1], prefix[i+1:]
@@ -149,19 +173,34 @@ func (v *Vault) entries(ctx context.Context, folder, begin string, recursive boo
 
 // Remove removes a file. Removing a file that does not exist is no error.
 func (v *Vault) Remove(ctx context.Context, name string) error {
-	key, err := v.identity.StorageKey(seal.DeterministicHash, absolute(name))
+	if err := v.allow(absolute(name), seal.Delete); err != nil {
+		return err
+	}
+	key, err := v.locate(ctx, absolute(name))
+	if errors.Is(err, seal.ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if err := v.client.Remove(ctx, v.bucket, key); err != nil {
-		return err
+	if err := v.removeObject(ctx, key); err != nil {
+		return v.denied(err)
 	}
 	folder, base := split(absolute(name))
 	x, err := v.index(folder)
 	if err != nil {
 		return err
 	}
-	return x.Remove(ctx, base)
+	return v.denied(x.Remove(ctx, base))
+}
+
+// removeObject removes the object of an entry of an index. A recipient can write entries, so a
+// storage key that is not of a Vault is left alone.
+func (v *Vault) removeObject(ctx context.Context, key string) error {
+	if !strings.HasPrefix(key, filePrefix) {
+		return nil
+	}
+	return v.client.Remove(ctx, v.bucket, key)
 }
 
 // Upload stores the content of src as a file. Content of more than SinglePut bytes is sent in
@@ -179,13 +218,16 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 		}
 		object.Digest = &digest
 	}
-	e, entry, err := v.encryption(&object)
+	e, entry, err := v.encryption(ctx, &object)
 	if err != nil {
 		return err
 	}
 	ciphertext := e.Reader(io.MultiReader(bytes.NewReader(first), src))
 	stored := o
 	stored.ContentType, stored.Metadata = "", nil
+	if v.grant != nil {
+		stored.Journal = "" // as in send
+	}
 	if object.Digest != nil {
 		if stored.Metadata, err = metadataOf(e); err != nil {
 			return err
@@ -193,11 +235,11 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 	}
 	sent, err := v.client.Upload(ctx, v.bucket, object.StorageKey, ciphertext, stored)
 	if err != nil {
-		return err
+		return v.denied(err)
 	}
 	if object.Digest == nil { // the header of a stream is complete only now
 		if err := v.complete(ctx, e, object.StorageKey, sent.ETag, &entry); err != nil {
-			return err
+			return v.denied(err)
 		}
 	}
 	folder, _ := split(object.Path)
@@ -228,9 +270,9 @@ func (v *Vault) object(name string, o UploadOptions) seal.Object {
 }
 
 // encryption begins to encrypt an object, and returns the entry of the object for the index.
-func (v *Vault) encryption(o *seal.Object) (*seal.Encryption, seal.Entry, error) {
+func (v *Vault) encryption(ctx context.Context, o *seal.Object) (*seal.Encryption, seal.Entry, error) {
 	var err error
-	if o.StorageKey, err = v.identity.StorageKey(seal.DeterministicHash, o.Path); err != nil {
+	if o.StorageKey, err = v.storageKey(ctx, o.Path); err != nil {
 		return nil, seal.Entry{}, err
 	}
 	if o.Modified.IsZero() {
@@ -263,7 +305,7 @@ func metadataOf(e *seal.Encryption) (map[string]string, error) {
 
 // UploadFile stores the regular file at path. UploadFile reads the file twice, because the header
 // contains the hash and is sent before the content. A later call continues an interrupted upload,
-// as with Client.UploadFile.
+// as with Client.UploadFile; the upload of a recipient cannot be continued.
 func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptions) error {
 	entry, err := v.send(ctx, name, path, o)
 	if err != nil {
@@ -291,9 +333,12 @@ func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (s
 	if err != nil {
 		return seal.Entry{}, err
 	}
+	if v.grant != nil {
+		o.Journal = "" // a journal needs the list of uploads, which a recipient has no permission for
+	}
 	object := v.object(name, o)
 	object.Digest, object.Modified = &digest, info.ModTime()
-	e, entry, err := v.encryption(&object)
+	e, entry, err := v.encryption(ctx, &object)
 	if err != nil {
 		return seal.Entry{}, err
 	}
@@ -318,18 +363,27 @@ func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (s
 	if errors.Is(err, seal.ErrSourceChanged) {
 		err = fmt.Errorf("%w: %w", ErrChanged, err)
 	}
-	return entry, err
+	return entry, v.denied(err)
 }
 
-// open returns the content of a file.
-func (v *Vault) open(ctx context.Context, name string, o DownloadOptions) (*fetching, *seal.Content, error) {
-	key, err := v.identity.StorageKey(seal.DeterministicHash, absolute(name))
+// open returns the content of a file. key is its storage key; with "", open finds the storage key.
+func (v *Vault) open(ctx context.Context, name, key string, o DownloadOptions) (*fetching, *seal.Content, error) {
+	opener, err := v.opener(absolute(name))
 	if err != nil {
 		return nil, nil, err
 	}
-	f, content, err := v.client.openSealed(ctx, v.bucket, key, v.identity, absolute(name), o)
+	if key == "" {
+		key, err = v.locate(ctx, absolute(name))
+		if errors.Is(err, seal.ErrNotFound) {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	f, content, err := v.client.openSealed(ctx, v.bucket, key, opener, absolute(name), o)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
+		err = fmt.Errorf("%s: %w", name, v.denied(err))
 	}
 	return f, content, err
 }
@@ -358,7 +412,12 @@ func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.O
 // Download writes a file to w. Each chunk of 256 KiB is authenticated before it is written. If the
 // error is nil, the content as a whole has the hash in its private metadata.
 func (v *Vault) Download(ctx context.Context, name string, w io.Writer, o DownloadOptions) error {
-	f, content, err := v.open(ctx, name, o)
+	return v.download(ctx, name, "", w, o)
+}
+
+// download is Download of the object with a storage key, or, with "", of the current one.
+func (v *Vault) download(ctx context.Context, name, key string, w io.Writer, o DownloadOptions) error {
+	f, content, err := v.open(ctx, name, key, o)
 	if err != nil {
 		return err
 	}
@@ -367,7 +426,7 @@ func (v *Vault) Download(ctx context.Context, name string, w io.Writer, o Downlo
 
 // DownloadFile writes a file to path, as Client.DownloadFile does with an object.
 func (v *Vault) DownloadFile(ctx context.Context, name, path string, o DownloadOptions) error {
-	f, content, err := v.open(ctx, name, o)
+	f, content, err := v.open(ctx, name, "", o)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (t *vaultTree) upload(ctx context.Context, local *localFile, file string, v
 		return err
 	}
 	if verify {
-		if err := t.vault.Download(ctx, name, discard{}, DownloadOptions{Verify: true}); err != nil {
+		if err := t.vault.download(ctx, name, e.StorageKey, discard{}, DownloadOptions{Verify: true}); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (t *vaultTree) note(ctx context.Context, name string, e seal.Entry) error {
 }
 
 func (t *vaultTree) download(ctx context.Context, there *entry, to *incoming) error {
-	f, content, err := t.vault.open(ctx, t.name(there.path), to.options)
+	f, content, err := t.vault.open(ctx, t.name(there.path), there.key, to.options)
 	if err != nil {
 		return err
 	}
