@@ -129,7 +129,6 @@ func (s *surface) createShare(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return tooMany(err, TooManyShares, "you have attempted to create more shares than allowed: %d", state.MaxShares)
 	}
-	w.Header().Set("Cache-Control", "no-store")
 	return web.JSON(w, http.StatusOK, bodyOfShare(&share))
 }
 

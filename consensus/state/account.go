@@ -175,6 +175,11 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		}
 		return Result{}, Errorf(CodeExists, "a key %s exists already", k.ID)
 	}
+	if shared, err := has(tx, shareByKey(k.ID)); err != nil {
+		return Result{}, err
+	} else if shared {
+		return Result{}, Errorf(CodeExists, "a key %s exists already", k.ID)
+	}
 	if err := roomForKey(tx, k.Account, v.Expired); err != nil {
 		return Result{}, err
 	}

@@ -27,7 +27,7 @@ func anyCredential(t *rapid.T, m *machine) Command {
 		}
 		return &CreatePin{Pin: pin, Nodes: []NodeID{"n1", "n2"}}
 	}
-	switch rapid.IntRange(0, 14).Draw(t, "kind") {
+	switch rapid.IntRange(0, 20).Draw(t, "kind") {
 	case 0, 1, 2:
 		scope := rapid.SampledFrom([][]string{{ScopeRead}, {ScopeWrite}, {ScopeWrite}, nil, {"all"}}).Draw(t, "scope")
 		return &CreateKey{Key: APIKey{ID: key, Account: account, Scope: scope, Created: at("created"), Expires: at("expires")}, Expired: at("expired")}
@@ -50,6 +50,8 @@ func anyCredential(t *rapid.T, m *machine) Command {
 		return &ByKey{Key: key, Change: change()}
 	case 13:
 		return &BySession{Session: session, Change: change()}
+	case 15, 16, 17, 18, 19, 20:
+		return anyShare(t, m, account, key)
 	}
 	if rapid.IntRange(0, 9).Draw(t, "close") == 0 {
 		return &CloseAccount{Account: bob}
@@ -57,6 +59,28 @@ func anyCredential(t *rapid.T, m *machine) Command {
 	name := Hash{byte(rapid.IntRange(0, 3).Draw(t, "request"))}
 	pin := Pin{ID: RequestID(fmt.Sprint("once", m.op)), Account: account, CID: rapid.SampledFrom(contents[:2]).Draw(t, "cid"), Created: 1}
 	return &CreateOnce{Key: name, Change: &CreatePin{Pin: pin, Nodes: []NodeID{"n1"}}, By: at("by") * OnceFor / 20, At: at("at") * OnceFor / 20}
+}
+
+// anyShare draws a command about shares, their buckets and what the key of a share asks for.
+func anyShare(t *rapid.T, m *machine, account AccountID, key KeyID) Command {
+	born := Incarnation(0)
+	if b, err := findBucket(m, account, "one"); err == nil && b != nil {
+		born = b.Born
+	}
+	id := ShareID(fmt.Sprintf("%032x", rapid.IntRange(0, 3).Draw(t, "share")))
+	switch rapid.IntRange(0, 6).Draw(t, "of shares") {
+	case 0:
+		return &CreateBucket{Bucket{Account: account, Name: "one", Created: 1}}
+	case 1:
+		return &DeleteBucket{Account: account, Name: "one", Born: born}
+	case 2:
+		return &RevokeShare{Account: account, Bucket: "one", Born: born, ID: id}
+	case 3:
+		return &ByKey{Key: key, Change: &SetBucketTags{Account: account, Bucket: "one", Born: born}}
+	}
+	s := testShare("e/")
+	s.ID, s.Account, s.Born, s.Key, s.Write = id, account, born, key, rapid.Bool().Draw(t, "write")
+	return &CreateShare{Share: s}
 }
 
 // After any commands about keys, sessions, passwords and signing keys what is kept beside
@@ -116,12 +140,29 @@ func (m *machine) checkCredentials() {
 			m.t.Errorf("key %s is signed by %d of %v, %v", k.ID, g, signing, err)
 		}
 	}
+	shares, err := m.view().AllShares()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, s := range shares {
+		live(s.Account)
+		if b, err := findBucket(m, s.Account, s.Bucket); err != nil || b == nil || b.Born != s.Born {
+			m.t.Errorf("a share of the bucket %+v, %v", b, err)
+		}
+		if _, err := m.view().Key(s.Key); !errors.Is(err, ErrNotFound) {
+			m.t.Errorf("the key of a share is an API key: %v", err)
+		}
+		maybe(s.key())
+		set(m.t, want, shareByKey(s.Key), s.key())
+		maybe(useKey(useOfKey, string(s.Key)))
+		maybe(madeByKey(s.Key))
+	}
 	for _, s := range sessions {
 		live(s.Account)
 		set(m.t, want, part(sessionsOf(s.Account), s.ID), nil)
 		maybe(useKey(useOfSession, string(s.ID)))
 	}
-	for _, t := range []byte{tableKeysOf, tableSessionsOf, tableUse, tableMadeBy} {
+	for _, t := range []byte{tableKeysOf, tableSessionsOf, tableUse, tableMadeBy, tableShare, tableShareKey} {
 		compare(m.t, t, m.rows(t), want.rows(t))
 	}
 }
