@@ -1,12 +1,18 @@
 package accounts
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
 
 // What cannot be read is an error, whichever read it is: never a key that was revoked, or an
 // account that has none. A client would take that for the end of it.
 func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 	w := newWorld(t)
-	w.account(t, email)
+	a := w.sharing(t)
+	share := w.share(t, a.ID, 1, time.Time{})
 	if err := w.SetPassword(t.Context(), email, password); err != nil {
 		t.Fatal(err)
 	}
@@ -19,6 +25,11 @@ func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 		"recognize a session":  func() error { _, err := w.Recognize(session); return err },
 		"S3 key":               func() error { _, _, err := w.S3Key(t.Context(), key.AccessKeyID); return err },
 		"recognize an S3 key":  func() error { _, _, err := w.RecognizeS3Key(key.AccessKeyID); return err },
+		"a share":              func() error { _, err := w.AuthenticateS3(t.Context(), share.Token); return err },
+		"recognize a share":    func() error { _, err := w.RecognizeS3(share.Token); return err },
+		"S3 key of a share":    func() error { _, _, err := w.S3Key(t.Context(), share.AccessKeyID); return err },
+		"shares":               func() error { _, err := w.Shares(t.Context(), a.ID, "photos", state.SharePlace{}, 5); return err },
+		"create a share":       func() error { _, err := w.CreateShare(t.Context(), a.ID, share.request()); return err },
 		"account":              func() error { _, err := w.ByEmail(t.Context(), email); return err },
 		"operator":             func() error { _, err := w.Operator(t.Context()); return err },
 		"holdings":             func() error { _, err := w.Holdings(t.Context(), email); return err },
