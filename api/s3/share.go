@@ -73,36 +73,9 @@ func (r *request) mayDelete(key, version string) bool {
 // even if JSON escapes each byte.
 const maxShare = 64 << 10
 
-// shareBody is a share in JSON. Lists have no secrets.
-type shareBody struct {
-	ID        state.ShareID `json:"share_id"`
-	Bucket    string        `json:"bucket"`
-	Prefixes  []string      `json:"prefixes"`
-	Read      bool          `json:"read"`
-	Write     bool          `json:"write"`
-	Delete    bool          `json:"delete"`
-	Expires   string        `json:"expires_at,omitempty"`
-	Name      string        `json:"name"`
-	Created   string        `json:"created_at"`
-	AccessKey string        `json:"access_key,omitempty"`
-	SecretKey string        `json:"secret_key,omitempty"`
-	Token     string        `json:"token,omitempty"`
-}
-
-func bodyOfShare(s *accounts.Share) shareBody {
-	b := shareBody{
-		ID: s.ID, Bucket: s.Bucket, Prefixes: s.Prefixes, Read: s.Read, Write: s.Write, Delete: s.Delete, Name: s.Name,
-		Created: s.Created.Time().Format(time.RFC3339), AccessKey: s.AccessKeyID, SecretKey: s.SecretAccessKey, Token: s.Token,
-	}
-	if s.Expires != 0 {
-		b.Expires = s.Expires.Time().Format(time.RFC3339)
-	}
-	return b
-}
-
 // sharesBody is a page of the shares of a bucket.
 type sharesBody struct {
-	Shares []shareBody `json:"shares"`
+	Shares []web.Share `json:"shares"`
 	Next   string      `json:"next,omitempty"`
 }
 
@@ -129,40 +102,19 @@ func (s *surface) createShare(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return tooMany(err, TooManyShares, "you have attempted to create more shares than allowed: %d", state.MaxShares)
 	}
-	return web.JSON(w, http.StatusOK, bodyOfShare(&share))
+	return web.JSON(w, http.StatusOK, web.ShareOf(&share, time.RFC3339))
 }
 
 // readShare parses the body of createShare.
 func readShare(body []byte) (asked accounts.ShareRequest, err error) {
 	f, err := web.Object("the body", body)
 	if err == nil {
-		err = f.Only("prefixes", "read", "write", "delete", "expires_at", "name")
-	}
-	if err == nil {
-		asked.Prefixes, _, err = f.Texts("prefixes")
-	}
-	if err == nil {
-		asked.Read, _, err = f.Bool("read")
-	}
-	if err == nil {
-		asked.Write, _, err = f.Bool("write")
-	}
-	if err == nil {
-		asked.Delete, _, err = f.Bool("delete")
-	}
-	if err == nil {
-		asked.Name, _, err = f.Text("name")
+		err = f.Only(web.ShareFields...)
 	}
 	if err != nil {
-		return asked, err
+		return asked, err //nolint:wrapcheck // for people
 	}
-	expires, given, err := f.Text("expires_at")
-	if err == nil && given && expires != "" {
-		if asked.Expires, err = time.Parse(time.RFC3339, expires); err != nil {
-			err = errors.New("expires_at is not a time of RFC 3339")
-		}
-	}
-	return asked, err
+	return web.ReadShare(f) //nolint:wrapcheck // for people
 }
 
 // deleteShare answers DELETE /{bucket}?share={id}. After the answer, no node accepts the share.
@@ -191,9 +143,9 @@ func (s *surface) listShares(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	body := sharesBody{Shares: []shareBody{}}
+	body := sharesBody{Shares: []web.Share{}}
 	for i := range page.Shares {
-		body.Shares = append(body.Shares, bodyOfShare(&page.Shares[i]))
+		body.Shares = append(body.Shares, web.ShareOf(&page.Shares[i], time.RFC3339))
 	}
 	if page.More {
 		body.Next = string(body.Shares[len(body.Shares)-1].ID)

@@ -49,7 +49,7 @@ func (s *surface) guarded(op operation) web.Handler {
 		if err := s.identify(c, op.access, origins); err != nil {
 			return err
 		}
-		if err := op.access.permits(&c.who); err != nil {
+		if err := op.access.permits(c); err != nil {
 			return err
 		}
 		if err := s.Limits.Account(c.who.Account, nil); err != nil {
@@ -92,7 +92,11 @@ func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtectio
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, caseTimeout)
 	defer cancel()
-	if c.who, err = s.Accounts.Authenticate(ctx, c.token); err != nil {
+	authenticate := s.Accounts.Authenticate
+	if a == byToken {
+		authenticate = s.Accounts.AuthenticateS3
+	}
+	if c.who, err = authenticate(ctx, c.token); err != nil {
 		return fmt.Errorf("authenticate: %w", err)
 	}
 	if byHeader {
@@ -119,11 +123,17 @@ func forbidden(format string, args ...any) error {
 	return web.Errorf(http.StatusForbidden, "FORBIDDEN", format, args...)
 }
 
-// permits returns nil if a principal has the access, and the 403 error otherwise.
-func (a access) permits(who *accounts.Principal) error {
+// permits returns nil if the caller has the access, and the 403 error otherwise.
+func (a access) permits(c *call) error {
+	who := &c.who
 	switch a {
-	case mayRead, byToken:
+	case mayRead:
 		return withScope(who, state.ScopeRead)
+	case byToken:
+		if !who.MayRead(c.bucket(), c.r.PathValue("key")) {
+			return forbidden("the token does not read this object")
+		}
+		return nil
 	case mayWrite:
 		return withScope(who, state.ScopeWrite)
 	case mayDelete:

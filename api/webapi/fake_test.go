@@ -46,6 +46,22 @@ func (f *fake) Show(context.Context, state.KeyID) (accounts.Key, error) {
 	return accounts.Key{}, f.err
 }
 func (f *fake) Revoke(context.Context, state.KeyID) error { return f.err }
+func (f *fake) AuthenticateS3(context.Context, string) (accounts.Principal, error) {
+	return f.who, f.refused
+}
+
+func (f *fake) CreateShare(context.Context, state.AccountID, accounts.ShareRequest) (accounts.Share, error) {
+	return accounts.Share{}, f.err
+}
+
+func (f *fake) Shares(context.Context, state.AccountID, string, state.SharePlace, int) (accounts.SharePage, error) {
+	return accounts.SharePage{}, f.err
+}
+
+func (f *fake) RevokeShare(context.Context, state.AccountID, string, state.ShareID) error {
+	return f.err
+}
+
 func (f *fake) Holdings(context.Context, string) (accounts.Holdings, error) {
 	return accounts.Holdings{}, f.err
 }

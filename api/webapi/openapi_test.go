@@ -270,7 +270,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 	d, all := describedOperations(t)
 	compile := schemas(t)
 	session := accounts.Principal{Account: "a", Email: "a@example.org", Session: "s", Scopes: []string{state.ScopeRead, state.ScopeWrite}, Admin: true}
-	names := &world{ids: map[string]string{"key": "k", "pin": "p", "user": "u", "bucket": "photos", "link": "l"}}
+	names := &world{ids: map[string]string{"key": "k", "pin": "p", "user": "u", "bucket": "photos", "link": "l", "share": "s"}}
 	for _, c := range names.calls(nil) {
 		seen := map[int]bool{}
 		ask := func(f *fake, r *http.Request) {
@@ -311,7 +311,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 			case state.CodePrecondition: // nothing has a condition
 				continue
 			case state.CodeNotFound, state.CodeNoBucket, state.CodeNoKey, state.CodeNoUpload, state.CodeNoVersion:
-				if !strings.Contains(c.path, "{") {
+				if !strings.Contains(c.path, "{") && c.path != "/shares" { // which names a bucket elsewhere
 					continue
 				}
 			}

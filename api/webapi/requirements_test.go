@@ -283,7 +283,7 @@ func TestACursorLeadsToOwnRowsOnly(t *testing.T) {
 			}
 		}
 	}
-	if lists != 2 {
+	if lists != 3 {
 		t.Errorf("%d lists have cursors", lists)
 	}
 }

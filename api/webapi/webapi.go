@@ -1,5 +1,5 @@
 // Package webapi serves the JSON API of the web console's listener, below Prefix: session, API
-// keys, pins, buckets, objects, usage, and for administrators members and accounts. The pages of
+// keys, shares, pins, buckets, objects, usage, and for administrators members and accounts. The pages of
 // the console call the use cases and not this API.
 //
 // A browser is known by the session cookie of the console. A request that changes something has
@@ -55,6 +55,15 @@ type Accounts interface {
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Revoke ends a key on every node before it returns.
 	Revoke(ctx context.Context, jti state.KeyID) error
+	// AuthenticateS3 does the same as Authenticate, and also accepts the tokens of shares.
+	AuthenticateS3(ctx context.Context, token string) (accounts.Principal, error)
+	// CreateShare adds a share to a bucket and returns it with its secrets. The same request
+	// again returns the same share.
+	CreateShare(ctx context.Context, account state.AccountID, r accounts.ShareRequest) (accounts.Share, error)
+	// Shares returns a page of the shares of an account, or of a bucket, without secrets.
+	Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
+	// RevokeShare ends a share on every node before it returns.
+	RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error
 	// Holdings returns the account of an id or e-mail address with what belongs to it.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
 	// Links returns the one-time links that can be used, without their tokens.
@@ -163,7 +172,7 @@ type access int
 const (
 	anybody   access = iota + 1 // needs no credentials, and no rate applies
 	mayRead                     // a session, or an API key with storage:read
-	byToken                     // mayRead, but no cookie counts
+	byToken                     // mayRead, or a share that covers the object; no cookie counts
 	mayWrite                    // a session, or an API key with storage:write
 	mayDelete                   // a session, or an API key with storage:write or storage:delete
 	bySession                   // a session: no API key manages keys or signs links
@@ -203,6 +212,9 @@ func (s *surface) operations() []operation {
 		{http.MethodGet, "/buckets/{bucket}/object", mayRead, object, nil, s.getObject},
 		{http.MethodDelete, "/buckets/{bucket}/object", mayDelete, object, nil, s.deleteObject},
 		{http.MethodPost, "/buckets/{bucket}/object/link", bySession, object, []string{"key_id", "expires_in"}, s.linkObject},
+		{http.MethodGet, "/shares", mayRead, append([]string{"bucket"}, page...), nil, s.listShares},
+		{http.MethodPost, "/shares", mayWrite, nil, append([]string{"bucket", "share_id"}, web.ShareFields...), s.createShare},
+		{http.MethodDelete, "/shares/{bucket}/{id}", mayWrite, nil, nil, s.revokeShare},
 		{http.MethodGet, "/shared/{bucket}/{key...}", byToken, nil, nil, s.sharedContent},
 		{http.MethodGet, "/usage", mayRead, nil, nil, s.usage},
 		{http.MethodGet, "/members", admins, nil, nil, s.listMembers},

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -44,8 +45,20 @@ func newWorld(t testing.TB) *world {
 	if err != nil || len(open) != 1 {
 		t.Fatal(open, err)
 	}
-	w.ids = map[string]string{"link": string(open[0].ID), "key": string(w.key.ID), "pin": string(pin.ID), "user": string(w.Account("bob")), "bucket": "photos"}
+	share := w.share("0123456789abcdef0123456789abcdef", "cat.txt")
+	w.share("1123456789abcdef0123456789abcdef", "e/")
+	w.ids = map[string]string{"link": string(open[0].ID), "key": string(w.key.ID), "pin": string(pin.ID), "user": string(w.Account("bob")), "bucket": "photos", "share": string(share.ID)}
 	return w
+}
+
+// share makes a share of Alice's bucket that reads.
+func (w *world) share(id state.ShareID, prefix string) accounts.Share {
+	w.T.Helper()
+	s, err := w.Users.CreateShare(w.T.Context(), w.Account("alice"), accounts.ShareRequest{ID: id, Bucket: "photos", Prefixes: []string{prefix}, Read: true})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return s
 }
 
 // node returns the web API as a node with some accounts serves it.
@@ -181,6 +194,9 @@ var samples = map[string]sample{
 	"GET /buckets/{bucket}/object":       {good: 200, query: "?key=cat.txt"},
 	"DELETE /buckets/{bucket}/object":    {good: 204, query: "?key=cat.txt"},
 	"POST /buckets/{bucket}/object/link": {good: 200, query: "?key=cat.txt", body: `{"key_id":"{key}"}`},
+	"GET /shares":                        {good: 200, query: "?bucket=photos&limit=1"},
+	"POST /shares":                       {good: 201, body: `{"bucket":"photos","prefixes":["e/"],"write":true,"expires_at":"2100-01-01T00:00:00Z","name":"for Ann"}`, shows: true},
+	"DELETE /shares/{bucket}/{id}":       {good: 204, id: "share"},
 	"GET /shared/{bucket}/{key...}":      {good: 200},
 	"GET /usage":                         {good: 200},
 	"GET /members":                       {good: 200},

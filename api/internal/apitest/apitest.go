@@ -116,7 +116,9 @@ func (w *World) Snapshot() string {
 		check(err)
 		buckets, err := w.Objects.Buckets(ctx, has.ID)
 		check(err)
-		fmt.Fprintf(&text, "%+v %v %+v %+v\n", has, keys, pinned, buckets)
+		shares, err := w.Users.Shares(ctx, has.ID, "", state.SharePlace{}, state.MaxListLimit)
+		check(err)
+		fmt.Fprintf(&text, "%+v %v %v %+v %+v\n", has, keys, shares, pinned, buckets)
 		for i := range buckets {
 			page, err := w.Objects.List(ctx, has.ID, buckets[i].Name, state.ObjectsQuery{Limit: state.MaxListLimit})
 			check(err)
