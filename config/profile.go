@@ -34,13 +34,14 @@ type Profile struct {
 	SecretKey       string
 	Identity        string // path of an identity file
 	IdentityCommand string // prints the passphrase of the identity, and may print its file behind
+	Console         string // URL of the console, whose page opens links of shares
 }
 
 // fields binds the keys of a profile in the file.
 func (p *Profile) fields() map[string]any {
 	return map[string]any{
 		"endpoints": &p.Endpoints, "token": &p.Token, "access_key": &p.AccessKey, "secret_key": &p.SecretKey,
-		"identity": &p.Identity, "identity_command": &p.IdentityCommand,
+		"identity": &p.Identity, "identity_command": &p.IdentityCommand, "console": &p.Console,
 	}
 }
 

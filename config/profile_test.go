@@ -17,7 +17,7 @@ func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 		t.Fatal(path, err)
 	}
 	first := Profile{Endpoints: []string{"https://a", "https://b"}, Token: `t"o\k`, Identity: "/id"}
-	second := Profile{Endpoints: []string{"http://c"}, AccessKey: "k", SecretKey: "s", IdentityCommand: "pass x"}
+	second := Profile{Endpoints: []string{"http://c"}, AccessKey: "k", SecretKey: "s", IdentityCommand: "pass x", Console: "https://console"}
 	for name, p := range map[string]Profile{"first": first} {
 		if err := AddProfile(path, name, p); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 		{
 			"sec-ond",
 			[]string{"HOLDFAST_TOKEN=t", "AWS_ENDPOINT_URL=http://z", "AWS_ACCESS_KEY_ID=q", "HOLDFAST_IDENTITY_COMMAND=agent"},
-			Profile{Endpoints: []string{"http://c"}, Token: "t", IdentityCommand: "agent"},
+			Profile{Endpoints: []string{"http://c"}, Token: "t", IdentityCommand: "agent", Console: "https://console"},
 		},
 	} {
 		if p, err := ClientProfile(tc.name, append(tc.environ, environ...)); err != nil || !reflect.DeepEqual(p, tc.want) {

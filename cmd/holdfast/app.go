@@ -201,7 +201,7 @@ run: holdfast demo`,
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
 		a.userCommand(), a.keyCommand(), a.appCommand(), a.consoleCommand(), a.auditCommand(),
 		a.pinCommand(), a.addCommand(), a.getCommand(), a.scrubCommand(),
-		a.putCommand(), a.listCommand(), a.removeCommand(), a.syncCommand(), a.keygenCommand(), a.rewrapCommand(), a.profileCommand(),
+		a.putCommand(), a.listCommand(), a.removeCommand(), a.syncCommand(), a.keygenCommand(), a.rewrapCommand(), a.shareCommand(), a.profileCommand(),
 		a.completionCommand(),
 	)
 	haveHelp(root)

@@ -45,6 +45,16 @@ func sealingFlags(cmd *cobra.Command, writes bool) *sealing {
 	return s
 }
 
+// alwaysSealing adds the same flags to a command that works on encrypted files only.
+func alwaysSealing(cmd *cobra.Command, writes bool) *sealing {
+	s := sealingFlags(cmd, writes)
+	s.encrypt = true
+	if err := cmd.Flags().MarkHidden("encrypt"); err != nil {
+		panic(err)
+	}
+	return s
+}
+
 // check rejects flags that need --encrypt if --encrypt is absent.
 func (s *sealing) check(cmd *cobra.Command) error {
 	for _, name := range []string{"identity", "passphrase-file", "post-quantum"} {

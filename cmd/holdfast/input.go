@@ -135,6 +135,9 @@ func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 	return password, nil
 }
 
+// maxTyped is the maximum length of a typed line in bytes, which is that of a terminal.
+const maxTyped = 4 << 10
+
 // typedUnseen reads a line from a terminal and hides the input. It restores the terminal in
 // every case.
 func (a *app) typedUnseen(ctx context.Context, in *os.File, prompt string) (string, error) {
@@ -147,7 +150,7 @@ func (a *app) typedUnseen(ctx context.Context, in *os.File, prompt string) (stri
 	if err != nil {
 		return "", fmt.Errorf("read password: %w", err)
 	}
-	line, err := firstLine(ctx, in, maxPassword+int64(len("\r\n")))
+	line, err := firstLine(ctx, in, maxTyped+int64(len("\r\n")))
 	restored := restore()
 	a.say(out, "\n")
 	switch {

@@ -36,7 +36,8 @@ reads it from standard input. To change or remove a profile, edit the file:
   endpoints = ["https://node1.example.org:9000", "https://node2.example.org:9000"]
   token = "eyJ..."            # or access_key and secret_key
   identity = "/home/ann/.config/holdfast/identity"
-  identity_command = "pass show holdfast"`,
+  identity_command = "pass show holdfast"
+  console = "https://console.example.org"    # for links of holdfast share`,
 		Example: `  holdfast profile add home --endpoint https://node1.example.org:9000 --endpoint https://node2.example.org:9000
   holdfast key create --user ann@example.org --json | jq -r .token | holdfast profile add home --endpoint https://node1:9000`,
 		Args: arguments("NAME"),
@@ -57,14 +58,15 @@ reads it from standard input. To change or remove a profile, edit the file:
 			} else if err != nil {
 				return err
 			}
-			return a.did(asJSON, profileRow{args[0], p.Endpoints, p.Identity, false}, "added %s to %s", args[0], path)
+			return a.did(asJSON, profileRow{args[0], p.Endpoints, p.Identity, p.Console, false}, "added %s to %s", args[0], path)
 		},
 	}
 	cmd.Flags().StringArrayVar(&p.Endpoints, "endpoint", nil, "`url` of the S3 gateway of a node; repeatable (required)")
 	cmd.Flags().StringVar(&p.Identity, "identity", "", "`file` with the identity, see holdfast keygen")
+	cmd.Flags().StringVar(&p.Console, "console", "", "`url` of the console, for links of holdfast share")
 	jsonFlag(cmd, &asJSON)
-	mustNotBeEmpty(cmd, "endpoint", "identity")
-	mustBeText(cmd, "endpoint", "identity")
+	mustNotBeEmpty(cmd, "endpoint", "identity", "console")
+	mustBeText(cmd, "endpoint", "identity", "console")
 	return cmd
 }
 
@@ -88,6 +90,7 @@ type profileRow struct {
 	Name      string   `json:"name"`
 	Endpoints []string `json:"endpoints"`
 	Identity  string   `json:"identity,omitempty"`
+	Console   string   `json:"console,omitempty"`
 	Default   bool     `json:"default"`
 }
 
@@ -110,7 +113,7 @@ func (a *app) profileListCommand() *cobra.Command {
 			var rows []profileRow
 			for _, name := range slices.Sorted(maps.Keys(all.Named)) {
 				p := all.Named[name]
-				rows = append(rows, profileRow{name, notNil(p.Endpoints), p.Identity, name == all.Default})
+				rows = append(rows, profileRow{name, notNil(p.Endpoints), p.Identity, p.Console, name == all.Default})
 			}
 			if asJSON {
 				return a.printJSON(notNil(rows))

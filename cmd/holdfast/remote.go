@@ -66,6 +66,11 @@ func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.clusterOf(cmd, p)
+}
+
+// clusterOf returns a client of the cluster of a profile. The caller closes the client.
+func (a *app) clusterOf(cmd *cobra.Command, p config.Profile) (*gateway.Client, error) {
 	if len(p.Endpoints) == 0 {
 		return nil, usagef("%s: no cluster is named: give --endpoint URL, set HOLDFAST_ENDPOINT, or run holdfast profile add", called(cmd))
 	}

@@ -32,12 +32,8 @@ with the older identity meanwhile.`,
   holdfast rewrap s3://private --identity identity --to new-identity`,
 		Args: arguments("s3://BUCKET/FOLDER"),
 	}
-	r, s := a.remoteFlags(cmd), sealingFlags(cmd, true)
-	if err := cmd.Flags().MarkHidden("encrypt"); err != nil {
-		panic(err)
-	}
+	r, s := a.remoteFlags(cmd), alwaysSealing(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s.encrypt = true
 		target, err := parseS3(cmd, args[0])
 		if err != nil {
 			return err

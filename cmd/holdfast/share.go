@@ -1,0 +1,420 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+	"github.com/spf13/cobra"
+)
+
+// sharePage is the path of the page of the console that opens links.
+const sharePage = "/shared"
+
+func (a *app) shareCommand() *cobra.Command {
+	return group("share", "Share encrypted files with others", `  holdfast share create s3://private/papers --link --expires 7d
+  holdfast share open LINK
+  holdfast share revoke LINK`,
+		a.shareCreateCommand(), a.shareOpenCommand(), a.shareListCommand(), a.shareRevokeCommand())
+}
+
+// sharePlan has the flags of the command share create.
+type sharePlan struct {
+	to                        []string
+	link                      bool
+	readOnly, readWrite, full bool
+	expires, name, console    string
+	json                      bool
+	recipients                []*seal.PublicIdentity // nil is a link
+	end                       time.Time
+	permissions               seal.Permissions
+}
+
+func (a *app) shareCreateCommand() *cobra.Command {
+	var plan sharePlan
+	cmd := &cobra.Command{
+		Use:   "create s3://BUCKET/PATH",
+		Short: "Share a folder or a file",
+		Long: `Shares an encrypted folder, with all folders below, or one encrypted file. The
+command prints a link for each recipient. A link is a secret, and it is printed
+only this once.
+
+--to shares with somebody who has an identity: holdfast keygen prints the share
+identity, which begins with hfid1-. Only this identity can open the share.
+--link shares with somebody who has no identity and no account: whoever has the
+link can open the share. With --console a browser can open it.
+
+A recipient may read, unless --read-write or --full-access is given. To limit
+the loss if a recipient is careless or malicious, put files that others may
+write into a bucket of their own: such a recipient could overwrite ciphertext
+of the whole bucket, but still reads the shared folder alone.`,
+		Example: `  holdfast share create s3://private/papers --link --expires 7d
+  holdfast share create s3://private/papers --to hfid1-... --read-write`,
+		Args: arguments("s3://BUCKET/PATH"),
+	}
+	r, s := a.remoteFlags(cmd), alwaysSealing(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target, err := parseS3(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		p, err := a.remoteSettings(r)
+		if err != nil {
+			return err
+		}
+		if plan.console == "" {
+			plan.console = p.Console
+		}
+		if err := plan.check(cmd, time.Now()); err != nil {
+			return err
+		}
+		c, err := a.clusterOf(cmd, p)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		id, err := a.openIdentity(cmd, r, s)
+		if err != nil {
+			return err
+		}
+		v, err := c.NewVault(target.bucket, id, false)
+		if err != nil {
+			return err
+		}
+		return clusterError(cmd.Context(), a.share(cmd, v, id, target, &plan))
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&plan.to, "to", nil, "`identity` of a recipient, hfid1-...; repeatable")
+	f.BoolVar(&plan.link, "link", false, "make a link that whoever has it can open")
+	f.BoolVar(&plan.readOnly, "read-only", false, "the recipient may read (the default)")
+	f.BoolVar(&plan.readWrite, "read-write", false, "the recipient may read, add and replace files")
+	f.BoolVar(&plan.full, "full-access", false, "the recipient may read, add, replace and remove files")
+	f.StringVar(&plan.expires, "expires", "", "`time` until the end, such as 7d, or the end itself, such as 2027-01-31 or 2027-01-31T12:00:00Z")
+	f.StringVar(&plan.name, "name", "", "`text` by which you recognize the share; the nodes can read it")
+	f.StringVar(&plan.console, "console", "", "`url` of the console, whose page opens the link (default: console of the profile)")
+	jsonFlag(cmd, &plan.json)
+	mustNotBeEmpty(cmd, "to", "expires", "name", "console")
+	mustBeText(cmd, "to", "name", "console")
+	return cmd
+}
+
+// check parses the flags.
+func (plan *sharePlan) check(cmd *cobra.Command, now time.Time) error {
+	if len(plan.to) == 0 && !plan.link {
+		return usagef("%s: give --to hfid1-... for somebody with an identity, or --link for whoever has the link (see %s --help)", called(cmd), cmd.CommandPath())
+	}
+	for _, text := range plan.to {
+		public, err := seal.ParsePublicIdentity(text)
+		if err != nil {
+			return usagef("%s: --to %q is no share identity: holdfast keygen prints one, which begins with hfid1-", called(cmd), text)
+		}
+		plan.recipients = append(plan.recipients, &public)
+	}
+	if plan.link {
+		plan.recipients = append(plan.recipients, nil)
+	}
+	switch {
+	case plan.readOnly && plan.readWrite, (plan.readOnly || plan.readWrite) && plan.full:
+		return usagef("%s: give one of --read-only, --read-write and --full-access", called(cmd))
+	case plan.full:
+		plan.permissions = seal.FullAccess()
+	case plan.readWrite:
+		plan.permissions = seal.ReadWrite()
+	default:
+		plan.permissions = seal.ReadOnly()
+	}
+	if plan.expires != "" {
+		var err error
+		if plan.end, err = endOf(plan.expires, now); err != nil {
+			return usagef("%s: --expires %q: %v", called(cmd), plan.expires, err)
+		}
+	}
+	if plan.console == "" {
+		return nil
+	}
+	u, err := url.Parse(plan.console)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return usagef("%s: --console %q is not a URL such as https://console.example.org", called(cmd), plan.console)
+	}
+	return nil
+}
+
+// errNoEnd rejects an end of a share that is not a time.
+var errNoEnd = errors.New("it is neither a time from now such as 12h or 7d, nor an end such as 2027-01-31 or 2027-01-31T12:00:00Z")
+
+// endOf returns the end of a share. text is a time from now on, a date, which is the midnight at its
+// beginning in the local time zone, or a time of RFC 3339.
+func endOf(text string, now time.Time) (time.Time, error) {
+	var span spanFlag
+	end, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		end, err = time.ParseInLocation(time.DateOnly, text, time.Local)
+	}
+	if err != nil {
+		if err := span.Set(text); err != nil {
+			return time.Time{}, errNoEnd
+		}
+		end = now.Add(time.Duration(span))
+	}
+	if !end.After(now) {
+		return time.Time{}, errors.New("the share would end before it begins")
+	}
+	return end.Truncate(time.Second), nil
+}
+
+// madeShare is one share in the output of share create --json.
+type madeShare struct {
+	ID        string     `json:"share_id"`
+	Bucket    string     `json:"bucket"`
+	Path      string     `json:"path"`
+	Recipient string     `json:"recipient,omitempty"` // absent for a link that anybody can open
+	Owner     string     `json:"owner"`
+	Read      bool       `json:"read"`
+	Write     bool       `json:"write"`
+	Delete    bool       `json:"delete"`
+	Expires   *time.Time `json:"expires_at,omitempty"`
+	Name      string     `json:"name,omitempty"`
+	Link      string     `json:"link,omitempty"` // a secret; absent in the record of this machine
+}
+
+// share makes a share for each recipient and prints their links. If a later share fails, the links
+// of the earlier ones are printed.
+func (a *app) share(cmd *cobra.Command, v *gateway.Vault, id *seal.Identity, of s3Target, plan *sharePlan) error {
+	made := []madeShare{}
+	var failed error
+	for _, to := range plan.recipients {
+		o := gateway.ShareOptions{To: to, Permissions: plan.permissions, Expires: plan.end, Name: plan.name}
+		if to == nil && plan.console != "" {
+			o.Page = strings.TrimRight(plan.console, "/") + sharePage
+		}
+		link, err := v.Share(cmd.Context(), of.key, o)
+		if err != nil {
+			failed = err
+			break
+		}
+		t := link.Token
+		m := madeShare{
+			ID: t.ShareID, Bucket: t.Bucket, Path: t.PathScope, Owner: id.Public().String(), Name: plan.name,
+			Read: t.Permissions.Read, Write: t.Permissions.Write, Delete: t.Permissions.Delete, Link: link.URL(),
+		}
+		if to != nil {
+			m.Recipient = to.String()
+		}
+		if !t.Expires.IsZero() {
+			m.Expires = &t.Expires
+		}
+		made = append(made, m)
+		if !plan.json {
+			a.say(a.stdout, "%s\n", m.Link)
+			a.explainLink(&m, link.Page)
+		}
+		if err := a.remember(m); err != nil {
+			a.say(a.stderr, "holdfast: share ls will not show the path of this share: %s\n", oneLine(err.Error()))
+		}
+	}
+	if plan.json && len(made) > 0 {
+		return errors.Join(failed, a.printJSON(made))
+	}
+	return failed
+}
+
+// explainLink says on standard error who can open a link, and how.
+func (a *app) explainLink(m *madeShare, page string) {
+	until := "until you revoke it"
+	if m.Expires != nil {
+		until = "until " + m.Expires.Local().Format(time.DateTime)
+	}
+	if m.Recipient != "" {
+		a.say(a.stderr, "Only %s can open this share of %s, %s:\n  holdfast share open --from %s LINK\n", m.Recipient, printable(m.place()), until, m.Owner)
+		return
+	}
+	how := "in a browser, or with holdfast share open LINK"
+	if page == "" {
+		how = "with holdfast share open LINK; give --console for a link that a browser can open"
+	}
+	a.say(a.stderr, "This link is a secret: whoever has it can open %s, %s, %s.\n", printable(m.place()), until, how)
+}
+
+// place returns the shared folder or file in the form of arguments.
+func (m *madeShare) place() string { return s3Scheme + m.Bucket + m.Path }
+
+// shareID is an id of a share.
+var shareID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// shareRow is one share in the output of share ls --json.
+type shareRow struct {
+	ID        string     `json:"share_id"`
+	Name      string     `json:"name,omitempty"`
+	Path      string     `json:"path,omitempty"`      // absent if another machine made the share
+	Recipient string     `json:"recipient,omitempty"` // absent for a link, and if another machine made the share
+	Read      bool       `json:"read"`
+	Write     bool       `json:"write"`
+	Delete    bool       `json:"delete"`
+	Created   time.Time  `json:"created_at"`
+	Expires   *time.Time `json:"expires_at,omitempty"`
+	State     string     `json:"state"` // active or expired
+}
+
+func (a *app) shareListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls s3://BUCKET",
+		Short: "List the shares of a bucket",
+		Long: `Lists the shares of a bucket that are not revoked. The nodes do not know the
+paths of shares. This machine remembers the paths of the shares that it made, in
+$XDG_STATE_HOME/holdfast/shares, without their secrets.`,
+		Example: "  holdfast share ls s3://private",
+		Args:    arguments("s3://BUCKET"),
+	}
+	r := a.remoteFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		bucket, err := parseBucket(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		c, err := a.cluster(cmd, r)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		rows := []shareRow{}
+		for s, err := range c.Shares(cmd.Context(), bucket) {
+			if err != nil {
+				return clusterError(cmd.Context(), err)
+			}
+			rows = append(rows, a.rowOf(&s, time.Now()))
+		}
+		if asJSON {
+			return a.printJSON(rows)
+		}
+		t := table{head: []string{"SHARE", "STATE", "PERMISSIONS", "EXPIRES", "PATH", "RECIPIENT", "NAME"}, states: -1}
+		for _, row := range rows {
+			expires := "never"
+			if row.Expires != nil {
+				expires = row.Expires.Local().Format(time.DateTime)
+			}
+			t.add(row.ID, row.State, permissionsText(row.Read, row.Write, row.Delete), expires, orDash(printable(row.Path)), orDash(row.Recipient), orDash(printable(row.Name)))
+		}
+		t.write(a.stdout, paletteOf(a.stdout, a.environ))
+		return nil
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) rowOf(s *gateway.Share, now time.Time) shareRow {
+	row := shareRow{
+		ID: s.ID, Name: s.Name, Read: s.Permissions.Read, Write: s.Permissions.Write, Delete: s.Permissions.Delete, Created: s.Created, State: "active",
+	}
+	if !s.Expires.IsZero() {
+		row.Expires = &s.Expires
+		if !now.Before(s.Expires) {
+			row.State = "expired"
+		}
+	}
+	if known, ok := a.remembered(s.ID); ok && known.Bucket == s.Bucket {
+		row.Path, row.Recipient = known.Path, known.Recipient
+	}
+	return row
+}
+
+// orDash returns text, or a dash for an empty text, so that each row of a table has all columns.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// permissionsText returns permissions as words that are separated by commas.
+func permissionsText(read, write, remove bool) string {
+	g := seal.Permissions{Read: read, Write: write, Delete: remove}
+	var words []string
+	for _, p := range []seal.Permission{seal.Read, seal.Write, seal.Delete} {
+		if g.Allows(p) {
+			words = append(words, p.String())
+		}
+	}
+	return orDash(strings.Join(words, ","))
+}
+
+// parseBucket parses an argument of the form s3://BUCKET.
+func parseBucket(cmd *cobra.Command, arg string) (string, error) {
+	t, err := parseS3(cmd, arg)
+	if err == nil && t.key != "" {
+		err = usagef("%s: %q names more than a bucket", called(cmd), arg)
+	}
+	return t.bucket, err
+}
+
+func (a *app) shareRevokeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke SHARE_ID s3://BUCKET | revoke LINK",
+		Short: "End a share",
+		Long: `Ends a share. From now on every node refuses it. On a terminal the command asks
+first. SHARE_ID is the id of the share, which holdfast share ls lists. With - as
+LINK the command reads the link from standard input.
+
+The recipient keeps the files that the recipient has copied, and the key of the
+shared folder. To change the keys as well, see holdfast rewrap.`,
+		Example: `  holdfast share revoke 9f0c2d41a6be47f8935a1d7e60cb2f18 s3://private
+  holdfast share revoke - < link.txt`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && !shareID.MatchString(args[0]) {
+				return arguments("LINK")(cmd, args)
+			}
+			return arguments("SHARE_ID", "s3://BUCKET")(cmd, args)
+		},
+	}
+	r, how := a.remoteFlags(cmd), removalFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		bucket, id, err := a.shareNamed(cmd, args)
+		if err != nil {
+			return err
+		}
+		c, err := a.cluster(cmd, r)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		what := ""
+		if known, ok := a.remembered(id); ok && known.Bucket == bucket {
+			what = " of " + printable(known.place())
+		}
+		if err := a.confirm(cmd.Context(), how, fmt.Sprintf("This ends the share %s%s.", id, what)); err != nil {
+			return err
+		}
+		if err := c.RevokeShare(cmd.Context(), bucket, id); err != nil {
+			if errors.Is(err, gateway.ErrNotFound) {
+				err = fmt.Errorf("%s has no share %s: holdfast share ls lists them: %w", s3Scheme+bucket, id, err)
+			}
+			return clusterError(cmd.Context(), err)
+		}
+		if err := a.forget(id); err != nil {
+			return err
+		}
+		return a.did(how.json, map[string]string{"share_id": id, "bucket": bucket}, "revoked share %s%s", id, what)
+	}
+	return cmd
+}
+
+// shareNamed returns the bucket and the id of the share that the arguments of share revoke name.
+func (a *app) shareNamed(cmd *cobra.Command, args []string) (bucket, id string, err error) {
+	if len(args) == 1 {
+		link, err := a.readLink(cmd, args[0])
+		if err != nil {
+			return "", "", err
+		}
+		return link.Token.Bucket, link.Token.ShareID, nil
+	}
+	if !shareID.MatchString(args[0]) {
+		return "", "", usagef("%s: %q is no id of a share: it has 32 hexadecimal digits, and holdfast share ls lists it", called(cmd), args[0])
+	}
+	bucket, err = parseBucket(cmd, args[1])
+	return bucket, args[0], err
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+)
+
+// someIdentity returns a new identity, its file and the file of its passphrase.
+func someIdentity(t *testing.T) (id *seal.Identity, file, passphrase string) {
+	t.Helper()
+	id, err := seal.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := id.Seal([]byte("correct horse"), seal.Cost{Time: 1, Memory: 8 << 10, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, passphrase = filepath.Join(dir, "identity"), filepath.Join(dir, "passphrase")
+	for path, data := range map[string][]byte{file: text, passphrase: []byte("correct horse\n")} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return id, file, passphrase
+}
+
+// TestEachRefusedShareHasItsOwnMessage promises that share open checks a share before it sends a
+// request, in the order of the format, and that each refusal says what is wrong.
+func TestEachRefusedShareHasItsOwnMessage(t *testing.T) {
+	owner, _, _ := someIdentity(t)
+	recipient, file, passphrase := someIdentity(t)
+	other, _, _ := someIdentity(t)
+	at := time.Now()
+	share := seal.Share{Bucket: "b", PathScope: "/papers", Permissions: seal.ReadOnly()}
+	withEnd := func(created, end time.Time) seal.Share {
+		s := share
+		s.Created, s.Expires = created, end
+		return s
+	}
+	made := func(s seal.Share) string {
+		link, err := owner.NewLink("https://console.example.org/shared", "access", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		link.Endpoints = []string{"http://127.0.0.1:1"}
+		return link.URL()
+	}
+	personal := func(to *seal.Identity, s seal.Share) string {
+		token, err := owner.NewToken(to.Public(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (&seal.Link{Token: token, Access: "access", Endpoints: []string{"http://127.0.0.1:1"}}).URL()
+	}
+	forged, err := seal.ParseLink(made(share))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if forged.Token, err = seal.ParseToken(strings.Replace(forged.Token.JSON(), `"/papers"`, `"/"`, 1)); err != nil {
+		t.Fatal(err)
+	}
+	unlock := []string{"--identity", file, "--passphrase-file", passphrase}
+	from := func(id *seal.Identity) []string { return append([]string{"--from", id.Public().String()}, unlock...) }
+	upload := filepath.Join(t.TempDir(), "answer")
+	if err := os.WriteFile(upload, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		what, link string
+		flags      []string
+		code       int
+		says       string
+	}{
+		{"no link", "https://example.org/", nil, exitUsage, "malformed"},
+		{"another version", strings.Replace(made(share), "v=1", "v=2", 1), nil, exitUsage, "version is not supported"},
+		{"signature", forged.URL(), from(other), exitFailure, "wrong signature"},
+		{"unknown owner", made(withEnd(at, at.Add(time.Hour))), from(other), exitFailure, "unknown owner: " + owner.Public().String()},
+		{"unknown owner of a personal share", personal(recipient, share), from(other), exitFailure, "unknown owner"},
+		{"not yet", made(withEnd(at.Add(time.Hour), time.Time{})), nil, exitFailure, "not valid yet: before "},
+		{"expired", made(withEnd(at.Add(-2*time.Hour), at.Add(-time.Hour))), nil, exitFailure, "has expired: at "},
+		{"expired, without --from", personal(recipient, withEnd(at.Add(-2*time.Hour), at.Add(-time.Hour))), unlock, exitFailure, "has expired"},
+		{"no owner named", personal(recipient, share), unlock, exitUsage, "signed by " + owner.Public().String()},
+		{"no identity", personal(recipient, share), from(owner)[:2], exitUsage, "no identity is named"},
+		{"another recipient", personal(other, share), from(owner), exitFailure, "another recipient"},
+		{"no permission to write", made(share), []string{"--put", upload}, exitFailure, "does not permit this: write"},
+		{"no permission to delete", personal(recipient, share), append(from(owner), "--rm", "a"), exitFailure, "does not permit this: delete"},
+		{"outside of the folder", made(share), []string{"--rm", "../papers-private/a"}, exitFailure, "outside the shared folder"},
+		{"above the root", made(share), []string{"--rm", "../../a"}, exitFailure, "escapes its folder"},
+		{"a hidden escape", made(share), []string{"--rm", "%2E%2e/a"}, exitFailure, "escapes its folder"},
+		{"no file", made(share), []string{"--put", "/nonexistent"}, exitFailure, "no regular file"},
+		{"--from that is none", made(share), []string{"--from", "hfid1-x"}, exitUsage, "no share identity"},
+	} {
+		for _, stdin := range []bool{false, true} {
+			args, in := append([]string{"share", "open", tc.link}, tc.flags...), ""
+			if stdin {
+				args[2], in = "-", tc.link+"\n"
+			}
+			got := call(t, &fakeNode{}, in, args...)
+			if got.code != tc.code || !strings.Contains(got.errOut, tc.says) || strings.Count(got.errOut, "\n") != 1 || got.out != "" {
+				t.Errorf("%s: %+v, want code %d and %q", tc.what, got, tc.code, tc.says)
+			}
+			if strings.Contains(got.errOut, tc.link) {
+				t.Errorf("%s: the message has the link", tc.what)
+			}
+		}
+	}
+}
+
+// TestALinkDoesNotGetTheKeyOfAProfile promises that the credential of a profile is not sent to an
+// endpoint in a link.
+func TestALinkDoesNotGetTheKeyOfAProfile(t *testing.T) {
+	owner, _, _ := someIdentity(t)
+	link, err := owner.NewLink("", "", seal.Share{Bucket: "b", PathScope: "/papers", Permissions: seal.ReadOnly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Endpoints = []string{"http://127.0.0.1:1"}
+	a, w := testApp(t, &fakeNode{}, "")
+	a.environ = append(a.environ, "HOLDFAST_TOKEN=secret")
+	if code := a.execute(t.Context(), []string{"share", "open", link.URL()}); code != exitUsage || !strings.Contains(w.errs.String(), "no cluster is named") {
+		t.Errorf("code %d, %q", code, w.errs.String())
+	}
+}
+
+func TestEndsOfShares(t *testing.T) {
+	now := time.Date(2026, 11, 28, 12, 0, 0, 5, time.UTC)
+	for text, want := range map[string]time.Time{
+		"7d": now.AddDate(0, 0, 7).Truncate(time.Second), "90m": now.Add(90 * time.Minute).Truncate(time.Second),
+		"2027-01-31T12:00:00+01:00": time.Date(2027, 1, 31, 11, 0, 0, 0, time.UTC), "2027-01-31": time.Date(2027, 1, 31, 0, 0, 0, 0, time.Local),
+	} {
+		if got, err := endOf(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s is %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "soon", "-1h", "0s", "2026-11-01", "2026-11-28T12:00:00Z", "7"} {
+		if got, err := endOf(text, now); err == nil {
+			t.Errorf("%q is %s", text, got)
+		}
+	}
+}
+
+// TestRecordsOfSharesHaveNoSecret promises that the record of a share has mode 0600 and no link, and
+// that it is found until it is forgotten.
+func TestRecordsOfSharesHaveNoSecret(t *testing.T) {
+	a, _ := testApp(t, &fakeNode{}, "")
+	home := t.TempDir()
+	a.environ = append(a.environ, "HOME="+home)
+	m := madeShare{ID: strings.Repeat("ab", 16), Bucket: "b", Path: "/papers", Link: "secret"}
+	if err := a.remember(m); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(home, ".local", "state", "holdfast", "shares", m.ID+".json")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "secret") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if got, ok := a.remembered(m.ID); !ok || got.Path != "/papers" || fmt.Sprint(got.place()) != "s3://b/papers" {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	if _, ok := a.remembered("../" + m.ID); ok {
+		t.Error("an id is a path")
+	}
+	for range 2 {
+		if err := a.forget(m.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, ok := a.remembered(m.ID); ok {
+		t.Error("the record is still there")
+	}
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/spf13/cobra"
+)
+
+// maxLink is the largest link in bytes that a command reads from standard input.
+const maxLink = 64 << 10
+
+// openPlan has the flags of the command share open.
+type openPlan struct {
+	from string
+	put  []string
+	rm   []string
+	json bool
+}
+
+func (a *app) shareOpenCommand() *cobra.Command {
+	var plan openPlan
+	cmd := &cobra.Command{
+		Use:   "open LINK [DIR|FILE]",
+		Short: "List or download what others have shared with you",
+		Long: `Opens a share. Without DIR the command lists the shared files. With DIR it
+downloads them; if DIR has some of them already, it downloads those that have
+changed. A single shared file is written to FILE. Every byte is authenticated.
+
+Others can see LINK in the list of processes: with - as LINK the command asks
+for it, or reads it from standard input. No account is needed. A share that was
+made for your identity also needs --identity, and --from with the share identity
+of its owner. For other links --from is optional: without it you trust whoever
+sent you the link.
+
+--put adds FILE to the shared folder, or replaces the file of the same name.
+--rm removes a file. The owner must have permitted it.`,
+		Example: `  holdfast share open 'https://console.example.org/shared#v=1&...'
+  holdfast share open - papers < link.txt
+  holdfast share open --from hfid1-... --identity ~/.config/holdfast/identity -
+  holdfast share open --put answer.pdf -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 { // a path can have any bytes
+				return arguments("LINK", fileArgument)(cmd, args)
+			}
+			return arguments("LINK")(cmd, args)
+		},
+	}
+	r, s := a.remoteFlags(cmd), alwaysSealing(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 && len(plan.put)+len(plan.rm) > 0 {
+			return usagef("%s: give DIR, or --put and --rm", called(cmd))
+		}
+		link, err := a.readLink(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		grant, err := a.openLink(cmd, r, s, link, plan.from)
+		if err != nil {
+			return err
+		}
+		c, err := a.clusterOfLink(cmd, r, link)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		v, err := c.OpenShare(grant)
+		if err != nil {
+			return err
+		}
+		o := &opened{app: a, cmd: cmd, plan: &plan, grant: grant, vault: v, client: c}
+		return clusterError(cmd.Context(), o.run(cmd.Context(), args[1:]))
+	}
+	f := cmd.Flags()
+	f.StringVar(&plan.from, "from", "", "`identity` of the owner, hfid1-...; a share of anybody else is refused")
+	f.StringArrayVar(&plan.put, "put", nil, "`file` to add to the shared folder; repeatable")
+	f.StringArrayVar(&plan.rm, "rm", nil, "`name` of a file to remove from the shared folder; repeatable")
+	jsonFlag(cmd, &plan.json)
+	mustNotBeEmpty(cmd, "from", "put", "rm")
+	mustBeText(cmd, "from", "rm")
+	return cmd
+}
+
+// readLink parses a link or a token. With - as text, readLink asks for the link on a terminal, or
+// reads the first line of standard input.
+func (a *app) readLink(cmd *cobra.Command, text string) (*seal.Link, error) {
+	if text == "-" {
+		var err error
+		if in, ok := a.terminalIn(); ok {
+			text, err = a.typedUnseen(cmd.Context(), in, "Link: ")
+		} else if text, err = firstLine(cmd.Context(), a.stdin, maxLink); errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if text = strings.TrimSpace(text); text == "" {
+			return nil, errors.New("no link on the first line of standard input")
+		}
+	}
+	var link *seal.Link
+	token, err := seal.ParseToken(text)
+	if err == nil {
+		link = &seal.Link{Token: token}
+	} else {
+		link, err = seal.ParseLink(text)
+	}
+	if err != nil {
+		return nil, usagef("%s: %v", called(cmd), err)
+	}
+	return link, nil
+}
+
+// openLink verifies the token of a link and opens its key.
+func (a *app) openLink(cmd *cobra.Command, r *remote, s *sealing, link *seal.Link, from string) (*seal.Grant, error) {
+	var known []seal.PublicIdentity
+	if from != "" {
+		owner, err := seal.ParsePublicIdentity(from)
+		if err != nil {
+			return nil, usagef("%s: --from %q is no share identity: it begins with hfid1-", called(cmd), from)
+		}
+		known = append(known, owner)
+	}
+	if !link.Personal() {
+		return link.Open(time.Now(), known...)
+	}
+	if len(known) == 0 {
+		if err := link.Token.Verify(time.Now(), link.Token.Owner); err != nil {
+			return nil, err
+		}
+		return nil, usagef("%s: the share is signed by %s: if this is the share identity of its owner, give it as --from", called(cmd), link.Token.Owner)
+	}
+	if err := link.Token.Verify(time.Now(), known...); err != nil { // before anybody types a passphrase
+		return nil, err
+	}
+	id, err := a.openIdentity(cmd, r, s)
+	if err != nil {
+		return nil, err
+	}
+	return link.Token.Open(id, time.Now(), known...)
+}
+
+// clusterOfLink returns a client with the credential of a link, or with that of the profile. The
+// credential of the profile goes only to the endpoints of the profile, because anybody can write
+// endpoints into a link.
+func (a *app) clusterOfLink(cmd *cobra.Command, r *remote, link *seal.Link) (*gateway.Client, error) {
+	if link.Access == "" {
+		return a.cluster(cmd, r)
+	}
+	p := config.Profile{Endpoints: link.Endpoints, Token: link.Access}
+	switch {
+	case len(r.endpoints) > 0:
+		p.Endpoints = r.endpoints
+	case len(p.Endpoints) == 0:
+		own, err := a.remoteSettings(r)
+		if err != nil {
+			return nil, err
+		}
+		p.Endpoints = own.Endpoints
+	}
+	return a.clusterOf(cmd, p)
+}
+
+// opened is a share that the command share open has opened.
+type opened struct {
+	app    *app
+	cmd    *cobra.Command
+	plan   *openPlan
+	grant  *seal.Grant
+	vault  *gateway.Vault
+	client *gateway.Client
+}
+
+// scope returns the shared folder or file as a name in the Vault.
+func (o *opened) scope() string { return strings.TrimPrefix(o.grant.Scope(), "/") }
+
+// folder reports whether a folder is shared.
+func (o *opened) folder() bool {
+	_, ok := o.grant.FolderKey()
+	return ok
+}
+
+func (o *opened) run(ctx context.Context, args []string) error {
+	if len(o.plan.put)+len(o.plan.rm) > 0 {
+		return o.change(ctx)
+	}
+	if len(args) == 0 {
+		return o.list(ctx)
+	}
+	at := s3Target{o.grant.Token().Bucket, o.scope()}
+	if !o.folder() {
+		return o.app.download(ctx, o.client, o.vault, at, args[0], gateway.DownloadOptions{})
+	}
+	if args[0] == "-" {
+		return usagef("%s: a folder is shared: give DIR", called(o.cmd))
+	}
+	plan := syncPlan{json: o.plan.json}
+	plan.options.Parallel = gateway.DefaultSyncParallel
+	return o.app.sync(ctx, vaultSide{o.vault, at}, args[0], at, true, plan)
+}
+
+// sharedFile is one file in the output of share open --json.
+type sharedFile struct {
+	Name     string    `json:"name"` // relative to the shared folder
+	Size     int64     `json:"size"` // bytes
+	Modified time.Time `json:"modified"`
+}
+
+// sharedList is the JSON output of share open.
+type sharedList struct {
+	ID      string       `json:"share_id"`
+	Owner   string       `json:"owner"`
+	Bucket  string       `json:"bucket"`
+	Path    string       `json:"path"`
+	Read    bool         `json:"read"`
+	Write   bool         `json:"write"`
+	Delete  bool         `json:"delete"`
+	Expires *time.Time   `json:"expires_at,omitempty"`
+	Files   []sharedFile `json:"files"`
+}
+
+func (o *opened) list(ctx context.Context) error {
+	t := o.grant.Token()
+	all := sharedList{
+		ID: t.ShareID, Owner: t.Owner.String(), Bucket: t.Bucket, Path: o.grant.Scope(),
+		Read: t.Permissions.Read, Write: t.Permissions.Write, Delete: t.Permissions.Delete, Files: []sharedFile{},
+	}
+	if !t.Expires.IsZero() {
+		all.Expires = &t.Expires
+	}
+	prefix := o.scope()
+	if prefix != "" && o.folder() {
+		prefix += "/"
+	}
+	for file, err := range o.vault.Entries(ctx, prefix, true) {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(file.Key, prefix)
+		if !o.folder() {
+			name = path.Base(file.Key)
+		}
+		all.Files = append(all.Files, sharedFile{name, file.Size, file.Modified})
+	}
+	if o.plan.json {
+		return o.app.printJSON(all)
+	}
+	for _, file := range all.Files {
+		o.app.say(o.app.stdout, "%-19s  %12s  %s\n", file.Modified.Local().Format(time.DateTime), sizeFor(o.app.stdout, uint64(max(file.Size, 0))), printable(file.Name))
+	}
+	return nil
+}
+
+// change uploads and removes files of the shared folder.
+func (o *opened) change(ctx context.Context) error {
+	type done struct {
+		Action string `json:"action"`
+		Name   string `json:"name"`
+	}
+	changes := []done{}
+	did := func(action, name string) {
+		changes = append(changes, done{action, name})
+		if !o.plan.json {
+			o.app.say(o.app.stdout, "%s %s\n", action, printable(name))
+		}
+	}
+	for _, file := range o.plan.put {
+		name := filepath.Base(file)
+		if !utf8.ValidString(name) {
+			return usagef("%s: the name %q is not UTF-8", called(o.cmd), name)
+		}
+		size, regular := regularSize(file)
+		if !regular {
+			return fmt.Errorf("--put %s: there is no regular file of this name", file)
+		}
+		bar := o.app.newBar(size, "uploading")
+		err := o.vault.UploadFile(ctx, path.Join(o.scope(), name), file, gateway.UploadOptions{Progress: func(n int64) { _ = bar.Add64(n) }})
+		_ = bar.Finish() // an error of the progress bar does no harm
+		if err != nil {
+			return err
+		}
+		did("put", name)
+	}
+	for _, name := range o.plan.rm {
+		if err := o.vault.Remove(ctx, o.below(name)); err != nil {
+			return err
+		}
+		did("rm", name)
+	}
+	if o.plan.json {
+		return o.app.printJSON(changes)
+	}
+	return nil
+}
+
+// below returns a name in the shared folder as a name in the Vault. Dot segments stay, so that the
+// Vault refuses them.
+func (o *opened) below(name string) string {
+	if o.scope() == "" {
+		return name
+	}
+	return o.scope() + "/" + name
+}
