@@ -87,26 +87,6 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"keygen", "FILE"},
 		{"rewrap s3://b", "--to"},
 		{"rewrap b --to x", "s3://"},
-		{"share", "create, ls, open, revoke"},
-		{"share create", "s3://BUCKET/PATH"},
-		{"share create s3://b/f", "give --to hfid1-... for somebody with an identity, or --link"},
-		{"share create b --link", "s3://"},
-		{"share create s3://b/f --to ann", "no share identity"},
-		{"share create s3://b/f --link --expires soon", "such as 12h or 7d"},
-		{"share create s3://b/f --link --expires 2001-01-01", "end before it begins"},
-		{"share create s3://b/f --link --console console", "--console"},
-		{"share create s3://b/f --link --read-write --full-access", "full-access"},
-		{"share create s3://b/f --link", "no cluster is named"},
-		{"share create s3://b/f --link --endpoint http://h --token t", "no identity is named"},
-		{"share open", "LINK"},
-		{"share open x", "malformed"},
-		{"share open x y --put z", "DIR, or --put and --rm"},
-		{"share ls", "s3://BUCKET"},
-		{"share ls s3://b/f", "more than a bucket"},
-		{"share revoke", "SHARE_ID and s3://BUCKET"},
-		{"share revoke x", "malformed"},
-		{"share revoke x s3://b", "32 hexadecimal digits"},
-		{"share revoke 0123456789abcdef0123456789abcdef", "s3://BUCKET"},
 		{"profile", "add, ls"},
 		{"profile add x", "--endpoint"},
 		{"get", "CID"},
@@ -127,10 +107,16 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"run --pinning-listen nowhere", "--pinning-listen"},
 		{"run --listen 127.0.0.1:4001", "--listen"},
 	} {
-		got := call(t, &fakeNode{}, "", strings.Fields(tc.args)...)
-		if got.code != exitUsage || !strings.Contains(got.errOut, tc.names) || strings.Count(got.errOut, "\n") != 1 || got.out != "" {
-			t.Errorf("%s: %+v, want code %d and one line with %s", tc.args, got, exitUsage, tc.names)
-		}
+		isWrongUsage(t, tc.args, tc.names)
+	}
+}
+
+// isWrongUsage promises code 2 and one line that names what is wrong.
+func isWrongUsage(t *testing.T, args, names string) {
+	t.Helper()
+	got := call(t, &fakeNode{}, "", strings.Fields(args)...)
+	if got.code != exitUsage || !strings.Contains(got.errOut, names) || strings.Count(got.errOut, "\n") != 1 || got.out != "" {
+		t.Errorf("%s: %+v, want code %d and one line with %s", args, got, exitUsage, names)
 	}
 }
 

@@ -179,3 +179,30 @@ func TestRecordsOfSharesHaveNoSecret(t *testing.T) {
 		t.Error("the record is still there")
 	}
 }
+
+func TestWrongUseOfSharesIsNamed(t *testing.T) {
+	for args, names := range map[string]string{
+		"share":                          "create, ls, open, revoke",
+		"share create":                   "s3://BUCKET/PATH",
+		"share create s3://b/f":          "give --to hfid1-... for somebody with an identity, or --link",
+		"share create b --link":          "s3://",
+		"share create s3://b/f --to ann": "no share identity",
+		"share create s3://b/f --link --expires soon":                "such as 12h or 7d",
+		"share create s3://b/f --link --expires 2001-01-01":          "end before it begins",
+		"share create s3://b/f --link --console console":             "--console",
+		"share create s3://b/f --link --read-write --full-access":    "full-access",
+		"share create s3://b/f --link":                               "no cluster is named",
+		"share create s3://b/f --link --endpoint http://h --token t": "no identity is named",
+		"share open":             "LINK",
+		"share open x":           "malformed",
+		"share open x y --put z": "DIR, or --put and --rm",
+		"share ls":               "s3://BUCKET",
+		"share ls s3://b/f":      "more than a bucket",
+		"share revoke":           "SHARE_ID and s3://BUCKET",
+		"share revoke x":         "malformed",
+		"share revoke x s3://b":  "32 hexadecimal digits",
+		"share revoke 0123456789abcdef0123456789abcdef": "s3://BUCKET",
+	} {
+		isWrongUsage(t, args, names)
+	}
+}
