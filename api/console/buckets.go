@@ -95,7 +95,10 @@ type bucketData struct {
 	Large   int64  // files with more bytes are uploaded in parts
 	Part    int64  // bytes of a part
 	Cors    corsForm
-	Error   string
+	Shares  []shareRow
+	// MoreShares is true if the bucket has more shares than Shares.
+	MoreShares bool
+	Error      string
 	// SettingsOpen is true if the problem is about a setting. The page then shows the settings.
 	SettingsOpen bool
 }
@@ -187,6 +190,9 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	d.Cors = corsFormOf(rules)
 	if form := c.r.PostForm; problem != "" && form.Has("origins") { // what was entered stays
 		d.Cors.Origins, d.Cors.Write, d.SettingsOpen = form.Get("origins"), form.Get("write") != "", true
+	}
+	if d.Shares, d.MoreShares, err = s.sharesOf(c, name); err != nil {
+		return err
 	}
 	page, err := s.Objects.List(ctx, c.who.Account, name, state.ObjectsQuery{Prefix: d.Prefix, Delimiter: "/", After: d.After, Limit: objectRows})
 	if err != nil {

@@ -68,6 +68,10 @@ type Accounts interface {
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Revoke ends a key on every node before it returns.
 	Revoke(ctx context.Context, jti state.KeyID) error
+	// Shares returns a page of the shares of a bucket, without secrets.
+	Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
+	// RevokeShare ends a share on every node before it returns.
+	RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error
 	// AppOf returns the app that registered a redirect URI, or state.ErrNotFound.
 	AppOf(ctx context.Context, redirect string) (accounts.App, error)
 	// CheckSetup returns nil if SetUp takes a token, else state.ErrNotFound.
@@ -319,6 +323,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/buckets/{bucket}/versioning", signedIn, s.setVersioning},
 		{http.MethodPost, "/buckets/{bucket}/cors", signedIn, s.setCors},
 		{http.MethodPost, "/buckets/{bucket}/delete", signedIn, s.deleteBucket},
+		{http.MethodPost, "/buckets/{bucket}/shares/{id}/revoke", signedIn, s.revokeShare},
 		{http.MethodPost, "/buckets/{bucket}/files", withFiles, s.uploadFiles},
 		{http.MethodPost, "/buckets/{bucket}/uploads", byScript, s.createUpload},
 		{http.MethodPut, "/buckets/{bucket}/uploads/{upload}", byScript, s.putPart},

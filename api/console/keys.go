@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -209,5 +210,5 @@ func (s *surface) revokeKey(c *call) error {
 	if err := s.Accounts.Revoke(c.ctx, key.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return s.show(c, http.StatusOK, "revoked", key.Name, "keys", key)
+	return s.show(c, http.StatusOK, "revoked", key.Name, "keys", revokedData{"key", cmp.Or(key.Name, "unnamed"), link{"All keys", "/keys"}})
 }

@@ -37,7 +37,7 @@ func objectRoutes(bucket, key string, upload state.UploadID) (all []objectRoute)
 		if !strings.HasPrefix(row.path, "/buckets/") {
 			continue
 		}
-		path := strings.NewReplacer("{bucket}", bucket, "{upload}", string(upload)).Replace(row.path)
+		path := strings.NewReplacer("{bucket}", bucket, "{upload}", string(upload), "{id}", "0123456789abcdef0123456789abcdef").Replace(row.path)
 		all = append(all, objectRoute{row, path + "?" + url.Values{"key": {key}, "part": {"1"}, "size": {"5"}}.Encode()})
 	}
 	return all

@@ -32,7 +32,7 @@ import (
 
 // sample is how the tests call a route.
 type sample struct {
-	id    string     // what {id} is: key, pin, session, identity, user, node or onetime
+	id    string     // what {id} is: key, pin, session, identity, user, node, onetime or share
 	query string     // for Alice's bucket and upload, see world.calls
 	form  url.Values // of a POST without files
 	tries bool       // the form has the caller's password, whose tries are counted
@@ -111,6 +111,7 @@ var samples = map[string]sample{
 	"GET /buckets/{bucket}":                            {},
 	"POST /buckets/{bucket}/visibility":                {form: url.Values{"visibility": {"public"}}},
 	"POST /buckets/{bucket}/delete":                    {},
+	"POST /buckets/{bucket}/shares/{id}/revoke":        {id: "share"},
 	"POST /buckets/{bucket}/files":                     {},
 	"POST /buckets/{bucket}/uploads":                   {query: ofObject},
 	"GET /buckets/{bucket}/object":                     {query: ofObject},
@@ -181,6 +182,7 @@ func newGround(t *testing.T) *ground {
 		t.Fatal(err)
 	}
 	upload := w.photos("cat.txt")
+	shared := w.share("0123456789abcdef0123456789abcdef", "For Ann")
 	b := w.browser()
 	b.signIn("alice")
 	pin := strings.TrimPrefix(b.post("/pins", "/pins", url.Values{"cid": {cat}}).Header().Get("Location"), "/pins/")
@@ -188,7 +190,7 @@ func newGround(t *testing.T) *ground {
 	if err != nil || pin == "" {
 		t.Fatal(pin, err)
 	}
-	g.values = strings.NewReplacer("{key}", string(g.key.ID), "{pin}", pin, "{session}", string(other.Session), "{user}", string(w.account("bob")), "{node}", "n3", "{identity}", string(w.linked("alice")), "{provider}", "one", "{link}", g.link, "{onetime}", string(open[0].ID),
+	g.values = strings.NewReplacer("{key}", string(g.key.ID), "{pin}", pin, "{session}", string(other.Session), "{user}", string(w.account("bob")), "{node}", "n3", "{identity}", string(w.linked("alice")), "{provider}", "one", "{link}", g.link, "{onetime}", string(open[0].ID), "{share}", string(shared.ID),
 		"{bucket}", "photos", "{upload}", string(upload), "{version}", "0", "{name}", "console.css")
 	return g
 }
