@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -36,9 +37,11 @@ func TestAnOlderReleaseIsRefusedByANewerCluster(t *testing.T) {
 		{"--join", ticket},
 		{"--join", n.Status().Node.ClusterAddrs[0], "--secret-file", c.SecretFile()},
 	} {
-		cmd := exec.CommandContext(t.Context(), older, append(args, way...)...)
+		ctx, cancel := context.WithTimeout(t.Context(), clientTimeout) // a node that is not refused runs on
+		cmd := exec.CommandContext(ctx, older, append(args, way...)...)
 		cmd.Env = []string{"HOME=" + t.TempDir()}
 		out, err := cmd.CombinedOutput()
+		cancel()
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		last := lines[len(lines)-1]
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(last, "holdfast: ") ||
