@@ -132,11 +132,18 @@ func TestShareKeysReadWhatTheyWereMadeFor(t *testing.T) {
 	signed := gateway{cluster: c, node: b, key: harness.Key{AccessKeyID: made.AccessKey, SecretAccessKey: made.SecretKey}}.minio(t, false)
 	readsSigned(t, signed, bucket)
 
+	shownByTheConsole(t, c, g.key.Token, made)
+
 	// Revoked on the third node, it is refused by all.
 	if r := owner.callOn(third, http.MethodDelete, path, nil); r.Status != http.StatusNoContent {
 		t.Fatalf("DELETE %s: %d %s", path, r.Status, r.Body)
 	}
 	guest.everywhere(http.StatusForbidden, http.MethodGet, in+"photos/a", nil)
+	for _, n := range c.Nodes {
+		if r := webCall(t, n, made.Token, "/api/v1/shared/"+bucket+"/photos/a"); r.Status != http.StatusUnauthorized {
+			t.Errorf("%s: the web API accepts a revoked share: %d %s", n.Name, r.Status, r.Body)
+		}
+	}
 	if _, err := signed.StatObject(t.Context(), bucket, "photos/a", minio.StatObjectOptions{}); minio.ToErrorResponse(err).StatusCode != http.StatusForbidden {
 		t.Errorf("the key pair of a revoked share: %v", err)
 	}
@@ -146,6 +153,41 @@ func TestShareKeysReadWhatTheyWereMadeFor(t *testing.T) {
 	writersShare(t, owner, bucket, other)
 	expiringShare(t, owner, bucket)
 	sharesEndWithTheirBucket(t, owner)
+}
+
+// webCall sends a GET to the web API of a node.
+func webCall(t *testing.T, n *harness.Node, token, path string) harness.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.ConsoleURL()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	r, err := harness.Answer(http.DefaultTransport, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// shownByTheConsole reads the content of a share of photos/ and e by the web API of every node, and
+// lists it there.
+func shownByTheConsole(t *testing.T, c *harness.Cluster, owner string, made share) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		for path, want := range map[string]int{
+			"/api/v1/shared/" + made.Bucket + "/photos/a": http.StatusOK, "/api/v1/shared/" + made.Bucket + "/photos-private/x": http.StatusForbidden,
+			"/api/v1/buckets": http.StatusUnauthorized, "/api/v1/shares": http.StatusUnauthorized,
+		} {
+			if r := webCall(t, n, made.Token, path); r.Status != want {
+				t.Errorf("%s: GET %s by a share: %d %s", n.Name, path, r.Status, r.Body)
+			}
+		}
+		r := webCall(t, n, owner, "/api/v1/shares?bucket="+made.Bucket)
+		if text := string(r.Body); r.Status != http.StatusOK || !strings.Contains(text, made.ID) || strings.Contains(text, made.SecretKey) {
+			t.Errorf("%s: the list of the web API: %d %s", n.Name, r.Status, text)
+		}
+	}
 }
 
 // readsSigned uses the key pair of a share of photos/ and e by minio-go.
@@ -240,4 +282,42 @@ func sharesEndWithTheirBucket(t *testing.T, owner *objects) {
 	owner.ok(http.StatusOK, http.MethodPut, bucket+"/k", []byte("k"))
 	guest.everywhere(http.StatusForbidden, http.MethodGet, bucket+"/k", nil)
 	guest.everywhere(http.StatusForbidden, http.MethodPut, bucket+"/k", []byte("k"))
+}
+
+// TestSharesWaitForTheLastMemberToBeUpgraded makes a share while all members, and then all but one, run
+// a release that does not know shares: the error says so, and nothing is made. After the last
+// upgrade the same request makes the share.
+func TestSharesWaitForTheLastMemberToBeUpgraded(t *testing.T) {
+	t.Parallel() // it mostly waits
+	c := harness.Start(t, harness.Options{Program: buildOlder(t)})
+	o := newObjects(t, c, "early@example.org")
+	bucket := "/early" + randomName()
+	o.ok(http.StatusOK, http.MethodPut, bucket, nil)
+	o.ok(http.StatusOK, http.MethodPut, bucket+"/k", []byte("k"))
+	path, body := bucket+"?share="+shareIDOf(1), []byte(`{"prefixes":["k"],"read":true}`)
+	for _, n := range c.Nodes {
+		for _, asked := range c.Nodes {
+			r := o.callOn(asked, http.MethodPut, path, body)
+			if r.Status != http.StatusServiceUnavailable || !strings.Contains(string(r.Body), "shares need feature level 8 and the cluster has 7: not all members run a release that knows shares") {
+				t.Errorf("%s, before %s is upgraded: %d %s", asked.Name, n.Name, r.Status, r.Body)
+			}
+		}
+		n.Stop()
+		n.Upgrade()
+		n.Restart()
+		if err := n.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var made reply
+	harness.Eventually(t, time.Minute, "the feature level is raised", func() (bool, error) {
+		var err error
+		made, err = o.tryOn(c.Nodes[0], http.MethodPut, path, body)
+		return err == nil && made.Status == http.StatusOK, err
+	})
+	var s share
+	if err := json.Unmarshal(made.Body, &s); err != nil {
+		t.Fatal(err)
+	}
+	o.with(s.Token).everywhere(http.StatusOK, http.MethodGet, bucket+"/k", nil)
 }

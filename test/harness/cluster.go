@@ -20,6 +20,7 @@ type Options struct {
 	Replication int      // copies; 0 leaves the program's default
 	Env         []string // NAME=VALUE for every node
 	Args        []string // more flags for every node
+	Program     string   // path of the program of every node; empty: the one under test
 	Settings    string   // config.toml of every node; empty: the one that the node writes
 	// DefaultRates leaves the rates of both APIs at the program's defaults; else they are off.
 	DefaultRates bool
@@ -121,7 +122,7 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	name := "node" + strconv.Itoa(len(c.Nodes)+1)
 	n := &Node{
 		Name: name, Dir: filepath.Join(c.dir, name),
-		tb: c.tb, http: c.http, log: &tail{most: c.opts.LogBytes}, run: &running{env: append(c.opts.unlimited(), c.opts.Env...)},
+		tb: c.tb, http: c.http, log: &tail{most: c.opts.LogBytes}, run: &running{env: append(c.opts.unlimited(), c.opts.Env...), path: c.opts.Program},
 	}
 	if at := len(c.Nodes); at < len(c.opts.Folders) {
 		n.Dir = c.opts.Folders[at]

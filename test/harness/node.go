@@ -52,6 +52,7 @@ type Node struct {
 // running is what changes with the starts of a node.
 type running struct {
 	env  []string // of the next start
+	path string   // of the program of the next start; empty: the one under test
 	proc *process // of the last start; nil before the first
 }
 
@@ -71,7 +72,11 @@ func environment(dir string, extra []string) []string {
 
 // start runs the node and returns at once.
 func (n *Node) start() error {
-	cmd := exec.Command(binary(n.tb, holdfastVariable), append([]string{"run"}, n.args...)...)
+	path := n.run.path
+	if path == "" {
+		path = binary(n.tb, holdfastVariable)
+	}
+	cmd := exec.Command(path, append([]string{"run"}, n.args...)...)
 	cmd.Env = environment(n.Dir, n.run.env)
 	cmd.Dir = n.Dir
 	cmd.Stdout, cmd.Stderr = n.log, n.log
@@ -142,6 +147,9 @@ func (n *Node) ExitCode() int { return n.run.proc.cmd.ProcessState.ExitCode() }
 func (n *Node) SetEnv(settings ...string) {
 	n.run.env = append(slices.Clone(n.run.env), settings...)
 }
+
+// Upgrade makes the next start run the program under test in place of Options.Program.
+func (n *Node) Upgrade() { n.run.path = "" }
 
 // AddArgs adds flags for the next starts.
 func (n *Node) AddArgs(args ...string) { n.args = append(slices.Clone(n.args), args...) }
