@@ -339,6 +339,7 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/buckets/{bucket}/download", signedIn, s.download},
 		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},
 		{http.MethodGet, "/events", lasting, s.events},
+		{http.MethodGet, "/shared", anybody, s.sharedPage},
 		{http.MethodGet, "/status", anybody, s.status},
 		{http.MethodGet, "/robots.txt", anybody, robots},
 		{http.MethodGet, "/.well-known/security.txt", anybody, s.securityText},

@@ -123,6 +123,7 @@ var samples = map[string]sample{
 	"PUT /buckets/{bucket}/uploads/{upload}":           {query: ofObject},
 	"DELETE /buckets/{bucket}/uploads/{upload}":        {query: ofObject},
 	"POST /buckets/{bucket}/uploads/{upload}/complete": {query: ofObject},
+	"GET /shared":                                      {},
 	"GET /status":                                      {},
 	"GET /robots.txt":                                  {},
 	"GET /favicon.ico":                                 {},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +70,7 @@ type tab struct {
 	mu      sync.Mutex
 	trouble []string
 	allowed []string // texts of messages that a test expects
+	sent    []string // requests: method, URL and headers
 }
 
 // open opens a tab for the console at a URL. The end of the test fails for what it collected.
@@ -86,7 +88,10 @@ func (b *browser) open(t *testing.T, base string) *tab {
 				p.note(fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 			}
 		case *network.EventRequestWillBeSent:
-			if url := e.Request.URL; !strings.HasPrefix(url, base) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "about:") {
+			p.mu.Lock()
+			p.sent = append(p.sent, fmt.Sprint(e.Request.Method, " ", e.Request.URL, " ", e.Request.Headers))
+			p.mu.Unlock()
+			if url := strings.TrimPrefix(e.Request.URL, "blob:"); !strings.HasPrefix(url, base) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "about:") {
 				p.note("request to another host: " + url)
 			}
 		}
@@ -149,6 +154,13 @@ func ask[T any](p *tab, step chromedp.Action[T]) T {
 		p.t.Fatalf("%v; the page is %s", err, p.what())
 	}
 	return answer
+}
+
+// requests are what the tab has sent.
+func (p *tab) requests() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.sent)
 }
 
 // what is the address and the text of the page, for the message of a failure.

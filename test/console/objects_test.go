@@ -256,6 +256,12 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 // download follows a link to a download and returns what the browser has saved.
 func (p *tab) download(t *testing.T, text string) []byte {
 	t.Helper()
+	return p.downloaded(t, func() { p.follow(text) })
+}
+
+// downloaded returns the file that the browser has after a step that begins its download.
+func (p *tab) downloaded(t *testing.T, begin func()) []byte {
+	t.Helper()
 	dir := t.TempDir()
 	events := true
 	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
@@ -267,7 +273,7 @@ func (p *tab) download(t *testing.T, text string) []byte {
 		})
 		return err
 	}))
-	p.follow(text)
+	begin()
 	for e, err := range progress {
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,458 @@
+// The page of share links: it opens the link in its own fragment, lists what is shared, and decrypts
+// files. No name, path or key is in a request: the node sees storage keys and the access token.
+import { decrypt, isStorageKey, listFolder, openLink, openObject, Refusal } from './seal.js'
+
+const page = document.querySelector('.shared')
+const part = (name) => page.querySelector(`[data-${name}]`)
+const memory = () => Number(page.dataset.memory) // largest file in bytes that is decrypted in memory
+const rowsAtOnce = 500
+const retries = 3 // of a download that breaks off, without a byte in between
+const maxText = 1 << 20 // bytes of a text that is shown, because a page with more becomes slow
+const maxShown = 32 << 20 // bytes of other files that are shown
+
+const pictures = { avif: 'avif', bmp: 'bmp', gif: 'gif', jpeg: 'jpeg', jpg: 'jpeg', png: 'png', webp: 'webp' }
+const texts = ['conf', 'css', 'csv', 'go', 'html', 'ini', 'js', 'json', 'log', 'md', 'py', 'rs', 'sh', 'sql', 'svg', 'toml', 'tsv', 'txt', 'xml', 'yaml', 'yml']
+
+const command = 'Open the link with the command holdfast share open instead.'
+const sentences = {
+  link: () => 'This link is damaged. Copy the whole link, also the part behind the # sign, and open it again.',
+  signature: () => 'This link was changed on its way: its signature does not match. Ask the owner to send it again.',
+  recipient: () => 'The key in this link does not belong to the share. Ask the owner to send the link again.',
+  version: () => 'This page does not know the version of this share. It was made by a newer program: ask the operator to update this node, or open the link with a newer release of holdfast share open.',
+  identity: () => 'This share is for one person and has no key for a browser. Its recipient opens it with the command:',
+  notYet: (seconds) => `This share is not valid before ${timeText(seconds)}. Check the clock of this device.`,
+  expired: (seconds) => `This share has expired on ${timeText(seconds)}. Ask the owner for a new link.`,
+  permission: () => 'This share does not permit reading.',
+  escape: () => 'The path of this share is not valid. Ask the owner for a new link.',
+  access: () => `This link has no access to the stored files. Somebody with an own key for them opens it with the command:`,
+  place: () => `This link does not say where the shared files are. ${command}`,
+  revoked: () => 'The owner has revoked this share, or its access has ended. Ask the owner for a new link.',
+  index: () => 'The list of names is damaged: it was changed after its owner wrote it.',
+  indexMissing: () => 'A part of the list of names is missing.',
+  names: () => `This folder has more names than a browser can list. ${command}`,
+  notEncrypted: () => 'The file is damaged: the node has it without encryption.',
+  header: () => 'The file is damaged: its encryption header is not valid.',
+  noFolderKey: () => 'The owner has not encrypted this file for the readers of the folder.',
+  noMetadata: () => `The file has no private metadata, so its name cannot be checked. ${command}`,
+  metadata: () => 'The file is damaged: its metadata was changed, or it is of another folder.',
+  wrongObject: () => 'The node answered with another file. Nothing was saved.',
+  content: () => 'The file is damaged: its content was changed. Nothing was saved.',
+  truncated: () => 'The file is damaged: its end is missing. Nothing was saved.',
+  trailing: () => 'The file is damaged: it continues behind its end. Nothing was saved.',
+  hash: () => 'The file is damaged: its content has another hash. Nothing was saved.',
+  whole: () => `The file is encrypted in one piece that is too large for a browser. ${command}`,
+  large: () => `This browser can save files of at most ${sizeText(memory())}. ${command}`,
+  shown: () => 'The browser cannot show this file. Download it instead.',
+  missing: () => 'The file is not there any more.',
+  changed: () => 'The file was replaced while it was read. Try again.',
+  busy: () => 'The cluster is busy or has no majority. Try again in a moment.',
+  network: () => 'The node cannot be reached. Check the connection and try again.',
+  server: () => 'The node answered with an error. Try again in a moment.',
+  browser: () => `This browser is too old: it lacks X25519 or Ed25519. Update it. ${command}`,
+  secure: () => `A browser decrypts only on a page with https. ${command}`,
+}
+
+function sentence(err) {
+  return (sentences[err.kind] ?? (() => `Something went wrong: ${err.message}`))(err.detail)
+}
+
+const timeText = (seconds) => new Date(seconds * 1000).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })
+
+function sizeText(bytes) {
+  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
+  let unit = 0
+  for (; bytes >= 1024 && unit < units.length - 1; unit++) bytes /= 1024
+  return `${unit && bytes < 10 ? bytes.toFixed(1) : Math.round(bytes)} ${bytes === 1 && !unit ? 'byte' : units[unit]}`
+}
+
+// shownName returns a name without characters that would hide what it is.
+const shownName = (name) => name.replace(/[\p{Cc}\p{Bidi_Control}]/gu, '_')
+
+function element(tag, properties, ...children) {
+  const e = Object.assign(document.createElement(tag), properties)
+  e.append(...children)
+  return e
+}
+
+function timeElement(seconds) {
+  const time = new Date(seconds * 1000)
+  if (Number.isNaN(time.valueOf())) return '' // a writer of the folder may write any number
+  return element('time', { dateTime: time.toISOString(), title: time.toUTCString() }, timeText(seconds))
+}
+
+// Requests
+
+let share = null // what openLink returned
+
+async function request(method, key, signal, headers = {}) {
+  const path = [share.bucket, ...key.split('/')].map(encodeURIComponent).join('/')
+  let answer
+  try {
+    answer = await fetch(`/api/v1/shared/${path}`, {
+      method, signal, headers: { Authorization: `Bearer ${share.access}`, ...headers }, cache: 'no-store', credentials: 'omit', redirect: 'error'
+    })
+  } catch (err) {
+    throw signal.aborted ? err : new Refusal('network')
+  }
+  if (answer.ok) return answer
+  throw new Refusal({ 401: 'revoked', 403: 'revoked', 404: 'missing', 412: 'changed', 429: 'busy', 503: 'busy' }[answer.status] ?? 'server')
+}
+
+// takerOf returns the function that takes the next bytes of the content of an answer. It continues a
+// content that breaks off.
+function takerOf(answer, key, signal) {
+  const etag = answer.headers.get('etag')
+  let reader = answer.body.getReader()
+  let at = 0 // bytes that were received
+  let failures = 0
+  let rest = new Uint8Array(0)
+  async function more() {
+    for (;;) {
+      try {
+        const { value } = await reader.read()
+        at += value?.length ?? 0
+        failures = 0
+        return value
+      } catch (err) {
+        if (signal.aborted) throw err
+        if (++failures > retries) throw new Refusal('network')
+      }
+      await new Promise((resolve) => setTimeout(resolve, 500 * failures))
+      try {
+        const again = await request('GET', key, signal, { Range: `bytes=${at}-`, 'If-Match': etag })
+        if (again.status !== 206) throw new Refusal('changed')
+        reader = again.body.getReader()
+      } catch (err) {
+        if (err.kind !== 'network' && err.kind !== 'busy') throw err
+      }
+    }
+  }
+  return async (n) => {
+    const out = new Uint8Array(n)
+    let have = 0
+    while (have < n) {
+      if (!rest.length) rest = await more() ?? rest
+      if (!rest.length) break
+      const piece = rest.subarray(0, n - have)
+      out.set(piece, have)
+      have += piece.length
+      rest = rest.subarray(piece.length)
+    }
+    return out.subarray(0, have)
+  }
+}
+
+// readNode returns an object of an index, or null if there is none.
+async function readNode(key, most, signal) {
+  let answer
+  try {
+    answer = await request('GET', key, signal)
+  } catch (err) {
+    if (err.kind === 'missing') return null
+    throw err
+  }
+  const bytes = await takerOf(answer, key, signal)(most + 1)
+  if (bytes.length > most) throw new Refusal('index')
+  return bytes
+}
+
+// Files
+
+// read decrypts a file into out, which has write(bytes), close() and abort(). Nothing of the file is
+// handed on before close, and close comes after all checks.
+async function read(entry, out, signal, report) {
+  const work = new AbortController() // ends the request, also after a refusal
+  const end = () => work.abort()
+  signal.addEventListener('abort', end)
+  try {
+    const answer = await request('GET', entry.storageKey, work.signal)
+    const object = await openObject(share, entry.path, entry.storageKey, answer.headers)
+    let done = 0
+    for await (const plain of decrypt(object, takerOf(answer, entry.storageKey, work.signal))) {
+      await out.write(plain)
+      done += plain.length
+      report(done, object.size)
+    }
+    signal.throwIfAborted()
+    return await out.close()
+  } catch (err) {
+    end()
+    await out.abort().catch(() => {})
+    throw err
+  } finally {
+    signal.removeEventListener('abort', end)
+  }
+}
+
+// inMemory collects a file as a Blob of a type. Each piece is a Blob of its own, which a browser may
+// keep outside of the memory of the page.
+function inMemory(most, type) {
+  const parts = []
+  let size = 0
+  return {
+    async write(bytes) {
+      size += bytes.length
+      if (size > most) throw new Refusal('large')
+      parts.push(new Blob([bytes]))
+    },
+    close: async () => new Blob(parts, { type }),
+    abort: async () => { parts.length = 0 }
+  }
+}
+
+async function save(entry, signal, report) {
+  const name = shownName(entry.name)
+  if (entry.size > memory()) {
+    if (!globalThis.showSaveFilePicker) throw new Refusal('large')
+    const file = await globalThis.showSaveFilePicker({ suggestedName: name })
+    await read(entry, await file.createWritable(), signal, report)
+    return
+  }
+  const blob = await read(entry, inMemory(memory(), 'application/octet-stream'), signal, report)
+  const url = URL.createObjectURL(blob)
+  element('a', { href: url, download: name }).click()
+  setTimeout(() => URL.revokeObjectURL(url), 60000)
+}
+
+const extension = (entry) => entry.name.includes('.') ? entry.name.split('.').at(-1).toLowerCase() : ''
+
+// kindOf returns how a file can be shown. Its name decides, and not the type that the writer gave it.
+function kindOf(entry) {
+  const end = extension(entry)
+  if (texts.includes(end) && entry.size <= maxText) return 'text'
+  if (Object.hasOwn(pictures, end) && entry.size <= maxShown) return 'picture'
+  if (end === 'pdf' && entry.size <= maxShown) return 'pdf'
+  return ''
+}
+
+// viewOf returns an element that shows a file. A text is text, and a picture or a PDF file has a type
+// that is never markup.
+async function viewOf(entry, blob, url) {
+  const kind = kindOf(entry)
+  if (kind === 'text') return element('pre', { tabIndex: 0 }, await blob.text())
+  if (kind === 'pdf') return element('a', { href: url, target: '_blank', className: 'button main' }, 'Open in the PDF viewer of the browser')
+  const picture = element('img', { src: url, alt: shownName(entry.name), className: 'preview' })
+  await picture.decode().catch(() => { throw new Refusal('shown') })
+  return picture
+}
+
+const dialog = part('preview')
+let looking = new AbortController() // ends with what the dialog shows
+
+async function preview(entry) {
+  const { signal } = looking = new AbortController()
+  const name = shownName(entry.name)
+  const state = element('p', { className: 'muted', role: 'status' }, 'Decrypting…')
+  part('view').replaceChildren(state)
+  dialog.querySelector('#preview-name').textContent = name
+  dialog.showModal()
+  try {
+    const type = { text: 'text/plain', pdf: 'application/pdf' }[kindOf(entry)] ?? `image/${pictures[extension(entry)]}`
+    const blob = await read(entry, inMemory(maxShown, type), signal, (done, size) => { state.textContent = `Decrypting… ${percent(done, size)}` })
+    const url = URL.createObjectURL(blob)
+    signal.addEventListener('abort', () => URL.revokeObjectURL(url))
+    const shown = await viewOf(entry, blob, url)
+    if (signal.aborted) return
+    Object.assign(part('take'), { href: url, download: name, hidden: false })
+    part('view').replaceChildren(shown)
+  } catch (err) {
+    if (!signal.aborted) part('view').replaceChildren(element('p', { className: 'problem', role: 'alert' }, sentence(err)))
+  }
+}
+
+// leave forgets what the dialog shows. The close event would come too late: the dialog may show the
+// next file by then.
+function leave() {
+  looking.abort()
+  part('take').hidden = true
+  part('view').replaceChildren()
+}
+
+dialog.addEventListener('cancel', leave)
+part('close').addEventListener('click', () => {
+  leave()
+  dialog.close()
+})
+
+const percent = (done, size) => `${size ? Math.floor(100 * done / size) : 100} %`
+
+// Page
+
+function say(text) {
+  part('state').textContent = text
+  part('state').hidden = !text
+}
+
+function tell(err) {
+  say('')
+  part('problem').textContent = sentence(err)
+  part('problem').hidden = false
+  const wanted = ['identity', 'access'].includes(err.kind)
+  part('command').hidden = !wanted
+  if (!wanted) return
+  const text = `holdfast share open '${location.href.replaceAll("'", '%27')}'` // a link is no part of the command
+  const code = part('command').querySelector('code')
+  code.textContent = `holdfast share open '${location.origin}${location.pathname}#…'`
+  const button = part('command').querySelector('button')
+  button.onclick = () => navigator.clipboard?.writeText(text).then(() => { button.textContent = 'copied' })
+}
+
+// actionsOf returns the cell with the buttons of a file.
+function actionsOf(entry) {
+  const cell = element('td', { className: 'actions' })
+  const state = element('span', { role: 'status' })
+  const button = element('button', { type: 'button', ariaLabel: `Download ${shownName(entry.name)}` }, 'Download')
+  button.addEventListener('click', async () => {
+    const work = new AbortController()
+    const bar = element('progress', { max: 1, value: 0, ariaLabel: `Download of ${shownName(entry.name)}` })
+    const cancel = element('button', { type: 'button' }, 'Cancel')
+    cancel.addEventListener('click', () => work.abort())
+    state.className = 'muted'
+    state.textContent = ''
+    button.replaceWith(bar, cancel)
+    cancel.focus()
+    try {
+      await save(entry, work.signal, (done, size) => { bar.value = size ? done / size : 1 })
+      state.textContent = 'Saved and checked'
+    } catch (err) {
+      const given = work.signal.aborted || err.name === 'AbortError' // or the person chose no file
+      state.className = given ? 'muted' : 'failed'
+      state.textContent = given ? 'Cancelled' : sentence(err)
+    }
+    const focused = cancel === document.activeElement
+    bar.remove()
+    cancel.replaceWith(button)
+    if (focused) button.focus()
+  })
+  cell.append(state, button)
+  return cell
+}
+
+function rowOf(entry) {
+  const name = element('bdi', {}, shownName(entry.name) + (entry.isFolder ? '/' : ''))
+  const cell = element('td', {})
+  const act = entry.isFolder ? () => enter(entry.path) : kindOf(entry) && (() => preview(entry))
+  if (entry.invalid || !act) {
+    cell.append(name)
+  } else {
+    const button = element('button', { type: 'button', className: entry.isFolder ? 'as-link folder' : 'as-link' }, name)
+    button.addEventListener('click', act)
+    cell.append(button)
+  }
+  if (entry.invalid) return element('tr', {}, cell, element('td', { colSpan: 3, className: 'muted' }, 'This name is not valid, so it cannot be opened.'))
+  if (entry.isFolder) return element('tr', {}, cell, element('td', {}), element('td', {}), element('td', {}))
+  return element('tr', {}, cell, element('td', { className: 'number' }, sizeText(entry.size)),
+    element('td', { className: 'minor' }, entry.modified === undefined ? '' : timeElement(entry.modified)), actionsOf(entry))
+}
+
+let entries = [] // of the folder that is shown
+let view = new AbortController() // ends with the folder that is shown
+
+function more() {
+  const rows = part('rows')
+  rows.append(...entries.slice(rows.children.length, rows.children.length + rowsAtOnce).map(rowOf))
+  part('more').hidden = rows.children.length >= entries.length
+}
+part('more').firstElementChild.addEventListener('click', more)
+
+function list(next) {
+  entries = next
+  part('rows').replaceChildren()
+  more()
+  part('table').hidden = !entries.length
+  part('empty').hidden = entries.length > 0
+  const files = entries.filter((e) => !e.isFolder).length
+  const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`
+  say([entries.length - files && count(entries.length - files, 'folder'), files && count(files, 'file')].filter(Boolean).join(', '))
+}
+
+const nameOf = (path) => path === '/' ? `all of ${share.bucket}` : path.slice(path.lastIndexOf('/') + 1)
+
+// crumbs shows the folders from the shared one to the one that is shown.
+function crumbs(path) {
+  const nav = part('crumbs')
+  nav.replaceChildren()
+  nav.hidden = path === share.scope
+  if (nav.hidden) return
+  const above = [share.scope]
+  while (above.at(-1) !== path) {
+    const start = above.at(-1) === '/' ? 1 : above.at(-1).length + 1
+    const end = path.indexOf('/', start)
+    above.push(end < 0 ? path : path.slice(0, end))
+  }
+  for (const folder of above) {
+    const name = shownName(nameOf(folder))
+    if (folder === path) {
+      nav.append(element('span', { tabIndex: -1, ariaCurrent: 'page' }, name))
+      return
+    }
+    const button = element('button', { type: 'button', className: 'as-link' }, name)
+    button.addEventListener('click', () => enter(folder))
+    nav.append(button, ' / ')
+  }
+}
+
+// showFolder shows a folder. The folder is in the state of the history only, so that no request and no
+// address has it.
+async function showFolder(path) {
+  view.abort()
+  view = new AbortController()
+  const { signal } = view
+  part('problem').hidden = true
+  part('table').hidden = part('empty').hidden = part('more').hidden = true
+  crumbs(path)
+  say('Decrypting the list of names…')
+  try {
+    const next = await listFolder(share, path, (key, most) => readNode(key, most, signal))
+    if (!signal.aborted) list(next)
+  } catch (err) {
+    if (!signal.aborted) tell(err)
+  }
+}
+
+async function enter(path) {
+  history.pushState({ folder: path }, '')
+  await showFolder(path)
+  const here = part('crumbs').querySelector('[aria-current]') ?? document.querySelector('#main')
+  here.focus()
+}
+
+// showFile shows the one object of a share, whose metadata tells its size.
+async function showFile() {
+  view.abort()
+  view = new AbortController()
+  const { signal } = view
+  if (!isStorageKey(share.storageKey)) throw new Refusal('place')
+  const answer = await request('HEAD', share.storageKey, signal)
+  const object = await openObject(share, share.scope, share.storageKey, answer.headers)
+  list([{ name: nameOf(share.scope), path: share.scope, storageKey: share.storageKey, size: object.size, modified: object.modified }])
+}
+
+async function start() {
+  view.abort()
+  for (const name of ['share', 'note', 'problem', 'command', 'crumbs', 'table', 'more', 'empty']) part(name).hidden = true
+  say('Opening the link…')
+  try {
+    if (!globalThis.isSecureContext) throw new Refusal('secure')
+    share = await openLink(location.hash.slice(1), Math.floor(Date.now() / 1000))
+    const name = shownName(nameOf(share.scope))
+    part('name').textContent = document.title = name
+    part('kind').textContent = share.isFolder ? 'Folder' : 'File'
+    part('path').textContent = shownName(share.scope)
+    part('owner').textContent = share.owner
+    part('expires').replaceChildren(share.expires ? timeElement(share.expires) : 'no end')
+    if (!share.access) throw new Refusal('access')
+    if (!/^[\x21-\x7e]+$/.test(share.access)) throw new Refusal('link')
+    if (!/^[a-z0-9][a-z0-9.-]+$/.test(share.bucket)) throw new Refusal('place')
+    part('share').hidden = part('note').hidden = false
+    if (!share.isFolder) return await showFile()
+    history.replaceState({ folder: share.scope }, '')
+    await showFolder(share.scope)
+  } catch (err) {
+    tell(err)
+  }
+}
+
+addEventListener('popstate', (e) => { if (e.state?.folder) showFolder(e.state.folder) })
+addEventListener('hashchange', start)
+start()
