@@ -69,6 +69,13 @@ type Audit interface {
 	webapi.Audit
 }
 
+// Ledger are the use cases of credits.
+type Ledger interface {
+	admin.Ledger
+	console.Ledger
+	webapi.Ledger
+}
+
 // Accounts are the use cases of authentication.
 type Accounts interface {
 	web.Accounts
@@ -120,6 +127,7 @@ type Options struct {
 	Objects  s3.Objects
 	Accounts Accounts
 	Audit    Audit
+	Ledger   Ledger
 	Members  Members
 	// Providers are the OpenID providers at which people sign in to the console; nil: none.
 	Providers console.Providers
@@ -340,7 +348,7 @@ func (s *Server) Open(o Options) error {
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
 		Pages:    s.pages,
-		Accounts: o.Accounts, Audit: o.Audit, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
@@ -349,7 +357,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		return nil, err
 	}
 	data, err := webapi.New(webapi.Options{
-		Accounts: o.Accounts, Audit: o.Audit, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
 		S3URL: s.seenAt(s.addrs.S3), Presign: presign(o.S3Region), Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {
@@ -381,7 +389,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	return admin.NewOperator(admin.OperatorOptions{
-		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
+		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
 		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
 	}), nil
 }

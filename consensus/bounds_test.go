@@ -182,6 +182,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.CreateBucket{}, true},
 		{&state.CompleteUpload{}, true},
 		{&state.GrantCredits{}, true},
+		{&state.PostCredits{}, true},
 		{&state.UpdateNode{}, false},
 	} {
 		a, err := newOperation(tc.cmd)

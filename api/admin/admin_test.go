@@ -125,11 +125,6 @@ func (f *fake) SetAllowance(_ context.Context, email string, bytes uint64) error
 	return f.err
 }
 
-func (f *fake) Grant(_ context.Context, email, posting string, credits uint64) error {
-	f.called("grant %s %q %d", email, posting, credits)
-	return f.err
-}
-
 func (f *fake) ByEmail(_ context.Context, email string) (state.Account, error) {
 	if email != "alice@example.org" {
 		return state.Account{}, state.ErrNotFound
@@ -277,7 +272,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Audit: &f.log, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Audit: &f.log, Ledger: fakeLedger{f}, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -342,7 +337,12 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"user_password", fake{}, "PUT", "/users/bob@example.org/password", `{"password":"p"}`, `password bob@example.org "p"`},
 		{"user_quota", fake{}, "PUT", "/users/bob@example.org/quota", `{"allowance_bytes":7}`, "allowance bob@example.org 7"},
 		{"user_quota_none", fake{}, "PUT", "/users/bob@example.org/quota", `{"unlimited":true}`, "allowance bob@example.org 18446744073709551615"},
-		{"user_credits", fake{}, "POST", "/users/bob@example.org/credits", `{"credits":7,"posting":"g"}`, `grant bob@example.org "g" 7`},
+		{"user_credits", fake{}, "POST", "/users/bob@example.org/credits", `{"credits":7,"posting":"g"}`, `post bob@example.org {Kind:grant Credits:7 ID:g Corrects: Note:}`},
+		{"user_correction", fake{}, "POST", "/users/bob@example.org/credits", `{"kind":"correction","credits":-7,"corrects":"g","note":"n"}`, `post bob@example.org {Kind:correction Credits:-7 ID: Corrects:g Note:n}`},
+		{"user_charge", fake{}, "POST", "/users/bob@example.org/credits", `{"kind":"charge","credits":-7}`, ""},
+		{"user_ledger", fake{}, "GET", "/users/bob@example.org/ledger?cursor=9&limit=2", "", "ledger bob@example.org 9 2"},
+		{"user_ledger_limit", fake{}, "GET", "/users/bob@example.org/ledger?limit=1001", "", ""},
+		{"user_ledger_cursor", fake{}, "GET", "/users/bob@example.org/ledger?cursor=x", "", ""},
 		{"user_link", fake{}, "POST", "/users/bob@example.org/links", "", "link bob@example.org"},
 		{"console_link", fake{}, "POST", "/console/links", "", "console link"},
 		{"links", fake{}, "GET", "/links", "", ""},

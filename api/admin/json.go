@@ -145,10 +145,13 @@ type NewQuota struct {
 	Unlimited      bool    `json:"unlimited,omitempty"` // replaces the number
 }
 
-// NewCredits requests credits.
+// NewCredits requests a posting.
 type NewCredits struct {
-	Posting string `json:"posting,omitempty"` // name of the posting; each name is posted once
-	Credits uint64 `json:"credits"`
+	Kind     string `json:"kind,omitempty"`    // "grant", "refund" or "correction"; empty: a grant
+	Posting  string `json:"posting,omitempty"` // id of the posting; each id is posted once
+	Credits  int64  `json:"credits"`           // below 0 if a correction takes credits
+	Corrects string `json:"corrects,omitempty"`
+	Note     string `json:"note,omitempty"`
 }
 
 // MinPassword is the minimum length of a password in characters.

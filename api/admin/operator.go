@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -59,9 +60,6 @@ type Accounts interface {
 	// SetAllowance sets the bytes that the account with an e-mail address may store without
 	// credits.
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
-	// Grant posts credits to the account with an e-mail address, once for each posting
-	// name.
-	Grant(ctx context.Context, email, posting string, credits uint64) error
 	// Holdings returns the account with an e-mail address or an id, with the counts of its
 	// pins, objects, keys and sessions.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
@@ -128,6 +126,15 @@ type Audit interface {
 	Verify(ctx context.Context) (audit.Verification, error)
 }
 
+// Ledger are the use cases of credits.
+type Ledger interface {
+	// Post adds a posting to the ledger of the account with an e-mail address or id, once for each
+	// id of a posting.
+	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
+	// List returns a page of a ledger, the newest postings first.
+	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
+}
+
 // Bounds of the local API.
 const (
 	// callTimeout bounds calls without a file.
@@ -143,6 +150,7 @@ type OperatorOptions struct {
 	Members  Members
 	Accounts Accounts
 	Audit    Audit
+	Ledger   Ledger
 	Files    Files
 	Blocks   Blocks
 	Replica  Replica
@@ -229,7 +237,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodDelete, Path: "/users/{email}", Serve: p.change(p.removeUser)},
 		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: p.change(p.setPassword)},
 		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: p.change(p.setQuota)},
-		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: p.change(p.grant)},
+		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: p.change(p.post)},
+		{Method: http.MethodGet, Path: "/users/{email}/ledger", Serve: call(p.ledger)},
 		{Method: http.MethodPost, Path: "/users/{email}/links", Serve: p.change(p.createUserLink)},
 		{Method: http.MethodPost, Path: "/console/links", Serve: p.change(p.createConsoleLink)},
 		{Method: http.MethodGet, Path: "/links", Serve: call(p.links)},
@@ -426,14 +435,6 @@ func (p *operator) setQuota(w http.ResponseWriter, r *http.Request) (any, error)
 		allowance = *ask.AllowanceBytes
 	}
 	return nil, p.opts.Accounts.SetAllowance(r.Context(), r.PathValue("email"), allowance)
-}
-
-func (p *operator) grant(w http.ResponseWriter, r *http.Request) (any, error) {
-	var ask NewCredits
-	if err := read(w, r, &ask); err != nil {
-		return nil, err
-	}
-	return nil, p.opts.Accounts.Grant(r.Context(), r.PathValue("email"), ask.Posting, ask.Credits)
 }
 
 func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {

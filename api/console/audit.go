@@ -144,7 +144,7 @@ func (s *surface) exportAudit(c *call) error {
 		return err
 	}
 	q.Limit = audit.MaxLimit
-	return export(c, "audit.ndjson", func() (rows []web.AuditRow, more bool, err error) {
+	return export(c, "audit.ndjson", ndjson[web.AuditRow](), func() (rows []web.AuditRow, more bool, err error) {
 		page, err := s.auditRowsOf(c, q)
 		for i := range page.Rows {
 			rows = append(rows, web.AuditRowOf(&page.Rows[i]))

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -165,6 +166,15 @@ type Audit interface {
 	Verify(ctx context.Context) (audit.Verification, error)
 }
 
+// Ledger are the use cases of credits.
+type Ledger interface {
+	// Post adds a posting to the ledger of the account with an e-mail address or id, once for each
+	// id of a posting.
+	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
+	// List returns a page of a ledger, the newest postings first.
+	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
+}
+
 // Providers are the OpenID providers at which people sign in.
 type Providers interface {
 	// List returns the providers in the order in which pages show them.
@@ -177,10 +187,11 @@ type Providers interface {
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }
 
-// Options configure the surface. Accounts, Audit, Pins, Objects, Members, Health and Logger are required.
+// Options configure the surface. Accounts, Audit, Ledger, Pins, Objects, Members, Health and Logger are required.
 type Options struct {
 	Accounts Accounts
 	Audit    Audit
+	Ledger   Ledger
 	Pins     Pins
 	Objects  Objects
 	Members  Members
@@ -285,6 +296,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},
 		{http.MethodGet, "/usage", signedIn, s.usagePage},
 		{http.MethodGet, "/usage.csv", signedIn, s.usageCSV},
+		{http.MethodGet, "/usage/ledger.csv", signedIn, s.ownLedgerCSV},
 		{http.MethodGet, "/account", signedIn, s.accountPage},
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
 		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},
@@ -313,6 +325,8 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/users/links/{id}/revoke", admins, s.revokeLink},
 		{http.MethodGet, "/users/{id}", admins, s.userPage},
 		{http.MethodPost, "/users/{id}/allowance", admins, s.changeUser("The allowance was changed.", s.setUserAllowance)},
+		{http.MethodGet, "/users/{id}/ledger.csv", admins, s.userLedgerCSV},
+		{http.MethodPost, "/users/{id}/credits", admins, s.changeUser("The posting was made.", s.postCredits)},
 		{http.MethodPost, "/users/{id}/password", admins, s.changeUser("The password was changed, and the sessions ended.", s.setUserPassword)},
 		{http.MethodPost, "/users/{id}/admin", admins, s.changeUser("Done.", s.setUserAdmin)},
 		{http.MethodPost, "/users/{id}/remove", admins, s.removeUser},

@@ -148,7 +148,7 @@ func (s *surface) exportPins(c *call) error {
 		return err
 	}
 	q.Limit = exportRows
-	return export(c, "pins.ndjson", func() (rows []exported, more bool, err error) {
+	return export(c, "pins.ndjson", ndjson[exported](), func() (rows []exported, more bool, err error) {
 		total, found, err := s.exportPage(c, q)
 		for i := range found {
 			r := &found[i]

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/csv"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -42,6 +41,7 @@ type usageData struct {
 	Has              accounts.Holdings
 	Storage, Request chart
 	Days             []state.Usage // newest day first
+	Ledger           ledgerData
 }
 
 // usagePage serves GET /usage.
@@ -58,6 +58,9 @@ func (s *surface) usagePage(c *call) error {
 	for i := range days {
 		d.Days = append(d.Days, days[len(days)-1-i])
 	}
+	if d.Ledger, err = s.ledgerOf(c, c.who.Account, "/usage"); err != nil {
+		return err
+	}
 	return s.show(c, http.StatusOK, "usage", "Usage", "usage", d)
 }
 
@@ -67,18 +70,10 @@ func (s *surface) usageCSV(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
-	c.w.Header().Set("Content-Disposition", `attachment; filename="usage.csv"`)
-	out := csv.NewWriter(c.w)
-	out.UseCRLF = true
-	rows := [][]string{{"day", "stored_bytes", "requests"}}
-	for _, u := range days {
-		rows = append(rows, []string{u.Day.Time().UTC().Format(time.DateOnly), strconv.FormatUint(u.Stored, 10), strconv.FormatUint(u.Requests, 10)})
-	}
-	if err := out.WriteAll(rows); err != nil {
-		return fmt.Errorf("write usage: %w", err)
-	}
-	return nil
+	as := commaSeparated([]string{"day", "stored_bytes", "requests"}, func(u *state.Usage) []string {
+		return []string{u.Day.Time().UTC().Format(time.DateOnly), strconv.FormatUint(u.Stored, 10), strconv.FormatUint(u.Requests, 10)}
+	})
+	return export(c, "usage.csv", as, func() ([]state.Usage, bool, error) { return days, false, nil })
 }
 
 // storageChart returns the chart of the bytes that were stored on each day.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -30,6 +31,10 @@ type userData struct {
 	Ways  []string // ways to sign in to the account
 	Error string
 	Done  string // what was changed
+	// Ledger has the credits, Posting a new id for a posting, and Correct the id of the posting to
+	// correct, if one was chosen.
+	Ledger           ledgerData
+	Posting, Correct string
 }
 
 // usersPage serves GET /users.
@@ -82,6 +87,10 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 		return err
 	}
 	d := userData{Holdings: has, Self: has.ID == c.who.Account, Error: problem, Done: done}
+	d.Posting, d.Correct = credits.NewID(), c.r.URL.Query().Get("correct")
+	if d.Ledger, err = s.ledgerOf(c, has.ID, "/users/"+string(has.ID)); err != nil {
+		return err
+	}
 	if ways.Password {
 		d.Ways = []string{"password"}
 	}
@@ -100,7 +109,7 @@ func (s *surface) changeUser(done string, change func(c *call, email string) err
 			return err
 		}
 		err = change(c, has.Email)
-		if problem := refusal(err, state.CodeInvalid, state.CodeForbidden); problem != "" {
+		if problem := refusal(err, state.CodeInvalid, state.CodeForbidden, state.CodeCredits, state.CodeExists); problem != "" {
 			return s.showUser(c, http.StatusBadRequest, "", problem)
 		}
 		if err != nil {

@@ -43,6 +43,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalidPart:  {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeTooSmall:     {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNoVersion:    {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
+	state.CodeCredits:      {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
 }
 
 // answer returns the answer for any error.

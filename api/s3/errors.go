@@ -230,6 +230,7 @@ var errorTable = map[state.Code]Error{
 	state.CodeInvalidPart:  {Code: InvalidPart, Message: "one or more of the specified parts could not be found: the part may not have been uploaded, or its ETag may not be that of the part"},
 	state.CodeTooSmall:     {Code: EntityTooSmall},
 	state.CodeNoVersion:    {Code: NoSuchVersion, Message: "the specified version does not exist"},
+	state.CodeCredits:      {Code: AccessDenied},
 }
 
 // answer returns the answer for any error.

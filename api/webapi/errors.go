@@ -32,6 +32,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodePrecondition: {Status: http.StatusConflict, Reason: "CONFLICT"},
 	state.CodeTooLarge:     {Status: http.StatusConflict, Reason: "CONFLICT"}, // a number of records; bodies are web.Errors
 	state.CodeQuota:        {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
+	state.CodeCredits:      {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
 	state.CodeConflict:     {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
 	state.CodeUnavailable:  {Status: http.StatusServiceUnavailable, Reason: "SERVICE_UNAVAILABLE", RetryAfter: retryUnavailable},
 	state.CodeUnauthorized: {Status: http.StatusUnauthorized, Reason: "UNAUTHORIZED", Detail: "the session or token is missing, invalid or over"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -107,6 +108,17 @@ func (f fakeAudit) List(context.Context, audit.Query) (audit.Page, error) {
 
 func (f fakeAudit) Verify(context.Context) (audit.Verification, error) {
 	return audit.Verification{First: 1, Last: 7, Count: 4, Broken: 5, Reason: "it is missing"}, f.err
+}
+
+// fakeLedger is that of a fake.
+type fakeLedger struct{ *fake }
+
+func (f fakeLedger) Post(context.Context, string, credits.Request) (state.Posting, error) {
+	return state.Posting{ID: "g", Kind: state.Correction, Credits: 3, Takes: true, Corrects: "f", Note: "n", Made: 7, Seq: 8, Balance: 9}, f.err
+}
+
+func (f fakeLedger) List(context.Context, string, uint64, int) (credits.Page, error) {
+	return credits.Page{Next: 7, Balance: 9, Rows: []state.Posting{{ID: "g", Kind: state.Grant, Credits: 9, Made: 7, Seq: 7, Balance: 9}}}, f.err
 }
 
 // fakeObjects are those of a fake.

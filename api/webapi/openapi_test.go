@@ -275,7 +275,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 		seen := map[int]bool{}
 		ask := func(f *fake, r *http.Request) {
 			h, err := New(Options{
-				Accounts: f, Audit: fakeAudit{f}, Pins: fakePins{f}, Objects: fakeObjects{f}, Members: f, Health: f,
+				Accounts: f, Audit: fakeAudit{f}, Ledger: fakeLedger{f}, Pins: fakePins{f}, Objects: fakeObjects{f}, Members: f, Health: f,
 				S3URL: apitest.At("9000"), Presign: apitest.Presign, Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
@@ -308,10 +308,14 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 				if c.name != "DELETE /buckets/{bucket}" {
 					continue
 				}
+			case state.CodeCredits:
+				if c.name != "POST /users/{id}/ledger" {
+					continue
+				}
 			case state.CodePrecondition: // nothing has a condition
 				continue
 			case state.CodeNotFound, state.CodeNoBucket, state.CodeNoKey, state.CodeNoUpload, state.CodeNoVersion:
-				if !strings.Contains(c.path, "{") && c.path != "/shares" { // which names a bucket elsewhere
+				if !strings.Contains(c.path, "{") && c.path != "/shares" && c.path != "/ledger" { // which name a bucket or an account elsewhere
 					continue
 				}
 			}

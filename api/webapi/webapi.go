@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -90,6 +91,15 @@ type Audit interface {
 	Verify(ctx context.Context) (audit.Verification, error)
 }
 
+// Ledger are the use cases of credits.
+type Ledger interface {
+	// Post adds a posting to the ledger of the account with an e-mail address or id, once for each
+	// id of a posting.
+	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
+	// List returns a page of a ledger, the newest postings first.
+	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
+}
+
 // Pins are the use cases of pins. Another account's pin behaves like an absent one.
 type Pins interface {
 	// Create adds a pin; the record is durable when it returns.
@@ -136,6 +146,7 @@ type Members interface {
 type Options struct {
 	Accounts Accounts
 	Audit    Audit
+	Ledger   Ledger
 	Pins     Pins
 	Objects  Objects
 	Members  Members
@@ -217,12 +228,14 @@ func (s *surface) operations() []operation {
 		{http.MethodDelete, "/shares/{bucket}/{id}", mayWrite, nil, nil, s.revokeShare},
 		{http.MethodGet, "/shared/{bucket}/{key...}", byToken, nil, nil, s.sharedContent},
 		{http.MethodGet, "/usage", mayRead, nil, nil, s.usage},
+		{http.MethodGet, "/ledger", mayRead, append([]string{"account"}, page...), nil, s.ledger},
 		{http.MethodGet, "/members", admins, nil, nil, s.listMembers},
 		{http.MethodGet, "/users", admins, append([]string{"email"}, page...), nil, s.listUsers},
 		{http.MethodPost, "/users", admins, nil, []string{"email", "password"}, s.createUser},
 		{http.MethodGet, "/users/{id}", admins, nil, nil, s.getUser},
 		{http.MethodDelete, "/users/{id}", admins, nil, nil, s.removeUser},
 		{http.MethodPut, "/users/{id}/allowance", admins, nil, []string{"bytes"}, s.setAllowance},
+		{http.MethodPost, "/users/{id}/ledger", admins, nil, []string{"kind", "credits", "posting", "corrects", "note"}, s.post},
 		{http.MethodPut, "/users/{id}/admin", admins, nil, []string{"admin"}, s.setAdmin},
 		{http.MethodGet, "/audit", admins, web.AuditParams, nil, s.listAudit},
 		{http.MethodGet, "/audit/verify", admins, nil, nil, s.verifyAudit},

@@ -452,17 +452,6 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAPostingHasAShortName(t *testing.T) {
-	w := newWorld(t)
-	w.account(t, email)
-	if err := w.Grant(t.Context(), email, strings.Repeat("x", state.MaxIDLen+1), 5); !errors.Is(err, state.ErrInvalid) {
-		t.Errorf("a long one: %v", err)
-	}
-	if err := w.Grant(t.Context(), email, strings.Repeat("x", state.MaxIDLen), 5); errors.Is(err, state.ErrInvalid) {
-		t.Errorf("the longest: %v", err)
-	}
-}
-
 // TestAnAccountIsShownWithWhatItHas finds it by its e-mail and by the id that logs name.
 func TestAnAccountIsShownWithWhatItHas(t *testing.T) {
 	w := newWorld(t)
@@ -510,7 +499,6 @@ func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 	}{
 		{"allowance", func() error { return w.SetAllowance(t.Context(), email, 5<<30) }, `msg="allowance changed" account=A email=alice@example.org bytes=5368709120`},
 		{"no limit", func() error { return w.SetAllowance(t.Context(), email, state.Unlimited) }, `bytes=unlimited`},
-		{"credits", func() error { return w.Grant(t.Context(), email, "invoice 7", 1200) }, `msg="credits granted" account=A email=alice@example.org credits=1200 posting="invoice 7"`},
 		{"password", func() error { return w.SetPassword(t.Context(), email, "a password of some length") }, `msg="password changed" account=A email=alice@example.org`},
 		{"key", func() error {
 			_, err := w.CreateKey(t.Context(), email, "backup", []string{state.ScopeRead}, time.Hour)

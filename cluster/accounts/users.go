@@ -189,28 +189,6 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes}, allowance(bytes))
 }
 
-// Grant adds credits to the account with an e-mail address. posting is the name of the grant: a
-// second grant with the same name changes nothing. If posting is empty, each grant has a name
-// of its own.
-//
-// Errors: state.ErrInvalid; state.ErrExists if the posting has other credits;
-// state.ErrNotFound; state.ErrUnavailable.
-func (a *Accounts) Grant(ctx context.Context, email, posting string, credits uint64) error {
-	account, err := a.ByEmail(ctx, email)
-	if err != nil {
-		return err
-	}
-	if posting == "" {
-		posting = a.newID()
-	}
-	if len(posting) > state.MaxIDLen {
-		return state.Errorf(state.CodeInvalid, "the posting's name has %d bytes, the most is %d", len(posting), state.MaxIDLen)
-	}
-	return a.change(ctx, "credits granted", account, &state.GrantCredits{Posting: state.Posting{
-		ID: posting, Account: account.ID, Credits: credits, Made: state.MillisOf(a.now()),
-	}}, slog.Uint64("credits", credits), slog.String("posting", posting))
-}
-
 // allowance returns an allowance as log lines show it.
 func allowance(bytes uint64) slog.Attr {
 	if bytes == state.Unlimited {

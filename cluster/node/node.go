@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
@@ -130,6 +131,7 @@ type Node struct {
 	pins      *pins.Pins
 	accounts  *accounts.Accounts
 	audit     *audit.Log
+	ledger    *credits.Ledger
 	providers *openid.Providers
 	content   *content.Content
 	objects   *objects.Objects
@@ -144,6 +146,9 @@ func (n *Node) Accounts() *accounts.Accounts { return n.accounts }
 
 // Audit returns the use cases of the audit log.
 func (n *Node) Audit() *audit.Log { return n.audit }
+
+// Ledger returns the use cases of credits.
+func (n *Node) Ledger() *credits.Ledger { return n.ledger }
 
 // Providers returns the OpenID providers at which people sign in.
 func (n *Node) Providers() *openid.Providers { return n.providers }
@@ -415,6 +420,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		return fmt.Errorf("join gossip: %w", err)
 	}
 	n.audit = audit.New(audit.Options{State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger})
+	n.ledger = credits.New(credits.Options{State: n.consensus, Now: n.opts.Now, Logger: n.opts.Logger})
 	n.members, err = members.New(members.Options{
 		Self: n.self, Own: n.own, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,

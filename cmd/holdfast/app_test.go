@@ -48,6 +48,9 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"user grant a@b -5", "-5 is a negative number"},
 		{"user quota a@b -1.5", "-1.5 is a negative number"},
 		{"user grant -x", "unknown shorthand"},
+		{"user refund a@b 0", `"0"`},
+		{"user correct a@b g", "--credits is missing"},
+		{"user ledger a@b --json --csv", "do not go together"},
 		{"user grant", "EMAIL and CREDITS are missing"},
 		{"user quota a@b", "BYTES is missing"},
 		{"token --ttl 30", "90m, 24h or 30d"},
@@ -468,6 +471,8 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"user quota a@b 7", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
 		{"user quota a@b unlimited", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
 		{"user grant a@b 7 --posting g", "", "credits of a@b: 1,100\n"},
+		{"user refund a@b 7 --posting r --note why", "", "credits of a@b: 1,100\n"},
+		{"user correct a@b g --credits -7", "", "credits of a@b: 1,100\n"},
 		{"pin ls", "", "REQUEST ID  STATUS  CREATED                   CID    NAME\n" +
 			"r2          failed  2026-11-20T10:00:01.000Z  bafy2\n" +
 			"r1          pinned  2026-11-20T10:00:00.000Z  bafy1  a?[31mb\n"},
@@ -488,7 +493,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		}
 	}
 	want := []string{
-		"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7",
+		"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7", "refund a@b r 7 why", "correction a@b -7 g",
 		"peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1",
 	}
 	if !slices.Equal(node.changes, want) {

@@ -45,6 +45,8 @@ func TestJSONIsOneDocument(t *testing.T) {
 		"pin rm r1":                      `"requestid":"r1"`,
 		"peers rm beta":                  `"roots":1100`,
 		"user grant a@b 5 --posting one": `"credits":1100`,
+		"user refund a@b 5":              `"credits":1100`,
+		"user correct a@b g --credits 5": `"credits":1100`,
 	} {
 		node := manyThings()
 		node.files = map[string]fakeFile{}
@@ -146,7 +148,7 @@ func TestShellsCompleteCommands(t *testing.T) {
 		t.Skip("no bash here")
 	}
 	for typed, want := range map[string]string{
-		"pe": "peers", "peers r": "rm", "user ": "add grant link ls passwd quota rm show", "key create --sc": "--scope", "completion z": "zsh",
+		"pe": "peers", "peers r": "rm", "user ": "add correct grant ledger link ls passwd quota refund rm show", "key create --sc": "--scope", "completion z": "zsh",
 		"nosuch x": "",
 		// values of flags, of which bash splits some at = and :
 		"pin ls --status p": "pinned pinning", "pin ls --status pinned,": "pinned,failed pinned,pinning pinned,queued",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -147,9 +148,13 @@ func (f *fakeNode) SetQuota(_ context.Context, email string, bytes uint64) error
 	return nil
 }
 
-func (f *fakeNode) Grant(_ context.Context, email, posting string, credits uint64) error {
-	f.changes = append(f.changes, fmt.Sprint("grant ", email, " ", posting, " ", credits))
-	return nil
+func (f *fakeNode) Post(_ context.Context, email string, p client.NewCredits) (client.Posting, error) {
+	f.changes = append(f.changes, strings.Join(strings.Fields(fmt.Sprint(p.Kind, " ", email, " ", p.Posting, " ", p.Credits, " ", p.Corrects, " ", p.Note)), " "))
+	return client.Posting{}, nil
+}
+
+func (f *fakeNode) Ledger(context.Context, string, url.Values) (client.LedgerPage, error) {
+	return client.LedgerPage{}, nil
 }
 
 func (f *fakeNode) CreateKey(_ context.Context, k client.NewKey) (client.Key, error) {

@@ -29,7 +29,8 @@ type operator interface {
 	RemoveUser(ctx context.Context, email string) error
 	SetPassword(ctx context.Context, email, password string) error
 	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64 means no limit
-	Grant(ctx context.Context, email, posting string, credits uint64) error
+	Post(ctx context.Context, email string, p client.NewCredits) (client.Posting, error)
+	Ledger(ctx context.Context, email string, query url.Values) (client.LedgerPage, error) // newest first
 	CreateUserLink(ctx context.Context, email string) (client.Link, error)
 	CreateConsoleLink(ctx context.Context) (client.Link, error)
 	Links(ctx context.Context) ([]client.OpenLink, error)

@@ -132,7 +132,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 				tellEnd(ctx, logger, err)
 			}
 		}()
-		surfaces.Pins, surfaces.Accounts, surfaces.Audit, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Audit(), n.Members(), n.Content()
+		surfaces.Pins, surfaces.Accounts, surfaces.Audit, surfaces.Ledger, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Audit(), n.Ledger(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
 		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
 		err = server.Open(surfaces)

@@ -19,7 +19,8 @@ const maxPassword = 1 << 10
 func (a *app) userCommand() *cobra.Command {
 	return group("user", "Manage accounts", `  holdfast user add ann@example.org
   holdfast user show ann@example.org
-  holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userShowCommand(), a.userRemoveCommand(), a.userPasswordCommand(), a.userLinkCommand(), a.userQuotaCommand(), a.userGrantCommand())
+  holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userShowCommand(), a.userRemoveCommand(), a.userPasswordCommand(), a.userLinkCommand(), a.userQuotaCommand(), a.userGrantCommand(),
+		a.userRefundCommand(), a.userCorrectCommand(), a.userLedgerCommand())
 }
 
 func (a *app) userAddCommand() *cobra.Command {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -171,37 +170,6 @@ cluster refuses new content until there is room.`,
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	return cmd
-}
-
-func (a *app) userGrantCommand() *cobra.Command {
-	var (
-		posting string
-		asJSON  bool
-	)
-	cmd := &cobra.Command{
-		Use:   "grant EMAIL CREDITS",
-		Short: "Give credits to an account",
-		Long: `Posts credits to the ledger of an account. With credits an account can store
-more than its allowance. With --posting the cluster makes the posting of that
-name once, so you can safely repeat the command.`,
-		Example: `  holdfast user grant ann@example.org 100 --posting invoice-2026-17`,
-		Args:    arguments("EMAIL", "CREDITS"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			credits, err := strconv.ParseUint(args[1], 10, 63)
-			if err != nil || credits == 0 {
-				return usagef("%s: %q is not a number of credits", called(cmd), args[1])
-			}
-			return a.change(cmd, asJSON, args[0], func(ctx context.Context, o operator) error { return o.Grant(ctx, args[0], posting, credits) },
-				func(u *client.UserDetail) string {
-					return fmt.Sprintf("credits of %s: %s", u.Email, thousands(u.Credits))
-				})
-		},
-	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&posting, "posting", "", "`name` of the posting, which the cluster makes only once")
-	mustNotBeEmpty(cmd, "posting")
-	mustBeText(cmd, "posting")
 	return cmd
 }
 

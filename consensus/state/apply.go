@@ -20,7 +20,8 @@ type Command interface {
 // entry has what a command knows in addition to the store.
 type entry struct {
 	index  uint64
-	settle int // number of pins that may still be changed in this entry
+	settle int   // number of pins that may still be changed in this entry
+	by     Actor // caller of an audited command
 	fx     *Effects
 }
 

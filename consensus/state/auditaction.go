@@ -93,7 +93,7 @@ func ActionOf(cmd Command) Action {
 		return ActionUserDelete
 	case *SetQuota:
 		return ActionUserQuota
-	case *GrantCredits:
+	case *GrantCredits, *PostCredits:
 		return ActionUserCredits
 	case *SetPassword, *ResetPassword:
 		return ActionUserPassword
@@ -168,6 +168,8 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 		return v.aboutAccount(r, c.Account, allowanceText(c.Allowance))
 	case *GrantCredits:
 		return v.aboutAccount(r, c.Posting.Account, fmt.Sprintf("%d credits", c.Posting.Credits))
+	case *PostCredits:
+		return v.aboutAccount(r, c.Posting.Account, withComma(fmt.Sprintf("%s of %s credits", c.Posting.Kind, c.Posting.Signed()), c.Posting.Note))
 	case *SetPassword:
 		return v.aboutAccount(r, c.Account, "")
 	case *SetAdmin:

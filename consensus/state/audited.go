@@ -56,6 +56,7 @@ var auditForms = []func() Command{
 	34: func() Command { return new(DecideAdmin) },
 	35: func() Command { return new(CreateShare) },
 	36: func() Command { return new(RevokeShare) },
+	37: func() Command { return new(PostCredits) },
 }
 
 // formOf has the index in auditForms of each type.
@@ -134,6 +135,7 @@ func audited(tx Tx, cmd Command, e *entry) (Result, error) {
 	if err := row.describe(tx, change); err != nil {
 		return Result{}, err
 	}
+	e.by = row.Actor
 	writes := &noticed{Tx: tx}
 	result, err := change.apply(writes, e)
 	if _, shows := change.(*NoteKeyShown); err != nil || !writes.changed && !shows {

@@ -56,6 +56,10 @@ func audits() []struct {
 		{&SetQuota{Account: "d", Allowance: 3 << 29}, ActionUserQuota, "d", "d@example.org, 1536 MiB"},
 		{&SetQuota{Account: "d", Allowance: Unlimited}, ActionUserQuota, "d", "d@example.org, no limit"},
 		{&GrantCredits{Posting{ID: "p", Account: "d", Credits: 7}}, ActionUserCredits, "d", "d@example.org, 7 credits"},
+		{
+			&PostCredits{Posting{ID: "q", Account: "d", Kind: Correction, Credits: 2, Takes: true, Corrects: "p", Note: "5 were meant"}}, ActionUserCredits, "d",
+			"d@example.org, correction of -2 credits, 5 were meant",
+		},
 		{&SetAdmin{Account: "d", Admin: true}, ActionUserAdmin, "d", "d@example.org, administrator"},
 		{&SetPassword{Account: bob, Hash: "canary-hash"}, ActionUserPassword, "bob", "bob@example.org"},
 		{link(ForPassword, "l2", "", bob, PasswordProof("canary-hash")), ActionUserLink, "bob", "bob@example.org, new password"},

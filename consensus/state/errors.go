@@ -33,6 +33,8 @@ const (
 	CodeInvalidPart  Code = 17 // a part does not exist, or has another ETag
 	CodeTooSmall     Code = 18 // a part other than the last is smaller than the minimum
 	CodeNoVersion    Code = 19 // the key has no version with that id
+
+	CodeCredits Code = 20 // a posting would make a balance negative; feature level 9
 )
 
 // Codes lists every code but CodeOK.
@@ -41,7 +43,7 @@ func Codes() []Code {
 		CodeInvalid, CodeNotFound, CodeExists, CodeConflict, CodeUnauthorized,
 		CodeForbidden, CodeQuota, CodeUnavailable, CodeTooLarge, CodeLimited,
 		CodeNoSpace, CodeNoBucket, CodeNoKey, CodeNoUpload, CodeNotEmpty, CodePrecondition,
-		CodeInvalidPart, CodeTooSmall, CodeNoVersion,
+		CodeInvalidPart, CodeTooSmall, CodeNoVersion, CodeCredits,
 	}
 }
 
@@ -81,6 +83,7 @@ var (
 	ErrInvalidPart  = &Error{CodeInvalidPart, "a part is missing or is not the one that was named"}
 	ErrTooSmall     = &Error{CodeTooSmall, "a part is too small"}
 	ErrNoVersion    = &Error{CodeNoVersion, "the version does not exist"}
+	ErrCredits      = &Error{CodeCredits, "the account has too few credits"}
 )
 
 // worded returns e with the default text of its code if e has no text.
@@ -91,7 +94,7 @@ func (e *Error) worded() *Error {
 	for _, known := range []*Error{
 		ErrInvalid, ErrNotFound, ErrExists, ErrConflict, ErrUnauthorized, ErrForbidden, ErrQuota, ErrUnavailable,
 		ErrTooLarge, ErrLimited, ErrNoSpace, ErrNoBucket, ErrNoKey, ErrNoUpload, ErrNotEmpty, ErrPrecondition,
-		ErrInvalidPart, ErrTooSmall, ErrNoVersion,
+		ErrInvalidPart, ErrTooSmall, ErrNoVersion, ErrCredits,
 	} {
 		if known.Code == e.Code {
 			return known

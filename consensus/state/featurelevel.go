@@ -30,7 +30,7 @@ import (
 // ResetPassword, BeginSession, NoteUsage and CloseOwnAccount. Level 7 brought the audit log with
 // Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
 // Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
-// key of a share.
+// key of a share. Level 9 brought PostCredits, and the order and the balances of postings.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -38,7 +38,7 @@ type FeatureLevel uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestFeatureLevel is the newest feature level that this release understands.
-const NewestFeatureLevel FeatureLevel = 8
+const NewestFeatureLevel FeatureLevel = 9
 
 var levelKey = metaKey("level")
 
@@ -89,6 +89,11 @@ func raise(tx Tx, from, to FeatureLevel, e *entry) error {
 	}
 	if from < 2 && to >= 2 {
 		if err := foundQuotas(tx); err != nil {
+			return err
+		}
+	}
+	if from < LedgerLevel && to >= LedgerLevel {
+		if err := orderPostings(tx); err != nil {
 			return err
 		}
 	}

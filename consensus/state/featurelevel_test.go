@@ -131,6 +131,10 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		Action: ActionUserQuota, Target: "b", Detail: "d", Refused: true, Count: 302,
 	}).Code)
 	add("audit head", (&auditHead{First: 2, Next: 301, Anchor: AuditHash{1}, Head: AuditHash{2}, Last: 303, Hour: 4, SignIns: 5, Joins: 6, Rest: 7}).Code)
+	add("posting-2", (&Posting{
+		ID: "g", Account: "a", Kind: Correction, Credits: 7, Takes: true, Corrects: "f", Note: "ä", Made: 8,
+		By: Actor{Kind: ActorSession, Account: "o", Email: "o@b"}, Seq: 300, Balance: 301,
+	}).Code)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {

@@ -35,6 +35,7 @@ func (m *machine) check() {
 	m.wantSigned(want)
 	m.wantCharges(want, pins, roots, links)
 	m.wantWeights(pins)
+	m.wantLedgers()
 	m.wantAuditChain()
 
 	for _, table := range []byte{

@@ -39,6 +39,7 @@ const (
 	tableCharge      = 'c' // account, root -> charge
 	tableArrived     = 'a' // root that is not settled -> bytes of it that have arrived
 	tablePosting     = 'L' // account, posting -> Posting
+	tableLedger      = '9' // account, sequence of a posting descending -> posting
 	tableClosing     = 'X' // account that is closed and not cleared yet -> -
 	tableBucket      = 'b' // account, name -> Bucket
 	tableBorn        = 'i' // account -> incarnation of its newest bucket

@@ -15,9 +15,6 @@ const DefaultAllowance = 500 << 20
 // Unlimited is the allowance of accounts without a limit.
 const Unlimited = math.MaxUint64
 
-// MaxPostings is the largest number of grants in the ledger of an account.
-const MaxPostings = 10_000
-
 // Quota says how much an account may store, and how much it stores. Content counts once for an
 // account, even if many of its pins, objects and parts refer to it, and counts in full for each
 // account that has one of these. In addition each large record counts, see weight.
@@ -84,8 +81,6 @@ func quotaKey(a AccountID) key { return part(table(tableQuota), a) }
 func chargeKey(a AccountID, k RootKey) key { return part(part(table(tableCharge), a), k) }
 
 func arrivedKey(k RootKey) key { return part(table(tableArrived), k) }
-
-func postingKey(a AccountID, id string) key { return part(part(table(tablePosting), a), id) }
 
 // setCharge writes what a root counts for an account from now on. The zero charge removes the
 // record.
@@ -455,59 +450,6 @@ func quotaOf(r Reader, a AccountID) (*Quota, error) {
 		return nil, Errorf(CodeNotFound, "no such account")
 	}
 	return q, err
-}
-
-// Posting is one entry in an account's ledger of credits.
-type Posting struct {
-	ID      string // chosen by the client; a second posting with the same ID changes nothing
-	Account AccountID
-	Credits uint64 // granted credits
-	Made    Millis
-}
-
-// Code implements the record's form.
-func (v *Posting) Code(c *codec.Coder) {
-	c.Version(1)
-	codec.String(c, &v.ID, MaxIDLen)
-	codec.String(c, &v.Account, MaxIDLen)
-	codec.Uint(c, &v.Credits)
-	codec.Int(c, &v.Made)
-}
-
-// GrantCredits adds credits to an account, once even if it is applied several times.
-type GrantCredits struct{ Posting Posting }
-
-// Code implements Command.
-func (v *GrantCredits) Code(c *codec.Coder) { v.Posting.Code(c) }
-
-func (v *GrantCredits) apply(tx Tx, _ *entry) (Result, error) {
-	p := v.Posting
-	if p.ID == "" || len(p.ID) > MaxIDLen || p.Credits == 0 {
-		return Result{}, Errorf(CodeInvalid, "a posting needs an id and credits")
-	}
-	q, err := quotaOf(tx, p.Account)
-	if err != nil {
-		return Result{}, err
-	}
-	old, err := get[Posting](tx, postingKey(p.Account, p.ID))
-	switch {
-	case err != nil:
-		return Result{}, err
-	case old != nil && old.Credits != p.Credits:
-		return Result{}, Errorf(CodeExists, "posting %s is one of %d credits", p.ID, old.Credits)
-	case old != nil:
-		return Result{}, nil
-	case q.Postings >= MaxPostings:
-		return Result{}, Errorf(CodeTooLarge, "the ledger has its most postings, %d", MaxPostings)
-	case q.Credits > math.MaxUint64-p.Credits:
-		return Result{}, Errorf(CodeInvalid, "more credits than can be counted")
-	}
-	q.Credits += p.Credits
-	q.Postings++
-	if err := put(tx, postingKey(p.Account, p.ID), &p); err != nil {
-		return Result{}, err
-	}
-	return Result{}, put(tx, quotaKey(p.Account), q)
 }
 
 // Quota returns the quota of an account. It returns ErrNotFound without such an account, and

@@ -55,6 +55,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 7
 	case *state.CreateShare, *state.RevokeShare:
 		return 8
+	case *state.PostCredits:
+		return 9
 	}
 	return 0
 }

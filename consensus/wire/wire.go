@@ -90,6 +90,7 @@ const (
 	kindDecideAdmin      = 72
 	kindCreateShare      = 73 // feature level 8, like the following kinds
 	kindRevokeShare      = 74
+	kindPostCredits      = 85 // feature level 9
 )
 
 // Bounds of what this package reads and writes.
@@ -190,6 +191,7 @@ var commands = map[uint16]func() state.Command{
 	kindDecideAdmin:      func() state.Command { return new(state.DecideAdmin) },
 	kindCreateShare:      func() state.Command { return new(state.CreateShare) },
 	kindRevokeShare:      func() state.Command { return new(state.RevokeShare) },
+	kindPostCredits:      func() state.Command { return new(state.PostCredits) },
 }
 
 // kinds maps the types of commands to their kind numbers.

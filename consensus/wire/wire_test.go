@@ -92,7 +92,7 @@ func every() []state.Command {
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
 		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
-	}, namingsByKey(), namings5(), admins(), audits(), shares(), conditions())...)
+	}, namingsByKey(), namings5(), admins(), audits(), shares(), ledgers(), conditions())...)
 }
 
 // namingsByKey returns the changes of the object gateway that somebody asks for, as they are
@@ -212,6 +212,9 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		}
 		if max(kind, asked) >= kindCreateShare {
 			want = 8
+		}
+		if kind >= kindPostCredits {
+			want = 9
 		}
 		if want == 3 && asked != kind {
 			want = 4

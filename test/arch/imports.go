@@ -77,7 +77,7 @@ var rows = []row{
 	}, layerNode},
 
 	{"api", slices.Concat([]string{"api/*"}, useCases), layerAPI},
-	{"api/internal/web", []string{"cluster/accounts", "cluster/audit", "consensus/state"}, layerAPI},
+	{"api/internal/web", []string{"cluster/accounts", "cluster/audit", "cluster/credits", "consensus/state"}, layerAPI},
 	{"api/pinning", surface, layerAPI},
 	{"api/s3", slices.Concat([]string{"api/s3/sigv4"}, surface), layerAPI},
 	{"api/s3/sigv4", nil, layerAPI},

@@ -65,6 +65,18 @@ type App = admin.App
 // AuditRow is a row of the audit log.
 type AuditRow = admin.AuditRow
 
+// NewCredits requests a posting.
+type NewCredits = admin.NewCredits
+
+// Posting is a row of the ledger of an account.
+type Posting = admin.Posting
+
+// LedgerPage is a page of a ledger.
+type LedgerPage = admin.LedgerPage
+
+// PostingColumns are the names of the columns of a ledger as comma-separated values.
+var PostingColumns = admin.PostingColumns
+
 // AuditActor describes who asked for a change, and from where.
 type AuditActor = admin.AuditActor
 
@@ -237,9 +249,16 @@ func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error
 	return c.call(ctx, http.MethodPut, user(email)+"/quota", nil, ask, nil)
 }
 
-// Grant posts credits to an account. The cluster posts a named posting only once.
-func (c *Client) Grant(ctx context.Context, email, posting string, credits uint64) error {
-	return c.call(ctx, http.MethodPost, user(email)+"/credits", nil, admin.NewCredits{Posting: posting, Credits: credits}, nil)
+// Post adds a posting to the ledger of an account and returns it. The cluster makes a named posting
+// only once.
+func (c *Client) Post(ctx context.Context, email string, p NewCredits) (done Posting, err error) {
+	return done, c.call(ctx, http.MethodPost, user(email)+"/credits", nil, p, &done)
+}
+
+// Ledger returns a page of the ledger of an account, the newest postings first. The parameters are
+// cursor and limit.
+func (c *Client) Ledger(ctx context.Context, email string, query url.Values) (page LedgerPage, err error) {
+	return page, c.call(ctx, http.MethodGet, user(email)+"/ledger", query, nil, &page)
 }
 
 // CreateUserLink makes a one-time link that sets a new password of the account with an e-mail

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -51,6 +52,7 @@ type World struct {
 	State   *clustertest.State
 	Users   *accounts.Accounts
 	Audit   *audit.Log
+	Ledger  *credits.Ledger
 	Pins    *pins.Pins
 	Objects *objects.Objects
 	Content *Content
@@ -73,6 +75,7 @@ func New(t testing.TB) *World {
 	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
 	w := &World{T: t, secret: secret, State: st, Content: &Content{t: t, of: map[cid.Cid][]byte{}}}
 	w.Audit = audit.New(audit.Options{State: st, Now: w.now})
+	w.Ledger = credits.New(credits.Options{State: st, Now: w.now})
 	w.Users = w.Elsewhere()
 	w.Objects = objects.New(objects.Options{
 		Self: "n1", State: st, Nodes: w, Content: w.Content, Files: w.Content, MinPart: MinPart, UploadAge: time.Hour,

@@ -190,6 +190,18 @@ func (f Fields) Whole(name string) (n uint64, given bool, err error) {
 	return n, true, nil
 }
 
+// Signed returns a member that must be a whole number from -2^63 to 2^63-1.
+func (f Fields) Signed(name string) (n int64, given bool, err error) {
+	raw, given := f[name]
+	if !given {
+		return 0, false, nil
+	}
+	if n, err = strconv.ParseInt(string(raw), 10, 64); err != nil {
+		return 0, true, BadRequest("%s must be a whole number", name)
+	}
+	return n, true, nil
+}
+
 // Bool returns a member that must be true or false.
 func (f Fields) Bool(name string) (is, given bool, err error) {
 	raw, given := f[name]

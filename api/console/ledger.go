@@ -1,0 +1,98 @@
+package console
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/credits"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// ledgerRows is the number of postings on a page.
+const ledgerRows = 20
+
+// ledgerData has the credits of an account for the part "ledger" of a page.
+type ledgerData struct {
+	Balance uint64
+	Rows    []ledgerRow
+	Newest  string // address of the page with the newest postings; empty on that page
+	Next    string // address of the page with older postings; empty on the last page
+	Export  string // address of the export
+}
+
+// ledgerRow is a posting in the form for the page.
+type ledgerRow struct {
+	state.Posting
+	Who     string // e-mail address of the actor, or the kind of actor
+	Correct string // address of the page with a form that corrects the posting; empty for its person
+}
+
+// ledgerOf returns the page of an account's ledger that the parameter "ledger" names. at is the path
+// of the page of the console.
+func (s *surface) ledgerOf(c *call, account state.AccountID, at string) (d ledgerData, err error) {
+	cursor := c.r.URL.Query().Get("ledger")
+	before, err := web.LedgerCursor(cursor)
+	if err != nil {
+		return d, err
+	}
+	page, err := s.Ledger.List(c.ctx, string(account), before, ledgerRows)
+	if err != nil {
+		return d, err
+	}
+	d = ledgerData{Balance: page.Balance, Export: at + "/ledger.csv"}
+	for i := range page.Rows {
+		row := ledgerRow{Posting: page.Rows[i], Who: page.Rows[i].By.Email}
+		if row.Who == "" {
+			row.Who = row.By.Kind.String()
+		}
+		if at != "/usage" {
+			row.Correct = at + "?" + url.Values{"correct": {row.ID}}.Encode() + "#correct"
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	if cursor != "" {
+		d.Newest = at + "#credits"
+	}
+	if page.Next > 0 {
+		d.Next = at + "?ledger=" + strconv.FormatUint(page.Next, 10) + "#credits"
+	}
+	return d, nil
+}
+
+// ownLedgerCSV serves GET /usage/ledger.csv.
+func (s *surface) ownLedgerCSV(c *call) error { return s.ledgerCSV(c, string(c.who.Account)) }
+
+// userLedgerCSV serves GET /users/{id}/ledger.csv.
+func (s *surface) userLedgerCSV(c *call) error { return s.ledgerCSV(c, c.r.PathValue("id")) }
+
+// ledgerCSV sends the whole ledger of an account, newest postings first.
+func (s *surface) ledgerCSV(c *call, account string) error {
+	before := uint64(0)
+	return export(c, "ledger.csv", commaSeparated(web.PostingColumns, (*web.Posting).Values), func() (rows []web.Posting, more bool, err error) {
+		page, err := s.Ledger.List(c.ctx, account, before, credits.MaxLimit)
+		for i := range page.Rows {
+			rows = append(rows, web.PostingOf(&page.Rows[i]))
+		}
+		before = page.Next
+		return rows, before > 0, err
+	})
+}
+
+// postCredits adds the posting of the form on the page of a user.
+func (s *surface) postCredits(c *call, email string) error {
+	form := c.r.PostForm
+	kind, err := web.PostingKind(form.Get("kind"))
+	if err != nil {
+		return state.Errorf(state.CodeInvalid, "Choose whether to grant, refund or correct credits.")
+	}
+	amount, err := strconv.ParseInt(strings.TrimSpace(form.Get("credits")), 10, 64)
+	if err != nil {
+		return state.Errorf(state.CodeInvalid, "Credits are a whole number.")
+	}
+	_, err = s.Ledger.Post(c.ctx, email, credits.Request{
+		Kind: kind, Credits: amount, ID: form.Get("posting"), Corrects: strings.TrimSpace(form.Get("corrects")), Note: strings.TrimSpace(form.Get("note")),
+	})
+	return err
+}
