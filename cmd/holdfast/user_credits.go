@@ -28,8 +28,8 @@ func (a *app) userRefundCommand() *cobra.Command {
 	return a.postCommand("refund", &cobra.Command{
 		Short: "Give back credits that an account was charged",
 		Long: `Posts credits to the ledger of an account, as a refund of credits that the
-account has paid. With --posting the cluster makes the posting of that name once,
-so you can safely repeat the command.`,
+account has paid. With --posting the cluster makes the posting of that name
+once, so you can safely repeat the command.`,
 		Example: `  holdfast user refund ann@example.org 20 --posting refund-2026-3 --note "node was down"`,
 	})
 }

@@ -232,7 +232,7 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 	if err := clearNames(tx, a, e); err != nil {
 		return err
 	}
-	for _, prefix := range []key{postingsOf(a), ledgerOf(a), part(table(tableOnce), a)} {
+	for _, prefix := range []key{ledgerOf(a), postingsOf(a), part(table(tableOnce), a)} {
 		if err := clearRows(tx, prefix, e); err != nil {
 			return err
 		}
