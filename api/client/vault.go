@@ -383,9 +383,12 @@ func (v *Vault) open(ctx context.Context, name, key string, o DownloadOptions) (
 	}
 	f, content, err := v.client.openSealed(ctx, v.bucket, key, opener, absolute(name), o)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", name, v.denied(err))
+		return nil, nil, fmt.Errorf("%s: %w", name, v.denied(err))
 	}
-	return f, content, err
+	if v.grant != nil {
+		f.object.Version = "" // a share covers no version that a request names; the ETag is compared
+	}
+	return f, content, nil
 }
 
 // openSealed returns the content of an encrypted object. The private metadata must name path.
@@ -421,7 +424,7 @@ func (v *Vault) download(ctx context.Context, name, key string, w io.Writer, o D
 	if err != nil {
 		return err
 	}
-	return v.client.decrypt(ctx, f, 0, f.object.Size, content.Reader, o.reporting(w))
+	return v.denied(v.client.decrypt(ctx, f, 0, f.object.Size, content.Reader, o.reporting(w)))
 }
 
 // DownloadFile writes a file to path, as Client.DownloadFile does with an object.
@@ -436,7 +439,7 @@ func (v *Vault) DownloadFile(ctx context.Context, name, path string, o DownloadO
 	}
 	defer func() { _ = root.Close() }() // closing a folder loses no data
 	in := &incoming{client: v.client, fetching: f, content: content, root: root, name: filepath.Base(path), options: o, durable: true}
-	return in.run(ctx)
+	return v.denied(in.run(ctx))
 }
 
 // decrypt reads n bytes of ciphertext from offset off on, and writes their plaintext to w. open

@@ -134,7 +134,7 @@ func (t *vaultTree) download(ctx context.Context, there *entry, to *incoming) er
 		return err
 	}
 	to.client, to.fetching, to.content = t.vault.client, f, content
-	return to.run(ctx)
+	return t.vault.denied(to.run(ctx))
 }
 
 func (t *vaultTree) remove(ctx context.Context, there *entry) error {
