@@ -34,6 +34,7 @@ type sharer struct {
 	c        *harness.Cluster
 	key      harness.Key
 	identity *seal.Identity
+	env      []string // of the commands
 }
 
 const passphrase = "correct horse"
@@ -45,19 +46,13 @@ func newSharer(t *testing.T, c *harness.Cluster, dir string) *sharer {
 	s := &sharer{t: t, c: c, key: c.Nodes[0].Key(email)}
 	home := t.TempDir()
 	file := filepath.Join(home, "identity")
-	env := []string{
+	s.env = []string{
 		"HOME=" + home, "HOLDFAST_ENDPOINT=" + c.Nodes[0].S3URL(), "HOLDFAST_TOKEN=" + s.key.Token,
 		"HOLDFAST_IDENTITY=" + file, "HOLDFAST_IDENTITY_COMMAND=echo " + passphrase,
 	}
 	s.s3(http.MethodPut, "/albums", nil)
-	for _, args := range [][]string{
-		{"keygen", file, "--passphrase-file", write(t, home, "passphrase", []byte(passphrase+"\n"))},
-		{"sync", "--encrypt", dir, "s3://albums/trip"},
-	} {
-		if r := harness.Run(t, env, "", args...); r.Code != 0 {
-			t.Fatalf("holdfast %q: %s", args, r.Stderr)
-		}
-	}
+	s.run("keygen", file, "--passphrase-file", write(t, home, "passphrase", []byte(passphrase+"\n")))
+	s.run("sync", "--encrypt", dir, "s3://albums/trip")
 	text, err := os.ReadFile(file)
 	if err == nil {
 		s.identity, err = seal.OpenIdentity(text, []byte(passphrase))
@@ -66,6 +61,16 @@ func newSharer(t *testing.T, c *harness.Cluster, dir string) *sharer {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// run runs a command of the account, which has to succeed, and returns its output.
+func (s *sharer) run(args ...string) string {
+	s.t.Helper()
+	r := harness.Run(s.t, s.env, "", args...)
+	if r.Code != 0 {
+		s.t.Fatalf("holdfast %q: %s", args, r.Stderr)
+	}
+	return strings.TrimSpace(r.Stdout)
 }
 
 // s3 sends a request of the account to the gateway, which has to accept it.
@@ -78,19 +83,15 @@ func (s *sharer) s3(method, path string, body []byte, headers ...string) harness
 	return r
 }
 
-// access returns a token that reads the objects with prefixes, and the function that revokes it.
-func (s *sharer) access(prefixes ...string) (token string, revoke func()) {
+// access returns a token that reads all ciphertext of the bucket.
+func (s *sharer) access() string {
 	s.t.Helper()
-	path := fmt.Sprintf("/albums?share=%032x", noise(16))
-	body, err := json.Marshal(map[string]any{"prefixes": prefixes, "read": true})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	body := s.s3(http.MethodPut, fmt.Sprintf("/albums?share=%032x", 1), []byte(`{"prefixes":["e/","x/"],"read":true}`)).Body
 	var made struct{ Token string }
-	if err := json.Unmarshal(s.s3(http.MethodPut, path, body).Body, &made); err != nil || made.Token == "" {
-		s.t.Fatalf("the share has the token %q, %v", made.Token, err)
+	if err := json.Unmarshal(body, &made); err != nil || made.Token == "" {
+		s.t.Fatalf("the share is %s, %v", body, err)
 	}
-	return made.Token, func() { s.s3(http.MethodDelete, path, nil) }
+	return made.Token
 }
 
 // link returns a link to a folder or file, as path and fragment of a console.
@@ -152,8 +153,7 @@ func TestAFolderIsSharedByALink(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
 	s := newSharer(t, c, dir)
 	p := b.open(t, c.Followers()[1].ConsoleURL())
-	access, revoke := s.access("e/", "x/")
-	link := s.link("/trip/vacation", access, nil)
+	link := strings.TrimPrefix(s.run("share", "create", "s3://albums/trip/vacation", "--link", "--expires", "1d", "--console", p.base), p.base)
 	p.openLink(link)
 	p.shows("2 folders, 7 files")
 	if owner := p.text("[data-owner]"); owner != s.identity.Public().String() {
@@ -195,7 +195,7 @@ func TestAFolderIsSharedByALink(t *testing.T) {
 	p.tellsNothing(t, c, link)
 	p.refusesDamage(s, film)
 	p.expect("401")
-	revoke()
+	s.run("share", "revoke", p.base+link)
 	p.rowButton("notes.txt", "Download")
 	p.shows("The owner has revoked this share")
 	p.openLink(link)
@@ -225,10 +225,9 @@ func TestAFileIsSharedByALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := content.DataKey()
-	access, _ := s.access(key)
-	one := func(x *seal.Share) { x.Object, x.StorageKey, x.Expires = &data, key, time.Time{} }
 	p := b.open(t, c.Nodes[0].ConsoleURL())
-	p.openLink(s.link("/trip/notes.txt", access, one))
+	link := strings.TrimPrefix(s.run("share", "create", "s3://albums/trip/notes.txt", "--link", "--console", p.base), p.base)
+	p.openLink(link)
 	p.shows("1 file")
 	if text := p.text("main"); !strings.Contains(text, "11 bytes") || !strings.Contains(text, "no end") {
 		t.Errorf("the page shows %q", text)
@@ -237,9 +236,14 @@ func TestAFileIsSharedByALink(t *testing.T) {
 	if got := p.downloaded(t, func() { p.rowButton("notes.txt", "Download") }); string(got) != "By the sea." {
 		t.Errorf("the file has %q", got)
 	}
+	values, err := url.ParseQuery(link)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.expect("403")
-	p.openLink(s.link("/trip", access, nil))
+	p.openLink(s.link("/trip", values.Get("a"), nil))
 	p.shows("The owner has revoked this share, or its access has ended.")
+	one := func(x *seal.Share) { x.Object, x.StorageKey = &data, key }
 	p.openLink(s.link("/trip/private.txt", s.key.Token, one)) // another path than that of the object
 	p.shows("answered with another file")
 }
@@ -466,7 +470,7 @@ func TestShareLinksThatOpenNothing(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	s := newSharer(t, c, dir)
 	p := b.open(t, c.Nodes[0].ConsoleURL())
-	access, _ := s.access("e/", "x/")
+	access := s.access()
 	good := s.link("/trip", access, nil)
 	part := func(name string) string {
 		_, value, _ := strings.Cut(good, "&"+name+"=")

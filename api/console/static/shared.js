@@ -285,6 +285,7 @@ function say(text) {
 
 function tell(err) {
   say('')
+  part('note').hidden = true
   part('problem').textContent = sentence(err)
   part('problem').hidden = false
   const wanted = ['identity', 'access'].includes(err.kind)
@@ -399,6 +400,7 @@ async function showFolder(path) {
   view = new AbortController()
   const { signal } = view
   part('problem').hidden = true
+  part('note').hidden = false
   part('table').hidden = part('empty').hidden = part('more').hidden = true
   crumbs(path)
   say('Decrypting the list of names…')
