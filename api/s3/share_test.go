@@ -373,3 +373,21 @@ func TestAnAccountHasSoManyShares(t *testing.T) {
 		t.Errorf("%d shares, %v", len(page.Shares), err)
 	}
 }
+
+// TestTheRateOfAShareIsThatOfItsOwner promises that requests of shares use up the rate of the account.
+func TestTheRateOfAShareIsThatOfItsOwner(t *testing.T) {
+	w := newWorld(t)
+	w.sharedBucket(t)
+	one := w.share(t, accounts.ShareRequest{ID: shareID(1), Prefixes: []string{"dir/"}, Read: true})
+	two := w.share(t, accounts.ShareRequest{ID: shareID(2), Prefixes: []string{"dir/"}, Read: true})
+	w.options.Limits = web.NewLimits(web.Rate{PerSecond: 1, Burst: 2}, web.Rate{}, nil, w.now)
+	w.rebuild(t)
+	w.must(t, 200, call{method: "GET", path: "/photos/dir/one", token: one.Token})
+	w.must(t, 200, call{method: "GET", path: "/photos/dir/one", token: two.Token})
+	for _, token := range []string{one.Token, two.Token, w.alice.Token} {
+		if rec := w.must(t, 503, call{method: "GET", path: "/photos/dir/one", token: token}); !strings.Contains(rec.Body.String(), "<Code>SlowDown</Code>") {
+			t.Errorf("%s", rec.Body)
+		}
+	}
+	w.must(t, 404, call{method: "GET", path: "/photos/dir/one", token: w.bob.Token})
+}

@@ -307,7 +307,8 @@ func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, e
 // judging returns the principal of verified claims in a state.
 type judging = func(state.View, claims) (Principal, error)
 
-// authenticate does the work of Authenticate. It judges the claims of tokens of keys by judge.
+// authenticate does the work of Authenticate. judge returns the principal of a token that is no
+// session token.
 func (a *Accounts) authenticate(ctx context.Context, token string, judge judging) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
@@ -337,7 +338,7 @@ func (a *Accounts) authenticate(ctx context.Context, token string, judge judging
 // those of Authenticate.
 func (a *Accounts) Recognize(token string) (Principal, error) { return a.recognize(token, a.judge) }
 
-// recognize does the work of Recognize. It judges the claims of tokens of keys by judge.
+// recognize does the work of Recognize with judge as in authenticate.
 func (a *Accounts) recognize(token string, judge judging) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
@@ -354,10 +355,11 @@ func (a *Accounts) recognize(token string, judge judging) (Principal, error) {
 	return a.noted(judge(view, c))
 }
 
-// S3Key returns the secret of an access key id, of an API key or of a share, and its principal, from the newest state of the
-// cluster. S3Key itself authenticates nobody: the caller checks the signature and then calls
-// Used. Every well-formed id costs a read of the cluster, because the key may just have been
-// created on another node. The rate limit of the client's address bounds these reads.
+// S3Key returns the secret of an access key id, of an API key or of a share, and its principal,
+// from the newest state of the cluster. S3Key itself authenticates nobody: the caller checks
+// the signature and then calls Used. Every well-formed id costs a read of the cluster, because
+// the key may just have been created on another node. The rate limit of the client's address
+// bounds these reads.
 //
 // Errors: state.ErrUnauthorized for an unknown id and for a revoked or expired key;
 // state.ErrUnavailable without a majority.

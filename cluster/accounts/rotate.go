@@ -46,7 +46,7 @@ func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err
 	return known.newest, nil
 }
 
-// clearExpired deletes the API keys of a signing key all of whose API keys have expired, by the
+// clearExpired deletes the API keys and shares of a signing key all of which have expired, by the
 // clocks of most members. It chooses the signing key that has signed the fewest. If there is
 // none, it changes nothing.
 func (a *Accounts) clearExpired(ctx context.Context) error {

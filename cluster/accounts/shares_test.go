@@ -278,3 +278,29 @@ func TestTheSecretsOfAShareStayOutOfLogsAndText(t *testing.T) {
 		t.Errorf("the audit log has %v", actions)
 	}
 }
+
+// TestTheUseOfAShareCountsForItsOwner promises that the requests of a share are in the usage of the
+// account, and that the list says when the share was last used.
+func TestTheUseOfAShareCountsForItsOwner(t *testing.T) {
+	w := newWorld(t)
+	a := w.sharing(t)
+	s := w.share(t, a.ID, 1, time.Time{})
+	if _, err := w.AuthenticateS3(t.Context(), s.Token); err != nil {
+		t.Fatal(err)
+	}
+	_, who, err := w.S3Key(t.Context(), s.AccessKeyID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Used(who)
+	if err := errors.Join(w.NoteUsage(t.Context()), w.NoteUses(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if days, err := w.Usage(t.Context(), a.ID, 1); err != nil || len(days) != 1 || days[0].Requests != 2 {
+		t.Errorf("the usage of the owner is %v, %v", days, err)
+	}
+	page, err := w.Shares(t.Context(), a.ID, "photos", state.SharePlace{}, 1)
+	if err != nil || len(page.Shares) != 1 || !page.Shares[0].Used.Equal(w.Accounts.now().Truncate(time.Millisecond)) {
+		t.Errorf("listed as %+v, %v", page, err)
+	}
+}

@@ -241,7 +241,8 @@ func removeKey(tx Tx, k *APIKey) error {
 	return nil
 }
 
-// RevokeKey ends an API key, or the share whose key it is. With an empty Account, the operator ends any key.
+// RevokeKey ends an API key, or the share whose key it is. With an empty Account, the operator
+// ends any key.
 type RevokeKey struct {
 	Account AccountID
 	ID      KeyID
