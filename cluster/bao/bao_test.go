@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,6 +93,40 @@ func TestVectorsOfTheBaoProject(t *testing.T) {
 		if got := hex.EncodeToString(sum[:]); got != f[2] {
 			t.Errorf("%s: %s", line, got)
 		}
+	}
+}
+
+// TestBuffersOfHashersAreUsedAgain promises that the hasher of a small object does not allocate
+// a buffer of its own, and that what another one left in the buffer changes no hash.
+func TestBuffersOfHashersAreUsedAgain(t *testing.T) {
+	const rounds = 100
+	var buffers Buffers
+	sum := func(data []byte) [HashSize]byte {
+		h := buffers.NewHasher(0)
+		if _, err := h.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		return h.Sum()
+	}
+	longest := random(batch - 1)
+	var contents [rounds][]byte
+	var want [rounds][HashSize]byte
+	for n := range rounds {
+		contents[n] = random(n * 163)
+		want[n] = blake3.Sum256(contents[n])
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for n, data := range contents {
+		sum(longest)
+		if got := sum(data); got != want[n] {
+			t.Errorf("%d bytes: %x, want %x", len(data), got, want[n])
+		}
+	}
+	runtime.ReadMemStats(&after)
+	// The race detector has a pool drop a quarter of what it is given.
+	if took := after.TotalAlloc - before.TotalAlloc; took > rounds*batch {
+		t.Errorf("%d hashers took %d bytes", 2*rounds, took)
 	}
 }
 

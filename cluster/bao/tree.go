@@ -16,6 +16,7 @@ package bao
 import (
 	"encoding/binary"
 	"math/bits"
+	"sync"
 
 	"lukechampine.com/blake3/guts"
 )
@@ -116,8 +117,35 @@ type Hasher struct {
 	top   words // chaining value or hash of all bytes
 	// fetched is never read; it prevents that the compiler removes the reads.
 	fetched byte
-	// buf is allocated when the first byte must wait for others.
-	buf *[batch]byte
+	// buf is allocated when the first byte must wait for others, or taken from buffers.
+	buf     *[batch]byte
+	buffers *Buffers // nil: each hasher allocates its own buffer
+}
+
+// Buffers has the buffers of hashers that have finished, for others: a small object needs a
+// whole one. The zero value is ready. It may be used concurrently.
+type Buffers struct{ pool sync.Pool } // holds *[batch]byte
+
+// NewHasher is the function NewHasher with a hasher that uses these buffers.
+func (b *Buffers) NewHasher(at uint64) *Hasher {
+	h := NewHasher(at)
+	h.buffers = b
+	return h
+}
+
+func (b *Buffers) get() *[batch]byte {
+	if b != nil {
+		if buf, ok := b.pool.Get().(*[batch]byte); ok {
+			return buf
+		}
+	}
+	return new([batch]byte)
+}
+
+func (b *Buffers) put(buf *[batch]byte) {
+	if b != nil && buf != nil {
+		b.pool.Put(buf)
+	}
 }
 
 // NewHasher returns the hasher of a piece at an offset of its content. The offset must be a
@@ -160,10 +188,10 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return length, nil
 }
 
-// room returns the buffer, and allocates it at the first call.
+// room returns the buffer, and gets it at the first call. Its bytes from n on are arbitrary.
 func (h *Hasher) room() *[batch]byte {
 	if h.buf == nil {
-		h.buf = new([batch]byte)
+		h.buf = h.buffers.get()
 	}
 	return h.buf
 }
@@ -222,6 +250,7 @@ func (h *Hasher) finish() {
 		h.top = h.trees.join(flags)
 	}
 	h.trees.settle()
+	h.buffers.put(h.buf)
 	h.buf = nil
 }
 

@@ -95,6 +95,7 @@ type piece struct {
 // hashing has the memory and the MD5 pool that all digesters share.
 type hashing struct {
 	pieces sync.Pool // holds *piece
+	trees  bao.Buffers
 	md5    multimd5.Pool
 }
 
@@ -134,7 +135,7 @@ func newDigester(with *hashing, r io.Reader, algorithms []string, at uint64) (*d
 		d.by[a] = h
 	}
 	if at != unplaced && at%bao.Chunk == 0 {
-		d.tree = bao.NewHasher(at)
+		d.tree = with.trees.NewHasher(at)
 	}
 	return d, nil
 }
