@@ -254,7 +254,7 @@ func Default() Config {
 		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Rates:   Rates{AccountRate: Inherit, AccountBurst: Inherit, AddressRate: Inherit, AddressBurst: Inherit},
-			Origins: []string{"*"}, NoisyRate: 125,
+			Origins: []string{"*"}, NoisyRate: 50,
 		},
 		Session: Session{Idle: 24 * time.Hour, Lifetime: 30 * 24 * time.Hour, Tries: 5},
 		Repair:  Repair{After: 10 * time.Minute},

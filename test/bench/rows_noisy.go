@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
@@ -40,20 +43,45 @@ func measureNoisy(b *bench) {
 	alone.row("an account of the gateway alone, half PUT, half GET of 1 KiB, "+strconv.Itoa(modestRate)+"/s, on a follower", "", m).print()
 	accepted(b, alone)
 	for _, at := range []struct {
-		name string
-		node *harness.Node
-	}{{"the same node", node}, {"the other follower", another}, {"the leader", c.Leader()}} {
+		name  string
+		nodes []*harness.Node
+	}{
+		{"the same node", []*harness.Node{node}},
+		{"the other follower", []*harness.Node{another}},
+		{"the leader", []*harness.Node{c.Leader()}},
+		{"all nodes", c.Nodes},
+	} {
 		beside := &paced{make: turn}
 		m := newMeter(c.Nodes, nil)
 		var both sync.WaitGroup
 		both.Go(func() { beside.run(b, modest.at(node), modestClients, modestRate) })
-		much, err := noisy.puts(strings.ReplaceAll(at.name, " ", "-"), noisyObject, objectClients).run(b.ctx, noisy.at(at.node))
+		stored, err := noisy.flood(b.ctx, strings.ReplaceAll(at.name, " ", "-"), at.nodes)
 		both.Wait()
 		b.must(err)
-		beside.row(fmt.Sprintf("the same, beside one whose %d clients store %s on %s", objectClients, perSecond(much), at.name),
+		beside.row(fmt.Sprintf("the same, beside one whose %d clients store %.0f/s on %s", objectClients, stored, at.name),
 			"2 times the p99 alone", m).print()
 		accepted(b, beside)
 	}
+}
+
+// flood stores small objects with objectClients, which are divided among nodes, for the time of
+// a load. It returns the number of objects per second.
+func (s *store) flood(ctx context.Context, prefix string, nodes []*harness.Node) (stored float64, err error) {
+	rates := make([]float64, len(nodes))
+	all, ctx := errgroup.WithContext(ctx)
+	for i, n := range nodes {
+		clients := (objectClients + i) / len(nodes)
+		all.Go(func() error {
+			o, err := s.puts(prefix+"-"+strconv.Itoa(i), noisyObject, clients).run(ctx, s.at(n))
+			rates[i] = o.rate()
+			return err
+		})
+	}
+	err = all.Wait()
+	for _, rate := range rates {
+		stored += rate
+	}
+	return stored, err
 }
 
 // accepted fails unless each request of an account was accepted.

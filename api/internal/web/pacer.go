@@ -19,6 +19,9 @@ const (
 	// noisyBy is the ratio of concurrent requests, to those of the account with the fewest,
 	// at which an account is a noisy neighbour.
 	noisyBy = 4
+	// processorsEach is the number of processors for each request of a noisy account that is
+	// always served. On two processors two such requests leave too little time for others.
+	processorsEach = 2
 	// paceWindow is how long the largest number of concurrent requests of an account is
 	// remembered: at least once, at most twice as long.
 	paceWindow = time.Second
@@ -61,7 +64,7 @@ func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return n
 // Pacer is the admission control that protects accounts from a noisy neighbour. It acts
 // while the processors of this node or of the leader are busy and several accounts send
 // requests. An account with at least noisyBy times as many concurrent requests as the one
-// with the fewest is noisy. The node serves as many of its requests at a time as it has
+// with the fewest is noisy. The node serves one of its requests at a time for every two
 // processors, and starts others only at a steady rate. It never delays the only account,
 // accounts with similar load, or requests while there is processor time to spare, and no
 // request for longer than maxPaced.
@@ -110,7 +113,7 @@ func NewPacer(rate, processors int, busy func(window time.Duration) func() bool,
 		neighbours = noNeighbours{}
 	}
 	processors = max(1, processors)
-	p := &Pacer{neighbours: neighbours, rate: rate * processors, atOnce: processors, busy: busy(busyWindow), flows: map[state.AccountID]*flow{}}
+	p := &Pacer{neighbours: neighbours, rate: rate * processors, atOnce: max(1, processors/processorsEach), busy: busy(busyWindow), flows: map[state.AccountID]*flow{}}
 	reported := busy(reportWindow)
 	neighbours.SetReport(func() (map[state.AccountID]int, bool) { return p.active(), reported() })
 	return p
