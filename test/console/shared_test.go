@@ -461,6 +461,42 @@ func (p *tab) refusesDamage(s *sharer, film []byte) {
 	p.shows("without encryption")
 }
 
+// TestALargeFolderIsSharedByALink: a folder whose names fill several objects of the index is listed as a whole, a part of it at once.
+func TestALargeFolderIsSharedByALink(t *testing.T) {
+	t.Parallel()
+	const names = 1100 // an object of an index has at most 1,024
+	dir := t.TempDir()
+	for i := range names {
+		write(t, dir, fmt.Sprintf("frames/%d.txt", i), fmt.Appendf(nil, "frame %d", i))
+	}
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{Nodes: 1})
+	s := newSharer(t, c, dir)
+	p := b.open(t, c.Nodes[0].ConsoleURL())
+	link := s.run("share", "create", "s3://albums/trip/frames", "--link", "--console", p.base)
+	p.openLink(strings.TrimPrefix(link, p.base))
+	p.shows("1100 files")
+	rows := func() []string {
+		return ask(p, chromedp.Evaluate[[]string](`[...document.querySelectorAll('tbody tr td:first-child')].map(e => e.textContent)`))
+	}
+	if shown := rows(); len(shown) != 500 || shown[0] != "0.txt" || shown[499] != "499.txt" {
+		t.Errorf("%d rows are shown: %q", len(shown), shown)
+	}
+	p.press("Show more")
+	p.press("Show more")
+	for i, name := range rows() {
+		if name != fmt.Sprintf("%d.txt", i) {
+			t.Fatalf("row %d is %s", i, name)
+		}
+	}
+	if visible := ask(p, chromedp.Evaluate[bool](`document.querySelector('[data-more]').checkVisibility()`)); visible || len(rows()) != names {
+		t.Errorf("%d rows are shown, and there are more: %t", len(rows()), visible)
+	}
+	if got := p.downloaded(t, func() { p.rowButton("1099.txt", "Download") }); string(got) != "frame 1099" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
 // TestShareLinksThatOpenNothing: each link that cannot be opened says why in a sentence of its own, and nothing is asked of the node.
 func TestShareLinksThatOpenNothing(t *testing.T) {
 	t.Parallel()
