@@ -6,7 +6,8 @@
 // Requests are routed by the path as sent: a key is any bytes, with // and .. and %2F
 // in it, and net/http would clean it. One table, operations, maps a method, a
 // sub-resource and a copy header to an operation and to the permission that it needs.
-// A request without an entry in the table is refused.
+// A request without an entry in the table is refused. The key of a share may use only the operations
+// in shareable, within the limits of the share.
 //
 // Imports: std, api/internal/web, api/s3/sigv4, cluster/objects, cluster/accounts,
 // consensus/state.
