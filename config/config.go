@@ -35,6 +35,7 @@ type Config struct {
 	Peer     Peer
 	Cluster  Cluster
 	Accounts Accounts
+	Credits  Credits
 	Pinning  Pinning
 	S3       S3
 	Console  Console
@@ -93,6 +94,12 @@ type Cluster struct {
 // Accounts has the settings of new accounts.
 type Accounts struct {
 	Allowance Size // bytes that a new account can store without credits
+}
+
+// Credits has the settings of charges for storage.
+type Credits struct {
+	GBMonth int           // credits for a GB-month above the allowance; 0: nothing is charged
+	Period  time.Duration // length of the periods that are charged
 }
 
 // Pinning has the settings of the Pinning Service API.
@@ -242,6 +249,7 @@ func Default() Config {
 		},
 		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
 		Accounts: Accounts{Allowance: 500 * MiB},
+		Credits:  Credits{Period: time.Hour},
 		Pinning: Pinning{
 			Listen: "127.0.0.1:9097", DefaultStatus: "pinned",
 			Rates: Rates{AccountRate: 2000, AccountBurst: 10_000, AddressRate: 10_000, AddressBurst: 50_000},

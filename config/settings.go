@@ -32,6 +32,9 @@ const (
 	minSession     = time.Second
 	maxSession     = 10 * 365 * 24 * time.Hour
 	maxTries       = 10_000
+	maxGBMonth     = 1_000_000_000_000
+	minPeriod      = time.Minute
+	maxPeriod      = 31 * 24 * time.Hour
 	maxBytes       = 1 << 60
 	maxRegion      = 64       // characters
 	maxHost        = 253      // characters of a host name, RFC 1035
@@ -141,6 +144,14 @@ var table = slices.Concat([]setting{
 	{
 		key: "accounts.allowance", help: "`size` that a new account can store without credits; holdfast user quota changes it for one account",
 		field: func(c *Config) any { return &c.Accounts.Allowance }, check: between[Size](1, maxBytes),
+	},
+	{
+		key: "credits.gb_month", help: "`credits` that a gigabyte above the allowance costs in 30 days; 0: nothing is charged; equal on all members",
+		field: func(c *Config) any { return &c.Credits.GBMonth }, check: between(0, maxGBMonth),
+	},
+	{
+		key: "credits.period", help: "`time` after which storage is charged again; equal on all members",
+		field: func(c *Config) any { return &c.Credits.Period }, check: between(minPeriod, maxPeriod),
 	},
 	{
 		key: "pinning.listen", flag: "pinning-listen", help: "`host:port` of the Pinning Service API; empty turns it off",

@@ -171,6 +171,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.RemoveNode{}, true},
 		{&state.JoinNode{}, true},
 		{&state.ReportCopies{}, false},
+		{&state.ChargeStorage{}, false},
 		{&state.PlaceRoots{}, false},
 		{&state.SettleRoots{}, false},
 		{&state.ClearAccounts{}, false},

@@ -70,13 +70,15 @@ func (s script) command() state.Command {
 	case 14:
 		return &state.ReportHash{Node: s.node(), Check: uint64(s.random(400)), Hash: state.Hash{byte(s.random(2))}}
 	default:
-		switch s.random(7) {
+		switch s.random(8) {
 		case 3:
 			return &state.OpenAccount{Account: state.Account{ID: "other", Email: "o@localhost"}, Allowance: 1}
 		case 4:
 			return &state.CloseAccount{Account: "other"}
 		case 5:
 			return &state.GrantCredits{Posting: state.Posting{ID: fmt.Sprint(s.random(2)), Account: account, Credits: 1}}
+		case 7:
+			return &state.ChargeStorage{Now: state.Millis(s.random(40) << 20), Every: 1 << 20, Rate: state.MaxRate}
 		case 6:
 			p := state.Posting{ID: fmt.Sprint(s.random(20)), Account: account, Kind: state.PostingKind(1 + s.random(4)), Credits: uint64(1 + s.random(3))}
 			p.Takes = p.Kind == state.Charge

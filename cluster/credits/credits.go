@@ -1,5 +1,6 @@
-// Package credits has the use cases of the ledger of credits: it adds postings and lists them. The
-// replicated state decides about each posting, and it never changes one.
+// Package credits has the use cases of the ledger of credits: it adds postings, lists them, and
+// proposes the charges for storage. The replicated state decides about each posting, and it never
+// changes one.
 //
 // Imports: consensus/state.
 // Never:   raft, libp2p, storage, HTTP.
@@ -24,6 +25,10 @@ type State interface {
 	View(ctx context.Context) (view state.View, release func(), err error)
 	// Propose commits a command. A later View has the result of the command.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+	// LocalView returns the state that this node has applied. The caller must call release.
+	LocalView() (view state.View, release func())
+	// IsLeader returns whether this node leads the cluster.
+	IsLeader() bool
 }
 
 // Options configure a Ledger. State is required.
@@ -31,6 +36,13 @@ type Options struct {
 	State  State
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil means no log lines
+	// Rate is the number of credits for a GB-month above the allowance; 0 means that nothing is
+	// charged. Period is the length of the periods that are charged.
+	Rate   uint64
+	Period time.Duration
+	// Agreed returns a time that the clocks of most members have reached; periods end by it. ok is
+	// false while no such time is known. Nil means Now.
+	Agreed func() (early, late state.Millis, ok bool)
 }
 
 // Ledger adds postings to the ledgers of accounts and lists them.
@@ -38,13 +50,20 @@ type Ledger struct {
 	state State
 	now   func() time.Time
 	log   *slog.Logger
+
+	rate   uint64
+	period time.Duration
+	agreed func() (early, late state.Millis, ok bool)
 }
 
 // New returns a Ledger.
 func New(o Options) *Ledger {
-	l := &Ledger{state: o.State, now: o.Now, log: o.Logger}
+	l := &Ledger{state: o.State, now: o.Now, log: o.Logger, rate: o.Rate, period: o.Period, agreed: o.Agreed}
 	if l.now == nil {
 		l.now = time.Now
+	}
+	if l.agreed == nil {
+		l.agreed = state.OneClock(l.now)
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)

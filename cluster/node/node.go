@@ -420,7 +420,10 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		return fmt.Errorf("join gossip: %w", err)
 	}
 	n.audit = audit.New(audit.Options{State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger})
-	n.ledger = credits.New(credits.Options{State: n.consensus, Now: n.opts.Now, Logger: n.opts.Logger})
+	charges := n.opts.Config.Credits
+	n.ledger = credits.New(credits.Options{
+		State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger, Rate: uint64(max(0, charges.GBMonth)), Period: charges.Period, //nolint:gosec // not negative
+	})
 	n.members, err = members.New(members.Options{
 		Self: n.self, Own: n.own, State: n.consensus, Gossip: n, Secret: secret,
 		JoinID: joinID, Seed: known.nodes(), Fits: n.secretFits, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,

@@ -262,6 +262,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"ingest":     n.ingest.Run,
 		"accounts":   n.accounts.Run,
 		"audit":      n.audit.Run,
+		"credits":    n.ledger.Run,
 		"pins":       n.pins.Run,
 		"progress":   func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
 		"readers":    func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },

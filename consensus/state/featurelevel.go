@@ -30,7 +30,7 @@ import (
 // ResetPassword, BeginSession, NoteUsage and CloseOwnAccount. Level 7 brought the audit log with
 // Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
 // Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
-// key of a share. Level 9 brought PostCredits, and the order and the balances of postings.
+// key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

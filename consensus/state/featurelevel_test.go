@@ -135,6 +135,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		ID: "g", Account: "a", Kind: Correction, Credits: 7, Takes: true, Corrects: "f", Note: "ä", Made: 8,
 		By: Actor{Kind: ActorSession, Account: "o", Email: "o@b"}, Seq: 300, Balance: 301,
 	}).Code)
+	add("metering", (&metering{Charged: 300, Every: 301, Rate: 302, After: "a"}).Code)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {

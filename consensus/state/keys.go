@@ -40,6 +40,7 @@ const (
 	tableArrived     = 'a' // root that is not settled -> bytes of it that have arrived
 	tablePosting     = 'L' // account, posting -> Posting
 	tableLedger      = '9' // account, sequence of a posting descending -> posting
+	tableOwed        = '8' // account -> fraction of a credit that it owes for storage, in chargeUnits
 	tableClosing     = 'X' // account that is closed and not cleared yet -> -
 	tableBucket      = 'b' // account, name -> Bucket
 	tableBorn        = 'i' // account -> incarnation of its newest bucket

@@ -254,6 +254,11 @@ func post(tx Tx, p *Posting, e *entry) error {
 	case !p.Takes && q.Credits > math.MaxUint64-p.Credits:
 		return Errorf(CodeInvalid, "more credits than can be counted")
 	}
+	return enter(tx, p, q, e)
+}
+
+// enter writes a posting that was checked.
+func enter(tx Tx, p *Posting, q *Quota, e *entry) error {
 	if p.Takes {
 		q.Credits -= p.Credits
 	} else {

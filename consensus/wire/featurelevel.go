@@ -55,7 +55,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 7
 	case *state.CreateShare, *state.RevokeShare:
 		return 8
-	case *state.PostCredits:
+	case *state.PostCredits, *state.ChargeStorage:
 		return 9
 	}
 	return 0

@@ -90,7 +90,8 @@ const (
 	kindDecideAdmin      = 72
 	kindCreateShare      = 73 // feature level 8, like the following kinds
 	kindRevokeShare      = 74
-	kindPostCredits      = 85 // feature level 9
+	kindPostCredits      = 85 // feature level 9, like the following kinds
+	kindChargeStorage    = 86
 )
 
 // Bounds of what this package reads and writes.
@@ -192,6 +193,7 @@ var commands = map[uint16]func() state.Command{
 	kindCreateShare:      func() state.Command { return new(state.CreateShare) },
 	kindRevokeShare:      func() state.Command { return new(state.RevokeShare) },
 	kindPostCredits:      func() state.Command { return new(state.PostCredits) },
+	kindChargeStorage:    func() state.Command { return new(state.ChargeStorage) },
 }
 
 // kinds maps the types of commands to their kind numbers.

@@ -329,6 +329,7 @@ var notAudited = map[string]string{
 	"SetObjectSums": "the cluster's upkeep of content", "CreateUpload": "content, not access", "AbortUpload": "content, not access", "DateUpload": "content, not access",
 	"PutPart": "content, not access", "CopyPart": "content, not access", "CompleteUpload": "content, not access",
 	"NoteRefusals": "writes its rows itself", "PruneAudit": "the log's own upkeep; its anchor shows it",
+	"ChargeStorage": "the leader charges by itself; the ledger has each charge",
 }
 
 // A new command is audited, or the table says why it is not.
