@@ -62,7 +62,7 @@ neither its name nor its type. Give --encrypt to the other commands as well.`,
 		if err != nil {
 			return err
 		}
-		return clusterError(cmd.Context(), a.put(cmd.Context(), c, v, args[0], target, plan))
+		return clusterError(cmd.Context(), hintBucket(a.put(cmd.Context(), c, v, args[0], target, plan), target.bucket))
 	}
 	cmd.Flags().StringVar(&plan.contentType, "content-type", "", "`type` of the content (default by the ending of KEY)")
 	cmd.Flags().BoolVar(&plan.makeBucket, "make-bucket", false, "create the bucket if it does not exist")
@@ -175,6 +175,20 @@ func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked b
 		return err
 	}
 	return nil
+}
+
+// isNoBucket reports whether an error is that the bucket does not exist.
+func isNoBucket(err error) bool {
+	refused := new(gateway.Error)
+	return errors.As(err, &refused) && refused.Code == "NoSuchBucket"
+}
+
+// hintBucket says how to create the bucket that an upload needs.
+func hintBucket(err error, bucket string) error {
+	if isNoBucket(err) {
+		return fmt.Errorf("%w: --make-bucket creates %s", err, bucket)
+	}
+	return err
 }
 
 // journal returns the path of the journal for the upload of file to an object.

@@ -82,6 +82,9 @@ of the whole bucket, but still reads the shared folder alone.`,
 		if err != nil {
 			return err
 		}
+		if !plan.end.IsZero() && !plan.end.After(time.Now()) { // it has passed while the identity was opened
+			return usagef("%s: --expires %q: %v", called(cmd), plan.expires, errEnded)
+		}
 		v, err := c.NewVault(target.bucket, id, false)
 		if err != nil {
 			return err
@@ -147,6 +150,8 @@ func (plan *sharePlan) check(cmd *cobra.Command, now time.Time) error {
 // errNoEnd rejects an end of a share that is not a time.
 var errNoEnd = errors.New("it is neither a time from now such as 12h or 7d, nor an end such as 2027-01-31 or 2027-01-31T12:00:00Z")
 
+var errEnded = errors.New("the share would end before it begins")
+
 // endOf returns the end of a share. text is a time from now on, a date, which is the midnight at its
 // beginning in the local time zone, or a time of RFC 3339.
 func endOf(text string, now time.Time) (time.Time, error) {
@@ -162,7 +167,7 @@ func endOf(text string, now time.Time) (time.Time, error) {
 		end = now.Add(time.Duration(span))
 	}
 	if !end.After(now) {
-		return time.Time{}, errors.New("the share would end before it begins")
+		return time.Time{}, errEnded
 	}
 	return end.Truncate(time.Second), nil
 }
@@ -194,7 +199,7 @@ func (a *app) share(cmd *cobra.Command, v *gateway.Vault, id *seal.Identity, of 
 		}
 		link, err := v.Share(cmd.Context(), of.key, o)
 		if err != nil {
-			failed = err
+			failed = notShared(err, of)
 			break
 		}
 		t := link.Token
@@ -221,6 +226,14 @@ func (a *app) share(cmd *cobra.Command, v *gateway.Vault, id *seal.Identity, of 
 		return errors.Join(failed, a.printJSON(made))
 	}
 	return failed
+}
+
+// notShared says in the words of the command why a share was not made.
+func notShared(err error, of s3Target) error {
+	if errors.Is(err, gateway.ErrNotFound) && !isNoBucket(err) {
+		return fmt.Errorf("%s is neither an encrypted folder nor an encrypted file: %w", printable(of.String()), err)
+	}
+	return err
 }
 
 // explainLink says on standard error who can open a link, and how.

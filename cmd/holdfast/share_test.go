@@ -79,7 +79,8 @@ func TestEachRefusedShareHasItsOwnMessage(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"no link", "https://example.org/", nil, exitUsage, "malformed"},
+		{"no link", "https://example.org/", nil, exitUsage, "no whole link"},
+		{"half a link", made(share)[:len(made(share))/2], nil, exitUsage, "no whole link"},
 		{"another version", strings.Replace(made(share), "v=1", "v=2", 1), nil, exitUsage, "version is not supported"},
 		{"signature", forged.URL(), from(other), exitFailure, "wrong signature"},
 		{"unknown owner", made(withEnd(at, at.Add(time.Hour))), from(other), exitFailure, "unknown owner: " + owner.Public().String()},

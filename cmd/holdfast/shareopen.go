@@ -116,7 +116,7 @@ func (a *app) readLink(cmd *cobra.Command, text string) (*seal.Link, error) {
 		link, err = seal.ParseLink(text)
 	}
 	if err != nil {
-		return nil, usagef("%s: %v", called(cmd), err)
+		return nil, usagef("%s: this is no whole link: %v", called(cmd), err)
 	}
 	return link, nil
 }

@@ -86,7 +86,11 @@ exits 1.`,
 				return err
 			}
 		}
-		return clusterError(cmd.Context(), a.sync(cmd.Context(), side, dir, target, isS3(args[0]), plan))
+		err = a.sync(cmd.Context(), side, dir, target, isS3(args[0]), plan)
+		if !isS3(args[0]) {
+			err = hintBucket(err, target.bucket)
+		}
+		return clusterError(cmd.Context(), err)
 	}
 	f := cmd.Flags()
 	f.BoolVar(&plan.options.Delete, "delete", false, "remove what is only at the second argument")

@@ -17,7 +17,7 @@ import (
 var completions = map[string][]string{
 	"pe":                    {"peers"},
 	"peers r":               {"rm"},
-	"user ":                 {"add", "grant", "link", "ls", "passwd", "quota", "rm", "show"},
+	"user ":                 {"add", "correct", "grant", "ledger", "link", "ls", "passwd", "quota", "refund", "rm", "show"},
 	"user link ":            {"ls", "rm"},
 	"key create --sc":       {"--scope"},
 	"audit ":                {"ls", "verify"},

@@ -129,6 +129,15 @@ func TestASharedFolder(t *testing.T) {
 		}
 		g.run(g.link, append([]string{"share", "open", "-"}, g.flags...)...) // by the endpoints of the link
 	}
+	for says, args := range map[string][]string{
+		"neither an encrypted folder nor": {"share", "create", "s3://sharing/nothing", "--link"},
+		"--make-bucket creates nosuch":    {"sync", "--encrypt", dir, "s3://nosuch"},
+		"--make-bucket creates nosuch2":   {"put", filepath.Join(dir, "a"), "s3://nosuch2/a"},
+	} {
+		if r := c.try("", args...); r.Code != 1 || !oneLine(r.Stderr) || !strings.Contains(r.Stderr, says) {
+			t.Errorf("holdfast %q: exit code %d, %q, want %q", args, r.Code, r.Stderr, says)
+		}
+	}
 	newGuest(t, "identity").fails("for another recipient", all[0].Link, append([]string{"share", "open", "-"}, from...)...)
 	sharedCredential(t, cluster, all[1].Link)
 	sharedFile(t, c)
