@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestAnOlderReleaseIsRefusedByANewerCluster has a program join that understands one feature
-// level less than the cluster has: this one, built with another constant. It ends with a
+// TestAnOlderReleaseIsRefusedByANewerCluster has a program join that does not understand the feature
+// level of the cluster: this one, built with another constant. It ends with a
 // sentence that says so. Nobody becomes a member, and the ticket and the folder are good for
 // the release that is new enough.
 func TestAnOlderReleaseIsRefusedByANewerCluster(t *testing.T) {
@@ -69,7 +69,7 @@ func idsOf(n *harness.Node) (ids []string) {
 	return ids
 }
 
-// buildOlder builds the program as it would be had the newest feature level never been.
+// buildOlder builds the program as a release that has no feature level from that of shares on.
 func buildOlder(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs(filepath.FromSlash("../.."))
@@ -77,14 +77,14 @@ func buildOlder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	source := filepath.Join(root, "consensus", "state", "featurelevel.go")
-	newest := regexp.MustCompile(`(?m)^(const NewestFeatureLevel FeatureLevel = \d+)$`)
+	newest := regexp.MustCompile(`(?m)^(const NewestFeatureLevel FeatureLevel = )\d+$`)
 	text := read(t, source)
 	if len(newest.FindAll(text, -1)) != 1 {
 		t.Fatalf("%s does not declare the newest feature level once", source)
 	}
 	dir := t.TempDir()
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-		source: overwrite(t, filepath.Join(dir, "featurelevel.go"), newest.ReplaceAll(text, []byte("$1 - 1"))),
+		source: overwrite(t, filepath.Join(dir, "featurelevel.go"), newest.ReplaceAll(text, []byte("${1}ShareLevel - 1"))),
 	}})
 	if err != nil {
 		t.Fatal(err)

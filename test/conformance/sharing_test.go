@@ -297,7 +297,8 @@ func sharesAreRevoked(t *testing.T, c *clientOf, all []made, ann *guest) {
 // sharesExpire promises that the command refuses an expired share by its token, and the nodes by its
 // credential.
 func sharesExpire(t *testing.T, c *clientOf) {
-	m := c.shares("s3://sharing/papers", "--link", "--expires", "2s")[0]
+	// The command opens the identity first, which may take seconds.
+	m := c.shares("s3://sharing/papers", "--link", "--expires", "10s")[0]
 	g := newGuest(t, "")
 	harness.Eventually(t, time.Minute, "the nodes refuse an expired share", func() (bool, error) {
 		r := harness.Run(t, g.env, m.Link, "share", "open", "-")
