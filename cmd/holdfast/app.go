@@ -81,7 +81,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if folder, other := a.folder(); other == nil {
 		err = explain(err, folder)
 	}
-	a.say(a.stderr, "holdfast: %s\n", strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))
+	a.say(a.stderr, "holdfast: %s\n", printable(strings.TrimPrefix(oneLine(err.Error()), "holdfast: "))) // a message may quote a stranger's server
 	if !errors.Is(err, errInterrupted) && (!a.started || misused(err)) {
 		return exitUsage
 	}

@@ -100,7 +100,7 @@ func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Ide
 	}
 	if len(bytes.TrimSpace(file)) == 0 {
 		if path == "" {
-			return nil, usagef("%s: no identity is named: give --identity FILE or set HOLDFAST_IDENTITY; holdfast keygen makes one", called(cmd))
+			return nil, usagef("%s: no identity is named: give --identity FILE, set HOLDFAST_IDENTITY, or put identity into the profile; holdfast keygen makes one", called(cmd))
 		}
 		if file, err = readIdentity(cmd.Context(), path); err != nil {
 			return nil, err

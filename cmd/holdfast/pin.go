@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/spf13/cobra"
@@ -180,10 +181,11 @@ func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t.write(w, p)
 }
 
-// printable replaces control characters in text, which may come from unknown users, with ?.
+// printable replaces with ? what lets text, which may come from unknown users, control a terminal or
+// look like another text: control characters, and those that change the direction of writing.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return '?'
 		}
 		return r

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,6 +131,27 @@ func TestALinkDoesNotGetTheKeyOfAProfile(t *testing.T) {
 	a.environ = append(a.environ, "HOLDFAST_TOKEN=secret")
 	if code := a.execute(t.Context(), []string{"share", "open", link.URL()}); code != exitUsage || !strings.Contains(w.errs.String(), "no cluster is named") {
 		t.Errorf("code %d, %q", code, w.errs.String())
+	}
+}
+
+// TestAServerOfALinkDoesNotWriteToTheTerminal promises that an error that a stranger's server sends is
+// printed without characters that control a terminal.
+func TestAServerOfALinkDoesNotWriteToTheTerminal(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>Access\u009b2JDenied</Code><Message>\u202Edeined</Message></Error>") // the client sees a cut body
+	}))
+	t.Cleanup(server.Close)
+	owner, _, _ := someIdentity(t)
+	link, err := owner.NewLink("", "access", seal.Share{Bucket: "papers", PathScope: "/papers", Permissions: seal.ReadOnly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Endpoints = []string{server.URL}
+	a, w := testApp(t, &fakeNode{}, "")
+	code := a.execute(t.Context(), []string{"share", "open", link.URL()})
+	if said := w.errs.String(); code != exitFailure || !strings.Contains(said, "2JDenied") || strings.ContainsAny(said, "\u009b\u202E") {
+		t.Errorf("code %d, %q", code, said)
 	}
 }
 

@@ -161,6 +161,7 @@ func TestWordsForPeople(t *testing.T) {
 		{shellQuote(""), "''"},
 		{oneLine("a\n  b\n\nc"), "a; b; c"},
 		{printable("a\x00\u009bb"), "a??b"},
+		{printable("gpj.\u202Eexe ü"), "gpj.?exe ü"},
 		{plural(1, "member"), "1 member"},
 		{plural(0, "member"), "0 members"},
 	} {

@@ -46,6 +46,7 @@ const (
 	maxNode      = 1024    // entries of one object
 	maxNodeBytes = 1 << 20 // plaintext of one object
 	maxDepth     = 64      // hex digits of a hash
+	maxSplits    = 1 << 14 // splits of one index, which have room for 200,000,000 names
 	maxAttempts  = 64      // attempts at one change while other writers are faster
 	indexReaders = 16      // concurrent requests
 	maxName      = 1024    // bytes of a name, or of a storage key
@@ -321,8 +322,8 @@ func (x *Index) StorageKeys(ctx context.Context) ([]string, error) {
 
 // walk reads all nodes, several at the same time, and calls visit for one node after another.
 func (x *Index) walk(ctx context.Context, visit func(id string, n node)) error {
-	var mu sync.Mutex // guards visit and next
-	level := []string{nodeRoot}
+	var mu sync.Mutex // guards visit, next and splits
+	level, splits := []string{nodeRoot}, map[string]bool{}
 	for depth := 0; len(level) > 0; depth++ {
 		if depth > maxDepth {
 			return fmt.Errorf("%w: tree is too deep", ErrIndex)
@@ -340,6 +341,10 @@ func (x *Index) walk(ctx context.Context, visit func(id string, n node)) error {
 				defer mu.Unlock()
 				visit(id, n)
 				if n.split != "" {
+					if splits[n.split] || len(splits) == maxSplits { // the tree would lead a reader in circles
+						return fmt.Errorf("%w: object %s has a split that is there twice, or one too many", ErrIndex, id)
+					}
+					splits[n.split] = true
 					for d := range fanOut {
 						next = append(next, childID(n.split, d))
 					}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -318,4 +319,41 @@ func TestIndexHasNamesOfOneSegment(t *testing.T) {
 		_, err = decodeNode(plain)
 		want(t, err, ErrIndex)
 	}
+}
+
+// TestATreeInCirclesIsRefused promises that an index whose objects name the same split again, which
+// its writer can make without end, is refused before a reader follows it.
+func TestATreeInCirclesIsRefused(t *testing.T) {
+	store := &counting{Store: newMemory()}
+	x := index(t, store)
+	circle := node{split: "00112233445566778899aabbccddeeff"}
+	ids := []string{nodeRoot}
+	for d := range fanOut {
+		ids = append(ids, childID(circle.split, d))
+	}
+	for _, id := range ids {
+		if err := x.write(t.Context(), id, circle, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := x.List(t.Context())
+	want(t, err, ErrIndex)
+	_, err = x.StorageKeys(t.Context())
+	want(t, err, ErrIndex)
+	_, err = x.Lookup(t.Context(), "name")
+	want(t, err, ErrIndex)
+	want(t, x.Put(t.Context(), Entry{Name: "name"}), ErrIndex)
+}
+
+// counting is a store that fails after 1,000 reads.
+type counting struct {
+	Store
+	reads atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, key string) ([]byte, string, error) {
+	if c.reads.Add(1) > 1_000 {
+		return nil, "", errors.New("too many reads")
+	}
+	return c.Store.Get(ctx, key)
 }
