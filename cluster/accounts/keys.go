@@ -239,12 +239,9 @@ func (a *Accounts) shown(ctx context.Context, jti state.KeyID) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("show key: %w", err)
 	}
-	s, err := a.signerIn(view, generation)
+	s, err := a.mustSignerIn(view, generation)
 	if err != nil {
 		return Key{}, fmt.Errorf("show key: %w", err)
-	}
-	if s == nil {
-		return Key{}, fmt.Errorf("show key: the state has no signing key of generation %d", generation)
 	}
 	shown, err := s.show(&key, account.Email)
 	if err != nil {
@@ -397,12 +394,9 @@ func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who 
 	if err != nil {
 		return "", Principal{}, refused(err)
 	}
-	s, err := a.signerIn(view, generation)
+	s, err := a.mustSignerIn(view, generation)
 	if err != nil {
 		return "", Principal{}, fmt.Errorf("authenticate: %w", err)
-	}
-	if s == nil {
-		return "", Principal{}, fmt.Errorf("authenticate: the state has no signing key of generation %d", generation)
 	}
 	_, secret = s.s3Pair(id)
 	return secret, who, nil
@@ -550,6 +544,16 @@ func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error)
 		return nil, err
 	}
 	return known.by[generation], nil
+}
+
+// mustSignerIn returns the signing key of a generation that has signed a stored key or share, as
+// signerIn does. Without such a signing key it returns an error, because the state is damaged.
+func (a *Accounts) mustSignerIn(view state.View, generation uint64) (*signer, error) {
+	s, err := a.signerIn(view, generation)
+	if err == nil && s == nil {
+		err = fmt.Errorf("the state has no signing key of generation %d", generation)
+	}
+	return s, err
 }
 
 // Fits returns nil if the cluster's signing keys open with this node's secret. It uses the

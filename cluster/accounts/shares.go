@@ -146,12 +146,9 @@ func (a *Accounts) shownShare(ctx context.Context, b *state.Bucket, id state.Sha
 	if err != nil {
 		return Share{}, err
 	}
-	sign, err := a.signerIn(view, generation)
+	sign, err := a.mustSignerIn(view, generation)
 	if err != nil {
 		return Share{}, err
-	}
-	if sign == nil {
-		return Share{}, fmt.Errorf("the state has no signing key of generation %d", generation)
 	}
 	shown := Share{Share: s}
 	if shown.Token, err = sign.sign(claimsOfShare(&s, generation)); err != nil {

@@ -392,3 +392,20 @@ func scanAll[T any, P record[T]](r Reader, prefix key) ([]T, error) {
 	})
 	return all, err
 }
+
+// scanPage returns up to limit records of the rows from one key up to another, and whether there are
+// more.
+func scanPage[T any, P record[T]](r Reader, from, to key, limit int) (page []T, more bool, err error) {
+	err = r.Scan(from, to, false, func(_, value []byte) (bool, error) {
+		if more = len(page) >= limit; more {
+			return false, nil
+		}
+		v, err := decode[T, P](value)
+		if err != nil {
+			return false, err
+		}
+		page = append(page, *v)
+		return true, nil
+	})
+	return page, more, err
+}

@@ -333,18 +333,7 @@ func (v View) Shares(q SharesQuery) (all []Share, more bool, err error) {
 	if after.ID != "" {
 		from = append(from, 0)
 	}
-	err = v.r.Scan(from, prefix.end(), false, func(_, value []byte) (bool, error) {
-		if more = len(all) >= min(q.Limit, MaxListLimit); more {
-			return false, nil
-		}
-		s, err := decode[Share](value)
-		if err != nil {
-			return false, err
-		}
-		all = append(all, *s)
-		return true, nil
-	})
-	return all, more, err
+	return scanPage[Share](v.r, from, prefix.end(), min(q.Limit, MaxListLimit))
 }
 
 // AllShares returns the shares of all accounts.
@@ -353,29 +342,26 @@ func (v View) AllShares() ([]Share, error) { return sharesIn(v.r, table(tableSha
 // permits returns whether the key of a share may ask for a change. It permits the changes of objects
 // that it names and no others, so that a new command is refused until it is listed here.
 func (v *Share) permits(change Command) bool {
-	into := func(bucket string, born Incarnation, objectKey string) bool {
-		return v.Write && bucket == v.Bucket && born == v.Born && v.Covers(objectKey)
-	}
-	from := func(bucket string, born Incarnation, objectKey string) bool {
-		return v.Read && bucket == v.Bucket && born == v.Born && v.Covers(objectKey)
+	covers := func(bucket string, born Incarnation, objectKeys ...string) bool {
+		return bucket == v.Bucket && born == v.Born && !slices.ContainsFunc(objectKeys, func(k string) bool { return !v.Covers(k) })
 	}
 	switch c := change.(type) {
 	case *PutObject:
-		return into(c.Bucket, c.Born, c.Object.Key)
+		return v.Write && covers(c.Bucket, c.Born, c.Object.Key)
 	case *CopyObject:
-		return into(c.Bucket, c.Born, c.Object.Key) && from(c.SourceBucket, c.SourceBorn, c.SourceKey)
+		return v.Write && covers(c.Bucket, c.Born, c.Object.Key) && v.Read && covers(c.SourceBucket, c.SourceBorn, c.SourceKey)
 	case *CreateUpload:
-		return into(c.Bucket, c.Born, c.Upload.Key)
+		return v.Write && covers(c.Bucket, c.Born, c.Upload.Key)
 	case *PutPart:
-		return into(c.Bucket, c.Born, c.Key)
+		return v.Write && covers(c.Bucket, c.Born, c.Key)
 	case *CopyPart:
-		return into(c.Bucket, c.Born, c.Key) && from(c.SourceBucket, c.SourceBorn, c.SourceKey)
+		return v.Write && covers(c.Bucket, c.Born, c.Key) && v.Read && covers(c.SourceBucket, c.SourceBorn, c.SourceKey)
 	case *CompleteUpload:
-		return into(c.Bucket, c.Born, c.Object.Key)
+		return v.Write && covers(c.Bucket, c.Born, c.Object.Key)
 	case *AbortUpload:
-		return into(c.Bucket, c.Born, c.Key)
+		return v.Write && covers(c.Bucket, c.Born, c.Key)
 	case *DeleteObjects:
-		return v.Delete && c.Bucket == v.Bucket && c.Born == v.Born && !slices.ContainsFunc(c.Keys, func(k string) bool { return !v.Covers(k) }) &&
+		return v.Delete && covers(c.Bucket, c.Born, c.Keys...) &&
 			!slices.ContainsFunc(c.IDs, func(id VersionID) bool { return id != "" }) // a share deletes no version permanently
 	}
 	return false

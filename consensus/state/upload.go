@@ -190,18 +190,7 @@ func (v *DateUpload) apply(tx Tx, _ *entry) (Result, error) {
 func partsOf(r Reader, b *Bucket, id UploadID, after uint16, limit int) (parts []Part, more bool, err error) {
 	prefix := part(b.in(tablePart), id)
 	from := slices.Clone(prefix).u16(min(after, MaxPartNumber) + 1)
-	err = r.Scan(from, prefix.end(), false, func(_, value []byte) (bool, error) {
-		if more = len(parts) == limit; more {
-			return false, nil
-		}
-		p, err := decode[Part](value)
-		if err != nil {
-			return false, err
-		}
-		parts = append(parts, *p)
-		return true, nil
-	})
-	return parts, more, err
+	return scanPage[Part](r, from, prefix.end(), limit)
 }
 
 // freeParts removes parts of an upload.
