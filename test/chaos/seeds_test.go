@@ -22,8 +22,12 @@ import (
 	"time"
 )
 
-// runWithin bounds the process of one run, in real time.
-const runWithin = 15 * time.Minute
+// runWithin bounds the process of one run, in real time. After it the process is told to print its
+// goroutines, for which it has dumpWithin.
+const (
+	runWithin  = 6 * time.Minute
+	dumpWithin = 20 * time.Second
+)
 
 // verdict is what came of a run, as its process writes it down.
 type verdict struct {
@@ -43,7 +47,7 @@ func simulate(t *testing.T, seed uint64, name string) (report, error) {
 	if err != nil {
 		return report{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-test.run", "^TestOneRun$", "-test.timeout", runWithin.String(),
+	cmd := exec.CommandContext(ctx, self, "-test.run", "^TestOneRun$", "-test.timeout", "0",
 		"-seed", strconv.FormatUint(seed, 10), "-scenario", name, "-into", into, "-talk="+strconv.FormatBool(*talkFlag), "-nodes", strconv.Itoa(*nodesFlag))
 	// One processor and no preemption, so that few goroutines race; math/rand
 	// takes its seed; and the memory of a run is not worth much collection.
@@ -51,6 +55,9 @@ func simulate(t *testing.T, seed uint64, name string) (report, error) {
 	// The child goes when this process does; the signal comes when the thread
 	// that started it ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// SIGQUIT prints the goroutines even where one of them never gives the processor back.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
+	cmd.WaitDelay = dumpWithin
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var said strings.Builder
@@ -61,8 +68,7 @@ func simulate(t *testing.T, seed uint64, name string) (report, error) {
 	failed := cmd.Run()
 	data, err := os.ReadFile(into)
 	if err != nil {
-		text := said.String()
-		return report{}, fmt.Errorf("seed %d: the run ended without a verdict: %w: ...%s", seed, errors.Join(failed, err), text[max(0, len(text)-saidKept):])
+		return report{}, fmt.Errorf("seed %d: the run ended without a verdict: %w: %s", seed, errors.Join(failed, err), lastWords(said.String()))
 	}
 	var v verdict
 	switch err := json.Unmarshal(data, &v); {
@@ -76,8 +82,17 @@ func simulate(t *testing.T, seed uint64, name string) (report, error) {
 	return v.Report, nil
 }
 
-// saidKept is how much of what a broken run said is shown: its end.
-const saidKept = 8 << 10
+// saidKept is how many bytes of what a broken run said are shown.
+const saidKept = 16 << 10
+
+// lastWords returns the end of what a broken run said. Of goroutines that it printed, it returns the
+// first ones: they are those that ran.
+func lastWords(text string) string {
+	if at := strings.LastIndex(text, "SIGQUIT: quit"); at >= 0 {
+		return text[at:min(len(text), at+saidKept)]
+	}
+	return "..." + text[max(0, len(text)-saidKept):]
+}
 
 // TestOneRun is what the process of a run does.
 func TestOneRun(t *testing.T) {

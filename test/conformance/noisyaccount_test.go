@@ -21,11 +21,11 @@ import (
 
 // What two accounts do on one node.
 const (
-	accountRate   = 50 // requests a second that the node allows an account, and at once
-	noisyTimes    = 10 // as many as that are sent
+	accountRate   = 10 // requests a second that the node allows an account, and at once; a busy machine sends more too
+	noisyTimes    = 20 // as many as that are sent
 	noisyClients  = 16
 	noisyFor      = 5 * time.Second
-	modestRate    = 20 // requests a second of the other account
+	modestRate    = 5 // requests a second of the other account
 	modestClients = 4
 )
 
@@ -97,7 +97,7 @@ func (s *sent) note(r harness.Response, err error, took time.Duration) {
 	}
 }
 
-// TestANoisyAccountIsHeldToItsRate is A55: an account that sends ten times its
+// TestANoisyAccountIsHeldToItsRate is A55: an account that sends many times its
 // rate is told to wait, and another one on the same node never is. How long the
 // other waits is logged; test/bench, group noisy, measures it.
 func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
