@@ -31,6 +31,7 @@ import (
 // Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
 // Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
 // key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
+// Level 10 brought EndPins, and the ends and bounds of pins.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -38,7 +39,7 @@ type FeatureLevel uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestFeatureLevel is the newest feature level that this release understands.
-const NewestFeatureLevel FeatureLevel = 9
+const NewestFeatureLevel FeatureLevel = 10
 
 var levelKey = metaKey("level")
 

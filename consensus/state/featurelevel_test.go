@@ -136,6 +136,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 		By: Actor{Kind: ActorSession, Account: "o", Email: "o@b"}, Seq: 300, Balance: 301,
 	}).Code)
 	add("metering", (&metering{Charged: 300, Every: 301, Rate: 302, After: "a"}).Code)
+	pinRecords(add)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {
@@ -147,6 +148,20 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 			t.Errorf("%+v came back as %+v, %v", n, back, err)
 		}
 	}
+}
+
+// pinRecords adds the forms of the records of pins.
+func pinRecords(add func(name string, code func(*codec.Coder))) {
+	pin := Pin{
+		ID: "p", Account: "a", Created: 300, Status: Pinned, CID: contents[0], Given: GivenName, Name: "n", Origins: []string{"o"}, Meta: map[string]string{"m": "ä"},
+	}
+	ending, bounded := pin, pin
+	ending.Until, bounded.MaxBytes = 301, 302
+	add("pin-1", pin.Code)
+	add("pin-2 end", ending.Code)
+	add("pin-2 bound", bounded.Code)
+	add("once-1", (&once{Pin: "p", Created: 300, Asked: Hash{1}, At: 301}).Code)
+	add("once-2", (&once{Pin: "p", Created: 300, Asked: Hash{1}, At: 301, Until: 302}).Code)
 }
 
 // comeBack checks that objects are read as they were written, also by lists.

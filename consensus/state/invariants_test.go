@@ -41,7 +41,7 @@ func (m *machine) check() {
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableRetained, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
-		tableCors, tableBucketTags, tablePartSums, tableUnhashed,
+		tableCors, tableBucketTags, tablePartSums, tableUnhashed, tablePinEnd, tableBounded,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
@@ -380,6 +380,9 @@ func wantPin(t reporter, want *memory, p *Pin) {
 	if p.Name != "" {
 		set(t, want, nameIndex(p.Account, p.Name).descending(p.Created), []byte(p.ID))
 	}
+	if p.Until > 0 {
+		set(t, want, endKey(p), nil)
+	}
 	for level := range counterShifts {
 		bump(t, want, counterKey(p.Account, p.Status, level, p.Created), 1)
 	}
@@ -436,6 +439,12 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		settling, _ := has(m, settlingKey(k))
+		if p.MaxBytes > 0 {
+			set(m.t, want, boundedKey(p, k), nil)
+			if root.Status == Pinned && !settling && root.Size > p.MaxBytes {
+				m.t.Errorf("pin %s holds %d bytes, and permits %d", p.ID, root.Size, p.MaxBytes)
+			}
+		}
 		if p.Status != root.Status && !settling && (!root.UnderReplicated || p.Status == Failed) {
 			m.t.Errorf("pin %s is %s, its root is %s", p.ID, p.Status, root.Status)
 		}

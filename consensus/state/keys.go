@@ -69,6 +69,8 @@ const (
 	tableAudit       = '3' // sequence -> hash and AuditRow
 	tableShare       = '5' // account, incarnation of the bucket, id -> Share
 	tableShareKey    = '6' // jti of a share's key -> key of the row of the share
+	tablePinEnd      = '7' // end, account, request of a pin with an end -> -
+	tableBounded     = '0' // root, account, request of an attached pin that bounds the size of its content -> -
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
 
 	pinByID    = 'r' // request -> locator

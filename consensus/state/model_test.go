@@ -42,11 +42,22 @@ func anyMeta(t *rapid.T) map[string]string {
 	return map[string]string{"m": strings.Repeat("x", FreeMeta+over-1)}
 }
 
+// withAnyEnd draws an end and a bound for a pin, from the level on that has them.
+func withAnyEnd(t *rapid.T, level FeatureLevel, p Pin) Pin {
+	if level >= PinsEndLevel {
+		p.Until = Millis(rapid.SampledFrom([]int{0, 0, 3, 7}).Draw(t, "until"))
+		p.MaxBytes = rapid.SampledFrom([]uint64{0, 0, 30, 60}).Draw(t, "bound")
+	}
+	return p
+}
+
 // anyCommand draws a command out of a small world, so that commands meet.
 func anyCommand(t *rapid.T, m *machine) Command {
-	if level, err := m.view().FeatureLevel(); err != nil {
+	level, err := m.view().FeatureLevel()
+	if err != nil {
 		t.Fatal(err)
-	} else if level >= 3 && rapid.IntRange(0, 2).Draw(t, "naming") > 0 {
+	}
+	if level >= 3 && rapid.IntRange(0, 2).Draw(t, "naming") > 0 {
 		return anyNaming(t, m)
 	}
 	account := rapid.SampledFrom([]AccountID{alice, bob, "nobody"}).Draw(t, "account")
@@ -56,13 +67,14 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	nodes := rapid.SliceOfDistinct(rapid.SampledFrom([]NodeID{"n1", "n2", "n3", "n4", "n5"}), rapid.ID)
 	node := rapid.SampledFrom([]NodeID{"n1", "n2", "n3", "n4"})
 	pin := func() Pin {
-		return Pin{
+		p := Pin{
 			ID: id("pin"), Account: account, CID: rapid.SampledFrom(contents).Draw(t, "cid"),
 			Created: Millis(rapid.IntRange(1, 1<<24).Draw(t, "created")),
 			Name:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name"),
 			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"o1", "o2", "o3"}), 0, 2).Draw(t, "origins"),
 			Meta:    anyMeta(t),
 		}
+		return withAnyEnd(t, level, p)
 	}
 	root := func() (RootKey, uint64) {
 		k := rootOf(m.t, rapid.SampledFrom(contents).Draw(t, "root"))
@@ -72,7 +84,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		}
 		return k, r.Born - uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1}).Draw(t, "age"))
 	}
-	switch rapid.IntRange(-1, 22).Draw(t, "kind") {
+	switch rapid.IntRange(-1, 23).Draw(t, "kind") {
 	case 21:
 		return &Audited{
 			By: Actor{Kind: ActorSession, Account: account, Addr: "192.0.2.7"}, At: Millis(rapid.IntRange(0, 9).Draw(t, "at")),
@@ -83,6 +95,8 @@ func anyCommand(t *rapid.T, m *machine) Command {
 			return &PruneAudit{Before: Millis(rapid.IntRange(0, 9).Draw(t, "before"))}
 		}
 		return &NoteRefusals{Items: []Refusal{{Action: ActionSessionCreate, At: Millis(rapid.IntRange(0, 2).Draw(t, "hour")) * hourMillis, Account: account, Count: 3}}}
+	case 23:
+		return &EndPins{Now: Millis(rapid.IntRange(0, 9).Draw(t, "now"))}
 	case -1:
 		return &CreateOnce{
 			Key:    Hash{byte(rapid.IntRange(0, 3).Draw(t, "name"))},
@@ -194,7 +208,10 @@ func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
 			drawn++
 			content := rapid.SampledFrom(contents[1:]).Draw(rt, "cid")
 			old := rapid.SampledFrom(append(m.allPins(), Pin{ID: "none"})).Draw(rt, "old").ID // alice's are none of bob's
-			pin := Pin{ID: RequestID(fmt.Sprintf("p%d", drawn)), Account: bob, CID: content, Created: 1, Meta: anyMeta(rt)}
+			pin := Pin{
+				ID: RequestID(fmt.Sprintf("p%d", drawn)), Account: bob, CID: content, Created: 1, Meta: anyMeta(rt),
+				MaxBytes: rapid.SampledFrom([]uint64{0, 0, 0, 30}).Draw(rt, "bound"),
+			}
 			switch rapid.IntRange(0, 9).Draw(rt, "kind") {
 			case 0, 1:
 				return &CreatePin{Pin: pin, Nodes: nodes}

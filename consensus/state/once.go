@@ -29,6 +29,9 @@ type CreateOnce struct {
 	// remembered since then. So a single wrong clock makes no node forget a request. 0:
 	// unknown, so no request is too old.
 	By, At Millis
+	// Lasts is the time from now for which the client asked for the pin, if it did not name the end.
+	// A repeat asks for the same time and not for the same end. 0: the end counts.
+	Lasts Millis
 }
 
 // Forms of the change. The numbers are stored: never renumber.
@@ -70,6 +73,11 @@ func (v *CreateOnce) Code(c *codec.Coder) {
 		codec.Int(c, &v.By)
 		codec.Int(c, &v.At)
 	}
+	if v.Lasts > 0 || c.Decoding() && c.More() {
+		if codec.Int(c, &v.Lasts); v.Lasts <= 0 {
+			c.Fail("a pin that lasts no time")
+		}
+	}
 	if _, err := v.create(); err != nil {
 		c.Fail(err.Error())
 	}
@@ -96,19 +104,27 @@ type once struct {
 	Created Millis    // creation time of the pin
 	Asked   Hash      // hash of the request
 	At      Millis    // time since which the request is remembered
+	Until   Millis    // end of the pin; 0: none
 }
 
 // over returns whether a request is too old to be remembered at a time.
 func (v *once) over(by Millis) bool { return by-OnceFor >= v.At }
 
-// Code implements the record's form.
+// Code implements the record's form. Version 2 is written only if the pin has an end.
 func (v *once) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(1)
+	if c.Decoding() || v.Until != 0 {
+		version = 2
+	}
+	version = c.Version(version)
 	codec.String(c, &v.Pin, MaxIDLen)
 	codec.Int(c, &v.Created)
 	codec.Fixed(c, v.Asked[:])
 	if c.More() {
 		codec.Int(c, &v.At)
+	}
+	if version >= 2 {
+		codec.Int(c, &v.Until)
 	}
 }
 
@@ -121,9 +137,13 @@ func onceByTime(a AccountID) key { return part(table(tableOnce), a).byte('t') }
 func onceCount(a AccountID) key { return part(table(tableOnce), a).byte('#') }
 
 // askedFor returns the hash of the request of a client: all fields of the pin except those that
-// the node has created.
-func askedFor(p *Pin) (Hash, error) {
-	asked := Pin{Account: p.Account, CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}
+// the node has created. If the client asked for a time from now, that counts instead of the end; as
+// a negative number, because it is no end.
+func askedFor(p *Pin, lasts Millis) (Hash, error) {
+	asked := Pin{Account: p.Account, CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta, Until: p.Until, MaxBytes: p.MaxBytes}
+	if lasts > 0 {
+		asked.Until = -lasts
+	}
 	c := codec.Encoder(nil)
 	asked.Code(c)
 	b, err := c.Finish()
@@ -145,7 +165,7 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	pin := &create.Pin
-	asked, err := askedFor(pin)
+	asked, err := askedFor(pin, v.Lasts)
 	if err != nil {
 		return Result{}, err
 	}
@@ -158,7 +178,7 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, Errorf(CodeExists, "a request of this name asked for another pin")
 		}
 		again := *pin
-		again.ID, again.Created = first.Pin, first.Created
+		again.ID, again.Created, again.Until = first.Pin, first.Created, first.Until
 		return accepted(&again), nil
 	}
 	result, err := create.apply(tx, e)
@@ -220,7 +240,7 @@ func (v *CreateOnce) remember(tx Tx, asked Hash, pin *Pin) error {
 	if at == 0 {
 		at = pin.Created
 	}
-	if err := put(tx, onceByName(a, v.Key), &once{Pin: pin.ID, Created: pin.Created, Asked: asked, At: at}); err != nil {
+	if err := put(tx, onceByName(a, v.Key), &once{Pin: pin.ID, Created: pin.Created, Asked: asked, At: at, Until: pin.Until}); err != nil {
 		return err
 	}
 	if err := tx.Set(onceByTime(a).u64(uint64(pin.Created)), v.Key[:]); err != nil {

@@ -92,7 +92,8 @@ func (a *Applier) remember(tx Tx, op OpID, r Result, e *Error) error {
 func brief(r Reader, result Result, cmd Command) (Result, error) {
 	pin, asked := result.Pin, pinIn(cmd)
 	if pin == nil || asked == nil || pin.Account != asked.Account || pin.CID != asked.CID || pin.Given != asked.Given ||
-		pin.Name != asked.Name || !slices.Equal(pin.Origins, asked.Origins) || !maps.Equal(pin.Meta, asked.Meta) {
+		pin.Name != asked.Name || !slices.Equal(pin.Origins, asked.Origins) || !maps.Equal(pin.Meta, asked.Meta) ||
+		pin.Until != asked.Until || pin.MaxBytes != asked.MaxBytes {
 		return result, nil
 	}
 	level, err := levelOf(r)

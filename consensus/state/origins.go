@@ -20,6 +20,11 @@ func (v *Pin) hold(tx Tx, k RootKey) error {
 			return err
 		}
 	}
+	if v.MaxBytes > 0 {
+		if err := tx.Set(boundedKey(v, k), nil); err != nil {
+			return err
+		}
+	}
 	return tx.Set(attachedKey(v, k), nil)
 }
 
@@ -27,6 +32,11 @@ func (v *Pin) hold(tx Tx, k RootKey) error {
 func (v *Pin) release(tx Tx, k RootKey) error {
 	if len(v.Origins) > 0 {
 		if err := tx.Delete(originKey(v, k)); err != nil {
+			return err
+		}
+	}
+	if v.MaxBytes > 0 {
+		if err := tx.Delete(boundedKey(v, k)); err != nil {
 			return err
 		}
 	}

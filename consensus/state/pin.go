@@ -60,11 +60,20 @@ type Pin struct {
 	Origins []string
 	Meta    map[string]string
 	Detail  string // reason why the pin has failed
+	// Until is the end of the pin: EndPins removes it then. 0: it has no end.
+	Until Millis
+	// MaxBytes is the largest size of the DAG in bytes. The pin of a larger one fails. 0: no bound.
+	MaxBytes uint64
 }
 
-// Code implements the record's form.
+// Code implements the record's form. Version 2 is written only if the pin has an end or a bound:
+// below PinsEndLevel, members may know only version 1.
 func (v *Pin) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(1)
+	if c.Decoding() || v.ends() {
+		version = 2
+	}
+	version = c.Version(version)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Int(c, &v.Created)
@@ -75,6 +84,10 @@ func (v *Pin) Code(c *codec.Coder) {
 	codec.Strings(c, &v.Origins, MaxOrigins, MaxAddrLen)
 	codec.Map(c, &v.Meta, MaxMetaPairs, MaxMetaBytes)
 	codec.String(c, &v.Detail, MaxReasonLen)
+	if version >= 2 {
+		codec.Int(c, &v.Until)
+		codec.Uint(c, &v.MaxBytes)
+	}
 }
 
 // peekPin returns the name of a stored pin and the position of its meta without decoding
@@ -82,7 +95,7 @@ func (v *Pin) Code(c *codec.Coder) {
 // part of row.
 func peekPin(row []byte) (name []byte, meta codec.Coder, err error) {
 	c := *codec.Decoder(row)
-	c.Version(1)
+	c.Version(2)
 	codec.Text(&c, MaxIDLen) // as Code has them
 	codec.Text(&c, MaxIDLen)
 	var created Millis
@@ -197,6 +210,11 @@ func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 			return err
 		}
 	}
+	if p.Until > 0 {
+		if err := tx.Set(endKey(p), nil); err != nil {
+			return err
+		}
+	}
 	return writeRow(tx, p)
 }
 
@@ -233,6 +251,9 @@ func removePin(tx Tx, p *Pin) error {
 	keys := []key{rowKey(p), locatorKey(p.Account, p.ID), cidIndex(p.Account, c).descending(p.Created)}
 	if p.Name != "" {
 		keys = append(keys, nameIndex(p.Account, p.Name).descending(p.Created))
+	}
+	if p.Until > 0 {
+		keys = append(keys, endKey(p))
 	}
 	for _, k := range keys {
 		if err := tx.Delete(k); err != nil {
@@ -340,6 +361,9 @@ func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	if err != nil {
 		return c, nil, err
 	}
+	if err := p.checkEnd(tx); err != nil {
+		return c, nil, err
+	}
 	if known, err := has(tx, accountKey(p.Account)); err != nil {
 		return c, nil, err
 	} else if !known {
@@ -360,11 +384,20 @@ func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	return c, members, afford(tx, p, root, k, old)
 }
 
-// addPin writes a checked pin and attaches it to its root.
+// addPin writes a checked pin and attaches it to its root. A pin whose content is known to be larger
+// than it permits fails on creation, and holds nothing.
 func addPin(tx Tx, p *Pin, c cid.Cid, nodes []NodeID, e *entry) error {
 	var err error
 	if p.Created, err = nextCreated(tx, p.Account, p.Created); err != nil {
 		return err
+	}
+	why, err := p.tooLargeNow(tx, RootOf(c))
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		p.Status, p.Detail = Failed, why
+		return insertPin(tx, p, c)
 	}
 	root, err := attach(tx, p, RootOf(c), nodes, e)
 	if err != nil {

@@ -393,14 +393,18 @@ func arrived(tx Tx, item Arrival, e *entry) error {
 	e.settle -= len(pins)
 	refs := root.Refs
 	for _, p := range pins {
-		ok, err := affordCharge(tx, p.Account, root.Key, charge{Bytes: item.Bytes})
-		if err != nil {
-			return err
+		why := p.tooLarge(item.Bytes)
+		if !p.exceeds(item.Bytes) {
+			ok, err := affordCharge(tx, p.Account, root.Key, charge{Bytes: item.Bytes})
+			if err != nil {
+				return err
+			}
+			if ok {
+				continue
+			}
+			why = tooMuch(item.Bytes)
 		}
-		if ok {
-			continue
-		}
-		if err := letGo(tx, p, root, tooMuch(item.Bytes)); err != nil {
+		if err := letGo(tx, p, root, why); err != nil {
 			return err
 		}
 	}

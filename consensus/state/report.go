@@ -82,7 +82,13 @@ func report(tx Tx, node NodeID, item CopyReport, e *entry) error {
 		return err
 	}
 	if phase == Held {
+		news := root.Size != item.Size
 		root.Size, root.Blocks = item.Size, item.Blocks
+		if news {
+			if gone, err := letGoTooLarge(tx, root, e); err != nil || gone {
+				return err
+			}
+		}
 		for i := range root.Copies {
 			if c := &root.Copies[i]; c.Phase == GaveUp { // now there is a source
 				if err := setPhase(tx, root, c, Assigned, c.Reason); err != nil {

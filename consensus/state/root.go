@@ -527,6 +527,12 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	e.settle -= len(pins)
 	refs := root.Refs
 	for _, p := range pins {
+		if root.Status == Pinned && p.exceeds(root.Size) {
+			if err := letGo(tx, p, root, p.tooLarge(root.Size)); err != nil {
+				return err
+			}
+			continue
+		}
 		if root.Status == Pinned {
 			if ok, err := affordCharge(tx, p.Account, k, charge{Bytes: root.Size, Stored: true}); err != nil {
 				return err

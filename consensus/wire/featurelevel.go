@@ -15,6 +15,14 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return askedLevel(1, cmd.Change)
 	case *state.BySession:
 		return askedLevel(2, cmd.Change)
+	case *state.CreatePin:
+		return pinLevel(&cmd.Pin)
+	case *state.ReplacePin:
+		return pinLevel(&cmd.Pin)
+	case *state.CreateOnce:
+		return max(2, FeatureLevelOf(cmd.Change))
+	case *state.EndPins:
+		return state.PinsEndLevel
 	case *state.PlaceRoots:
 		if cmd.At > 0 {
 			return 4
@@ -22,7 +30,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel:
 		return 1
 	case *state.CreateSession, *state.EndSession, *state.NoteUses, *state.RotateSigningKey,
-		*state.CreateOnce, *state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
+		*state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
 	case *state.PutObject:
@@ -57,6 +65,14 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 8
 	case *state.PostCredits, *state.ChargeStorage:
 		return 9
+	}
+	return 0
+}
+
+// pinLevel returns the feature level of a pin's record.
+func pinLevel(p *state.Pin) state.FeatureLevel {
+	if p.Until != 0 || p.MaxBytes != 0 {
+		return state.PinsEndLevel
 	}
 	return 0
 }

@@ -92,6 +92,7 @@ const (
 	kindRevokeShare      = 74
 	kindPostCredits      = 85 // feature level 9, like the following kinds
 	kindChargeStorage    = 86
+	kindEndPins          = 87 // feature level 10, like the following kinds
 )
 
 // Bounds of what this package reads and writes.
@@ -194,6 +195,7 @@ var commands = map[uint16]func() state.Command{
 	kindRevokeShare:      func() state.Command { return new(state.RevokeShare) },
 	kindPostCredits:      func() state.Command { return new(state.PostCredits) },
 	kindChargeStorage:    func() state.Command { return new(state.ChargeStorage) },
+	kindEndPins:          func() state.Command { return new(state.EndPins) },
 }
 
 // kinds maps the types of commands to their kind numbers.

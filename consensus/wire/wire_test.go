@@ -92,7 +92,7 @@ func every() []state.Command {
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
 		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
-	}, namingsByKey(), namings5(), admins(), audits(), shares(), ledgers(), conditions())...)
+	}, namingsByKey(), namings5(), admins(), audits(), shares(), ledgers(), pinEnds(), conditions())...)
 }
 
 // namingsByKey returns the changes of the object gateway that somebody asks for, as they are
@@ -216,6 +216,9 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		if kind >= kindPostCredits {
 			want = 9
 		}
+		if slices.ContainsFunc(pinEnds(), func(new state.Command) bool { return reflect.DeepEqual(new, cmd) }) {
+			want = state.PinsEndLevel
+		}
 		if want == 3 && asked != kind {
 			want = 4
 		}
@@ -330,6 +333,7 @@ var notAudited = map[string]string{
 	"PutPart": "content, not access", "CopyPart": "content, not access", "CompleteUpload": "content, not access",
 	"NoteRefusals": "writes its rows itself", "PruneAudit": "the log's own upkeep; its anchor shows it",
 	"ChargeStorage": "the leader charges by itself; the ledger has each charge",
+	"EndPins":       "content, not access; the account named the end",
 }
 
 // A new command is audited, or the table says why it is not.
