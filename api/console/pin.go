@@ -19,16 +19,17 @@ type pinForm struct {
 	Origins   string // one multiaddr in each line
 	Meta      string // one key=value in each line
 	KeepMeta  bool   // the meta of the pin cannot be shown as lines, and is kept
+	Until     string // RFC 3339 time or duration; empty: the pin has no end
 }
 
 // pinFormOf returns the form in a request.
 func pinFormOf(v url.Values) pinForm {
-	return pinForm{strings.TrimSpace(v.Get("cid")), v.Get("name"), v.Get("origins"), v.Get("meta"), !v.Has("meta")}
+	return pinForm{strings.TrimSpace(v.Get("cid")), v.Get("name"), v.Get("origins"), v.Get("meta"), !v.Has("meta"), strings.TrimSpace(v.Get("until"))}
 }
 
 // formOf returns the form that would create an equal pin.
 func formOf(p state.Pin) pinForm {
-	f := pinForm{CID: p.CID, Name: p.Name, Origins: strings.Join(p.Origins, "\n")}
+	f := pinForm{CID: p.CID, Name: p.Name, Origins: strings.Join(p.Origins, "\n"), Until: pins.EndText(p.Until)}
 	meta, ok := linesOf(p.Meta)
 	f.Meta, f.KeepMeta = meta, !ok
 	return f
@@ -60,12 +61,15 @@ func (f pinForm) request() (pins.Request, error) {
 	if len(r.Meta) > 0 {
 		r.Given |= state.GivenMeta
 	}
-	return r, nil
+	if f.Until != "" {
+		r.End, err = pins.ParseEnd(f.Until)
+	}
+	return r, err
 }
 
 // requestOf returns the request that made a pin.
 func requestOf(p state.Pin) pins.Request {
-	return pins.Request{CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta}
+	return pins.Request{CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta, End: pins.End{At: p.Until}, MaxBytes: p.MaxBytes}
 }
 
 // parseMeta reads pairs of key=value, one a line. Errors are state.CodeInvalid.

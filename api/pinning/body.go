@@ -72,6 +72,22 @@ func parsePin(body []byte) (p pins.Request, err error) {
 	return p, nil
 }
 
+// requestEnd returns the end of a pin that the header of a request names. The zero End means that
+// there is no header.
+func requestEnd(r *http.Request) (end pins.End, err error) {
+	values := r.Header[web.UntilHeader]
+	if len(values) == 0 {
+		return end, nil
+	}
+	if len(values) > 1 {
+		return end, web.BadRequest("%s is there %d times", web.UntilHeader, len(values))
+	}
+	if end, err = pins.ParseEnd(values[0]); err != nil {
+		return end, fmt.Errorf("%s: %w", web.UntilHeader, err)
+	}
+	return end, nil
+}
+
 // createdForm is ISO 8601 with milliseconds in UTC. All values have the same length, so the order
 // of texts is that of times.
 const createdForm = "2006-01-02T15:04:05.000Z"

@@ -347,6 +347,9 @@ func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	if err != nil {
 		return err
 	}
+	if pin.End, err = requestEnd(r); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	defer cancel()
 	if named {
@@ -371,6 +374,9 @@ func (s *surface) replace(w http.ResponseWriter, r *http.Request, p accounts.Pri
 	}
 	id, err := requestID(r)
 	if err != nil {
+		return err
+	}
+	if pin.End, err = requestEnd(r); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)

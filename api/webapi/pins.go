@@ -122,6 +122,13 @@ func (s *surface) createPin(c *call) error {
 	} else if given {
 		r.Given |= state.GivenMeta
 	}
+	until, given, err := c.fields.Text("until")
+	if err == nil && given {
+		r.End, err = pins.ParseEnd(until)
+	}
+	if err != nil {
+		return err
+	}
 	pin, err := s.Pins.Create(c.ctx, c.who.Account, r)
 	if err != nil {
 		return fmt.Errorf("create pin: %w", err)

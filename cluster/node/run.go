@@ -264,6 +264,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"audit":      n.audit.Run,
 		"credits":    n.ledger.Run,
 		"pins":       n.pins.Run,
+		"pin ends":   n.pins.RunEnds,
 		"progress":   func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
 		"readers":    func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },
 		"watch":      n.members.Watch,

@@ -35,6 +35,8 @@ type State interface {
 	// Propose commits a command. When it returns a result, this node has applied it too, so
 	// a later local view includes it, unless ctx ended first.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+	// IsLeader returns whether this node leads the cluster.
+	IsLeader() bool
 }
 
 // Nodes returns the members with their load, for placement.
@@ -54,7 +56,7 @@ type Options struct {
 	Now     func() time.Time // nil means time.Now
 	// Agreed returns a time that the clocks of most members have reached and one that they have
 	// not passed. Idempotency keys are forgotten by the first and remembered since the second.
-	// ok is false, and both are 0, while the times are unknown. nil: Now.
+	// Pins end by the first. ok is false, and both are 0, while the times are unknown. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil means random UUIDs
 	Logger *slog.Logger           // nil means no log
@@ -112,14 +114,17 @@ type Request struct {
 	Name    string
 	Origins []string // multiaddrs of hosts that have the content
 	Meta    map[string]string
+	End     End
+	// MaxBytes is the largest size of the DAG in bytes; the pin of a larger one fails. 0: no bound.
+	MaxBytes uint64
 }
 
 // Create adds a pin to an account and returns it as accepted: queued, even if the content
 // is already on this node.
 //
 // Errors: state.ErrInvalid with the mistake in the request, state.ErrUnauthorized if the
-// account is gone, state.ErrUnavailable without a majority, state.ErrNoSpace if too few
-// members have capacity for new content.
+// account is gone, state.ErrUnavailable without a majority and for an end that not all members
+// understand yet, state.ErrNoSpace if too few members have capacity for new content.
 func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (Record, error) {
 	c, err := r.Validate()
 	if err != nil {
@@ -149,6 +154,9 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		ID: p.newID(), Account: account, Created: state.MillisOf(p.now()), Status: state.Queued,
 		CID: r.CID, Given: r.given(), Name: r.Name, Origins: r.Origins, Meta: r.Meta,
 	}
+	if err := p.setEnd(&pin, &r); err != nil {
+		return Record{}, fmt.Errorf("end of a pin: %w", err)
+	}
 	for attempt := 1; ; attempt++ {
 		nodes, asNew, err := p.place(account, old, root)
 		if err != nil {
@@ -160,7 +168,7 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		}
 		// The same id every time: should an attempt have been committed after
 		// all, the next one finds its pin and changes nothing.
-		result, err := p.state.Propose(ctx, p.asked(ctx, cmd))
+		result, err := p.state.Propose(ctx, p.asked(ctx, cmd, r.End))
 		switch {
 		case err == nil && result.Pin == nil:
 			return Record{}, fmt.Errorf("propose pin %s: no pin came back", pin.ID)
@@ -344,13 +352,14 @@ func Once(ctx context.Context, name state.Hash) context.Context {
 	return context.WithValue(ctx, onceKey{}, name)
 }
 
-// asked returns cmd with the credentials and the idempotency key of the caller.
-func (p *Pins) asked(ctx context.Context, cmd state.Command) state.Command {
+// asked returns cmd with the credentials and the idempotency key of the caller. end is the end that
+// the caller asked for.
+func (p *Pins) asked(ctx context.Context, cmd state.Command, end End) state.Command {
 	_, creates := cmd.(*state.CreatePin)
 	cmd = state.ByAsker(ctx, cmd)
 	if name, ok := ctx.Value(onceKey{}).(state.Hash); ok && creates {
 		by, at, _ := p.agreed() // 0 if too few members report their time
-		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at}
+		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at, Lasts: state.Millis(end.For.Milliseconds())}
 	}
 	return cmd
 }
@@ -448,7 +457,7 @@ func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.Req
 	if !validID(id) {
 		return notFound()
 	}
-	_, err := p.state.Propose(ctx, p.asked(ctx, &state.DeletePin{Account: account, ID: id}))
+	_, err := p.state.Propose(ctx, p.asked(ctx, &state.DeletePin{Account: account, ID: id}, End{}))
 	if errors.Is(err, state.ErrNotFound) {
 		return notFound()
 	}

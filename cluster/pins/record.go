@@ -62,6 +62,13 @@ func newDescriber(view state.View, nodes Nodes, refused func(origin string) stri
 
 // record describes one pin.
 func (d *describer) record(pin state.Pin) (Record, error) {
+	r, err := d.describe(pin)
+	r.Info = withEnd(r.Info, pin.Until)
+	return r, err
+}
+
+// describe does the same as record without the end of the pin.
+func (d *describer) describe(pin state.Pin) (Record, error) {
 	c, err := d.content(pin.CID)
 	if err != nil {
 		return Record{}, fmt.Errorf("describe pin %s: %w", pin.ID, err)

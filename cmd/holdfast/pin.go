@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,9 +42,14 @@ func (a *app) pinAddCommand() *cobra.Command {
 		Long: `Pins the DAG under CID: nodes of the cluster fetch its blocks and keep them.
 The command prints the id of the pin and returns. With --wait it waits until
 enough copies are durable; if the pin fails, it prints the reason and exits 1.
-Ctrl-C ends the wait and leaves the pin in place.`,
+Ctrl-C ends the wait and leaves the pin in place.
+
+With --until the cluster keeps the content for a time only and then removes the
+pin. To keep it longer, add the CID again with a later end before that: nothing
+is fetched again.`,
 		Example: `  holdfast pin add bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi
-  holdfast pin add bafybei... --name first --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW... --wait`,
+  holdfast pin add bafybei... --name first --origin /ip4/203.0.113.7/tcp/4001/p2p/12D3KooW... --wait
+  holdfast pin add bafybei... --until 720h`,
 		Args: arguments("CID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := a.operator()
@@ -73,7 +79,9 @@ Ctrl-C ends the wait and leaves the pin in place.`,
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the pin")
 	cmd.Flags().StringArrayVar(&request.Origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has the content (repeatable)")
 	mustNotBeEmpty(cmd, "origin")
-	mustBeText(cmd, "name", "origin")
+	cmd.Flags().StringVar(&request.Until, "until", "", "`end` of the pin: a time such as 2027-01-31T12:00:00Z, or how long from now, such as 720h")
+	mustNotBeEmpty(cmd, "until")
+	mustBeText(cmd, "name", "origin", "until")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the pin is pinned or has failed")
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -173,10 +181,19 @@ func listPins(all iter.Seq2[client.PinStatus, error], states []string, limit int
 	return pins, false, nil
 }
 
+// writePins writes a table of pins. It has a column of ends only if a pin has one.
 func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t := table{head: []string{"REQUEST ID", "STATUS", "CREATED", "CID", "NAME"}, states: 1}
+	ends := slices.ContainsFunc(pins, func(pin client.PinStatus) bool { return pin.Info["pinned_until"] != "" })
+	if ends {
+		t.head = slices.Insert(t.head, 3, "UNTIL")
+	}
 	for _, pin := range pins {
-		t.add(pin.RequestID, pin.Status, pin.Created, printable(pin.Pin.CID), printable(pin.Pin.Name))
+		cells := []string{pin.RequestID, pin.Status, pin.Created, printable(pin.Pin.CID), printable(pin.Pin.Name)}
+		if ends {
+			cells = slices.Insert(cells, 3, cmp.Or(printable(pin.Info["pinned_until"]), "-"))
+		}
+		t.add(cells...)
 	}
 	t.write(w, p)
 }
@@ -241,6 +258,7 @@ func writePin(w io.Writer, p palette, pin client.PinStatus) {
 	}
 	row("size", printable(size))
 	row("created", pin.Created)
+	row("until", printable(pin.Info["pinned_until"]))
 	for _, k := range slices.Sorted(maps.Keys(pin.Pin.Meta)) {
 		row("meta", printable(k+"="+pin.Pin.Meta[k]))
 	}

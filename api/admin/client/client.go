@@ -435,23 +435,23 @@ func as(user string) url.Values {
 }
 
 // call sends in as JSON, unless it is nil, and decodes the answer into out.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	return c.callWithin(ctx, callTimeout, method, path, query, in, out)
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any, with ...option) error {
+	return c.callWithin(ctx, callTimeout, method, path, query, in, out, with...)
 }
 
 // callWithin does the work of call within a time limit. When the limit has passed, the error is
 // ErrNoAnswer.
-func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, in, out any) error {
+func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, in, out any, with ...option) error {
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := c.exchange(bound, method, path, query, in, out)
+	err := c.exchange(bound, method, path, query, in, out, with...)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return fmt.Errorf("%w: nothing within %v from the process that runs on %s", ErrNoAnswer, limit, c.folder)
 	}
 	return err
 }
 
-func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, in, out any) error {
+func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, in, out any, with ...option) error {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
@@ -460,21 +460,27 @@ func (c *Client) exchange(ctx context.Context, method, path string, query url.Va
 		}
 		body = bytes.NewReader(data)
 	}
-	resp, err := c.send(ctx, method, path, query, body)
+	resp, err := c.send(ctx, method, path, query, body, with...)
 	if err != nil {
 		return err
 	}
 	return answered(resp, out)
 }
 
+// option changes a request before it is sent.
+type option func(*http.Request)
+
 // send returns the answer to a request; the caller closes its body.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader, with ...option) (*http.Response, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://holdfast"+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	for _, change := range with {
+		change(req)
 	}
 	resp, err := c.http.Do(req)
 	switch {

@@ -17,6 +17,9 @@ type Pin struct {
 	Name    string            `json:"name,omitempty"`
 	Origins []string          `json:"origins,omitempty"`
 	Meta    map[string]string `json:"meta,omitempty"`
+	// Until is the end that AddPin asks for: an RFC 3339 time, or a duration from now. Empty: none. In
+	// a PinStatus the end is the pinned_until of Info.
+	Until string `json:"-"`
 }
 
 // PinStatus is the PinStatus object of the same API.
@@ -38,9 +41,17 @@ const (
 	pollEvery = 250 * time.Millisecond
 )
 
+// untilHeader is the header of the Pinning Service API with the end of a pin, an extension of
+// Holdfast.
+const untilHeader = "X-Holdfast-Until"
+
 // AddPin pins a CID for a user; an empty user is the operator.
 func (c *Client) AddPin(ctx context.Context, user string, p Pin) (s PinStatus, err error) {
-	return s, c.call(ctx, http.MethodPost, "/pins", as(user), p, &s)
+	return s, c.call(ctx, http.MethodPost, "/pins", as(user), p, &s, func(r *http.Request) {
+		if p.Until != "" {
+			r.Header.Set(untilHeader, p.Until)
+		}
+	})
 }
 
 // Pin returns one pin.

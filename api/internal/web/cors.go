@@ -11,13 +11,16 @@ const AnyOrigin = "*"
 // Values of the CORS headers.
 const (
 	corsMethods = "GET, HEAD, POST, DELETE"
-	corsHeaders = "Authorization, Content-Type, " + IdempotencyHeader + ", " + RequestIDHeader
+	corsHeaders = "Authorization, Content-Type, " + IdempotencyHeader + ", " + UntilHeader + ", " + RequestIDHeader
 	corsExposed = "Retry-After, WWW-Authenticate, " + RequestIDHeader
 )
 
 // IdempotencyHeader is the header that names a request, so that the cluster recognizes a
 // repeat.
 const IdempotencyHeader = "Idempotency-Key"
+
+// UntilHeader is the header with the end of a new pin: an RFC 3339 time or a duration.
+const UntilHeader = "X-Holdfast-Until"
 
 // corsMaxAge is how long a browser may cache a preflight answer, in seconds.
 const corsMaxAge = "600"
