@@ -213,7 +213,7 @@ func (s *surface) operations() []operation {
 		{http.MethodDelete, "/keys/{id}", bySession, nil, nil, s.revokeKey},
 		{http.MethodPost, "/keys/{id}/show", bySession, nil, []string{"password"}, s.showKey},
 		{http.MethodGet, "/pins", mayRead, append([]string{"status", "name", "match"}, page...), nil, s.listPins},
-		{http.MethodPost, "/pins", mayWrite, nil, []string{"cid", "name", "origins", "meta"}, s.createPin},
+		{http.MethodPost, "/pins", mayWrite, nil, []string{"cid", "name", "origins", "meta", "until"}, s.createPin},
 		{http.MethodGet, "/pins/{id}", mayRead, nil, nil, s.getPin},
 		{http.MethodDelete, "/pins/{id}", mayWrite, nil, nil, s.deletePin},
 		{http.MethodGet, "/buckets", mayRead, nil, nil, s.listBuckets},

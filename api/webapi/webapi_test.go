@@ -223,7 +223,7 @@ func TestBadBodiesChangeNothing(t *testing.T) {
 	for path, bodies := range map[string][]string{
 		"POST /keys":    {`{"name":"x","expires_in":0}`, `{"name":"x","expires_in":1.5}`, `{"name":"x","expires_in":"1"}`, `{"name":"x","expires_in":99999999999}`, `{"name":"x","scope":""}`, `{"name":"x","scope":"all"}`, `{"name":"  "}`},
 		"POST /buckets": {`{"name":"ab"}`, `{"name":"Photos"}`, `{"name":"192.168.5.4"}`, `{"name":"holidays","public":"yes"}`, `{"name":"holidays","public":null}`},
-		"POST /pins":    {`{"cid":"nonsense"}`, `{"cid":"` + apitest.CatCID + `","meta":{"a":1}}`, `{"cid":"` + apitest.CatCID + `","origins":"x"}`},
+		"POST /pins":    {`{"cid":"nonsense"}`, `{"cid":"` + apitest.CatCID + `","meta":{"a":1}}`, `{"cid":"` + apitest.CatCID + `","origins":"x"}`, `{"cid":"` + apitest.CatCID + `","until":"yesterday"}`},
 		"POST /users":   {`{"email":"x","password":"password of x"}`, `{"email":"x@example.org","password":"x"}`},
 		"POST /buckets/photos/object/link?key=cat.txt": {`{"key_id":"` + w.ids["key"] + `","expires_in":604801}`},
 	} {

@@ -184,7 +184,7 @@ var samples = map[string]sample{
 	"DELETE /keys/{id}":                  {good: 204, id: "key"},
 	"POST /keys/{id}/show":               {good: 200, id: "key", body: `{"password":"password of alice"}`, tries: true, shows: true},
 	"GET /pins":                          {good: 200, query: "?limit=1"},
-	"POST /pins":                         {good: 201, body: `{"cid":"` + apitest.CatCID + `","name":"dog","origins":["/dns4/example.org/tcp/4001/p2p/12D3KooWGRUfjpxVXnPPHh3V6mDoRhMHFDgJN2hpvhPHVvZJYNW2"],"meta":{"a":"b"}}`},
+	"POST /pins":                         {good: 201, body: `{"cid":"` + apitest.CatCID + `","name":"dog","origins":["/dns4/example.org/tcp/4001/p2p/12D3KooWGRUfjpxVXnPPHh3V6mDoRhMHFDgJN2hpvhPHVvZJYNW2"],"meta":{"a":"b"},"until":"720h"}`},
 	"GET /pins/{id}":                     {good: 200, id: "pin"},
 	"DELETE /pins/{id}":                  {good: 204, id: "pin"},
 	"GET /buckets":                       {good: 200},

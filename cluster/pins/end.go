@@ -44,10 +44,10 @@ func ParseEnd(text string) (End, error) {
 			if d >= time.Millisecond {
 				return End{For: d}, nil
 			}
-			return End{}, state.Errorf(state.CodeInvalid, "the pin would last %s: a pin lasts 1ms at least", text)
+			return End{}, state.Errorf(state.CodeInvalid, "the end %q is in no time: a pin lasts 1ms at least", text)
 		}
 	}
-	return End{}, state.Errorf(state.CodeInvalid, "%q is neither an RFC 3339 time, such as 2027-01-31T12:00:00Z, nor a duration, such as 720h", quoted(text))
+	return End{}, state.Errorf(state.CodeInvalid, "the end %q is neither an RFC 3339 time, such as 2027-01-31T12:00:00Z, nor a duration, such as 720h", quoted(text))
 }
 
 // EndText returns the end of a pin as the APIs show it, or "" if it has none.
