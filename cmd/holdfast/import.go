@@ -61,7 +61,7 @@ func (a *app) pinImportCommand() *cobra.Command {
                standard input
 
 The command skips a pin if the account already has one with the same CID and
-name. You can repeat an import that was interrupted, and run several at the
+name that has no end. You can repeat an import that was interrupted, and run several at the
 same time. If a server answers that it is busy, the command waits and tries
 again.
 
@@ -324,7 +324,7 @@ func (im *importer) look(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list the pins of the account: %w", err)
 		}
-		if c, err := cid.Decode(pin.Pin.CID); err == nil {
+		if c, err := cid.Decode(pin.Pin.CID); err == nil && !ending(pin) {
 			im.there[importKey(c, pin.Pin.Name)] = here
 		}
 		if pin.Status == "failed" {
@@ -436,8 +436,11 @@ func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error 
 // find returns the pins of the account with the CID and name of pin.
 func (im *importer) find(ctx context.Context, pin client.Pin) ([]client.PinStatus, error) {
 	found, err := im.node.PinsOf(ctx, im.user, pin.CID, pin.Name)
-	return slices.DeleteFunc(found, func(p client.PinStatus) bool { return p.Pin.Name != pin.Name }), err
+	return slices.DeleteFunc(found, func(p client.PinStatus) bool { return p.Pin.Name != pin.Name || ending(p) }), err
 }
+
+// ending returns whether a pin has an end. It does not count as there, because its content goes then.
+func ending(p client.PinStatus) bool { return p.Info["pinned_until"] != "" }
 
 // later waits before the next attempt if err is an answer 429 or 503. It returns err if it is
 // any other error, or after importTries attempts.

@@ -49,3 +49,18 @@ func TestPinAddTakesAnEnd(t *testing.T) {
 		t.Errorf("an empty end: %+v", got)
 	}
 }
+
+// TestImportKeepsWhatWouldEnd checks that a pin with an end does not count as already here: its content
+// goes with it, and who imports wants to keep it.
+func TestImportKeepsWhatWouldEnd(t *testing.T) {
+	node := &importNode{}
+	node.take(client.Pin{CID: importOne, Name: "n"})
+	node.pins[0].Info = map[string]string{"pinned_until": "2027-01-31T12:00:00.000Z"}
+	line := importOne + " recursive n\n"
+	for _, want := range []string{"1 imported, 0 already here", "0 imported, 1 already here"} {
+		if got := call(t, node, line, "pin", "import"); got.code != exitOK || !strings.HasPrefix(got.out, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+		node.wantPins(t, "bafkreig n", "bafkreig n")
+	}
+}
