@@ -88,6 +88,12 @@ func (n *node) Leaving(ctx context.Context, who string, _ bool) (members.Leaving
 	return members.Leaving{Peer: members.Peer{Node: node}, Leads: true}, err
 }
 
+func (n *node) DrainPlan(context.Context, string) (members.DrainPlan, error) {
+	return members.DrainPlan{}, nil
+}
+
+func (n *node) Drain(context.Context, state.NodeID, bool) error { return nil }
+
 func (n *node) Remove(_ context.Context, id state.NodeID, force bool) error {
 	if !force {
 		return state.Errorf(state.CodeConflict, "node %s does not answer", id)

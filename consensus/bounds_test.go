@@ -169,6 +169,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.DeletePin{}, true},
 		{&state.RevokeKey{}, true},
 		{&state.RemoveNode{}, true},
+		{&state.SetDrain{}, true},
 		{&state.JoinNode{}, true},
 		{&state.ReportCopies{}, false},
 		{&state.ChargeStorage{}, false},

@@ -84,6 +84,19 @@ func (f *fake) Holdings(_ context.Context, who string) (accounts.Holdings, error
 	}, err
 }
 
+func (f *fake) DrainPlan(ctx context.Context, who string) (members.DrainPlan, error) {
+	n, err := f.Named(ctx, who)
+	return members.DrainPlan{
+		Peer:   members.Peer{Node: n, Role: "voter", Roots: 5, Load: members.Load{State: "alive", UsedBytes: 100}},
+		Others: 2, Free: 99, Copies: 2, CopiesThen: 2,
+	}, errors.Join(err, f.err)
+}
+
+func (f *fake) Drain(_ context.Context, id state.NodeID, on bool) error {
+	f.called("drain %s %v", id, on)
+	return f.err
+}
+
 func (f *fake) Remove(_ context.Context, id state.NodeID, force bool) error {
 	f.called("remove %s %v", id, force)
 	return f.err
@@ -320,6 +333,10 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"peers_remove", fake{}, "DELETE", "/peers/12D3KooWtwo", "", "remove 12D3KooWtwo false"},
 		{"peers_remove_name", fake{}, "DELETE", "/peers/two", "", "remove 12D3KooWtwo false"},
 		{"peers_remove_unknown", fake{}, "DELETE", "/peers/three", "", ""},
+		{"peers_drain_plan", fake{}, "GET", "/peers/two/drain", "", ""},
+		{"peers_drain", fake{}, "PUT", "/peers/two/drain", `{"on":true}`, "drain 12D3KooWtwo true"},
+		{"peers_drain_end", fake{}, "PUT", "/peers/12D3KooWtwo/drain", `{"on":false}`, "drain 12D3KooWtwo false"},
+		{"peers_drain_unknown", fake{}, "PUT", "/peers/three/drain", `{"on":true}`, ""},
 		{"peers_leaving", fake{}, "GET", "/peers/two", "", ""},
 		{"peers_leaving_uncounted", fake{}, "GET", "/peers/two?count=false", "", ""},
 		{"peers_leaving_perhaps", fake{}, "GET", "/peers/two?count=perhaps", "", ""},

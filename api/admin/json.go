@@ -69,6 +69,22 @@ type Leaving struct {
 	Answering int `json:"answering"`
 }
 
+// DrainPlan is a member and the effect of its drain.
+type DrainPlan struct {
+	Peer
+	Roots      uint64 `json:"roots"`       // roots that it holds
+	Others     int    `json:"others"`      // members that keep content then
+	OthersFree uint64 `json:"others_free"` // bytes that they have free
+	Copies     int    `json:"copies"`      // copies of a root now
+	CopiesThen int    `json:"copies_then"` // copies of a root without the member
+	Tight      bool   `json:"tight"`       // the others may have too little room
+}
+
+// SetDrain is the body that begins or ends the drain of a member.
+type SetDrain struct {
+	On bool `json:"on"`
+}
+
 // Quorum says whether the cluster can write, and lists the votes.
 type Quorum struct {
 	Writable bool      `json:"writable"`
@@ -278,6 +294,12 @@ func peerOf(p *members.Peer) Peer {
 
 func leavingOf(l *members.Leaving) Leaving {
 	return Leaving{Peer: peerOf(&l.Peer), Leader: l.Leads, Roots: l.Roots, Sole: l.Sole, Votes: l.Votes, Answering: l.Answer}
+}
+
+func drainPlanOf(p *members.DrainPlan) DrainPlan {
+	return DrainPlan{
+		Peer: peerOf(&p.Peer), Roots: p.Roots, Others: p.Others, OthersFree: p.Free, Copies: p.Copies, CopiesThen: p.CopiesThen, Tight: p.Tight(),
+	}
 }
 
 // quorumOf returns the body for q; refused is the reason why the cluster cannot write, or

@@ -41,6 +41,10 @@ type Members interface {
 	// Leaving returns the effect of the removal of a member; who is its id or name. Without
 	// count it does not scan the roots.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
+	// DrainPlan returns the effect of the drain of a member; who is its id or name.
+	DrainPlan(ctx context.Context, who string) (members.DrainPlan, error)
+	// Drain begins the drain of a member, or ends it.
+	Drain(ctx context.Context, id state.NodeID, on bool) error
 	// Remove ends a membership. Without force it refuses to remove a dead node, or one that
 	// holds the only copy of some content.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
@@ -230,6 +234,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/quorum", Serve: call(p.quorum)},
 		{Method: http.MethodGet, Path: "/peers/{id}", Serve: call(p.leaving)},
 		{Method: http.MethodDelete, Path: "/peers/{id}", Serve: p.change(p.removePeer)},
+		{Method: http.MethodGet, Path: "/peers/{id}/drain", Serve: call(p.drainPlan)},
+		{Method: http.MethodPut, Path: "/peers/{id}/drain", Serve: p.change(p.drainPeer)},
 		{Method: http.MethodPost, Path: "/tickets", Serve: p.change(p.createTicket)},
 		{Method: http.MethodGet, Path: "/users", Serve: call(p.users)},
 		{Method: http.MethodPost, Path: "/users", Serve: p.change(p.createUser)},
@@ -337,6 +343,23 @@ func (p *operator) removePeer(_ http.ResponseWriter, r *http.Request) (any, erro
 		return nil, err
 	}
 	return nil, p.opts.Members.Remove(r.Context(), node.ID, force)
+}
+
+func (p *operator) drainPlan(_ http.ResponseWriter, r *http.Request) (any, error) {
+	plan, err := p.opts.Members.DrainPlan(r.Context(), r.PathValue("id"))
+	return drainPlanOf(&plan), err
+}
+
+func (p *operator) drainPeer(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask SetDrain
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	node, err := p.opts.Members.Named(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return nil, p.opts.Members.Drain(r.Context(), node.ID, ask.On)
 }
 
 // leaving answers without counts if the query has count=false.

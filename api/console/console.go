@@ -150,6 +150,10 @@ type Members interface {
 	// Leaving returns the effect of the removal of a member. With count the answer also has the
 	// figures that need a scan of all content.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
+	// DrainPlan returns the effect of the drain of a member.
+	DrainPlan(ctx context.Context, who string) (members.DrainPlan, error)
+	// Drain begins the drain of a member, or ends it.
+	Drain(ctx context.Context, id state.NodeID, on bool) error
 	// Remove ends a membership. It returns state.ErrConflict if content or the majority would
 	// be lost, unless force is true.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
@@ -319,6 +323,8 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/cluster/nodes/{id}", admins, s.live(s.memberPage)},
 		{http.MethodGet, "/cluster/nodes/{id}/remove", admins, s.leavingPage},
 		{http.MethodPost, "/cluster/nodes/{id}/remove", admins, s.removeMember},
+		{http.MethodGet, "/cluster/nodes/{id}/drain", admins, s.drainPage},
+		{http.MethodPost, "/cluster/nodes/{id}/drain", admins, s.drainMember},
 		{http.MethodGet, "/users", admins, s.usersPage},
 		{http.MethodPost, "/users", admins, s.createUser},
 		{http.MethodPost, "/users/links", admins, s.createLink},

@@ -14,15 +14,24 @@ import (
 // memberData has the data of the page of a member.
 type memberData struct {
 	members.Peer
-	Leads   bool
-	Self    bool             // the member is the node that made the page
-	Leaving *members.Leaving // effect of the removal; nil if it was not requested
-	Error   string
+	Leads bool
+	Self  bool // the member is the node that made the page
+	Effects
+	Error string
+}
+
+// Effects are the effects of changes of a member that were requested; nil: not requested.
+type Effects struct {
+	Leaving *members.Leaving   // of its removal
+	Plan    *members.DrainPlan // of its drain
 }
 
 // Gone reports whether the member does not answer. Such a member can be removed only with
 // force.
-func (d memberData) Gone() bool { return d.State != "alive" && !d.Self }
+func (d memberData) Gone() bool { return d.State != "alive" && !d.Draining() && !d.Self }
+
+// Draining reports whether the member answers and is being drained.
+func (d memberData) Draining() bool { return d.State == members.Draining }
 
 // Lost reports whether the cluster could not write without the member.
 func (d memberData) Lost() bool {
@@ -33,9 +42,9 @@ func (d memberData) Lost() bool {
 func memberPath(id state.NodeID) string { return "/cluster/nodes/" + url.PathEscape(string(id)) }
 
 // memberPage serves GET /cluster/nodes/{id}, also without a majority.
-func (s *surface) memberPage(c *call) error { return s.showMember(c, http.StatusOK, nil, "") }
+func (s *surface) memberPage(c *call) error { return s.showMember(c, http.StatusOK, Effects{}, "") }
 
-func (s *surface) showMember(c *call, status int, leaving *members.Leaving, problem string) error {
+func (s *surface) showMember(c *call, status int, effects Effects, problem string) error {
 	all, err := s.Members.Status(c.ctx)
 	if err != nil {
 		return err
@@ -45,7 +54,7 @@ func (s *surface) showMember(c *call, status int, leaving *members.Leaving, prob
 	if at < 0 {
 		return state.ErrNotFound
 	}
-	d := memberData{Peer: all.Peers[at], Leads: all.Leader == id, Self: all.Node.ID == id, Leaving: leaving, Error: problem}
+	d := memberData{Peer: all.Peers[at], Leads: all.Leader == id, Self: all.Node.ID == id, Effects: effects, Error: problem}
 	title := d.Name
 	if title == "" {
 		title = short(string(id))
@@ -60,7 +69,7 @@ func (s *surface) leavingPage(c *call) error {
 	if err != nil {
 		return fmt.Errorf("remove member: %w", err)
 	}
-	return s.showMember(c, http.StatusOK, &leaving, "")
+	return s.showMember(c, http.StatusOK, Effects{Leaving: &leaving}, "")
 }
 
 // removeMember serves POST /cluster/nodes/{id}/remove.
@@ -71,10 +80,32 @@ func (s *surface) removeMember(c *call) error {
 	}
 	err := s.Members.Remove(c.ctx, id, c.r.PostForm.Get("force") != "")
 	if problem := refusal(err, state.CodeConflict, state.CodeInvalid); problem != "" {
-		return s.showMember(c, http.StatusConflict, nil, problem)
+		return s.showMember(c, http.StatusConflict, Effects{}, problem)
 	}
 	if err != nil {
 		return fmt.Errorf("remove member: %w", err)
 	}
 	return c.redirect("/cluster")
+}
+
+// drainPage serves GET /cluster/nodes/{id}/drain. It shows the effect of the drain, and the form for it.
+func (s *surface) drainPage(c *call) error {
+	plan, err := s.Members.DrainPlan(c.ctx, c.r.PathValue("id"))
+	if err != nil {
+		return fmt.Errorf("drain member: %w", err)
+	}
+	return s.showMember(c, http.StatusOK, Effects{Plan: &plan}, "")
+}
+
+// drainMember serves POST /cluster/nodes/{id}/drain, which begins the drain or, with cancel, ends it.
+func (s *surface) drainMember(c *call) error {
+	id := state.NodeID(c.r.PathValue("id"))
+	err := s.Members.Drain(c.ctx, id, c.r.PostForm.Get("cancel") == "")
+	if problem := refusal(err, state.CodeConflict, state.CodeInvalid); problem != "" {
+		return s.showMember(c, http.StatusConflict, Effects{}, problem)
+	}
+	if err != nil {
+		return fmt.Errorf("drain member: %w", err)
+	}
+	return c.redirect(memberPath(id))
 }

@@ -45,6 +45,41 @@ func TestAMemberIsRemoved(t *testing.T) {
 	}
 }
 
+// A node is drained when the person has seen what that moves, and the drain can be ended.
+func TestAMemberIsDrained(t *testing.T) {
+	w := newWorld(t)
+	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	page := memberPath("n3") + "/drain"
+	if status, body := b.get(page); status != http.StatusOK || !strings.Contains(body, "5 contents move to 2 other nodes") || !strings.Contains(body, "without it: 2 instead of 3") {
+		t.Errorf("the question: %d %s", status, body)
+	}
+	for _, tc := range []struct {
+		id   string
+		form url.Values
+		want int
+	}{
+		{"n3", url.Values{}, http.StatusSeeOther},
+		{"n3", url.Values{"cancel": {"1"}}, http.StatusSeeOther},
+		{"n2", url.Values{}, http.StatusConflict},
+	} {
+		page := memberPath(state.NodeID(tc.id)) + "/drain"
+		answer := b.post(page, page, tc.form)
+		if answer.Code != tc.want || answer.Code == http.StatusConflict && !strings.Contains(answer.Body.String(), "the last member that keeps content") {
+			t.Errorf("%s %v: %d %s", tc.id, tc.form, answer.Code, answer.Body)
+		}
+	}
+	if !slices.Equal(w.Drained, []string{"n3 true", "n3 false"}) {
+		t.Errorf("drained are %q", w.Drained)
+	}
+	if status, _ := b.get(memberPath("n9") + "/drain"); status != http.StatusNotFound {
+		t.Errorf("an absent member: %d", status)
+	}
+}
+
 // The map of missing copies leads from each number to the copies behind it, in pages.
 func TestMissingCopiesAreOnAMap(t *testing.T) {
 	w := newWorld(t)

@@ -80,6 +80,8 @@ var samples = map[string]sample{
 	"GET /audit/export":                                {},
 	"GET /cluster/nodes/{id}":                          {id: "node", wide: true},
 	"GET /cluster/nodes/{id}/remove":                   {id: "node", wide: true},
+	"GET /cluster/nodes/{id}/drain":                    {id: "node", wide: true},
+	"POST /cluster/nodes/{id}/drain":                   {id: "node", wide: true},
 	"POST /cluster/nodes/{id}/remove":                  {id: "node", form: url.Values{"sure": {"1"}}, wide: true},
 	"POST /buckets/{bucket}/versioning":                {form: url.Values{"versioning": {"on"}}},
 	"POST /buckets/{bucket}/cors":                      {form: url.Values{"origins": {"*"}}},

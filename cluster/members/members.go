@@ -39,7 +39,7 @@ type State interface {
 
 // Load is the newest load that a node reported by gossip.
 type Load struct {
-	State     string // state by gossip: alive, suspect or down
+	State     string // state by gossip: alive, suspect or down; of a Peer also Draining
 	UsedBytes uint64
 	FreeBytes uint64
 	Queue     int
@@ -125,6 +125,7 @@ type gate struct {
 	tickets map[string]state.Millis // ticket id -> expiry
 	leaving map[string]time.Time    // removed members -> when connections to them are refused
 	spent   map[string]string       // tickets that are no longer open -> reason, for the log
+	drained map[state.NodeID]bool   // members that are being drained
 }
 
 // maxSpent bounds the number of tickets in gate.spent.
@@ -167,7 +168,12 @@ func (m *Members) Refresh() error {
 	if err != nil {
 		return fmt.Errorf("members: read tickets: %w", err)
 	}
+	drained, err := drainedOf(view)
+	if err != nil {
+		return fmt.Errorf("members: %w", err)
+	}
 	g := &gate{
+		drained: drained,
 		nodes:   make(map[string]state.Node, len(nodes)),
 		tickets: make(map[string]state.Millis, len(tickets)),
 		leaving: map[string]time.Time{},

@@ -143,7 +143,7 @@ func (m *Members) shortView() (v *shortView, nodes []state.Node, release func(),
 
 // shortViewOf returns a view with the nodes that are out of reach, and the members.
 func (m *Members) shortViewOf(view state.View) (v *shortView, nodes []state.Node, err error) {
-	c, err := view.Cluster()
+	full, err := view.Copies()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read cluster: %w", err)
 	}
@@ -154,7 +154,7 @@ func (m *Members) shortViewOf(view state.View) (v *shortView, nodes []state.Node
 	if err != nil {
 		return nil, nil, fmt.Errorf("read holders: %w", err)
 	}
-	v = &shortView{View: view, full: min(int(c.Replication), len(nodes)), away: map[state.NodeID]bool{}, left: maxShortRead}
+	v = &shortView{View: view, full: full, away: map[state.NodeID]bool{}, left: maxShortRead}
 	member := map[state.NodeID]bool{}
 	for i := range nodes {
 		member[nodes[i].ID] = true

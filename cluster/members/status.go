@@ -78,6 +78,15 @@ func (m *Members) peer(view state.View, n state.Node, pins counts) (Peer, error)
 		p.Role = "nonvoter" // it is not in the Raft configuration yet
 	}
 	p.Load, _ = m.opts.Gossip.Load(n.ID)
+	if p.Load.State == "alive" {
+		drained, err := view.Drain(n.ID)
+		if err != nil {
+			return Peer{}, fmt.Errorf("status: %w", err)
+		}
+		if drained != nil {
+			p.Load.State = Draining
+		}
+	}
 	if p.Load.Version == "" {
 		p.Load.Version = n.Version
 	}

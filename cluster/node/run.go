@@ -155,13 +155,14 @@ func (n *Node) measure() gossip.Sample {
 func (n *Node) Candidates() []placement.Node {
 	table := n.gossip.Table()
 	nodes := n.members.Nodes()
+	drained := n.members.Drained()
 	candidates := make([]placement.Node, len(nodes))
 	for i, m := range nodes {
 		s, _, _ := table.Get(m.ID)
 		_, down := n.alive.downSince(m.ID)
 		candidates[i] = placement.Node{
 			ID: m.ID, Free: s.FreeBytes, Used: s.UsedBytes, Queue: s.Queue,
-			Alive: m.ID == n.self.ID || !down, Draining: s.Draining, Full: n.takesNothing(m.ID),
+			Alive: m.ID == n.self.ID || !down, Draining: drained[m.ID], Full: n.takesNothing(m.ID),
 		}
 	}
 	return candidates

@@ -198,6 +198,9 @@ func (r *repairs) choose(root state.Root) (nodes []state.NodeID) {
 		for _, m := range members {
 			_, down := r.downSince(m.ID)
 			c := root.Copy(m.ID)
+			if drain, err := view.Drain(m.ID); err != nil || drain != nil {
+				continue
+			}
 			if r.isFull(m.ID) && (c == nil || c.Phase != state.Held) {
 				continue
 			}
@@ -241,6 +244,53 @@ func TestRepairAfterAMemberIsDownForTooLong(t *testing.T) {
 		for n := range 300 {
 			r.wantOn(n, "a", "b", "d")
 		}
+	})
+}
+
+// A copy leaves a member that is being drained when enough others hold the root. What is not fetched yet
+// moves at once.
+func TestAMemberIsDrained(t *testing.T) {
+	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
+		r.state.Apply(r, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
+		r.pin(1, "a", "b", "c")
+		r.held(1, "a", "b", "c")
+		r.pin(2, "a", "b", "c")
+		r.pass(time.Second)
+		r.state.Apply(r, &state.SetDrain{Node: "c", On: true})
+		r.pass(2 * DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "c", "d")
+		r.wantOn(2, "a", "b", "d")
+		r.held(1, "d")
+		r.pass(2 * DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "d")
+
+		r.state.Apply(r, &state.SetDrain{Node: "d", On: true}) // two members are left for three copies
+		r.pass(2 * DefaultRepairEvery)
+		r.wantOn(1, "a", "b")
+		r.wantOn(2, "a", "b", "d")
+		r.held(2, "a", "b")
+		r.pass(2 * DefaultRepairEvery)
+		view, release := r.state.State.LocalView()
+		if short, err := view.ShortWithout(func(state.NodeID) bool { return true }); err != nil || short != 0 {
+			r.Errorf("%d roots lack copies, %v", short, err)
+		}
+		release()
+		before := r.state.commands()
+		r.pass(3 * DefaultRepairEvery)
+		if after := r.state.commands(); after != before {
+			r.Errorf("%d commands when nothing was to be done", after-before)
+		}
+
+		r.state.Apply(r, &state.SetDrain{Node: "d", On: false})
+		r.pass(2 * DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "d")
+		joining := clustertest.Members("c")[0]
+		joining.FeatureLevel = state.NewestFeatureLevel
+		r.state.Apply(r, &state.RemoveNode{ID: "c"}) // its drain ends with it
+		r.state.Apply(r, &state.JoinNode{Node: joining, At: 1})
+		r.fall("d")
+		r.pass(DefaultRepairAfter + 3*DefaultRepairEvery)
+		r.wantOn(1, "a", "b", "c")
 	})
 }
 
@@ -654,6 +704,7 @@ func TestAllocation(t *testing.T) {
 			default:
 				now.gone = ids(tc.gone)
 			}
+			now.join()
 			got, whole := r.allocation(&root, &now)
 			if !slices.Equal(got, ids(tc.want)) || whole != tc.whole {
 				t.Errorf("got %v (whole %t), want %v (whole %t)", got, whole, ids(tc.want), tc.whole)

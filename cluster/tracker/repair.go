@@ -37,7 +37,8 @@ const (
 )
 
 // Repairer moves, on the leader, roots that have lost copies to other nodes. A copy counts as
-// lost if its member has been down for too long or has left the cluster. It also adds copies to
+// lost if its member has been down for too long or has left the cluster. It moves the roots of members
+// that are being drained: such a copy goes when enough other members hold the root. It also adds copies to
 // roots with fewer copies than possible: a node whose disk was full before the content arrived
 // does not keep it.
 //
@@ -83,13 +84,16 @@ type topology struct {
 	replication int
 	members     []state.NodeID // members in order
 	gone        []state.NodeID // members that have been down for too long
+	drained     []state.NodeID // members that are being drained, in order
+	leaving     []state.NodeID // gone and drained
+	unsure      []state.NodeID // down and drained
 	down        []state.NodeID // members that are down now; set while pins wait
 	full        []state.NodeID // members without room; set while pins wait or roots have too few copies
 	waiting     bool           // some pins wait
 }
 
 // copies returns the number of copies that a root should have.
-func (t *topology) copies() int { return min(t.replication, len(t.members)) }
+func (t *topology) copies() int { return min(t.replication, len(t.members)-len(t.drained)) }
 
 // stuck returns whether a copy cannot be completed because its member has no capacity.
 func (t *topology) stuck(c state.Copy) bool {
@@ -101,9 +105,9 @@ func (t *topology) live() int { return len(t.members) - len(t.gone) }
 // without returns the members on which a root cannot rely.
 func (t *topology) without(root *state.Root) []state.NodeID {
 	if root.Status == state.Pinned {
-		return t.gone
+		return t.leaving
 	}
-	return t.down
+	return t.unsure
 }
 
 func (t *topology) has(n state.NodeID) bool {
@@ -113,7 +117,7 @@ func (t *topology) has(n state.NodeID) bool {
 
 func (t *topology) equal(o *topology) bool {
 	return t.replication == o.replication && slices.Equal(t.members, o.members) &&
-		slices.Equal(t.gone, o.gone) && slices.Equal(t.down, o.down) && slices.Equal(t.full, o.full)
+		slices.Equal(t.leaving, o.leaving) && slices.Equal(t.unsure, o.unsure) && slices.Equal(t.drained, o.drained) && slices.Equal(t.full, o.full)
 }
 
 // Run works until ctx ends, then returns nil. On a node that does not lead it only waits.
@@ -218,6 +222,13 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	if err != nil {
 		return t, 0, wrap("read members", err)
 	}
+	drains, err := view.Drains()
+	if err != nil {
+		return t, 0, wrap("read drains", err)
+	}
+	for _, d := range drains {
+		t.drained = append(t.drained, d.Node)
+	}
 	pins, short, err := view.Totals()
 	if err != nil {
 		return t, 0, wrap("read totals", err)
@@ -242,7 +253,24 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 			t.gone = append(t.gone, n.ID)
 		}
 	}
+	t.join()
 	return t, short, nil
+}
+
+// join sets the lists that are made of the others.
+func (t *topology) join() {
+	t.leaving, t.unsure = union(t.gone, t.drained), union(t.down, t.drained)
+}
+
+// union returns the nodes of a and those of b that a lacks.
+func union(a, b []state.NodeID) []state.NodeID {
+	all := slices.Clone(a)
+	for _, id := range b {
+		if !slices.Contains(a, id) {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 // roots is a function that reads roots, beginning at one.

@@ -64,6 +64,8 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"key revoke", "JTI"},
 		{"token --ttl 0s", "--ttl"},
 		{"peers rm", "NODE"},
+		{"peers drain", "NODE"},
+		{"peers drain beta --wait --cancel", "not both"},
 		{"add", "FILE"},
 		{"put x", "s3://BUCKET/KEY"},
 		{"put x y", "s3://"},
@@ -479,6 +481,9 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"pin ls --status queued --json", "", "[]\n"},
 		{"pin get r2", "", "id        r2\ncid       bafy2\nstatus    failed\ncreated   2026-11-20T10:00:01.000Z\n"},
 		{"pin add bafyhave --wait", "", "rbafyhave\n"},
+		{"peers drain beta", "", "draining member beta (12D3): 1,100 roots move to the other members; holdfast peers drain 12D3 --wait waits for the end\n"},
+		{"peers drain beta --wait", "", "drained member beta (12D3): it holds nothing any more; holdfast peers rm 12D3 removes it\n"},
+		{"peers drain 12D3 --cancel", "", "member beta (12D3) is given content again\n"},
 		{"peers rm beta", "", "removed member beta (12D3); 2 votes left\n"},
 		{"peers rm 12D3 --force --yes", "", "removed member beta (12D3); 2 votes left\n"},
 		{"key revoke k1", "", "revoked key k1 \"lap?top\" of a@b\n"},
@@ -494,7 +499,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 	}
 	want := []string{
 		"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7", "refund a@b r 7 why", "correction a@b -7 g",
-		"peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1",
+		"drain 12D3 true", "drain 12D3 true", "drain 12D3 false", "peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1",
 	}
 	if !slices.Equal(node.changes, want) {
 		t.Errorf("the node was changed by %q, want %q", node.changes, want)

@@ -44,6 +44,7 @@ func TestJSONIsOneDocument(t *testing.T) {
 		"user rm a@b":                    `"versions":30`,
 		"pin rm r1":                      `"requestid":"r1"`,
 		"peers rm beta":                  `"roots":1100`,
+		"peers drain beta":               `"copies_then":2`,
 		"user grant a@b 5 --posting one": `"credits":1100`,
 		"user refund a@b 5":              `"credits":1100`,
 		"user correct a@b g --credits 5": `"credits":1100`,

@@ -27,6 +27,8 @@ var removals = []struct{ args, asks, change string }{
 	{"user rm a@b", "account a@b and all it has: 1,100 pins, 1 bucket with 12 objects and 30 old versions, 2 keys, 5.0 MiB stored", "rm a@b"},
 	{"peers rm beta", "member beta (12D3): voter, alive, the leader of the cluster.\r\nIt holds 1,100 roots of content, 5.0 MiB in all.\r\n" +
 		"No other answering member holds 2 roots of them: that content would be lost.\r\nAfter the removal: 2 votes, of which 1 answer now and 2 are needed.", "peer 12D3 false"},
+	{"peers drain beta", "This drains member beta (12D3): voter, alive.\r\nIt holds 1,100 roots, 5.0 MiB in all. 2 other members keep content then and have 7.0 GiB free.\r\n" +
+		"Copies of each content without it: 2 instead of 3.\r\nThe others may have too little room: the drain then stops until they have more.", "drain 12D3 true"},
 	{"key revoke k1", `key k1 "lap?top" of a@b: storage:read, never used`, "revoke k1"},
 	{"pin rm r1", `pin r1 "first" of bafy1: pinned, 5.0 MiB`, "unpin  r1"},
 }

@@ -29,6 +29,8 @@ type fakeNode struct {
 	changes []string // that were asked for
 	counts  int      // of what a removal takes away
 
+	drainLooks int
+
 	quorum    client.Quorum
 	quorumErr error
 }
@@ -65,6 +67,23 @@ func (f *fakeNode) Leaving(_ context.Context, node string, count bool) (client.L
 
 func (f *fakeNode) RemovePeer(_ context.Context, node string, force bool) error {
 	f.changes = append(f.changes, fmt.Sprint("peer ", node, " ", force))
+	return nil
+}
+
+// DrainPlan says that each look finds 600 roots fewer than the one before.
+func (f *fakeNode) DrainPlan(_ context.Context, node string) (client.DrainPlan, error) {
+	for _, p := range f.status.Peers {
+		if p.ID == node || p.Name == node {
+			left := uint64(max(0, 1100-600*f.drainLooks))
+			f.drainLooks++
+			return client.DrainPlan{Peer: p, Roots: left, Others: 2, OthersFree: 7 << 30, Copies: 3, CopiesThen: 2, Tight: true}, nil
+		}
+	}
+	return client.DrainPlan{}, errNotFound
+}
+
+func (f *fakeNode) DrainPeer(_ context.Context, node string, on bool) error {
+	f.changes = append(f.changes, fmt.Sprint("drain ", node, " ", on))
 	return nil
 }
 

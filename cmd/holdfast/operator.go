@@ -21,6 +21,8 @@ type operator interface {
 	// scan of all roots.
 	Leaving(ctx context.Context, node string, count bool) (client.Leaving, error)
 	RemovePeer(ctx context.Context, node string, force bool) error
+	DrainPlan(ctx context.Context, node string) (client.DrainPlan, error)
+	DrainPeer(ctx context.Context, node string, on bool) error
 	CreateTicket(ctx context.Context, ttl time.Duration) (string, error)
 
 	CreateUser(ctx context.Context, email, password string) (client.User, error)

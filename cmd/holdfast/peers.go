@@ -10,8 +10,9 @@ import (
 )
 
 func (a *app) peersCommand() *cobra.Command {
-	return group("peers", "List and remove members of the cluster", `  holdfast peers ls
-  holdfast peers rm node3`, a.peersListCommand(), a.peersRemoveCommand())
+	return group("peers", "List, drain and remove members of the cluster", `  holdfast peers ls
+  holdfast peers drain node3
+  holdfast peers rm node3`, a.peersListCommand(), a.peersDrainCommand(), a.peersRemoveCommand())
 }
 
 func (a *app) peersListCommand() *cobra.Command {

@@ -31,6 +31,7 @@ const (
 	ActionMemberToken   Action = "member.token"
 	ActionMemberJoin    Action = "member.join"
 	ActionMemberRemove  Action = "member.remove"
+	ActionMemberDrain   Action = "member.drain"
 	ActionAppCreate     Action = "app.create"
 	ActionAppRemove     Action = "app.remove"
 	ActionBucketCreate  Action = "bucket.create"
@@ -48,7 +49,7 @@ func Actions() []Action {
 		ActionBucketCreate, ActionBucketDelete, ActionBucketPublic, ActionBucketCors,
 		ActionClusterCreate, ActionSigningKey,
 		ActionKeyCreate, ActionKeyShow, ActionKeyRevoke,
-		ActionMemberToken, ActionMemberJoin, ActionMemberRemove,
+		ActionMemberToken, ActionMemberJoin, ActionMemberDrain, ActionMemberRemove,
 		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,
 		ActionShareCreate, ActionShareRevoke,
 		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink, ActionUserLinkEnd,
@@ -113,6 +114,8 @@ func ActionOf(cmd Command) Action {
 		return ActionMemberJoin
 	case *RemoveNode:
 		return ActionMemberRemove
+	case *SetDrain:
+		return ActionMemberDrain
 	case *AddApp:
 		return ActionAppCreate
 	case *RemoveApp:
@@ -181,12 +184,9 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	case *UnlinkIdentity:
 		return v.aboutAccount(r, c.Account, "")
 	case *RemoveNode:
-		v.Target = string(c.ID)
-		n, err := get[Node](r, nodeKey(c.ID))
-		if err != nil || n == nil {
-			return err
-		}
-		v.Detail = n.Name
+		return v.aboutNode(r, c.ID, "")
+	case *SetDrain:
+		return v.aboutNode(r, c.Node, choose(c.On, "begun", "ended"))
 	case *CreateShare:
 		v.aboutShare(&c.Share)
 	case *RevokeShare:
@@ -206,6 +206,17 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	default:
 		v.describeSelf(change)
 	}
+	return nil
+}
+
+// aboutNode sets the target to a member and the detail to its name, with a text behind it.
+func (v *AuditRow) aboutNode(r Reader, id NodeID, more string) error {
+	v.Target = string(id)
+	n, err := get[Node](r, nodeKey(id))
+	if err != nil || n == nil {
+		return err
+	}
+	v.Detail = withComma(n.Name, more)
 	return nil
 }
 

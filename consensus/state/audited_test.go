@@ -72,6 +72,8 @@ func audits() []struct {
 		{&UnlinkIdentity{bob, dave.ID()}, ActionUserUnlink, "bob", "bob@example.org"},
 		{&CreateTicket{Ticket: Ticket{ID: "ticket", Created: 1, Expires: 1000}}, ActionMemberToken, "ticket", "valid until 1970-01-01 00:00:01"},
 		{&JoinNode{Node: Node{ID: "n2", Name: "second", FeatureLevel: NewestFeatureLevel}, Ticket: "ticket"}, ActionMemberJoin, "n2", "second"},
+		{&SetDrain{Node: "n2", On: true}, ActionMemberDrain, "n2", "second, begun"},
+		{&SetDrain{Node: "n2"}, ActionMemberDrain, "n2", "second, ended"},
 		{&RemoveNode{ID: "n2"}, ActionMemberRemove, "n2", "second"},
 		{&AddApp{App{Name: "app", Redirects: []string{"myapp://done"}, Scope: []string{ScopeRead}}}, ActionAppCreate, "app", "myapp://done"},
 		{&RemoveApp{"app"}, ActionAppRemove, "app", ""},

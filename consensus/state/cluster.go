@@ -41,13 +41,13 @@ func (v *Cluster) need(members uint64) int {
 }
 
 // copiesIn returns how many holders a root must have, and how many copies it should have, with
-// the present number of members.
+// the present number of members. Members that are being drained do not count.
 func copiesIn(r Reader) (need, full int, err error) {
 	cl, err := cluster(r)
 	if err != nil {
 		return 0, 0, err
 	}
-	members, err := counter(r, nodeCount)
+	members, err := keepingMembers(r)
 	return cl.need(members), min(int(cl.Replication), int(min(members, MaxNodes))), err
 }
 

@@ -32,6 +32,7 @@ func (m *machine) check() {
 	}
 	bump(m.t, want, nodeCount, len(nodes))
 	bump(m.t, want, ticketCount, len(tickets))
+	m.wantDrains(want, nodes)
 	m.wantSigned(want)
 	m.wantCharges(want, pins, roots, links)
 	m.wantWeights(pins)

@@ -145,6 +145,9 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	case 12:
 		return &JoinNode{Node: Node{ID: node.Draw(t, "node"), FeatureLevel: rapid.SampledFrom([]FeatureLevel{0, NewestFeatureLevel}).Draw(t, "level")}}
 	default:
+		if rapid.Bool().Draw(t, "drain") {
+			return &SetDrain{Node: node.Draw(t, "node"), On: rapid.Bool().Draw(t, "drained"), At: 1}
+		}
 		return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
 	}
 }

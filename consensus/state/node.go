@@ -337,6 +337,9 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	if err := count(tx, nodeCount, -1); err != nil {
 		return Result{}, err
 	}
+	if err := endDrain(tx, v.ID); err != nil {
+		return Result{}, err
+	}
 	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID), soleKey(v.ID)} {
 		if err := tx.Delete(k); err != nil {
 			return Result{}, err

@@ -65,6 +65,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 8
 	case *state.PostCredits, *state.ChargeStorage:
 		return 9
+	case *state.SetDrain:
+		return 10
 	}
 	return 0
 }

@@ -93,6 +93,7 @@ const (
 	kindPostCredits      = 85 // feature level 9, like the following kinds
 	kindChargeStorage    = 86
 	kindEndPins          = 87 // feature level 10, like the following kinds
+	kindSetDrain         = 100
 )
 
 // Bounds of what this package reads and writes.
@@ -196,6 +197,7 @@ var commands = map[uint16]func() state.Command{
 	kindPostCredits:      func() state.Command { return new(state.PostCredits) },
 	kindChargeStorage:    func() state.Command { return new(state.ChargeStorage) },
 	kindEndPins:          func() state.Command { return new(state.EndPins) },
+	kindSetDrain:         func() state.Command { return new(state.SetDrain) },
 }
 
 // kinds maps the types of commands to their kind numbers.

@@ -38,6 +38,9 @@ type Peer = admin.Peer
 // Quorum says whether the cluster can write, and who votes.
 type Quorum = admin.Quorum
 
+// DrainPlan is a member and the effect of its drain.
+type DrainPlan = admin.DrainPlan
+
 // Leaving is a member and the effect of its removal.
 type Leaving = admin.Leaving
 
@@ -194,6 +197,16 @@ func (c *Client) Quorum(ctx context.Context) (q Quorum, err error) {
 // the node does not scan the roots, and Pins and Sole are 0.
 func (c *Client) Leaving(ctx context.Context, node string, count bool) (l Leaving, err error) {
 	return l, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node), url.Values{"count": {strconv.FormatBool(count)}}, nil, &l)
+}
+
+// DrainPlan returns the effect of the drain of a member; node is an id or a name.
+func (c *Client) DrainPlan(ctx context.Context, node string) (p DrainPlan, err error) {
+	return p, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node)+"/drain", nil, nil, &p)
+}
+
+// DrainPeer begins the drain of a member, given by id or name, or ends it.
+func (c *Client) DrainPeer(ctx context.Context, node string, on bool) error {
+	return c.call(ctx, http.MethodPut, "/peers/"+url.PathEscape(node)+"/drain", nil, admin.SetDrain{On: on}, nil)
 }
 
 // RemovePeer ends the membership of a node, given by id or name. It needs force if the

@@ -58,6 +58,7 @@ type World struct {
 	Content *Content
 	Down    error // why the node is not ready
 	Removed []state.NodeID
+	Drained []string // the members and whether their drain began
 
 	secret []byte
 	ahead  atomic.Int64 // nanoseconds, see Ahead
@@ -188,6 +189,27 @@ func (w *World) Leaving(ctx context.Context, who string, _ bool) (members.Leavin
 		}
 	}
 	return members.Leaving{}, state.ErrNotFound
+}
+
+// DrainPlan describes the drain of a member with five roots.
+func (w *World) DrainPlan(ctx context.Context, who string) (members.DrainPlan, error) {
+	s, err := w.Status(ctx)
+	for _, p := range s.Peers {
+		if string(p.ID) == who {
+			p.Roots = 5
+			return members.DrainPlan{Peer: p, Others: 2, Free: 1 << 30, Copies: 3, CopiesThen: 2}, err
+		}
+	}
+	return members.DrainPlan{}, state.ErrNotFound
+}
+
+// Drain records the drain of a member, which is refused for all members except n3.
+func (w *World) Drain(_ context.Context, id state.NodeID, on bool) error {
+	if id != "n3" {
+		return state.Errorf(state.CodeConflict, "node %s is the last member that keeps content", id)
+	}
+	w.Drained = append(w.Drained, fmt.Sprint(id, " ", on))
+	return nil
 }
 
 // Remove removes a member. Without force it refuses every member except n3.
