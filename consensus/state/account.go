@@ -167,6 +167,9 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 	} else if !known {
 		return Result{}, Errorf(CodeNotFound, "no such account")
 	}
+	if err := forPeople(k.Account); err != nil {
+		return Result{}, err
+	}
 	if old, err := get[APIKey](tx, apiKeyKey(k.ID)); err != nil {
 		return Result{}, err
 	} else if old != nil {

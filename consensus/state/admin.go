@@ -50,6 +50,9 @@ func (v *SetAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	} else if !there {
 		return Result{}, Errorf(CodeNotFound, "no such account")
 	}
+	if err := forPeople(v.Account); err != nil {
+		return Result{}, err
+	}
 	if !v.Admin {
 		return Result{}, tx.Delete(adminKey(v.Account))
 	}
@@ -82,6 +85,9 @@ func (v *DecideAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	}
 	a, err := NewView(tx, 0).Account(v.Account)
 	if err != nil {
+		return Result{}, err
+	}
+	if err := forPeople(a.ID); err != nil {
 		return Result{}, err
 	}
 	taken, err := has(tx, noAdminKey(a.Email))

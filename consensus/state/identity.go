@@ -73,6 +73,9 @@ func (v *LinkIdentity) apply(tx Tx, _ *entry) (Result, error) {
 	} else if !there {
 		return Result{}, Errorf(CodeNotFound, "no such account")
 	}
+	if err := forPeople(v.Identity.Account); err != nil {
+		return Result{}, err
+	}
 	old, err := linkable(tx, &v.Identity)
 	if err != nil {
 		return Result{}, err

@@ -38,14 +38,15 @@ func (m *machine) check() {
 	m.wantWeights(pins)
 	m.wantLedgers()
 	m.wantAuditChain()
+	m.wantPayments(want)
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableRetained, tableMeta, tableCharge, tableArrived,
 		tableObject, tableUpload, tablePart, tableStored, tableBegun, tableEnded, tableLink, tableVersion, tableVersionTime, tableTurning,
-		tableCors, tableBucketTags, tablePartSums, tableUnhashed, tablePinEnd, tableBounded,
+		tableCors, tableBucketTags, tablePartSums, tableUnhashed, tablePinEnd, tableBounded, tablePaid,
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
-			lastCreated := slices.ContainsFunc([]AccountID{alice, bob}, func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
+			lastCreated := slices.ContainsFunc(everyone(), func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
 			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey)
 		})
 		compare(m.t, table, got, want.rows(table))
@@ -88,10 +89,13 @@ func set(t reporter, m *memory, k key, value []byte) {
 	}
 }
 
+// everyone returns the accounts of a history.
+func everyone() []AccountID { return []AccountID{alice, bob, PaidAccount} }
+
 // allPins reads every row that looks like a pin's.
 func (m *machine) allPins() (pins []Pin) {
 	m.t.Helper()
-	for _, a := range []AccountID{alice, bob} {
+	for _, a := range everyone() {
 		prefix := pinKey(a, pinRow)
 		err := m.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
 			p, err := decode[Pin](value)
@@ -128,7 +132,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 		if arrived > 0 {
 			bump(m.t, want, arrivedKey(r.Key), int(arrived))
 		}
-		for _, a := range []AccountID{alice, bob} {
+		for _, a := range everyone() {
 			q, err := get[Quota](m, quotaKey(a))
 			if err != nil {
 				m.t.Fatal(err)
@@ -175,7 +179,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 			}
 		}
 	}
-	for _, a := range []AccountID{alice, bob} {
+	for _, a := range everyone() {
 		q, err := get[Quota](m, quotaKey(a))
 		if err != nil {
 			m.t.Fatal(err)
@@ -193,7 +197,7 @@ func (m *machine) wantCharges(want *memory, pins []Pin, roots []Root, links map[
 // wantWeights compares what the records of accounts are said to weigh with all of them.
 func (m *machine) wantWeights(pins []Pin) {
 	m.t.Helper()
-	for _, a := range []AccountID{alice, bob} {
+	for _, a := range everyone() {
 		q, err := get[Quota](m, quotaKey(a))
 		if err != nil {
 			m.t.Fatal(err)
@@ -266,7 +270,7 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 	case *SetQuota, *RaiseLevel:
 		return
 	}
-	for _, a := range []AccountID{alice, bob} {
+	for _, a := range everyone() {
 		q, is := m.usedInTheEnd(m.t, a)
 		if q == nil || !q.exceeds(is) {
 			continue
@@ -285,7 +289,7 @@ func (m *machine) checkAllowances(before *memory, cmd Command) {
 // command: as long as the account holds on to it, it is charged no less.
 func (m *machine) checkComing(before *memory, cmd Command) {
 	m.t.Helper()
-	for _, a := range []AccountID{alice, bob} {
+	for _, a := range everyone() {
 		for _, r := range m.allRoots() {
 			was, err := get[charge](before, chargeKey(a, r.Key))
 			if err != nil {
@@ -602,7 +606,7 @@ func (m *machine) wantNames(want *memory) map[RootKey][]AccountID {
 			m.t.Errorf("version %s names root %s, which is not kept", id, k)
 		}
 	}
-	for _, a := range []AccountID{alice, bob} {
+	for _, a := range everyone() {
 		buckets, err := m.view().Buckets(a)
 		if err != nil {
 			m.t.Fatal(err)

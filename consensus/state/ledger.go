@@ -195,6 +195,9 @@ func postedAs(r Reader, p *Posting) (q *Quota, posted bool, err error) {
 	if q, err = quotaOf(r, p.Account); err != nil {
 		return nil, false, err
 	}
+	if err := forPeople(p.Account); err != nil {
+		return nil, false, err
+	}
 	old, err := get[Posting](r, postingKey(p.Account, p.ID))
 	if err == nil && old != nil && !old.same(p) {
 		return nil, false, Errorf(CodeExists, "posting %s is another one, a %s of %s credits", p.ID, max(old.Kind, Grant), old.Signed())

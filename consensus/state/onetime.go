@@ -90,6 +90,8 @@ func (v *AddOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
 		}
 	} else if _, err := (View{r: tx}).Account(l.Account); err != nil {
 		return Result{}, err
+	} else if err := forPeople(l.Account); err != nil {
+		return Result{}, err
 	}
 	goes := func(old *OneTimeLink) bool {
 		same := old.Purpose == l.Purpose && old.Account == l.Account && old.Email == l.Email

@@ -444,6 +444,9 @@ func (v *SetQuota) apply(tx Tx, _ *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := forPeople(v.Account); err != nil {
+		return Result{}, err
+	}
 	q.Allowance = v.Allowance
 	return Result{}, put(tx, quotaKey(v.Account), q)
 }

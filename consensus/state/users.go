@@ -65,6 +65,9 @@ func (v *SetPassword) apply(tx Tx, e *entry) (Result, error) {
 	if a == nil {
 		return Result{}, Errorf(CodeNotFound, "no such account")
 	}
+	if err := forPeople(a.ID); err != nil {
+		return Result{}, err
+	}
 	a.PasswordHash = v.Hash
 	if err := a.check(); err != nil {
 		return Result{}, err
@@ -106,6 +109,9 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 	}
 	if a == nil {
 		return Result{}, Errorf(CodeNotFound, "no such account")
+	}
+	if err := forPeople(a.ID); err != nil {
+		return Result{}, err
 	}
 	cl, err := cluster(tx)
 	if err != nil {

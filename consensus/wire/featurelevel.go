@@ -67,6 +67,9 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 9
 	case *state.SetDrain:
 		return 10
+	case *state.ReservePayment, *state.ReleasePayment, *state.CommitPayment, *state.FailPayment, *state.SweepPayments,
+		*state.EndPaidObjects, *state.DeletePaidObject:
+		return state.PaymentsLevel
 	}
 	return 0
 }

@@ -93,6 +93,13 @@ const (
 	kindPostCredits      = 85 // feature level 9, like the following kinds
 	kindChargeStorage    = 86
 	kindEndPins          = 87 // feature level 10, like the following kinds
+	kindReservePayment   = 90
+	kindReleasePayment   = 91
+	kindCommitPayment    = 92
+	kindFailPayment      = 93
+	kindSweepPayments    = 94
+	kindEndPaidObjects   = 95
+	kindDeletePaidObject = 96
 	kindSetDrain         = 100
 )
 
@@ -198,6 +205,13 @@ var commands = map[uint16]func() state.Command{
 	kindChargeStorage:    func() state.Command { return new(state.ChargeStorage) },
 	kindEndPins:          func() state.Command { return new(state.EndPins) },
 	kindSetDrain:         func() state.Command { return new(state.SetDrain) },
+	kindReservePayment:   func() state.Command { return new(state.ReservePayment) },
+	kindReleasePayment:   func() state.Command { return new(state.ReleasePayment) },
+	kindCommitPayment:    func() state.Command { return new(state.CommitPayment) },
+	kindFailPayment:      func() state.Command { return new(state.FailPayment) },
+	kindSweepPayments:    func() state.Command { return new(state.SweepPayments) },
+	kindEndPaidObjects:   func() state.Command { return new(state.EndPaidObjects) },
+	kindDeletePaidObject: func() state.Command { return new(state.DeletePaidObject) },
 }
 
 // kinds maps the types of commands to their kind numbers.

@@ -92,7 +92,7 @@ func every() []state.Command {
 		&state.ReportArrivals{Items: []state.Arrival{{Root: state.RootOf(content), Born: 9, Bytes: 1 << 40}}},
 	}, slices.Concat(namings(), []state.Command{ // after those whose places in the log the others name
 		&state.PlaceRoots{At: 300, Items: []state.Placement{{Root: "other", Born: 9, Nodes: []state.NodeID{"node"}, Held: []state.NodeID{"n2"}}}},
-	}, namingsByKey(), namings5(), admins(), audits(), shares(), ledgers(), pinEnds(), drains(), conditions())...)
+	}, namingsByKey(), namings5(), admins(), audits(), shares(), ledgers(), pinEnds(), drains(), payments(), conditions())...)
 }
 
 // namingsByKey returns the changes of the object gateway that somebody asks for, as they are
@@ -322,7 +322,10 @@ func TestEveryCommandHasANumber(t *testing.T) {
 
 // notAudited says why commands leave no row in the audit log.
 var notAudited = map[string]string{
-	"UpdateNode": "a member tells about itself at each start", "GrantVote": "the leader chooses voters by itself",
+	"ReservePayment": "the receipts keep each payment", "ReleasePayment": "the payment was not used", "CommitPayment": "the receipts keep each payment",
+	"FailPayment": "the receipts keep each payment", "SweepPayments": "the receipts keep each payment", "EndPaidObjects": "the leader ends paid content by itself",
+	"DeletePaidObject": "the receipts keep each payment",
+	"UpdateNode":       "a member tells about itself at each start", "GrantVote": "the leader chooses voters by itself",
 	"RaiseLevel": "the leader raises the level by itself", "CheckState": "members compare their states by themselves",
 	"ReportHash": "members compare their states by themselves", "Fence": "a member's own bookkeeping",
 	"CreatePin": "content, not access", "ReplacePin": "content, not access", "DeletePin": "content, not access", "CreateOnce": "creates a pin",

@@ -1,0 +1,41 @@
+package state
+
+// The internal account that has all paid content, and its only bucket. ReservePayment creates both.
+// Nobody can sign in to the account, it has no keys and no row by its e-mail address, and it cannot be
+// closed. Its allowance is Unlimited, and it is never charged for credits.
+const (
+	PaidAccount      AccountID = "paid"
+	PaidAccountEmail           = "paid gateway"
+	PaidBucket                 = "paid"
+)
+
+// ensurePaid creates the internal account and its bucket if they do not exist.
+func ensurePaid(tx Tx, at Millis, e *entry) error {
+	account, err := get[Account](tx, accountKey(PaidAccount))
+	switch {
+	case err != nil:
+		return err
+	case account != nil && account.Email != PaidAccountEmail:
+		return Errorf(CodeExists, "the id %s of the paid gateway is taken by the account %s", PaidAccount, account.Email)
+	case account != nil:
+		return nil
+	}
+	if err := put(tx, quotaKey(PaidAccount), &Quota{Allowance: Unlimited}); err != nil {
+		return err
+	}
+	if err := put(tx, accountKey(PaidAccount), &Account{ID: PaidAccount, Email: PaidAccountEmail, Created: at}); err != nil {
+		return err
+	}
+	create := CreateBucket{Bucket{Account: PaidAccount, Name: PaidBucket, Created: at, Public: true}}
+	_, err = create.apply(tx, e)
+	return err
+}
+
+// forPeople returns an ErrForbidden for the internal account. Commands that only make sense for the
+// account of a person call it after they have found the account.
+func forPeople(a AccountID) error {
+	if a == PaidAccount {
+		return Errorf(CodeForbidden, "%s is the account of the paid gateway: it belongs to nobody", a)
+	}
+	return nil
+}

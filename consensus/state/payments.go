@@ -1,0 +1,386 @@
+package state
+
+import (
+	"errors"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// needsPayments returns an ErrUnavailable below PaymentsLevel.
+func needsPayments(r Reader) error {
+	level, err := levelOf(r)
+	if err == nil && level < PaymentsLevel {
+		err = Errorf(CodeUnavailable, "payments need feature level %d", PaymentsLevel)
+	}
+	return err
+}
+
+var errPaymentUsed = Errorf(CodeExists, "this payment was used before")
+
+// ReservePayment records a payment before anything is stored, so that no other attempt can use it. It
+// creates the internal account and its bucket if they do not exist. If the same attempt has reserved
+// the payment, the command renews the reservation: an attempt that takes long repeats the command
+// within PaymentTimeout. While a payment for an object is reserved, no other payer can reserve one for
+// the object. The command needs feature level PaymentsLevel.
+//
+// Errors: ErrInvalid and ErrTooLarge for a record out of bounds; ErrExists if the state has the payment
+// of another attempt, or of this one and it is not reserved any more; ErrForbidden if the object
+// belongs to another payer and its time is not over; ErrConflict if another payer has reserved a
+// payment for the object; ErrNotFound for the deletion of an object that nobody owns or whose time is
+// over.
+type ReservePayment struct {
+	Payment Payment // Apply sets State, Renewed and the fields of the outcome
+	Now     Millis  // a time that most members have reached
+}
+
+// Code implements Command.
+func (v *ReservePayment) Code(c *codec.Coder) {
+	v.Payment.Code(c)
+	codec.Int(c, &v.Now)
+}
+
+func (v *ReservePayment) apply(tx Tx, e *entry) (Result, error) {
+	if err := needsPayments(tx); err != nil {
+		return Result{}, err
+	}
+	p := v.Payment
+	if err := p.Check(); err != nil {
+		return Result{}, err
+	}
+	if v.Now <= 0 || v.Now > maxCreated {
+		return Result{}, Errorf(CodeInvalid, "a payment is reserved at a time")
+	}
+	old, err := findPayment(tx, &p.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	if old != nil {
+		if old.Request != p.Request || old.State != PaymentReserved {
+			return Result{}, errPaymentUsed
+		}
+		renewed := *old
+		renewed.Renewed = max(old.Renewed, v.Now)
+		return Result{}, renewed.write(tx, old)
+	}
+	if err := p.claimable(tx, v.Now); err != nil {
+		return Result{}, err
+	}
+	if err := ensurePaid(tx, v.Now, e); err != nil {
+		return Result{}, err
+	}
+	p.State, p.Renewed = PaymentReserved, v.Now
+	p.Transaction, p.Reason, p.Settled, p.Until = "", "", 0, 0
+	return Result{}, p.write(tx, nil)
+}
+
+// claimable returns nil if the payer may change the object at a time.
+func (v *Payment) claimable(r Reader, now Millis) error {
+	if v.Object == "" {
+		return nil
+	}
+	owner, err := get[PaidObject](r, ownerKey(v.Object))
+	if err != nil {
+		return err
+	}
+	switch lives := owner != nil && owner.Lives(now); {
+	case lives && owner.Payer != v.ID.Payer:
+		return Errorf(CodeForbidden, "%s belongs to another payer until %s", v.Object, owner.Until.Time().Format("2006-01-02T15:04:05Z"))
+	case !lives && v.Kind == PaysDelete:
+		return Errorf(CodeNotFound, "there is no paid object %s", v.Object)
+	}
+	// All payments that are reserved for an object are of one payer, so the first one is enough.
+	prefix, other := claimsOf(v.Object), false
+	err = r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
+		id, err := readPaymentID(k[len(prefix):])
+		other = id.Payer != v.ID.Payer
+		return false, err
+	})
+	if err == nil && other {
+		err = Errorf(CodeConflict, "another payer pays for %s at this moment", v.Object)
+	}
+	return err
+}
+
+// ReleasePayment removes a reservation of which the facilitator was not asked to settle the payment,
+// so that the client can use the payment again. It changes nothing if the payment is not reserved by
+// the attempt. The command needs feature level PaymentsLevel.
+type ReleasePayment struct {
+	ID      PaymentID
+	Request string
+}
+
+// Code implements Command.
+func (v *ReleasePayment) Code(c *codec.Coder) {
+	v.ID.code(c)
+	codec.String(c, &v.Request, MaxIDLen)
+}
+
+func (v *ReleasePayment) apply(tx Tx, _ *entry) (Result, error) {
+	if err := needsPayments(tx); err != nil {
+		return Result{}, err
+	}
+	p, err := findPayment(tx, &v.ID)
+	if err != nil || p == nil || p.Request != v.Request || p.State != PaymentReserved {
+		return Result{}, err
+	}
+	if err := p.unindex(tx); err != nil {
+		return Result{}, err
+	}
+	if err := tx.Delete(p.timeKey()); err != nil {
+		return Result{}, err
+	}
+	return Result{}, tx.Delete(p.ID.key())
+}
+
+// PaymentOutcome is what the commands that end a reservation have in common.
+type PaymentOutcome struct {
+	// Payment is the record as it was reserved. Apply needs all of it if the state has lost the
+	// reservation.
+	Payment     Payment
+	Transaction string
+	Now         Millis // a time that most members have reached
+}
+
+func (v *PaymentOutcome) code(c *codec.Coder) {
+	v.Payment.Code(c)
+	codec.String(c, &v.Transaction, maxTransaction)
+	codec.Int(c, &v.Now)
+}
+
+// find checks the command and returns the row of the payment: the reservation; or the record of the
+// command in the state 0 if there is no row.
+func (v *PaymentOutcome) find(r Reader) (row *Payment, err error) {
+	if err := needsPayments(r); err != nil {
+		return nil, err
+	}
+	if err := v.Payment.Check(); err != nil {
+		return nil, err
+	}
+	if v.Now <= 0 || v.Now > maxCreated || len(v.Transaction) > maxTransaction {
+		return nil, Errorf(CodeInvalid, "the outcome of a payment has a time and a transaction of at most %d bytes", maxTransaction)
+	}
+	row, err = findPayment(r, &v.Payment.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case row == nil:
+		lost := v.Payment
+		lost.State, lost.Renewed, lost.Settled, lost.Until = 0, lost.Reserved, 0, 0
+		return &lost, nil
+	case row.Request != v.Payment.Request:
+		return nil, errPaymentUsed
+	}
+	return row, nil
+}
+
+// end writes the outcome of a payment whose row find has returned.
+func (v *PaymentOutcome) end(tx Tx, row *Payment, to PaymentState, reason string) error {
+	p := *row
+	p.State, p.Reason, p.Settled = to, clipped(reason), max(v.Now, row.Reserved)
+	if v.Transaction != "" {
+		p.Transaction = v.Transaction
+	}
+	if row.State == 0 {
+		return p.write(tx, nil)
+	}
+	return p.write(tx, row)
+}
+
+// refund makes a payment refundable. A payment that is refundable keeps its reason and gets the
+// transaction.
+func (v *PaymentOutcome) refund(tx Tx, row *Payment, reason string) error {
+	switch row.State {
+	case 0:
+		reason = "the reservation was lost: " + reason
+	case PaymentRefundable:
+		if v.Transaction == "" || row.Transaction == v.Transaction {
+			return nil
+		}
+		reason = row.Reason
+	}
+	return v.end(tx, row, PaymentRefundable, reason)
+}
+
+// clipped returns the first MaxReasonLen bytes of a text at most.
+func clipped(text string) string { return text[:min(len(text), MaxReasonLen)] }
+
+// CommitPayment ends a reservation whose payment was settled: it puts the object or creates the pin,
+// and the payment becomes paid, in one entry. The paid time begins now; if the payer owns the object
+// with the same content and its time is not over, the time begins at its end. If the state cannot make
+// the change, or if the payment is not reserved any more, the payment becomes refundable: the command
+// succeeds, and the record of the payment has the reason. A repeat changes nothing. The command needs
+// feature level PaymentsLevel.
+//
+// Errors: ErrInvalid; ErrExists for a payment of another attempt; ErrConflict if the holders of the
+// content have changed, which changes nothing: the proposer renews the holders and tries again.
+type CommitPayment struct {
+	PaymentOutcome
+	// Exactly one of Put and Pin is set.
+	Put *PutObject // into the bucket PaidBucket of PaidAccount, under the key Payment.Object
+	Pin *CreatePin // for PaidAccount, with the id Payment.Pin
+}
+
+// Code implements Command.
+func (v *CommitPayment) Code(c *codec.Coder) {
+	v.code(c)
+	switch v.Payment.Kind {
+	case PaysObject:
+		if v.Put == nil {
+			v.Put = new(PutObject)
+		}
+		v.Put.Code(c)
+	case PaysPin:
+		if v.Pin == nil {
+			v.Pin = new(CreatePin)
+		}
+		v.Pin.Code(c)
+	default:
+		c.Fail("a payment that commits nothing")
+	}
+}
+
+func (v *CommitPayment) apply(tx Tx, e *entry) (Result, error) {
+	if err := v.check(); err != nil {
+		return Result{}, err
+	}
+	row, err := v.find(tx)
+	if err != nil {
+		return Result{}, err
+	}
+	if row.State == PaymentPaid {
+		return Result{}, nil
+	}
+	if row.State != PaymentReserved {
+		return Result{}, v.refund(tx, row, "the payment was settled and is not reserved any more")
+	}
+	until, result, err := v.make(tx, row, e)
+	var refused *Error
+	switch {
+	case errors.As(err, &refused) && refused.Code != CodeConflict:
+		return Result{}, v.refund(tx, row, "the payment was settled and its content is not stored: "+refused.Error())
+	case err != nil:
+		return Result{}, err
+	}
+	paid := *row
+	paid.Until = until
+	paid.State, paid.Transaction, paid.Settled = PaymentPaid, v.Transaction, max(v.Now, row.Reserved)
+	return result, paid.write(tx, row)
+}
+
+func (v *CommitPayment) check() error {
+	switch p := &v.Payment; {
+	case p.Kind == PaysObject && v.Put != nil && v.Pin == nil:
+		if v.Put.Account == PaidAccount && v.Put.Bucket == PaidBucket && v.Put.Object.Key == p.Object && v.Put.If.None() {
+			return nil
+		}
+	case p.Kind == PaysPin && v.Pin != nil && v.Put == nil:
+		if v.Pin.Pin.Account == PaidAccount && v.Pin.Pin.ID == p.Pin {
+			return nil
+		}
+	}
+	return Errorf(CodeInvalid, "a payment commits what it was reserved for")
+}
+
+// make makes the change that is paid for. It returns the end of the paid time.
+func (v *CommitPayment) make(tx Tx, row *Payment, e *entry) (until Millis, r Result, err error) {
+	from := max(v.Now, row.Reserved)
+	paid := Millis(row.Seconds) * 1000 //nolint:gosec // at most MaxPaidSeconds
+	if v.Pin != nil {
+		pin := *v.Pin
+		r, err = pin.apply(tx, e)
+		return from + paid, r, err
+	}
+	owner, err := get[PaidObject](tx, ownerKey(row.Object))
+	if err != nil {
+		return 0, r, err
+	}
+	if owner != nil && owner.Lives(from) {
+		if owner.Payer != row.ID.Payer {
+			return 0, r, Errorf(CodeForbidden, "the object belongs to another payer")
+		}
+		current, err := paidContent(tx, owner)
+		if err != nil {
+			return 0, r, err
+		}
+		if current != nil && current.Root == v.Put.Object.Root {
+			from = max(from, owner.Until)
+		}
+	}
+	if r, err = v.Put.apply(tx, e); err != nil {
+		return 0, r, err
+	}
+	until = min(from+paid, maxCreated)
+	is := &PaidObject{Object: row.Object, Payer: row.ID.Payer, Until: until, Version: v.Put.Object.ID}
+	return until, r, is.write(tx, owner)
+}
+
+// FailPayment ends a reservation without what it was to pay for. The payment becomes failed if the
+// facilitator has refused to settle it, and refundable if it was settled or may have been settled. A
+// payment that is not reserved any more never becomes failed, and a paid one stays paid. The command
+// needs feature level PaymentsLevel.
+//
+// Errors: ErrInvalid; ErrExists for a payment of another attempt.
+type FailPayment struct {
+	PaymentOutcome
+	Refundable bool
+	Reason     string
+}
+
+// Code implements Command.
+func (v *FailPayment) Code(c *codec.Coder) {
+	v.code(c)
+	codec.Bool(c, &v.Refundable)
+	codec.String(c, &v.Reason, MaxReasonLen)
+}
+
+func (v *FailPayment) apply(tx Tx, _ *entry) (Result, error) {
+	if v.Reason == "" {
+		return Result{}, Errorf(CodeInvalid, "a payment fails for a reason")
+	}
+	row, err := v.find(tx)
+	switch {
+	case err != nil || row.State == PaymentPaid:
+		return Result{}, err
+	case v.Refundable:
+		return Result{}, v.refund(tx, row, v.Reason)
+	case row.State == PaymentReserved || row.State == 0:
+		return Result{}, v.end(tx, row, PaymentFailed, v.Reason)
+	}
+	return Result{}, nil
+}
+
+// SweepPayments makes payments refundable that were not renewed for PaymentTimeout, at most MaxSettle
+// of them: their node has stopped, and nobody can say whether they were settled. The command needs
+// feature level PaymentsLevel.
+type SweepPayments struct{ Now Millis } // a time that most members have reached
+
+// Code implements Command.
+func (v *SweepPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
+
+// SweptReason is the reason of payments that SweepPayments has made refundable.
+const SweptReason = "the node stopped before it recorded the outcome; look the nonce up on the network"
+
+func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
+	if err := needsPayments(tx); err != nil {
+		return Result{}, err
+	}
+	ids, err := leftPayments(tx, v.Now, MaxSettle)
+	if err != nil {
+		return Result{}, err
+	}
+	for i := range ids {
+		row, err := findPayment(tx, &ids[i])
+		if err != nil {
+			return Result{}, err
+		}
+		if row == nil {
+			return Result{}, brokenPayment(&ids[i])
+		}
+		swept := *row
+		swept.State, swept.Reason, swept.Settled = PaymentRefundable, SweptReason, max(v.Now, row.Reserved)
+		if err := swept.write(tx, row); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
