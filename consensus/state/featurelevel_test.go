@@ -137,12 +137,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	}).Code)
 	add("metering", (&metering{Charged: 300, Every: 301, Rate: 302, After: "a"}).Code)
 	pinRecords(add)
-	add("payment", (&Payment{
-		ID: testPayment("0x1").ID, State: PaymentRefundable, Kind: PaysObject, Amount: "1000", PayTo: "0xto", Request: "r", Node: "n", Object: "b/k", Pin: "p",
-		Bytes: 300, Seconds: 301, Transaction: "0xt", Reason: "why", Reserved: 302, Renewed: 303, Settled: 304, Until: 305,
-	}).Code)
-	add("paid total", (&paidTotal{Count: 300, Amount: "301"}).Code)
-	add("paid object", (&PaidObject{Object: "b/k", Payer: "0xp", Until: 300, Version: "v", Ended: true}).Code)
+	addPayments(add)
 	goldentest.File(t, filepath.Join("testdata", "records.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 	comeBack(t, object, classed, wanting)
 	for _, n := range []Node{node, leveled} {
@@ -168,6 +163,16 @@ func pinRecords(add func(name string, code func(*codec.Coder))) {
 	add("pin-2 bound", bounded.Code)
 	add("once-1", (&once{Pin: "p", Created: 300, Asked: Hash{1}, At: 301}).Code)
 	add("once-2", (&once{Pin: "p", Created: 300, Asked: Hash{1}, At: 301, Until: 302}).Code)
+}
+
+// addPayments adds the records of payments.
+func addPayments(add func(string, func(*codec.Coder))) {
+	add("payment", (&Payment{
+		ID: testPayment("0x1").ID, State: PaymentRefundable, Kind: PaysObject, Amount: "1000", PayTo: "0xto", Request: "r", Node: "n", Object: "b/k", Pin: "p",
+		Bytes: 300, Seconds: 301, Transaction: "0xt", Reason: "why", Reserved: 302, Renewed: 303, Settled: 304, Until: 305,
+	}).Code)
+	add("paid total", (&paidTotal{Count: 300, Amount: "301"}).Code)
+	add("paid object", (&PaidObject{Object: "b/k", Payer: "0xp", Until: 300, Version: "v", Ended: true}).Code)
 }
 
 // comeBack checks that objects are read as they were written, also by lists.

@@ -99,11 +99,11 @@ func (v *EndPaidObjects) apply(tx Tx, e *entry) (Result, error) {
 	if err := needsPayments(tx); err != nil {
 		return Result{}, err
 	}
-	over, err := endedBy(tx, paidEnds, v.Now, MaxSettle)
+	over, err := paidBy(tx, paidEnds, v.Now, MaxSettle)
 	if err != nil {
 		return Result{}, err
 	}
-	old, err := endedBy(tx, paidEnded, v.Now-PaidTrace, MaxSettle-len(over))
+	old, err := paidBy(tx, paidEnded, v.Now-PaidTrace, MaxSettle-len(over))
 	if err != nil {
 		return Result{}, err
 	}
@@ -127,9 +127,9 @@ func (v *EndPaidObjects) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// endedBy returns up to limit records of an index whose end is not after a time, in the order of their
+// paidBy returns up to limit records of an index whose end is not after a time, in the order of their
 // ends.
-func endedBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err error) {
+func paidBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err error) {
 	if now <= 0 || limit <= 0 {
 		return nil, nil
 	}

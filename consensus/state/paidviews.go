@@ -120,10 +120,10 @@ func (v View) PaymentsDue(now Millis) (sweep, end bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	over, err := endedBy(v.r, paidEnds, now, 1)
+	over, err := paidBy(v.r, paidEnds, now, 1)
 	if err != nil {
 		return false, false, err
 	}
-	old, err := endedBy(v.r, paidEnded, now-PaidTrace, 1)
+	old, err := paidBy(v.r, paidEnded, now-PaidTrace, 1)
 	return len(left) > 0, len(over)+len(old) > 0, err
 }

@@ -27,7 +27,7 @@ const (
 // useCases are what the interfaces serve.
 var useCases = []string{
 	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
-	"cluster/openid", "cluster/audit",
+	"cluster/openid", "cluster/audit", "cluster/payments",
 }
 
 // surface is what one HTTP interface may import.
@@ -64,6 +64,7 @@ var rows = []row{
 	{"cluster/accounts", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/audit", []string{"consensus/state"}, layerUseCase},
 	{"cluster/credits", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/payments", []string{"consensus/state", "cluster/objects", "cluster/pins", "cluster/placement", "cluster/ingest"}, layerUseCase},
 	{"cluster/members", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/content", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/ingest", []string{"consensus/state"}, layerUseCase},
