@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -18,25 +17,13 @@ import (
 // its Check. After an error nothing has changed; only after ErrUnavailable the change may
 // have been committed.
 func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r PutRequest) (state.Object, error) {
-	b, err := o.known(ctx, a, bucket)
+	held, err := o.Hold(ctx, a, bucket, r)
 	if err != nil {
 		return state.Object{}, err
 	}
-	if err := o.precheckQuota(ctx, a, &b, r.Key, r.Body.Size, r.If); err != nil {
-		return state.Object{}, err
-	}
-	id := o.opts.NewID()
-	kept, err := o.store(ctx, id, nil, &r.Body, 0)
-	if err != nil {
-		return state.Object{}, err
-	}
-	obj := state.Object{
-		ID: state.VersionID(id), Key: r.Key, Root: kept.stored.Content().Root, Size: kept.stored.Size(), Created: o.now(),
-		ETag: hex.EncodeToString(kept.sums.MD5[:]), Checksums: kept.checksums, Blake3: kept.digests.Blake3(),
-		Headers: r.Attributes.Headers, Meta: r.Attributes.Meta, Tags: r.Attributes.Tags, StorageClass: r.Attributes.StorageClass,
-	}
+	obj := held.Object()
 	var result state.Result
-	err = o.name(ctx, kept.stored, func(c state.Content) error {
+	err = held.Commit(ctx, func(c state.Content) error {
 		result, err = o.changed(ctx, a, bucket, func(b state.Bucket) state.Command {
 			return &state.PutObject{Account: a, Bucket: bucket, Born: b.Born, Object: obj, Content: c, If: r.If}
 		})

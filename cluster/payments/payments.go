@@ -2,182 +2,165 @@
 // without an account. A payment is recorded in the replicated state before its content is stored, and
 // the content gets its name after the payment was settled.
 //
-// Imports: consensus/state, cluster/objects, cluster/pins, uuid.
+// Imports: consensus/state, cluster/objects, uuid.
 // Never:   raft, libp2p, storage, HTTP.
 package payments
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"math/big"
+	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Facilitator verifies and settles payments on a network.
-type Facilitator interface {
-	// Verify returns the address of the payer if the payment can be settled. The error is a
-	// *Rejected if the facilitator says no, and wraps ErrFacilitator if there is no answer.
-	Verify(ctx context.Context, p *Payment) (payer string, err error)
-	// Settle has the payment executed. The error is a *Rejected if the facilitator says that the
-	// payment was not executed. With any other error, which wraps ErrFacilitator, the outcome is
-	// unknown.
-	Settle(ctx context.Context, p *Payment) (Settlement, error)
-	// Supported returns nil if the facilitator answers and supports the configured network.
-	Supported(ctx context.Context) error
+// State is the part of consensus that this package uses.
+type State interface {
+	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// state.ErrUnavailable without a majority.
+	View(ctx context.Context) (view state.View, release func(), err error)
+	// LocalView returns a view of the entries that this node has applied; the caller releases it.
+	LocalView() (view state.View, release func())
+	// Propose commits a command. When it returns a result, this node has applied the command too.
+	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
+	// IsLeader returns whether this node leads the cluster.
+	IsLeader() bool
 }
 
-// Payment is a signed payment of a client with what it has to pay.
-type Payment struct {
-	X402Version  int             // 1 or 2
-	Payload      json.RawMessage // the client's paymentPayload, as it came
-	Requirements json.RawMessage // paymentRequirements of the same version
-
-	// The following fields are those of an exact payment on an EVM network. The network has its
-	// plain name, and addresses and the nonce are hexadecimal digits in lower case after 0x.
-	Network, Asset, PayTo, Payer, Nonce string
-	Value                               *big.Int // atomic units of the asset
-	ValidAfter, ValidBefore             int64    // Unix seconds
-}
-
-// ID returns the key of the payment in the replicated state.
-func (p *Payment) ID() state.PaymentID {
-	return state.PaymentID{Network: p.Network, Asset: p.Asset, Payer: p.Payer, Nonce: p.Nonce}
-}
-
-// Settlement is the answer of a facilitator that has settled a payment.
-type Settlement struct{ Transaction, Network, Payer string }
-
-// Rejected is the error for a payment that the facilitator rejects.
-type Rejected struct {
-	Reason string // as the x402 protocol names it, for example insufficient_funds
-	Payer  string // may be empty
-}
-
-func (e *Rejected) Error() string { return "the payment is rejected: " + e.Reason }
-
-// Errors of this package. The state's errors, those of bodies and *Rejected are returned too.
-var (
-	// ErrPaymentUsed is returned for a payment that the state has, whatever became of it: 402
-	// nonce_already_used.
-	ErrPaymentUsed = errors.New("this payment was used before")
-	// ErrNotOwner is returned for a change of an object or pin of another payer: 403.
-	ErrNotOwner = errors.New("the object belongs to another payer")
-	// ErrBusy is returned while another payment for the same object is in progress: 409.
-	ErrBusy = errors.New("another payment for this object is in progress")
-	// ErrNotFound is returned for an object that nobody has paid for: 404.
-	ErrNotFound = errors.New("there is no such object")
-	// ErrFacilitator is returned if the facilitator gives no answer: 503. Nothing is stored.
-	ErrFacilitator = errors.New("the facilitator does not answer")
-	// ErrLength is returned if the body does not have the length that was paid: 400. The payment
-	// was not used.
-	ErrLength = errors.New("the body does not have the paid length")
+// Bounds of an attempt.
+const (
+	// settleTimeout bounds all tries to settle a payment, and settleTries their number.
+	settleTimeout = 30 * time.Second
+	settleTries   = 3
+	// commitTimeout bounds the tries to commit a settled payment without a majority.
+	commitTimeout = 2 * time.Minute
+	// endTimeout bounds the tries to record that a payment failed or was not used.
+	endTimeout = 10 * time.Second
+	// renewAfter is the time after which a reservation is renewed. It is far below
+	// state.PaymentTimeout, so that the reservation outlives settleTimeout and commitTimeout.
+	renewAfter = 5 * time.Minute
+	// firstPause and longestPause bound the pause between two tries.
+	firstPause   = 200 * time.Millisecond
+	longestPause = 4 * time.Second
 )
 
-// EndedError is returned for an object whose paid time is over: 410.
-type EndedError struct{ Until time.Time }
-
-func (e *EndedError) Error() string {
-	return fmt.Sprintf("the paid time ended at %s", e.Until.UTC().Format(time.RFC3339))
+// Options are the dependencies of Payments. Now, Agreed, NewID and Logger may be left out.
+type Options struct {
+	Self        state.NodeID
+	State       State
+	Objects     *objects.Objects
+	Facilitator Facilitator
+	Now         func() time.Time
+	// Agreed returns a time that the clocks of most members have reached; paid times begin and end
+	// by it. ok is false while no such time is known. Nil means Now.
+	Agreed func() (early, late state.Millis, ok bool)
+	NewID  func() string // returns a unique id for an attempt and for a pin
+	Logger *slog.Logger
 }
 
-// PutRequest is an object to store for a payment.
-type PutRequest struct {
-	Bucket, Key string // as in the URL
-	// Body is the content. Its Size must be known; it was priced. Reader may be longer or shorter
-	// than Size, which is ErrLength.
-	Body       objects.Body
-	TTL        time.Duration // whole seconds
-	Attributes objects.Attributes
-	Amount     *big.Int // the price in atomic units; the payment must have this value or more
-	Payment    Payment
+// Payments is the use case of the paid gateway.
+type Payments struct {
+	opts Options
+	life context.Context // ends with Run
+	end  context.CancelFunc
 }
 
-// PinRequest is a pin to create for a payment.
-type PinRequest struct {
-	CID      string
-	Name     string
-	Origins  []string
-	Meta     map[string]string
-	TTL      time.Duration // whole seconds
-	MaxBytes uint64        // the paid size: a larger DAG makes the pin fail
-	Amount   *big.Int
-	Payment  Payment
+// New returns the use case of the paid gateway.
+func New(o Options) *Payments {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Agreed == nil {
+		o.Agreed = state.OneClock(o.Now)
+	}
+	if o.NewID == nil {
+		o.NewID = uuid.NewString
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Payments{opts: o}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
 }
 
-// DeleteRequest removes an object of the payer, for a payment.
-type DeleteRequest struct {
-	Bucket, Key string
-	Amount      *big.Int
-	Payment     Payment
+// Supported returns nil if the facilitator answers and supports the network. Errors: ErrFacilitator.
+func (p *Payments) Supported(ctx context.Context) error { return p.opts.Facilitator.Supported(ctx) }
+
+// runEvery is the time between two passes of Run.
+const runEvery = 10 * time.Second
+
+// Run removes paid content whose time is over, and makes payments refundable that their node has left,
+// while this node leads. It returns when ctx ends. Then attempts end too.
+func (p *Payments) Run(ctx context.Context) error {
+	defer p.end()
+	ticker := time.NewTicker(runEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := p.Sweep(ctx); err != nil && ctx.Err() == nil {
+			p.opts.Logger.DebugContext(ctx, "paid content not swept yet", "err", err)
+		}
+	}
 }
 
-// Receipt is a payment and what became of it.
-type Receipt struct {
-	state.Payment
-	Object state.Object    // the stored object, only of Put
-	Pin    state.RequestID // only of Pin
+// Sweep is one pass of Run. It does nothing while the agreed time is unknown, and on a node that does
+// not lead. Errors: state.ErrUnavailable without a majority.
+func (p *Payments) Sweep(ctx context.Context) error {
+	for p.opts.State.IsLeader() {
+		now, _, ok := p.opts.Agreed()
+		if !ok {
+			return nil
+		}
+		sweep, end, err := p.due(now)
+		switch {
+		case err != nil:
+			return err
+		case sweep:
+			_, err = p.opts.State.Propose(ctx, &state.SweepPayments{Now: now})
+		case end:
+			_, err = p.opts.State.Propose(ctx, &state.EndPaidObjects{Now: now})
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// Settlement returns the facilitator's answer as it was recorded.
-func (r *Receipt) Settlement() Settlement {
-	return Settlement{Transaction: r.Transaction, Network: r.ID.Network, Payer: r.ID.Payer}
+func (p *Payments) due(now state.Millis) (sweep, end bool, err error) {
+	view, release := p.opts.State.LocalView()
+	defer release()
+	if level, err := view.FeatureLevel(); err != nil || level < state.PaymentsLevel {
+		return false, false, err
+	}
+	return view.PaymentsDue(now)
 }
 
-// Owner says to whom a paid object belongs.
-type Owner struct {
-	Payer string
-	Until time.Time
-	Ended bool // by the clock of this node
+// detached returns a context that ends after a time or with Run, and not with ctx: a settled payment is
+// recorded although its client has gone.
+func (p *Payments) detached(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+	stop := context.AfterFunc(p.life, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
-// Opened is a paid object that can be read.
-type Opened struct {
-	Object state.Object
-	Owner  Owner
-}
-
-// Page is one page of receipts, newest first. Next is the cursor of the next page; "" if this page
-// is the last.
-type Page struct {
-	Receipts []state.Payment
-	Next     string
-}
-
-// Payments is the use case. API is its method set for the HTTP surface and the commands; Payments
-// implements it.
-type API interface {
-	// Put stores an object that a payment pays for. Errors: *Rejected, ErrPaymentUsed, ErrNotOwner,
-	// ErrBusy, ErrFacilitator, ErrLength, and those of objects.Put. After ErrFacilitator and errors
-	// of the state that follow the settlement the receipt tells the state of the payment.
-	Put(ctx context.Context, r PutRequest) (Receipt, error)
-	// Pin does the same as Put for a pin.
-	Pin(ctx context.Context, r PinRequest) (Receipt, error)
-	// Delete removes an object. Only its owner can; the payment is settled first.
-	Delete(ctx context.Context, r DeleteRequest) (Receipt, error)
-	// Owner returns the owner of an object. Errors: ErrNotFound, state.ErrUnavailable.
-	Owner(ctx context.Context, bucket, key string) (Owner, error)
-	// Head returns an object that has not ended. Errors: ErrNotFound, *EndedError,
-	// state.ErrUnavailable.
-	Head(ctx context.Context, bucket, key string) (Opened, error)
-	// Open opens the content of an object that Head has returned; the caller closes it. Errors:
-	// those of objects.Open.
-	Open(ctx context.Context, o *Opened) (io.ReadSeekCloser, error)
-	// FindPin returns a paid pin. Errors: state.ErrNotFound, state.ErrUnavailable.
-	FindPin(ctx context.Context, id state.RequestID) (state.Pin, error)
-	// List returns a page of receipts; cursor "" begins at the newest, limit 0 means DefaultLimit.
-	// Errors: state.ErrInvalid, state.ErrUnavailable.
-	List(ctx context.Context, cursor string, limit int) (Page, error)
-	// Sums returns the number of payments and their total amount by state and asset.
-	Sums(ctx context.Context) ([]state.PaymentSum, error)
-	// Supported returns nil if the facilitator answers.
-	Supported(ctx context.Context) error
-	// Run removes ended objects and settles reservations that their node has left, while this node
-	// leads, until ctx ends.
-	Run(ctx context.Context) error
+// pause waits before the next try. It returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }

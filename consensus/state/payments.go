@@ -55,7 +55,7 @@ func (v *ReservePayment) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	if old != nil {
-		if old.Request != p.Request || old.State != PaymentReserved {
+		if !old.sameAttempt(&p) || old.State != PaymentReserved {
 			return Result{}, errPaymentUsed
 		}
 		renewed := *old
@@ -71,6 +71,11 @@ func (v *ReservePayment) apply(tx Tx, e *entry) (Result, error) {
 	p.State, p.Renewed = PaymentReserved, v.Now
 	p.Transaction, p.Reason, p.Settled, p.Until = "", "", 0, 0
 	return Result{}, p.write(tx, nil)
+}
+
+// sameAttempt returns whether two records are of one attempt: they pay for the same.
+func (v *Payment) sameAttempt(o *Payment) bool {
+	return v.Request == o.Request && v.Kind == o.Kind && v.Object == o.Object && v.Pin == o.Pin
 }
 
 // claimable returns nil if the payer may change the object at a time.
@@ -167,7 +172,7 @@ func (v *PaymentOutcome) find(r Reader) (row *Payment, err error) {
 		lost := v.Payment
 		lost.State, lost.Renewed, lost.Settled, lost.Until = 0, lost.Reserved, 0, 0
 		return &lost, nil
-	case row.Request != v.Payment.Request:
+	case !row.sameAttempt(&v.Payment):
 		return nil, errPaymentUsed
 	}
 	return row, nil
@@ -217,7 +222,7 @@ type CommitPayment struct {
 	PaymentOutcome
 	// Exactly one of Put and Pin is set.
 	Put *PutObject // into the bucket PaidBucket of PaidAccount, under the key Payment.Object
-	Pin *CreatePin // for PaidAccount, with the id Payment.Pin
+	Pin *CreatePin // for PaidAccount, with the id Payment.Pin; Apply sets its end
 }
 
 // Code implements Command.
@@ -287,8 +292,9 @@ func (v *CommitPayment) make(tx Tx, row *Payment, e *entry) (until Millis, r Res
 	paid := Millis(row.Seconds) * 1000 //nolint:gosec // at most MaxPaidSeconds
 	if v.Pin != nil {
 		pin := *v.Pin
+		pin.Pin.Until = min(from+paid, maxCreated)
 		r, err = pin.apply(tx, e)
-		return from + paid, r, err
+		return pin.Pin.Until, r, err
 	}
 	owner, err := get[PaidObject](tx, ownerKey(row.Object))
 	if err != nil {

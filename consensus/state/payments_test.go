@@ -289,11 +289,26 @@ func TestAPaidPin(t *testing.T) {
 		t.Errorf("the result is %+v", r)
 	}
 	m.wantState(p, PaymentPaid, "")
-	if got, err := m.view().Pin(PaidAccount, "pin"); err != nil || got.Status != Queued {
+	if got, err := m.view().Pin(PaidAccount, "pin"); err != nil || got.Status != Queued || got.Until != 62_000 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	m.must(c)
 	m.check()
+}
+
+// A command that ends a reservation is for what was reserved.
+func TestAPaymentIsNotCommittedForAnotherThing(t *testing.T) {
+	m := newTill(t)
+	p := testPayment("0x1")
+	m.reserve(p, 1000)
+	other := p
+	other.Object = "b/other"
+	m.refused(m.commits(other, "v1", contents[2], 2000), ErrExists)
+	m.refused(&ReservePayment{Payment: other, Now: 2000}, ErrExists)
+	other = p
+	other.Kind = PaysDelete
+	m.refused(&DeletePaidObject{PaymentOutcome{other, "0x7a", 2000}}, ErrExists)
+	m.wantState(p, PaymentReserved, "")
 }
 
 func TestPaymentsOutOfBoundsChangeNothing(t *testing.T) {

@@ -1,0 +1,296 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// The reasons of Rejected that this package itself gives.
+const (
+	reasonValue   = "invalid_exact_evm_payload_authorization_value"
+	reasonPayload = "invalid_payload"
+)
+
+// attempt is one use of a payment, from its reservation to its outcome.
+type attempt struct {
+	p       *Payments
+	payment *Payment
+	row     state.Payment // as it was reserved
+	begun   time.Time     // when the payment was reserved, for row.Reserved
+
+	mu      sync.Mutex
+	renewed time.Time // when the reservation was renewed
+}
+
+// begin verifies a payment and reserves it. row has what the payment pays for. After an error nothing
+// is reserved.
+func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row state.Payment) (*attempt, error) {
+	if pay.Value == nil || amount == nil || pay.Value.Cmp(amount) < 0 {
+		return nil, &Rejected{Reason: reasonValue, Payer: pay.Payer}
+	}
+	row.ID, row.Amount, row.PayTo, row.Request, row.Node = pay.ID(), pay.Value.String(), pay.PayTo, p.opts.NewID(), p.opts.Self
+	if err := p.precheck(ctx, &row); err != nil {
+		return nil, err
+	}
+	payer, err := p.opts.Facilitator.Verify(ctx, pay)
+	if err != nil {
+		return nil, fmt.Errorf("verify payment: %w", err)
+	}
+	if payer != "" && payer != pay.Payer {
+		return nil, &Rejected{Reason: reasonPayload, Payer: payer}
+	}
+	now, _, ok := p.opts.Agreed()
+	if !ok {
+		return nil, state.Errorf(state.CodeUnavailable, "too few members report their time")
+	}
+	row.Reserved = now
+	if err := row.Check(); err != nil {
+		return nil, err
+	}
+	a := &attempt{p: p, payment: pay, row: row, begun: p.opts.Now(), renewed: p.opts.Now()}
+	_, err = p.opts.State.Propose(ctx, &state.ReservePayment{Payment: row, Now: now})
+	var refused *state.Error
+	if err != nil && (!errors.As(err, &refused) || refused.Code == state.CodeUnavailable) {
+		a.release(ctx) // it may be committed yet
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reserve payment: %w", reserveError(err))
+	}
+	return a, nil
+}
+
+// reserveError returns the error of this package for an error of ReservePayment.
+func reserveError(err error) error {
+	switch {
+	case errors.Is(err, state.ErrExists):
+		return ErrPaymentUsed
+	case errors.Is(err, state.ErrForbidden):
+		return ErrNotOwner
+	case errors.Is(err, state.ErrConflict):
+		return ErrBusy
+	case errors.Is(err, state.ErrNotFound):
+		return ErrNotFound
+	}
+	return err
+}
+
+// precheck returns the error that ReservePayment would give at this moment, before the facilitator is
+// asked: a facilitator rejects a payment that was used, for a reason that says less.
+func (p *Payments) precheck(ctx context.Context, row *state.Payment) error {
+	view, release, err := p.opts.State.View(ctx)
+	if err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	defer release()
+	level, err := view.FeatureLevel()
+	switch {
+	case err != nil:
+		return err
+	case level < state.PaymentsLevel:
+		return state.Errorf(state.CodeUnavailable, "not every member of the cluster has been upgraded to a release with payments")
+	}
+	if _, err := view.Payment(row.ID); err == nil {
+		return ErrPaymentUsed
+	} else if !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	if row.Object == "" {
+		return nil
+	}
+	now, _, ok := p.opts.Agreed()
+	owner, err := view.PaidObject(row.Object)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		err = nil
+		if row.Kind == state.PaysDelete {
+			err = ErrNotFound
+		}
+		return err
+	case err != nil:
+		return err
+	case ok && owner.Lives(now) && owner.Payer != row.ID.Payer:
+		return ErrNotOwner
+	case row.Kind == state.PaysDelete && (owner.Ended || ok && !owner.Lives(now)):
+		return &EndedError{Until: owner.Until.Time()}
+	}
+	return nil
+}
+
+// now returns the agreed time, and if it is not known, the time of the reservation and what has passed
+// since.
+func (a *attempt) now() state.Millis {
+	if now, _, ok := a.p.opts.Agreed(); ok {
+		return now
+	}
+	return a.row.Reserved + state.Millis(a.p.opts.Now().Sub(a.begun).Milliseconds())
+}
+
+// release lets the client use the payment again. It is called before the facilitator is asked to settle
+// the payment.
+func (a *attempt) release(ctx context.Context) {
+	ctx, cancel := a.p.detached(ctx, endTimeout)
+	defer cancel()
+	if err := a.propose(ctx, func() state.Command { return &state.ReleasePayment{ID: a.row.ID, Request: a.row.Request} }); err != nil {
+		a.p.opts.Logger.WarnContext(ctx, "a payment that was not used stays reserved until it is swept", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer, "err", err)
+	}
+}
+
+// propose proposes a command until the state has it or refuses it, or ctx ends. Only commands that
+// change nothing when they are repeated may be proposed so.
+func (a *attempt) propose(ctx context.Context, cmd func() state.Command) error {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+		_, err := a.p.opts.State.Propose(ctx, cmd())
+		var outcome *state.Error
+		if err == nil || errors.As(err, &outcome) && outcome.Code != state.CodeUnavailable {
+			return err
+		}
+		if !pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// keep renews the reservation every renewAfter until stop is called.
+func (a *attempt) keep(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for pause(ctx, renewAfter) {
+			if err := a.renew(ctx); err != nil && ctx.Err() == nil {
+				a.p.opts.Logger.DebugContext(ctx, "a reservation was not renewed", "nonce", a.row.ID.Nonce, "err", err)
+			}
+		}
+	})
+	return func() { cancel(); work.Wait() }
+}
+
+func (a *attempt) renew(ctx context.Context) error {
+	at := a.p.opts.Now()
+	if _, err := a.p.opts.State.Propose(ctx, &state.ReservePayment{Payment: a.row, Now: a.now()}); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.renewed = at
+	return nil
+}
+
+// fresh renews the reservation if that is due, so that it outlives settlement and commit.
+func (a *attempt) fresh(ctx context.Context) error {
+	a.mu.Lock()
+	due := a.p.opts.Now().Sub(a.renewed) >= renewAfter
+	a.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := a.renew(ctx); err != nil {
+		return fmt.Errorf("renew reservation: %w", reserveError(err))
+	}
+	return nil
+}
+
+// settle has the payment executed. If the outcome is unknown, it asks again: the network executes a
+// nonce once, so a repeat cannot pay twice. After an error the payment is recorded as failed or
+// refundable. The error is a *Rejected, or a *RefundError that wraps ErrFacilitator.
+func (a *attempt) settle(ctx context.Context) (Settlement, error) {
+	bounded, cancel := a.p.detached(ctx, settleTimeout)
+	defer cancel()
+	var err error
+	wait := firstPause
+	for try := 1; ; try++ {
+		var done Settlement
+		if done, err = a.p.opts.Facilitator.Settle(bounded, a.payment); err == nil {
+			return done, nil
+		}
+		var rejected *Rejected
+		if errors.As(err, &rejected) {
+			if try > 1 { // an earlier try may have been executed, which is why this one is rejected
+				break
+			}
+			a.fail(ctx, "", false, "the facilitator refused to settle: "+rejected.Reason)
+			return Settlement{}, rejected
+		}
+		if try == settleTries || !pause(bounded, wait) {
+			break
+		}
+		wait *= 4
+	}
+	a.p.opts.Logger.ErrorContext(ctx, "the outcome of a settlement is unknown", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer, "network", a.row.ID.Network, "err", err)
+	row := a.fail(ctx, "", true, "the facilitator did not answer; the payment may have been settled")
+	return Settlement{}, &RefundError{Payment: row, Err: fmt.Errorf("%w: %w", ErrFacilitator, err)}
+}
+
+// fail records that the payment failed or is to be refunded. It returns the record of the payment; if
+// the state cannot be reached, what the record will be.
+func (a *attempt) fail(ctx context.Context, transaction string, refundable bool, reason string) state.Payment {
+	ctx, cancel := a.p.detached(ctx, endTimeout)
+	defer cancel()
+	err := a.propose(ctx, func() state.Command {
+		return &state.FailPayment{
+			PaymentOutcome: state.PaymentOutcome{Payment: a.row, Transaction: transaction, Now: a.now()},
+			Refundable:     refundable, Reason: reason[:min(len(reason), state.MaxReasonLen)],
+		}
+	})
+	if err == nil {
+		var row state.Payment
+		if row, err = a.recorded(); err == nil {
+			return row
+		}
+	}
+	a.p.opts.Logger.ErrorContext(ctx, "the outcome of a payment is not recorded; it becomes refundable", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer,
+		"network", a.row.ID.Network, "transaction", transaction, "refundable", refundable, "reason", reason, "err", err)
+	row := a.row
+	row.State, row.Reason, row.Transaction = state.PaymentRefundable, reason, transaction
+	return row
+}
+
+// recorded returns the record of the payment in the state that this node has applied.
+func (a *attempt) recorded() (state.Payment, error) {
+	view, release := a.p.opts.State.LocalView()
+	defer release()
+	return view.Payment(a.row.ID)
+}
+
+// commit proposes the command of a settled payment until the state has it. It returns a *RefundError
+// if the state made the payment refundable instead.
+func (a *attempt) commit(ctx context.Context, cmd func() state.Command) error {
+	if err := a.propose(ctx, cmd); err != nil {
+		return err
+	}
+	row, err := a.recorded()
+	if err != nil {
+		return err
+	}
+	if row.State != state.PaymentPaid {
+		return &RefundError{Payment: row, Err: state.Errorf(state.CodePrecondition, "%s", row.Reason)}
+	}
+	return nil
+}
+
+// outcome returns the outcome of an attempt whose commit ended with an error or without. If the commit
+// may have been applied, the record of the payment decides.
+func (a *attempt) outcome(ctx context.Context, done Settlement, err error) (state.Payment, error) {
+	var refund *RefundError
+	switch {
+	case err == nil:
+		return a.recorded()
+	case errors.As(err, &refund):
+		return refund.Payment, refund
+	}
+	row := a.fail(ctx, done.Transaction, true, "the payment was settled and its outcome was not recorded in time: "+err.Error())
+	if row.State == state.PaymentPaid {
+		return row, nil
+	}
+	return row, &RefundError{Payment: row, Err: err}
+}
+
+// ends returns the part of a command that ends the reservation after a settlement.
+func (a *attempt) ends(done Settlement) state.PaymentOutcome {
+	return state.PaymentOutcome{Payment: a.row, Transaction: done.Transaction, Now: a.now()}
+}

@@ -1,0 +1,183 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// interleavings is the number of histories that TestAnyInterleavingKeepsThePromises draws.
+const interleavings = 1000
+
+// storm is what one node meets in a drawn history: pauses, leader changes, and its own end.
+type storm struct {
+	*world
+	mu     sync.Mutex
+	rng    *rand.Rand
+	faults bool
+	dead   bool // the node has stopped: none of its goroutines goes on
+}
+
+// draw returns a number from 0 to n-1.
+func (s *storm) draw(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rng.IntN(n)
+}
+
+// step is between any two steps of an attempt. It waits, and a node that crashes goes no further.
+func (s *storm) step() {
+	after(time.Duration(s.draw(50)) * time.Millisecond)
+	s.mu.Lock()
+	if s.faults && s.rng.IntN(40) == 0 {
+		s.dead = true
+	}
+	dead := s.dead
+	s.mu.Unlock()
+	if dead {
+		runtime.Goexit()
+	}
+}
+
+// View implements State.
+func (s *storm) View(ctx context.Context) (state.View, func(), error) {
+	s.step()
+	return s.state.View(ctx)
+}
+
+// LocalView implements State.
+func (s *storm) LocalView() (state.View, func()) { return s.state.LocalView() }
+
+// IsLeader implements State.
+func (s *storm) IsLeader() bool { return true }
+
+// Propose implements State. When the leader changes, the proposer does not learn whether the command is
+// applied, and it may be applied later.
+func (s *storm) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	s.step()
+	change := s.faults && s.draw(6) == 0
+	if change && s.draw(2) == 0 {
+		return state.Result{}, state.ErrUnavailable
+	}
+	result, err := s.state.Propose(ctx, cmd)
+	s.step()
+	if change {
+		return state.Result{}, state.ErrUnavailable
+	}
+	return result, err
+}
+
+// Verify implements Facilitator.
+func (s *storm) Verify(ctx context.Context, p *Payment) (string, error) {
+	s.step()
+	if s.faults && s.draw(20) == 0 {
+		return "", errCut
+	}
+	return s.chain.Verify(ctx, p)
+}
+
+// Settle implements Facilitator.
+func (s *storm) Settle(ctx context.Context, p *Payment) (Settlement, error) {
+	s.step()
+	if !s.faults {
+		return s.chain.Settle(ctx, p)
+	}
+	switch s.draw(8) {
+	case 0:
+		return Settlement{}, errCut
+	case 1:
+		return Settlement{}, &Rejected{Reason: "insufficient_funds"}
+	case 2: // the answer is lost
+		_, _ = s.chain.Settle(ctx, p)
+		return Settlement{}, errCut
+	case 3:
+		after(20 * time.Second)
+	}
+	done, err := s.chain.Settle(ctx, p)
+	s.step()
+	return done, err
+}
+
+// Supported implements Facilitator.
+func (s *storm) Supported(context.Context) error { return nil }
+
+// In any history of three nodes that get the same payment at once, and another payment for the same
+// object: one attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
+// payment that was executed is paid, with its content stored, or refundable. Without faults, exactly one
+// attempt of each payer wins.
+func TestAnyInterleavingKeepsThePromises(t *testing.T) {
+	met := map[state.PaymentState]int{}
+	for seed := range uint64(interleavings) {
+		synctest.Test(t, func(t *testing.T) { interleave(t, seed, met) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	for _, s := range []state.PaymentState{0, state.PaymentPaid, state.PaymentFailed, state.PaymentRefundable} {
+		if met[s] < interleavings/50 {
+			t.Errorf("%d payments of %d histories are in the end %s", met[s], interleavings, s)
+		}
+	}
+	t.Log(met)
+}
+
+func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
+	t.Helper()
+	w := newWorld(t)
+	faults := seed%4 != 0
+	same, other := paymentOf("0xann", "0x1"), paymentOf("0xann", "0x2")
+	if seed%3 == 0 {
+		other.Payer = "0xbob"
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mu sync.Mutex
+	won := map[string]int{}
+	answers := map[string][]error{}
+	var work sync.WaitGroup
+	for i, pay := range []Payment{same, same, same, other} {
+		node := state.NodeID(fmt.Sprintf("n%d", i%3+1))
+		s := &storm{world: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), faults: faults}
+		p := w.on(node, s, s)
+		work.Go(func() {
+			_, err := p.Put(ctx, putOf("k", "hello "+pay.Nonce, pay))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won[pay.Nonce]++
+			}
+			answers[pay.Nonce] = append(answers[pay.Nonce], err)
+		})
+	}
+	work.Wait()
+	cancel() // what crashed nodes have left running
+	after(time.Hour) // more than state.PaymentTimeout
+	w.state.Apply(t, &state.SweepPayments{Now: state.MillisOf(time.Now())}) // reservations of crashed nodes
+	for nonce, n := range won {
+		row := w.row(map[string]Payment{"0x1": same, "0x2": other}[nonce])
+		if n > 1 || row.State != state.PaymentPaid {
+			t.Errorf("%d attempts of payment %s won, and it is %s", n, nonce, row.State)
+		}
+	}
+	if !faults {
+		if won["0x1"] > 1 || won["0x1"]+won["0x2"] == 0 || same.Payer == other.Payer && (won["0x1"] != 1 || won["0x2"] != 1) {
+			t.Errorf("without faults, %v attempts won: %v", won, answers)
+		}
+		for _, err := range answers["0x1"] {
+			if err != nil && !errors.Is(err, ErrPaymentUsed) && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrNotOwner) {
+				t.Errorf("a losing attempt got %v", err)
+			}
+		}
+	}
+	met[w.row(same).State]++
+	met[w.row(other).State]++
+	w.check("b/k", same, other)
+}

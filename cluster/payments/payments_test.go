@@ -1,0 +1,398 @@
+package payments
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// inTime runs a test in virtual time.
+func inTime(t *testing.T, fn func(t *testing.T, w *world, p *Payments)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		fn(t, w, w.on("n1", w.state, w.chain))
+	})
+}
+
+// after lets virtual time pass.
+func after(d time.Duration) { <-time.After(d) }
+
+func TestAPaidObjectIsReadUntilItsTimeIsOver(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		pay := paymentOf("0xann", "0x1")
+		if _, err := p.Head(t.Context(), "b", "k"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("before the payment: %v", err)
+		}
+		begun := time.Now()
+		r, err := p.Put(t.Context(), putOf("k", "hello", pay))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.State != state.PaymentPaid || r.Until.Time().Sub(begun) != time.Minute || r.Settlement().Transaction != "0x7a0x1" || r.Object.Size != 5 || r.Bytes != 5 {
+			t.Errorf("the receipt is %+v", r)
+		}
+		w.told("true")
+		w.check("b/k", pay)
+		o, err := p.Head(t.Context(), "b", "k")
+		if err != nil || o.Owner.Payer != "0xann" || o.Object.Root != r.Object.Root {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		f, err := p.Open(t.Context(), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(f); string(text) != "hello" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		after(time.Minute)
+		var ended *EndedError
+		if _, err := p.Head(t.Context(), "b", "k"); !errors.As(err, &ended) || !ended.Until.Equal(r.Until.Time()) {
+			t.Errorf("after the end: %v", err)
+		}
+		if err := p.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Head(t.Context(), "b", "k"); !errors.As(err, &ended) {
+			t.Errorf("after the sweep: %v", err)
+		}
+		view, release := w.state.LocalView()
+		defer release()
+		if _, err := view.Root(r.Object.Root); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("the content stays: %v", err)
+		}
+	})
+}
+
+// Each facilitator that does not do as it should leads to the right answer and the right record.
+func TestWhatAFacilitatorDoes(t *testing.T) {
+	lost := func(_ int, execute func() (Settlement, error)) (Settlement, error) {
+		_, err := execute()
+		return Settlement{}, errors.Join(errCut, err)
+	}
+	for name, tc := range map[string]struct {
+		verify func() error
+		settle func(int, func() (Settlement, error)) (Settlement, error)
+		want   error
+		state  state.PaymentState
+		reason string
+		told   string
+	}{
+		"is down": {verify: func() error { return errCut }, want: ErrFacilitator},
+		"rejects": {verify: func() error { return &Rejected{Reason: "insufficient_funds"} }, want: &Rejected{}},
+		"refuses to settle": {settle: func(int, func() (Settlement, error)) (Settlement, error) {
+			return Settlement{}, &Rejected{Reason: "insufficient_funds"}
+		}, want: &Rejected{}, state: state.PaymentFailed, reason: "insufficient_funds", told: "false"},
+		"never answers": {
+			settle: func(int, func() (Settlement, error)) (Settlement, error) { return Settlement{}, errCut },
+			want:   ErrFacilitator, state: state.PaymentRefundable, reason: "may have been settled", told: "false",
+		},
+		"loses every answer": {settle: lost, want: ErrFacilitator, state: state.PaymentRefundable, reason: "may have been settled", told: "false"},
+		"loses the first answer and executes at the second": {
+			settle: func(try int, execute func() (Settlement, error)) (Settlement, error) {
+				if try == 1 {
+					return Settlement{}, errCut
+				}
+				return execute()
+			},
+			state: state.PaymentPaid, told: "true",
+		},
+		"loses the first answer and then refuses, because the nonce was used": {
+			settle: func(try int, execute func() (Settlement, error)) (Settlement, error) {
+				if try == 1 {
+					_, _ = execute()
+					return Settlement{}, errCut
+				}
+				return execute()
+			},
+			want: ErrFacilitator, state: state.PaymentRefundable, reason: "may have been settled", told: "false",
+		},
+		"answers after a minute": {
+			settle: func(_ int, execute func() (Settlement, error)) (Settlement, error) {
+				after(time.Minute)
+				return execute()
+			},
+			state: state.PaymentPaid, told: "true",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, w *world, p *Payments) {
+				w.chain.verify, w.chain.settle = tc.verify, tc.settle
+				pay := paymentOf("0xann", "0x1")
+				r, err := p.Put(t.Context(), putOf("k", "hello", pay))
+				rejected, refused := (*Rejected)(nil), false
+				if _, refused = tc.want.(*Rejected); refused {
+					refused = errors.As(err, &rejected)
+				}
+				if !refused && !errors.Is(err, tc.want) {
+					t.Errorf("the answer is %v, want %v", err, tc.want)
+				}
+				if tc.state == 0 && (w.row(pay).State != 0 || len(w.kept) > 0) {
+					t.Errorf("something is stored: %+v", w.row(pay))
+				}
+				if tc.state != 0 {
+					w.wantRow(pay, tc.state, tc.reason)
+					w.told(tc.told)
+				}
+				if err == nil && r.State != state.PaymentPaid {
+					t.Errorf("the receipt is %+v", r)
+				}
+				w.check("b/k", pay)
+			})
+		})
+	}
+}
+
+// A body of another length is not stored, and the payment can be used again.
+func TestABodyOfAnotherLengthIsRefused(t *testing.T) {
+	for name, body := range map[string]string{"shorter": "hell", "longer": "hello!", "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, w *world, p *Payments) {
+				pay := paymentOf("0xann", "0x1")
+				r := putOf("k", "hello", pay)
+				r.Body.Reader = strings.NewReader(body)
+				if _, err := p.Put(t.Context(), r); !errors.Is(err, ErrLength) {
+					t.Errorf("the answer is %v", err)
+				}
+				if w.row(pay).State != 0 || w.chain.settles > 0 {
+					t.Errorf("the payment is %+v, %d settlements", w.row(pay), w.chain.settles)
+				}
+				w.check("b/k", pay)
+				if _, err := p.Put(t.Context(), putOf("k", "hello", pay)); err != nil {
+					t.Errorf("with the right length: %v", err)
+				}
+				w.check("b/k", pay)
+			})
+		})
+	}
+}
+
+func TestAPaymentIsUsedOnce(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		pay := paymentOf("0xann", "0x1")
+		if _, err := p.Put(t.Context(), putOf("k", "hello", pay)); err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		w.chain.verify = func() error { asked++; return nil }
+		for _, key := range []string{"k", "other"} {
+			if _, err := p.Put(t.Context(), putOf(key, "hello", pay)); !errors.Is(err, ErrPaymentUsed) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+		if _, err := p.Delete(t.Context(), DeleteRequest{"b", "k", big.NewInt(1), pay}); !errors.Is(err, ErrPaymentUsed) {
+			t.Errorf("delete: %v", err)
+		}
+		if asked > 0 {
+			t.Error("the facilitator was asked about a payment that was used")
+		}
+		little := paymentOf("0xann", "0x2")
+		little.Value = big.NewInt(999)
+		var rejected *Rejected
+		if _, err := p.Put(t.Context(), putOf("k", "hello", little)); !errors.As(err, &rejected) || w.row(little).State != 0 {
+			t.Errorf("a payment below the price: %v", err)
+		}
+	})
+}
+
+func TestOnlyThePayerChangesItsObject(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		ann, bob := paymentOf("0xann", "0x1"), paymentOf("0xbob", "0x2")
+		if _, err := p.Put(t.Context(), putOf("k", "hello", ann)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Put(t.Context(), putOf("k", "mine", bob)); !errors.Is(err, ErrNotOwner) {
+			t.Errorf("put: %v", err)
+		}
+		if _, err := p.Delete(t.Context(), DeleteRequest{"b", "k", big.NewInt(1), bob}); !errors.Is(err, ErrNotOwner) {
+			t.Errorf("delete: %v", err)
+		}
+		if _, err := p.Delete(t.Context(), DeleteRequest{"b", "none", big.NewInt(1), bob}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("delete of nothing: %v", err)
+		}
+		if w.row(bob).State != 0 || w.chain.executed["0x2"] > 0 {
+			t.Errorf("bob's payment was used: %+v", w.row(bob))
+		}
+		more := paymentOf("0xann", "0x3")
+		r, err := p.Delete(t.Context(), DeleteRequest{"b", "k", big.NewInt(1), more})
+		if err != nil || r.State != state.PaymentPaid || r.Kind != state.PaysDelete {
+			t.Errorf("delete by its owner: %+v, %v", r, err)
+		}
+		if _, err := p.Owner(t.Context(), "b", "k"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("after the deletion: %v", err)
+		}
+		if _, err := p.Put(t.Context(), putOf("k", "mine", bob)); err != nil {
+			t.Errorf("bob's put: %v", err)
+		}
+		after(time.Minute)
+		var ended *EndedError
+		if _, err := p.Delete(t.Context(), DeleteRequest{"b", "k", big.NewInt(1), paymentOf("0xbob", "0x4")}); !errors.As(err, &ended) {
+			t.Errorf("delete after the end: %v", err)
+		}
+		if _, err := p.Put(t.Context(), putOf("k", "again ann's", paymentOf("0xann", "0x5"))); err != nil {
+			t.Errorf("put after the end: %v", err)
+		}
+	})
+}
+
+// The client goes while the facilitator settles: the content is stored and the payment is recorded.
+func TestAClientThatGoesDuringTheSettlementHasItsObject(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w.chain.settle = func(_ int, execute func() (Settlement, error)) (Settlement, error) {
+			cancel()
+			return execute()
+		}
+		pay := paymentOf("0xann", "0x1")
+		if _, err := p.Put(ctx, putOf("k", "hello", pay)); err != nil {
+			t.Error(err)
+		}
+		w.wantRow(pay, state.PaymentPaid, "")
+		w.check("b/k", pay)
+	})
+}
+
+// A client that goes before the settlement is not charged.
+func TestAClientThatGoesBeforeTheSettlementPaysNothing(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		ctx, cancel := context.WithCancel(t.Context())
+		pay := paymentOf("0xann", "0x1")
+		r := putOf("k", "hello", pay)
+		r.Body.Check = func(objects.Sums) ([]state.Checksum, error) { cancel(); return nil, nil }
+		if _, err := p.Put(ctx, r); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if w.row(pay).State != 0 || w.chain.settles > 0 {
+			t.Errorf("the payment is %+v, %d settlements", w.row(pay), w.chain.settles)
+		}
+		w.told("false")
+		w.check("b/k", pay)
+	})
+}
+
+// The majority is away for a while after the settlement: the commit waits for it. If it stays away, the
+// payment becomes refundable later.
+func TestACommitWaitsForAMajority(t *testing.T) {
+	for name, tc := range map[string]struct {
+		away time.Duration
+		want state.PaymentState
+	}{"a minute": {time.Minute, state.PaymentPaid}, "an hour": {time.Hour, state.PaymentRefundable}} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T, w *world, p *Payments) {
+				pay := paymentOf("0xann", "0x1")
+				w.chain.settle = func(_ int, execute func() (Settlement, error)) (Settlement, error) {
+					w.state.Fail(state.ErrUnavailable)
+					time.AfterFunc(tc.away, func() { w.state.Fail(nil) })
+					return execute()
+				}
+				_, err := p.Put(t.Context(), putOf("k", "hello", pay))
+				var refund *RefundError
+				if (tc.want == state.PaymentPaid) != (err == nil) || err != nil && !errors.As(err, &refund) {
+					t.Errorf("the answer is %v", err)
+				}
+				after(2 * time.Hour)
+				if tc.want == state.PaymentRefundable {
+					w.told("unknown")
+					if err := p.Sweep(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.wantRow(pay, tc.want, "")
+				w.check("b/k", pay)
+			})
+		})
+	}
+}
+
+// A body that takes longer than the longest reservation is stored all the same.
+func TestAReservationIsRenewedWhileTheBodyArrives(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		pay := paymentOf("0xann", "0x1")
+		r := putOf("k", "hello", pay)
+		r.Body.Reader = io.MultiReader(readerFunc(func([]byte) (int, error) {
+			for range 60 {
+				after(time.Minute)
+				if err := p.Sweep(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			return 0, io.EOF
+		}), r.Body.Reader)
+		if _, err := p.Put(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		w.check("b/k", pay)
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// The holders of the content fence while the facilitator settles: their epochs are renewed.
+func TestACommitRenewsTheHolders(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		pay := paymentOf("0xann", "0x1")
+		w.chain.settle = func(_ int, execute func() (Settlement, error)) (Settlement, error) {
+			w.epoch = 5
+			for _, n := range w.nodes {
+				w.state.Apply(t, &state.Fence{Node: n.ID, Epoch: 5})
+			}
+			return execute()
+		}
+		if _, err := p.Put(t.Context(), putOf("k", "hello", pay)); err != nil {
+			t.Error(err)
+		}
+		w.check("b/k", pay)
+	})
+}
+
+func TestReceiptsAreListedNewestFirst(t *testing.T) {
+	inTime(t, func(t *testing.T, _ *world, p *Payments) {
+		var want, got []string
+		for _, nonce := range []string{"0x1", "0x2", "0x3", "0x4", "0x5"} {
+			if _, err := p.Put(t.Context(), putOf("k"+nonce, "hello", paymentOf("0xann", nonce))); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, nonce)
+			after(time.Second)
+		}
+		slices.Reverse(want)
+		for cursor := ""; ; {
+			page, err := p.List(t.Context(), cursor, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page.Receipts {
+				got = append(got, r.ID.Nonce)
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		sums, err := p.Sums(t.Context())
+		if err != nil || len(sums) != 1 || sums[0].State != state.PaymentPaid || sums[0].Count != 5 || sums[0].Amount != "5000" {
+			t.Errorf("%+v, %v", sums, err)
+		}
+		for _, cursor := range []string{"!", "aGVsbG8", strings.Repeat("a", maxCursor+1)} {
+			if _, err := p.List(t.Context(), cursor, 2); !errors.Is(err, state.ErrInvalid) {
+				t.Errorf("cursor %q: %v", cursor, err)
+			}
+		}
+		if _, err := p.List(t.Context(), "", MaxLimit+1); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("limit: %v", err)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package payments
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ipfs/go-cid"
+	"github.com/multiformats/go-multihash"
+
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// world is a cluster of three with a facilitator. Content is kept in memory, and time is virtual.
+type world struct {
+	t     *testing.T
+	state *clustertest.State
+	chain *chain
+	nodes []placement.Node
+
+	mu      sync.Mutex
+	content map[cid.Cid][]byte
+	kept    []*fakeKept
+	ids     int
+	epoch   uint64 // of all nodes
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		t: t, state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3")}),
+		chain: &chain{executed: map[string]int{}}, content: map[cid.Cid][]byte{},
+	}
+	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
+	for _, id := range []state.NodeID{"n1", "n2", "n3"} {
+		w.nodes = append(w.nodes, placement.Node{ID: id, Free: 1 << 40, Alive: true})
+	}
+	return w
+}
+
+// on returns the use case on a node that reaches the cluster by s.
+func (w *world) on(node state.NodeID, s State, f Facilitator) *Payments {
+	o := objects.New(objects.Options{Self: node, State: s, Nodes: w, Content: w, Files: w, NewID: w.newID})
+	return New(Options{Self: node, State: s, Objects: o, Facilitator: f, NewID: w.newID})
+}
+
+func (w *world) newID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ids++
+	return fmt.Sprintf("id-%d", w.ids)
+}
+
+// Candidates implements objects.Nodes.
+func (w *world) Candidates() []placement.Node { return w.nodes }
+
+// Store implements objects.Content.
+func (w *world) Store(_ context.Context, body io.Reader, place ingest.Placement) (objects.Kept, error) {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sum, err := multihash.Sum(data, multihash.SHA2_256, -1)
+	if err != nil {
+		return nil, err
+	}
+	c := cid.NewCidV1(cid.Raw, sum)
+	w.content[c] = data
+	k := &fakeKept{w: w, root: state.RootOf(c), size: uint64(len(data)), nodes: place.Nodes, epoch: w.epoch}
+	w.kept = append(w.kept, k)
+	return k, nil
+}
+
+// Join implements objects.Content.
+func (w *world) Join(context.Context, []ingest.File, ingest.Placement) (objects.Kept, error) {
+	return nil, errors.New("nothing paid has parts")
+}
+
+// Open implements objects.Files.
+func (w *world) Open(_ context.Context, root cid.Cid, _ []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	data, ok := w.content[root]
+	if !ok {
+		return nil, 0, state.ErrNotFound
+	}
+	return struct {
+		io.ReadSeeker
+		io.Closer
+	}{bytes.NewReader(data), io.NopCloser(nil)}, uint64(len(data)), nil
+}
+
+type fakeKept struct {
+	w     *world
+	root  state.RootKey
+	size  uint64
+	nodes []state.NodeID
+	epoch uint64
+	told  []string
+}
+
+func (k *fakeKept) Content() state.Content {
+	c := state.Content{Root: k.root, Bytes: k.size, Blocks: 1, Nodes: k.nodes}
+	for _, n := range k.nodes {
+		c.Held = append(c.Held, state.Holding{Node: n, Epoch: k.epoch})
+	}
+	return c
+}
+func (k *fakeKept) Size() uint64 { return k.size }
+func (k *fakeKept) Renew(context.Context) error {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.epoch = k.w.epoch
+	return nil
+}
+func (k *fakeKept) Done(committed bool) { k.told = append(k.told, fmt.Sprint(committed)) }
+func (k *fakeKept) Unknown()            { k.told = append(k.told, "unknown") }
+
+// chain is a network that executes each nonce once, with a facilitator that answers as verify and settle
+// say. Nil means that it answers truly.
+type chain struct {
+	mu       sync.Mutex
+	executed map[string]int // times that a nonce was executed
+	settles  int            // calls of Settle
+
+	verify func() error
+	settle func(try int, execute func() (Settlement, error)) (Settlement, error)
+}
+
+// Verify implements Facilitator.
+func (c *chain) Verify(_ context.Context, p *Payment) (string, error) {
+	if c.verify != nil {
+		return p.Payer, c.verify()
+	}
+	return p.Payer, nil
+}
+
+// Settle implements Facilitator.
+func (c *chain) Settle(_ context.Context, p *Payment) (Settlement, error) {
+	c.mu.Lock()
+	c.settles++
+	try := c.settles
+	c.mu.Unlock()
+	execute := func() (Settlement, error) { return c.execute(p) }
+	if c.settle != nil {
+		return c.settle(try, execute)
+	}
+	return execute()
+}
+
+func (c *chain) execute(p *Payment) (Settlement, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.executed[p.Nonce] > 0 {
+		return Settlement{}, &Rejected{Reason: "invalid_transaction_state", Payer: p.Payer}
+	}
+	c.executed[p.Nonce]++
+	return Settlement{Transaction: "0x7a" + p.Nonce, Network: p.Network, Payer: p.Payer}, nil
+}
+
+// Supported implements Facilitator.
+func (c *chain) Supported(context.Context) error { return nil }
+
+var errCut = fmt.Errorf("%w: the connection was cut", ErrFacilitator)
+
+func paymentOf(payer, nonce string) Payment {
+	return Payment{
+		X402Version: 1, Network: "base-sepolia", Asset: "0xa55e7", PayTo: "0x9a7ee", Payer: payer, Nonce: nonce, Value: big.NewInt(1000),
+	}
+}
+
+func putOf(key, body string, p Payment) PutRequest {
+	return PutRequest{
+		Bucket: "b", Key: key, Body: objects.Body{Reader: strings.NewReader(body), Size: int64(len(body))}, TTL: time.Minute,
+		Amount: big.NewInt(1000), Payment: p,
+	}
+}
+
+// row returns the record of a payment; State 0 means that there is none.
+func (w *world) row(p Payment) state.Payment {
+	w.t.Helper()
+	view, release := w.state.LocalView()
+	defer release()
+	row, err := view.Payment(p.ID())
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		w.t.Fatal(err)
+	}
+	return row
+}
+
+// wantRow checks the state of a payment.
+func (w *world) wantRow(p Payment, want state.PaymentState, reason string) {
+	w.t.Helper()
+	if row := w.row(p); row.State != want || !strings.Contains(row.Reason, reason) {
+		w.t.Errorf("the payment is %s, %q, want %s, %q", row.State, row.Reason, want, reason)
+	}
+}
+
+// check checks after all attempts and a sweep: nothing is stored unpaid, nothing is paid twice, and a
+// payment that was executed is paid, with its content stored, or refundable.
+func (w *world) check(object string, payments ...Payment) {
+	w.t.Helper()
+	view, release := w.state.LocalView()
+	defer release()
+	b, err := view.Bucket(state.PaidAccount, state.PaidBucket)
+	if err != nil && !errors.Is(err, state.ErrNoBucket) {
+		w.t.Fatal(err)
+	}
+	obj, err := view.Object(&b, object)
+	if err != nil && !errors.Is(err, state.ErrNoKey) {
+		w.t.Fatal(err)
+	}
+	stored, paid := err == nil, 0
+	for _, p := range payments {
+		row, times := w.row(p), w.chain.executed[p.Nonce]
+		switch {
+		case times > 1:
+			w.t.Errorf("payment %s was executed %d times", p.Nonce, times)
+		case times == 1 && row.State != state.PaymentPaid && row.State != state.PaymentRefundable:
+			w.t.Errorf("payment %s was executed, and is %s", p.Nonce, row.State)
+		case times == 0 && row.State == state.PaymentPaid:
+			w.t.Errorf("payment %s was not executed, and is paid", p.Nonce)
+		case row.State == state.PaymentReserved:
+			w.t.Errorf("payment %s is still reserved", p.Nonce)
+		}
+		if row.State == state.PaymentPaid {
+			paid++
+		}
+	}
+	if stored != (paid > 0) {
+		w.t.Errorf("%d payments are paid; stored: %t", paid, stored)
+	}
+	if !stored {
+		return
+	}
+	if owner, err := view.PaidObject(object); err != nil || owner.Version != obj.ID {
+		w.t.Errorf("the owner of %s is %+v, %v", object, owner, err)
+	}
+	if root, err := view.Root(obj.Root); err != nil || root.Status != state.Pinned {
+		w.t.Errorf("the content is %+v, %v", root, err)
+	}
+}
+
+// told checks what the holders of the newest content were told, once.
+func (w *world) told(want string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.kept); n == 0 || len(w.kept[n-1].told) != 1 || w.kept[n-1].told[0] != want {
+		w.t.Errorf("the holders of %d contents were not told %s once", n, want)
+	}
+}
