@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/storage/blocks"
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,7 @@ func (n *Node) registerMetrics() error {
 		Help: "Pinned roots with fewer holders than they should have, as this node sees it now: members that are away hold nothing.",
 	}, n.underReplicated))
 	collectors = append(collectors, n.hashCollectors()...)
+	collectors = append(collectors, payments.NewCollector(n.paymentSums))
 	for _, c := range collectors {
 		if err := n.opts.Registerer.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
@@ -72,6 +74,13 @@ func (n *Node) hashCollectors() []prometheus.Collector {
 			Namespace: namespace, Subsystem: subsystem, Name: "hashed_bytes_total", Help: "Bytes of objects that were read for their BLAKE3 hash.",
 		}, func() float64 { return float64(hashing.Bytes()) }),
 	}
+}
+
+// paymentSums returns the sums of payments as this node has applied them.
+func (n *Node) paymentSums() ([]state.PaymentSum, error) {
+	view, release := n.consensus.LocalView()
+	defer release()
+	return view.PaymentSums()
 }
 
 // total returns the number of pins with a status; 0 when it cannot be read.

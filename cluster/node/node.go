@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
+	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -85,6 +86,8 @@ type Options struct {
 	// Now is the clock of this node, which tests set wrong; nil: time.Now. Durations are
 	// measured without it.
 	Now func() time.Time
+	// Facilitator settles the payments of the paid gateway. Nil means that this node sells nothing.
+	Facilitator payments.Facilitator
 	// CollectEvery is the interval of garbage collection in the block store and by the
 	// state, for tests. Zero: the defaults.
 	CollectEvery time.Duration
@@ -135,6 +138,7 @@ type Node struct {
 	providers *openid.Providers
 	content   *content.Content
 	objects   *objects.Objects
+	payments  *payments.Payments
 	ingest    *ingest.Ingest
 }
 
@@ -164,6 +168,10 @@ func (n *Node) Content() *content.Content { return n.content }
 
 // Objects returns the use cases of the object gateway.
 func (n *Node) Objects() *objects.Objects { return n.objects }
+
+// Payments returns the use cases of the paid gateway. Without the option Facilitator they sell
+// nothing, and sweep and list what other nodes have sold.
+func (n *Node) Payments() *payments.Payments { return n.payments }
 
 // Ingest returns the component that stores content on several nodes.
 func (n *Node) Ingest() *ingest.Ingest { return n.ingest }
@@ -482,6 +490,10 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.objects = objects.New(objects.Options{
 		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: n.files,
 		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate),
+		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
+	})
+	n.payments = payments.New(payments.Options{
+		Self: n.self.ID, State: n.consensus, Objects: n.objects, Pinner: n.pins, Facilitator: n.opts.Facilitator,
 		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
 	return n.registerMetrics()

@@ -266,6 +266,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"credits":    n.ledger.Run,
 		"pins":       n.pins.Run,
 		"pin ends":   n.pins.RunEnds,
+		"payments":   n.payments.Run,
 		"progress":   func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
 		"readers":    func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },
 		"watch":      n.members.Watch,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
 // The reasons of Rejected that this package itself gives.
@@ -16,6 +17,8 @@ const (
 	reasonValue   = "invalid_exact_evm_payload_authorization_value"
 	reasonPayload = "invalid_payload"
 )
+
+var errNoFacilitator = state.Errorf(state.CodeUnavailable, "no facilitator is set on this node: it sells nothing")
 
 // attempt is one use of a payment, from its reservation to its outcome.
 type attempt struct {
@@ -31,6 +34,9 @@ type attempt struct {
 // begin verifies a payment and reserves it. row has what the payment pays for. After an error nothing
 // is reserved.
 func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row state.Payment) (*attempt, error) {
+	if p.opts.Facilitator == nil {
+		return nil, errNoFacilitator
+	}
 	if pay.Value == nil || amount == nil || pay.Value.Cmp(amount) < 0 {
 		return nil, &Rejected{Reason: reasonValue, Payer: pay.Payer}
 	}
@@ -144,13 +150,14 @@ func (a *attempt) release(ctx context.Context) {
 // propose proposes a command until the state has it or refuses it, or ctx ends. Only commands that
 // change nothing when they are repeated may be proposed so.
 func (a *attempt) propose(ctx context.Context, cmd func() state.Command) error {
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+	again := backoff.New(firstPause, longestPause)
+	for {
 		_, err := a.p.opts.State.Propose(ctx, cmd())
 		var outcome *state.Error
 		if err == nil || errors.As(err, &outcome) && outcome.Code != state.CodeUnavailable {
 			return err
 		}
-		if !pause(ctx, wait) {
+		if !again.Wait(ctx) {
 			return err
 		}
 	}
@@ -161,7 +168,7 @@ func (a *attempt) keep(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
-		for pause(ctx, renewAfter) {
+		for backoff.Wait(ctx, renewAfter) {
 			if err := a.renew(ctx); err != nil && ctx.Err() == nil {
 				a.p.opts.Logger.DebugContext(ctx, "a reservation was not renewed", "nonce", a.row.ID.Nonce, "err", err)
 			}
@@ -202,7 +209,7 @@ func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 	bounded, cancel := a.p.detached(ctx, settleTimeout)
 	defer cancel()
 	var err error
-	wait := firstPause
+	again := backoff.New(settlePause, longestPause)
 	for try := 1; ; try++ {
 		var done Settlement
 		if done, err = a.p.opts.Facilitator.Settle(bounded, a.payment); err == nil {
@@ -216,14 +223,13 @@ func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 			a.fail(ctx, "", false, "the facilitator refused to settle: "+rejected.Reason)
 			return Settlement{}, rejected
 		}
-		if try == settleTries || !pause(bounded, wait) {
+		if try == settleTries || !again.Wait(bounded) {
 			break
 		}
-		wait *= 4
 	}
 	a.p.opts.Logger.ErrorContext(ctx, "the outcome of a settlement is unknown", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer, "network", a.row.ID.Network, "err", err)
 	row := a.fail(ctx, "", true, "the facilitator did not answer; the payment may have been settled")
-	return Settlement{}, &RefundError{Payment: row, Err: fmt.Errorf("%w: %w", ErrFacilitator, err)}
+	return Settlement{}, &RefundError{Payment: row, Err: fmt.Errorf("%w to the request to settle", ErrFacilitator)}
 }
 
 // fail records that the payment failed or is to be refunded. It returns the record of the payment; if

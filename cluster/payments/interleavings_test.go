@@ -158,8 +158,8 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 		})
 	}
 	work.Wait()
-	cancel() // what crashed nodes have left running
-	after(time.Hour) // more than state.PaymentTimeout
+	cancel()                                                                // what crashed nodes have left running
+	after(time.Hour)                                                        // more than state.PaymentTimeout
 	w.state.Apply(t, &state.SweepPayments{Now: state.MillisOf(time.Now())}) // reservations of crashed nodes
 	for nonce, n := range won {
 		row := w.row(map[string]Payment{"0x1": same, "0x2": other}[nonce])

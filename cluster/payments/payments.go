@@ -2,7 +2,7 @@
 // without an account. A payment is recorded in the replicated state before its content is stored, and
 // the content gets its name after the payment was settled.
 //
-// Imports: consensus/state, cluster/objects, uuid.
+// Imports: consensus/state, cluster/objects, cluster/pins, uuid, prometheus.
 // Never:   raft, libp2p, storage, HTTP.
 package payments
 
@@ -41,16 +41,20 @@ const (
 	// renewAfter is the time after which a reservation is renewed. It is far below
 	// state.PaymentTimeout, so that the reservation outlives settleTimeout and commitTimeout.
 	renewAfter = 5 * time.Minute
-	// firstPause and longestPause bound the pause between two tries.
+	// settlePause is the first pause between two tries to settle, and firstPause between two
+	// proposals. Both double, up to longestPause.
+	settlePause  = time.Second
 	firstPause   = 200 * time.Millisecond
 	longestPause = 4 * time.Second
 )
 
-// Options are the dependencies of Payments. Now, Agreed, NewID and Logger may be left out.
+// Options are the dependencies of Payments. Now, Agreed, NewID and Logger may be left out. Without a
+// Facilitator, payments are swept and listed, and nothing is sold.
 type Options struct {
 	Self        state.NodeID
 	State       State
 	Objects     *objects.Objects
+	Pinner      Pinner
 	Facilitator Facilitator
 	Now         func() time.Time
 	// Agreed returns a time that the clocks of most members have reached; paid times begin and end
@@ -87,7 +91,12 @@ func New(o Options) *Payments {
 }
 
 // Supported returns nil if the facilitator answers and supports the network. Errors: ErrFacilitator.
-func (p *Payments) Supported(ctx context.Context) error { return p.opts.Facilitator.Supported(ctx) }
+func (p *Payments) Supported(ctx context.Context) error {
+	if p.opts.Facilitator == nil {
+		return errNoFacilitator
+	}
+	return p.opts.Facilitator.Supported(ctx)
+}
 
 // runEvery is the time between two passes of Run.
 const runEvery = 10 * time.Second
@@ -151,16 +160,4 @@ func (p *Payments) detached(ctx context.Context, most time.Duration) (context.Co
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	stop := context.AfterFunc(p.life, cancel)
 	return ctx, func() { stop(); cancel() }
-}
-
-// pause waits before the next try. It returns false if ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -80,18 +80,19 @@ func TestWhatAFacilitatorDoes(t *testing.T) {
 		return Settlement{}, errors.Join(errCut, err)
 	}
 	for name, tc := range map[string]struct {
-		verify func() error
-		settle func(int, func() (Settlement, error)) (Settlement, error)
-		want   error
-		state  state.PaymentState
-		reason string
-		told   string
+		verify   func() error
+		settle   func(int, func() (Settlement, error)) (Settlement, error)
+		want     error
+		rejected bool
+		state    state.PaymentState
+		reason   string
+		told     string
 	}{
 		"is down": {verify: func() error { return errCut }, want: ErrFacilitator},
-		"rejects": {verify: func() error { return &Rejected{Reason: "insufficient_funds"} }, want: &Rejected{}},
+		"rejects": {verify: func() error { return &Rejected{Reason: "insufficient_funds"} }, rejected: true},
 		"refuses to settle": {settle: func(int, func() (Settlement, error)) (Settlement, error) {
 			return Settlement{}, &Rejected{Reason: "insufficient_funds"}
-		}, want: &Rejected{}, state: state.PaymentFailed, reason: "insufficient_funds", told: "false"},
+		}, rejected: true, state: state.PaymentFailed, reason: "insufficient_funds", told: "false"},
 		"never answers": {
 			settle: func(int, func() (Settlement, error)) (Settlement, error) { return Settlement{}, errCut },
 			want:   ErrFacilitator, state: state.PaymentRefundable, reason: "may have been settled", told: "false",
@@ -129,12 +130,9 @@ func TestWhatAFacilitatorDoes(t *testing.T) {
 				w.chain.verify, w.chain.settle = tc.verify, tc.settle
 				pay := paymentOf("0xann", "0x1")
 				r, err := p.Put(t.Context(), putOf("k", "hello", pay))
-				rejected, refused := (*Rejected)(nil), false
-				if _, refused = tc.want.(*Rejected); refused {
-					refused = errors.As(err, &rejected)
-				}
-				if !refused && !errors.Is(err, tc.want) {
-					t.Errorf("the answer is %v, want %v", err, tc.want)
+				var rejected *Rejected
+				if tc.rejected != errors.As(err, &rejected) || !tc.rejected && !errors.Is(err, tc.want) {
+					t.Errorf("the answer is %v, want %v, rejected: %t", err, tc.want, tc.rejected)
 				}
 				if tc.state == 0 && (w.row(pay).State != 0 || len(w.kept) > 0) {
 					t.Errorf("something is stored: %+v", w.row(pay))
@@ -393,6 +391,66 @@ func TestReceiptsAreListedNewestFirst(t *testing.T) {
 		}
 		if _, err := p.List(t.Context(), "", MaxLimit+1); !errors.Is(err, state.ErrInvalid) {
 			t.Errorf("limit: %v", err)
+		}
+	})
+}
+
+func TestAPaidPinEndsWithItsTime(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		const content = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
+		pay := paymentOf("0xann", "0x1")
+		pin := PinRequest{CID: content, Name: "film", TTL: time.Hour, MaxBytes: 300, Amount: big.NewInt(1000), Payment: pay}
+		wrong := pin
+		wrong.CID = "no CID"
+		if _, err := p.Pin(t.Context(), wrong); !errors.Is(err, state.ErrInvalid) || w.row(pay).State != 0 {
+			t.Errorf("without a CID: %v", err)
+		}
+		begun := time.Now()
+		r, err := p.Pin(t.Context(), pin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.FindPin(t.Context(), r.Pin)
+		if err != nil || got.CID != content || got.Name != "film" || got.MaxBytes != 300 || got.Until.Time().Sub(begun) != time.Hour || got.Until != r.Until {
+			t.Errorf("%+v, %v", got, err)
+		}
+		w.wantRow(pay, state.PaymentPaid, "")
+		if _, err := p.Pin(t.Context(), pin); !errors.Is(err, ErrPaymentUsed) {
+			t.Errorf("again: %v", err)
+		}
+		w.chain.settle = func(int, func() (Settlement, error)) (Settlement, error) {
+			return Settlement{}, &Rejected{Reason: "insufficient_funds"}
+		}
+		pin.Payment = paymentOf("0xann", "0x2")
+		var rejected *Rejected
+		if _, err := p.Pin(t.Context(), pin); !errors.As(err, &rejected) {
+			t.Errorf("refused: %v", err)
+		}
+		w.wantRow(pin.Payment, state.PaymentFailed, "insufficient_funds")
+		view, release := w.state.LocalView()
+		defer release()
+		if pins, _, err := view.Totals(); err != nil || pins[state.Queued] != 1 {
+			t.Errorf("%v pins, %v", pins, err)
+		}
+	})
+}
+
+// A node without a facilitator sells nothing, and sweeps and lists what others sell.
+func TestANodeWithoutAFacilitatorSellsNothing(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, _ *Payments) {
+		p := w.on("n2", w.state, nil)
+		pay := paymentOf("0xann", "0x1")
+		if _, err := p.Put(t.Context(), putOf("k", "hello", pay)); !errors.Is(err, state.ErrUnavailable) || w.row(pay).State != 0 {
+			t.Errorf("put: %v", err)
+		}
+		if err := p.Supported(t.Context()); !errors.Is(err, state.ErrUnavailable) {
+			t.Errorf("supported: %v", err)
+		}
+		if _, err := p.List(t.Context(), "", 0); err != nil {
+			t.Errorf("list: %v", err)
+		}
+		if err := p.Sweep(t.Context()); err != nil {
+			t.Errorf("sweep: %v", err)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/cluster/ingest"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -52,7 +53,8 @@ func newWorld(t *testing.T) *world {
 // on returns the use case on a node that reaches the cluster by s.
 func (w *world) on(node state.NodeID, s State, f Facilitator) *Payments {
 	o := objects.New(objects.Options{Self: node, State: s, Nodes: w, Content: w, Files: w, NewID: w.newID})
-	return New(Options{Self: node, State: s, Objects: o, Facilitator: f, NewID: w.newID})
+	pinner := pins.New(pins.Options{State: s, Nodes: w})
+	return New(Options{Self: node, State: s, Objects: o, Pinner: pinner, Facilitator: f, NewID: w.newID})
 }
 
 func (w *world) newID() string {

@@ -189,6 +189,9 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 	}
 }
 
+// GivenFields returns the optional fields that the request has.
+func (r *Request) GivenFields() state.Given { return r.given() }
+
 // given adds the present optional fields to the submitted ones.
 func (r *Request) given() state.Given {
 	g := r.Given
@@ -242,6 +245,13 @@ func (p *Pins) place(account state.AccountID, old state.RequestID, root state.Ro
 		return nil, nil, state.Errorf(state.CodeNoSpace, "the disks of the cluster are full: %d of its members have room for new content", len(nodes)-full(nodes))
 	}
 	return asNew, asNew, nil
+}
+
+// NodesFor returns the nodes for a root in case the root is new, for a pin that another use case
+// creates. Errors: state.ErrNoSpace if too few members have capacity for new content.
+func (p *Pins) NodesFor(root state.RootKey) ([]state.NodeID, error) {
+	nodes, _, err := p.place("", "", root)
+	return nodes, err
 }
 
 // full returns the number of members that have no room for new content.

@@ -5,8 +5,8 @@ package state
 // closed. Its allowance is Unlimited, and it is never charged for credits.
 const (
 	PaidAccount      AccountID = "paid"
-	PaidAccountEmail           = "paid gateway"
-	PaidBucket                 = "paid"
+	PaidAccountEmail string    = "paid gateway"
+	PaidBucket       string    = "paid"
 )
 
 // ensurePaid creates the internal account and its bucket if they do not exist.
