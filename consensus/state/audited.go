@@ -57,7 +57,7 @@ var auditForms = []func() Command{
 	35: func() Command { return new(CreateShare) },
 	36: func() Command { return new(RevokeShare) },
 	37: func() Command { return new(PostCredits) },
-	40: func() Command { return new(SetDrain) },
+	38: func() Command { return new(SetDrain) },
 }
 
 // formOf has the index in auditForms of each type.

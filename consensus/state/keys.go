@@ -24,7 +24,7 @@ const (
 	tableShort       = 'U' // root pinned with fewer holders than allocations -> -
 	tableSurplus     = 'Z' // root with more copies than it should have -> index of the put that is why
 	tableNode        = 'N' // node -> Node
-	tableDrain       = 'G' // node -> Drain
+	tableDrain       = '!' // node -> Drain
 	tableTicket      = 'T' // ticket -> Ticket
 	tableMeta        = 'M' // name -> cluster record, counters
 	tableOp          = 'O' // operation -> its first result
