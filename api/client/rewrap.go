@@ -37,7 +37,8 @@ type RewrapResult struct {
 // Rewrap does not transfer content. Afterwards the identity of v opens none of these files, except
 // old versions in a bucket that keeps versions. Rewrap calls report from several goroutines, for
 // each file with its error or nil. After an interruption, call Rewrap again. Nobody may upload with
-// the old identity during a run.
+// the old identity during a run. The error is ErrOtherKeys if there is nothing to rewrap and all
+// encrypted objects in the bucket are of other identities.
 func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, hybrid bool, report func(name string, err error)) (RewrapResult, error) {
 	if v.identity == nil {
 		return RewrapResult{}, ErrRecipient
@@ -61,6 +62,11 @@ func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, 
 	}
 	if r.result.Failed > 0 {
 		return r.result, fmt.Errorf("%w: %d failed", ErrRewrap, r.result.Failed)
+	}
+	if r.result == (RewrapResult{}) { // an earlier run has done all, or the identity is a wrong one
+		if err := to.othersOnly(ctx); err != nil {
+			return r.result, err
+		}
 	}
 	if folder == "" {
 		return r.result, nil

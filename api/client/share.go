@@ -153,7 +153,7 @@ func (v *Vault) toShare(ctx context.Context, name string) (what seal.Share, pref
 	case notFolder == nil:
 		return what, []string{filePrefix, indexPrefix}, nil
 	case notFile != nil:
-		return what, nil, fmt.Errorf("%s: %w", name, ErrNotFound)
+		return what, nil, fmt.Errorf("%s: %w", name, v.missing(ctx, ErrNotFound))
 	}
 	_, content, err := v.open(ctx, strings.TrimPrefix(p, "/"), file.StorageKey, DownloadOptions{})
 	if err != nil {

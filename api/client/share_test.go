@@ -390,7 +390,7 @@ func TestARevokedShareEnds(t *testing.T) {
 			"upload":   v.Upload(t.Context(), "f/b", strings.NewReader("x"), UploadOptions{}),
 			"remove":   v.Remove(t.Context(), "f/b"),
 		} {
-			if !errors.Is(err, ErrRevoked) {
+			if !errors.Is(err, ErrRevoked) || !errors.Is(err, ErrDenied) || strings.TrimPrefix(err.Error(), "f/b: ") != ErrRevoked.Error() {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

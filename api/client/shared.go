@@ -118,8 +118,15 @@ func (v *Vault) sharedFile(ctx context.Context) (Object, error) {
 // denied turns a refusal of the nodes into ErrRevoked for a recipient: the Vault has checked scope
 // and permissions, so the nodes refuse only a credential that is no longer valid.
 func (v *Vault) denied(err error) error {
-	if v.grant != nil && errors.Is(err, ErrDenied) {
-		return fmt.Errorf("%w: %w", ErrRevoked, err)
+	if v.grant != nil && errors.Is(err, ErrDenied) && !errors.Is(err, ErrRevoked) {
+		return &revokedError{err}
 	}
 	return err
 }
+
+// revokedError is ErrRevoked with the answer of a node. Its text has nothing of the answer, because a
+// recipient knows neither the storage keys nor the nodes.
+type revokedError struct{ answer error }
+
+func (*revokedError) Error() string     { return ErrRevoked.Error() }
+func (e *revokedError) Unwrap() []error { return []error{ErrRevoked, e.answer} }

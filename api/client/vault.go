@@ -89,7 +89,10 @@ func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry
 	}
 	replaced, err := x.Replace(ctx, entries...)
 	if err != nil {
-		return fmt.Errorf("index of %s: %w", folder, v.denied(err))
+		if err = v.denied(err); !errors.Is(err, ErrRevoked) {
+			err = fmt.Errorf("index of %s: %w", folder, err)
+		}
+		return err
 	}
 	for i, old := range replaced {
 		if old.StorageKey == entries[i].StorageKey {
@@ -133,7 +136,8 @@ func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
 // Entries returns the files and folders in a folder, ordered by name. With recursive, Entries
 // returns instead all files in the folder and the folders below. Key is the whole name; the Key of
 // a folder ends in "/". If prefix does not end in "/", Entries returns only names that begin with
-// prefix. If one file is shared, Entries returns this file, whatever prefix is.
+// prefix. If one file is shared, Entries returns this file, whatever prefix is. If there are no
+// names, the error is ErrOtherKeys if all encrypted objects in the bucket are of other identities.
 func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
 	if v.single() {
 		return func(yield func(Object, error) bool) { yield(v.sharedFile(ctx)) }
@@ -142,7 +146,19 @@ func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		folder, begin = prefix[:i+1], prefix[i+1:]
 	}
-	return func(yield func(Object, error) bool) { v.entries(ctx, folder, begin, recursive, yield) }
+	return func(yield func(Object, error) bool) {
+		found := false
+		v.entries(ctx, folder, begin, recursive, func(o Object, err error) bool {
+			found = true
+			return yield(o, err)
+		})
+		if found {
+			return
+		}
+		if err := v.othersOnly(ctx); err != nil {
+			yield(Object{}, err)
+		}
+	}
 }
 
 func (v *Vault) entries(ctx context.Context, folder, begin string, recursive bool, yield func(Object, error) bool) bool {
@@ -382,6 +398,9 @@ func (v *Vault) open(ctx context.Context, name, key string, o DownloadOptions) (
 		}
 	}
 	f, content, err := v.client.openSealed(ctx, v.bucket, key, opener, absolute(name), o)
+	if errors.Is(err, ErrNotFound) {
+		err = v.missing(ctx, err)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, v.denied(err))
 	}

@@ -106,6 +106,69 @@ func TestAVaultStoresCiphertextOnly(t *testing.T) {
 	}
 }
 
+// TestAWrongIdentityIsNotAnEmptyFolder promises that a list, a download, a share, a sync and a rewrap
+// that find nothing say so if the bucket has files of other identities only, that such a sync deletes
+// nothing, and that an identity with files of its own sees an empty list.
+func TestAWrongIdentityIsNotAnEmptyFolder(t *testing.T) {
+	c := newCluster(t, 1)
+	owner, dir := newIdentity(t), t.TempDir()
+	fillFolder(t, dir, map[string]string{"precious": "only here"})
+	list := func(v *Vault, folder string) (n int, err error) {
+		for _, failed := range v.Entries(t.Context(), folder, false) {
+			if failed != nil {
+				return n, failed
+			}
+			n++
+		}
+		return n, nil
+	}
+	if n, err := list(newVault(t, c, owner), ""); n != 0 || err != nil {
+		t.Errorf("an empty bucket: %d, %v", n, err)
+	}
+	for _, name := range []string{"a", "f/b"} {
+		if err := newVault(t, c, owner).Upload(t.Context(), name, strings.NewReader("bytes"), UploadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong := newIdentity(t)
+	next, err := wrong.Rotate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, run := range map[string]func(v *Vault) error{
+		"list":     func(v *Vault) error { _, err := list(v, ""); return err },
+		"folder":   func(v *Vault) error { _, err := list(v, "f/"); return err },
+		"download": func(v *Vault) error { return v.Download(t.Context(), "a", &bytes.Buffer{}, DownloadOptions{}) },
+		"share": func(v *Vault) error {
+			_, err := v.Share(t.Context(), "f", ShareOptions{Permissions: seal.ReadOnly()})
+			return err
+		},
+		"pull":   func(v *Vault) error { _, err := v.Pull(t.Context(), "", dir, SyncOptions{Delete: true}); return err },
+		"rewrap": func(v *Vault) error { _, err := v.Rewrap(t.Context(), "", next, false, nil); return err },
+	} {
+		if err := run(newVault(t, c, wrong)); !errors.Is(err, ErrOtherKeys) || !strings.Contains(err.Error(), "2 objects in s3://bucket") {
+			t.Errorf("%s with a wrong identity: %v", what, err)
+		}
+	}
+	if got := readFolder(t, dir); got["precious"] != "only here" {
+		t.Errorf("the sync left %v", got)
+	}
+	for _, empty := range []string{"nothing/", "f/g"} {
+		if n, err := list(newVault(t, c, owner), empty); n != 0 || err != nil {
+			t.Errorf("the owner lists %s: %d, %v", empty, n, err)
+		}
+	}
+	if err := newVault(t, c, owner).Download(t.Context(), "c", &bytes.Buffer{}, DownloadOptions{}); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrOtherKeys) {
+		t.Errorf("the owner reads a file that is not there: %v", err)
+	}
+	if _, err := newVault(t, c, wrong).Push(t.Context(), dir, "", SyncOptions{}); err != nil {
+		t.Errorf("a second identity stores files: %v", err)
+	}
+	if n, err := list(newVault(t, c, wrong), "f/"); n != 0 || err != nil {
+		t.Errorf("the second identity, with files of its own, lists %d, %v", n, err)
+	}
+}
+
 // TestDamagedCiphertextIsNotHandedOn promises an error of its own for bytes that were changed in
 // the cluster, and no file.
 func TestDamagedCiphertextIsNotHandedOn(t *testing.T) {

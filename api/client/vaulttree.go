@@ -28,9 +28,12 @@ func (v *Vault) Push(ctx context.Context, dir, prefix string, o SyncOptions) (Sy
 }
 
 // Pull makes the files below dir equal to the encrypted files below the folder prefix, as
-// Client.Pull does with objects.
+// Client.Pull does with objects. If there are no files, and all encrypted objects in the bucket are
+// of other identities, the error is ErrOtherKeys, and Pull removes nothing.
 func (v *Vault) Pull(ctx context.Context, prefix, dir string, o SyncOptions) (SyncResult, error) {
-	return pull(ctx, v.tree(prefix), dir, o)
+	t := v.tree(prefix)
+	t.pulling = true
+	return pull(ctx, t, dir, o)
 }
 
 func (v *Vault) tree(prefix string) *vaultTree {
@@ -42,6 +45,8 @@ type vaultTree struct {
 	vault  *Vault
 	folder string // without a slash in front or at the end
 
+	pulling bool // an empty list needs an explanation
+
 	mu      sync.Mutex
 	pending map[string][]seal.Entry // stored files that are not in the index yet, by folder
 }
@@ -49,7 +54,19 @@ type vaultTree struct {
 func (t *vaultTree) name(p string) string { return path.Join(t.folder, p) }
 
 func (t *vaultTree) list(ctx context.Context) iter.Seq2[*entry, error] {
-	return func(yield func(*entry, error) bool) { t.walk(ctx, "", yield) }
+	return func(yield func(*entry, error) bool) {
+		found := false
+		t.walk(ctx, "", func(e *entry, err error) bool {
+			found = true
+			return yield(e, err)
+		})
+		if found || !t.pulling {
+			return
+		}
+		if err := t.vault.othersOnly(ctx); err != nil {
+			yield(nil, err)
+		}
+	}
 }
 
 // walk lists one folder and the folders below. The entries are in the order of their paths, because

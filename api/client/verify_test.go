@@ -2,13 +2,19 @@ package client
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"lukechampine.com/blake3"
 )
 
 // randomBytes returns n bytes that are the same in each run.
@@ -150,5 +156,58 @@ func TestAHashThatIsComputedLaterVerifies(t *testing.T) {
 	var got bytes.Buffer
 	if _, err := c.client().Download(t.Context(), "bucket", "key", &got, DownloadOptions{Verify: true}); err != nil || !bytes.Equal(got.Bytes(), data) {
 		t.Errorf("%d bytes, %v", got.Len(), err)
+	}
+}
+
+// TestSlicesOfTheBaoProject promises the slices within the content of tests/test_vectors.json of github.com/oconnor663/bao, in
+// testdata/bao.tsv: size of the content, start and length of the slice, size and BLAKE3 of the slice, BLAKE3
+// of the content, and the places where a changed byte must be found. The content is 32 bit numbers from 1.
+func TestSlicesOfTheBaoProject(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "bao.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		number := func(text string) int64 {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		size, start, length := number(f[0]), number(f[1]), number(f[2])
+		data := make([]byte, 0, size+4)
+		for i := uint32(1); int64(len(data)) < size; i++ {
+			data = binary.LittleEndian.AppendUint32(data, i)
+		}
+		data = data[:size]
+		slice := sliceOf(data, url.Values{"start": {f[1]}, "length": {f[2]}})
+		if sum := blake3.Sum256(slice); int64(len(slice)) != number(f[3]) || hex.EncodeToString(sum[:]) != f[4] {
+			t.Fatalf("%s: another slice", line)
+		}
+		root, err := ParseHash(f[5])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := data[min(start, size):min(start+length, size)]
+		decode := func(slice []byte) (*bytes.Buffer, string) {
+			var out bytes.Buffer
+			_, reason, err := decodeSlice(&out, bytes.NewReader(slice), start, length, size, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &out, reason
+		}
+		if got, reason := decode(slice); reason != "" || !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("%s: %d bytes, %q", line, got.Len(), reason)
+		}
+		for place := range strings.SplitSeq(f[6], ",") {
+			changed := bytes.Clone(slice)
+			changed[number(place)] ^= 1
+			if got, reason := decode(changed); reason == "" || !bytes.HasPrefix(want, got.Bytes()) {
+				t.Errorf("%s: byte %s was changed: %d bytes, %q", line, place, got.Len(), reason)
+			}
+		}
 	}
 }

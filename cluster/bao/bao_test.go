@@ -96,6 +96,40 @@ func TestVectorsOfTheBaoProject(t *testing.T) {
 	}
 }
 
+// TestVectorsOfBLAKE3 promises the 35 cases of test_vectors.json of github.com/BLAKE3-team/BLAKE3, in
+// testdata/blake3.tsv: the length of the input, and its hash.
+func TestVectorsOfBLAKE3(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "blake3.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 0
+	for line := range strings.Lines(string(text)) {
+		cases++
+		f := strings.Fields(line)
+		n, err := strconv.Atoi(f[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		input := make([]byte, n)
+		for i := range input {
+			input[i] = byte(i % 251)
+		}
+		h := NewHasher(0)
+		if _, err := h.Write(input); err != nil {
+			t.Fatal(err)
+		}
+		for _, sum := range [][HashSize]byte{h.Sum(), indexOf(t, input, maxSpans).Sum()} {
+			if got := hex.EncodeToString(sum[:]); got != f[1] {
+				t.Errorf("%d bytes: %s, want %s", n, got, f[1])
+			}
+		}
+	}
+	if cases != 35 {
+		t.Errorf("there are %d cases", cases)
+	}
+}
+
 // TestBuffersOfHashersAreUsedAgain promises that the hasher of a small object does not allocate
 // a buffer of its own, and that what another one left in the buffer changes no hash.
 func TestBuffersOfHashersAreUsedAgain(t *testing.T) {

@@ -20,6 +20,9 @@ import (
 // maxLink is the largest link in bytes that a command reads from standard input.
 const maxLink = 64 << 10
 
+// errRevoked is all that a recipient needs to know of a credential that the nodes refuse.
+var errRevoked = fmt.Errorf("%w: ask the owner for a new link", gateway.ErrRevoked)
+
 // openPlan has the flags of the command share open.
 type openPlan struct {
 	from string
@@ -79,7 +82,11 @@ sent you the link.
 			return err
 		}
 		o := &opened{app: a, cmd: cmd, plan: &plan, grant: grant, vault: v, client: c}
-		return clusterError(cmd.Context(), o.run(cmd.Context(), args[1:]))
+		err = clusterError(cmd.Context(), o.run(cmd.Context(), args[1:]))
+		if errors.Is(err, gateway.ErrRevoked) {
+			err = errRevoked
+		}
+		return err
 	}
 	f := cmd.Flags()
 	f.StringVar(&plan.from, "from", "", "`identity` of the owner, hfid1-...; a share of anybody else is refused")
@@ -254,6 +261,9 @@ func (o *opened) list(ctx context.Context) error {
 	}
 	if o.plan.json {
 		return o.app.printJSON(all)
+	}
+	if len(all.Files) == 0 {
+		o.app.say(o.app.stderr, "The shared folder is empty. If it should not be, its owner has changed the keys: ask for a new link.\n")
 	}
 	for _, file := range all.Files {
 		o.app.say(o.app.stdout, "%-19s  %12s  %s\n", file.Modified.Local().Format(time.DateTime), sizeFor(o.app.stdout, uint64(max(file.Size, 0))), printable(file.Name))

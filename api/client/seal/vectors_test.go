@@ -1,10 +1,16 @@
 package seal
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"crypto/hpke"
 	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"lukechampine.com/blake3"
@@ -90,5 +96,39 @@ func TestHPKEVectors(t *testing.T) {
 	}
 	if _, err := ecdh.X25519().NewPublicKey(decode(public)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestVectorsOfBLAKE3 promises the 35 cases of test_vectors.json of github.com/BLAKE3-team/BLAKE3, in
+// testdata/blake3.tsv: the length of the input, its hash, and the key that derive_key makes of it.
+func TestVectorsOfBLAKE3(t *testing.T) {
+	const context = "BLAKE3 2019-12-27 16:29:52 test vectors context"
+	text, err := os.ReadFile(filepath.Join("testdata", "blake3.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := 0
+	for line := range strings.Lines(string(text)) {
+		cases++
+		f := strings.Fields(line)
+		n, err := strconv.Atoi(f[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		input := make([]byte, n)
+		for i := range input {
+			input[i] = byte(i % 251)
+		}
+		digest, err := DigestOf(bytes.NewReader(input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		derived := derive(context, input[:n/2], input[n/2:])
+		if got := fmt.Sprintf("%d %x %x", n, digest.Hash, derived); got != strings.Join(f, " ") {
+			t.Errorf("%s, want %s", got, f)
+		}
+	}
+	if cases != 35 {
+		t.Errorf("there are %d cases", cases)
 	}
 }
