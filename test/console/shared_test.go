@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -502,6 +503,7 @@ func TestShareLinksThatOpenNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "notes.txt", []byte("By the sea."))
+	write(t, dir, "day/map.txt", []byte("north"))
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	s := newSharer(t, c, dir)
@@ -531,7 +533,8 @@ func TestShareLinksThatOpenNothing(t *testing.T) {
 		"cut":           {strings.Replace(good[:strings.Index(good, "&a=")-30], "&a=", "", 1), "This link is damaged."},
 		"no token":      {without("t"), "This link is damaged."},
 		"version":       {strings.Replace(good, "#v=1", "#v=2", 1), "does not know the version of this share"},
-		"no key":        {without("k"), "holdfast share open"},
+		"no key":        {without("k"), "holdfast share open --from " + s.identity.Public().String()},
+		"no key, cut":   {strings.Replace(without("k"), part("t"), part("t")[:40], 1), "This link is damaged."},
 		"changed":       {strings.Replace(good, part("t"), wider, 1), "This link was changed on its way"},
 		"another key":   {strings.Replace(good, part("k"), otherKey, 1), "does not belong to the share"},
 		"not yet":       {s.link("/trip", access, func(x *seal.Share) { x.Created = time.Now().Add(10 * time.Minute) }), "is not valid before"},
@@ -560,7 +563,100 @@ func TestShareLinksThatOpenNothing(t *testing.T) {
 	p.shows("This folder is empty.")
 	p.do(chromedp.Navigate(p.base + good)) // another link in the same tab
 	p.shows("notes.txt")
+	p.refusesIndexes()
+	p.opensTheLastLink(good, s.link("/trip/day", access, nil))
+	p.cancelsLargeAnswers(s, good)
 	p.withoutScripts()
 	p.openLink(good)
 	p.shows("needs JavaScript")
+}
+
+// refusesIndexes promises that an index of names that the Go reader refuses is refused here too: a name
+// twice, names that are not in the order of their bytes, and parts that lead in circles.
+func (p *tab) refusesIndexes() {
+	p.t.Helper()
+	got := ask(p, chromedp.Evaluate[[]string](`(async () => {
+		const of = (name) => import(document.querySelector('script[src$="shared.js"]').src.replace('shared.js', name))
+		const { listFolder } = await of('seal.js')
+		const { derive } = await of('blake3.js')
+		const share = { key: new Uint8Array(32).fill(7), scope: '/', bucket: 'b', prefix: '' }
+		const key = await crypto.subtle.importKey('raw', derive('holdfast index-key v1', share.key), 'AES-GCM', false, ['encrypt'])
+		const text = (s) => new TextEncoder().encode(s)
+		async function seal(node, id) {
+			const iv = new Uint8Array(12)
+			const sealed = await crypto.subtle.encrypt({ name: 'AES-GCM', iv, additionalData: text('holdfast:index:v1:b:' + id + ':/') }, key, text(JSON.stringify(node)))
+			return new Uint8Array([...text('hfindex1'), ...iv, ...new Uint8Array(sealed)])
+		}
+		const entries = (...names) => ({ version: 1, entries: names.map((name) => ({ name, key: 'e/1', size: 0 })) })
+		const split = { version: 1, split: '00'.repeat(16) }
+		const read = (root, rest) => listFolder(share, '/', (k) => seal(k.endsWith('/root') ? root : rest, k.split('/').at(-1)))
+			.then((list) => list.map((e) => e.name).join(), (err) => err.kind ?? String(err))
+		return Promise.all([
+			read(entries('a', 'b', '\uffee', '\u{10000}')), read(entries('a', 'ab')), read(entries('a', 'a')), read(entries('b', 'a')), read(entries('ab', 'a')),
+			read(entries('\u{10000}', '\uffee')), read(split, { version: 1 }), read(split, split)
+		])
+	})()`, chromedp.EvalAwaitPromise))
+	if want := []string{"\uffee,a,b,\U00010000", "a,ab", "index", "index", "index", "index", "", "index"}; !slices.Equal(got, want) {
+		p.t.Errorf("indexes are read as %q, not %q", got, want)
+	}
+}
+
+// opensTheLastLink promises that a link which is opened while another one is being opened is the one that
+// the page shows, although the first one is ready later.
+func (p *tab) opensTheLastLink(first, second string) {
+	p.t.Helper()
+	fragment := func(link string) string {
+		_, after, _ := strings.Cut(link, "#")
+		return strconv.Quote(after)
+	}
+	ask(p, chromedp.Evaluate[bool](fmt.Sprintf(`(async () => {
+		const verify = crypto.subtle.verify
+		const gate = new Promise((open) => { window.release = open })
+		const reached = new Promise((done) => {
+			crypto.subtle.verify = async function (...args) {
+				crypto.subtle.verify = verify
+				done()
+				await gate
+				return verify.apply(crypto.subtle, args)
+			}
+		})
+		const encode = TextEncoder.prototype.encode // of the path, the last step before a link is open
+		window.opened = new Promise((done) => {
+			TextEncoder.prototype.encode = function (s) {
+				if (s === '/trip') setTimeout(done)
+				return encode.call(this, s)
+			}
+		})
+		location.hash = %s + '&again'
+		await reached
+		location.hash = %s
+		return true
+	})()`, fragment(first), fragment(second)), chromedp.EvalAwaitPromise))
+	p.shows("map.txt")
+	if name := ask(p, chromedp.Evaluate[string](`(window.release(), window.opened.then(() => document.querySelector('[data-name]').textContent))`, chromedp.EvalAwaitPromise)); name != "day" {
+		p.t.Errorf("the page shows %q of the link that was opened first", name)
+	}
+}
+
+// cancelsLargeAnswers promises that the request of an index that is too large ends with its refusal.
+func (p *tab) cancelsLargeAnswers(s *sharer, link string) {
+	p.t.Helper()
+	p.openLink(link)
+	p.shows("notes.txt")
+	s.s3(http.MethodPut, "/albums/"+p.storageKey(), noise(3<<20))
+	_, fragment, _ := strings.Cut(link, "#")
+	ask(p, chromedp.Evaluate[bool](fmt.Sprintf(`(() => {
+		const real = window.fetch
+		window.signals = []
+		window.fetch = (url, options) => {
+			window.signals.push(options.signal)
+			return real(url, options)
+		}
+		location.hash = %s
+		return true
+	})()`, strconv.Quote(fragment+"&again"))))
+	p.shows("The list of names is damaged")
+	if ended := ask(p, chromedp.Evaluate[string](`String(window.signals.map((s) => s.aborted))`)); ended != "true" {
+		p.t.Errorf("the requests have ended: %s", ended)
+	}
 }

@@ -109,15 +109,17 @@ export const childOf = (folder, name) => (folder === '/' ? '' : folder) + '/' + 
 
 // Links and tokens
 
-// openLink opens the fragment of a link at a time in seconds. The result tells what is shared.
+// openLink opens the fragment of a link at a time in seconds. The result tells what is shared. The
+// refusal of a share for one person has its owner as detail.
 export async function openLink(fragment, now) {
   const values = new URLSearchParams(fragment)
   if (values.get('v') !== '1') throw new Refusal(values.has('v') ? 'version' : 'link')
   if (!values.has('t')) throw new Refusal('link')
-  if (!values.has('k')) throw new Refusal('identity')
+  const token = await verifyToken(values.get('t'), now)
+  if (!values.has('k')) throw new Refusal('identity', token.owner)
   const secret = as('link', () => bytesOf(values.get('k'), 32, base64url))
   if (secret.every((b) => b === 0)) throw new Refusal('link')
-  const share = await openToken(values.get('t'), secret, now)
+  const share = await openToken(token, secret)
   return { ...share, access: values.get('a') ?? '' }
 }
 
@@ -134,7 +136,8 @@ function parseToken(encoded) {
   return t
 }
 
-async function openToken(encoded, secret, now) {
+// verifyToken checks a token without the key of its recipient.
+async function verifyToken(encoded, now) {
   const t = as('link', () => parseToken(encoded))
   const { owner, signer, wrapped } = as('link', () => ({
     owner: bytesOf(t.owner_public_key, 32), signer: bytesOf(t.signer_public_key, 32), wrapped: wrappedKey(t.encrypted_dek)
@@ -146,15 +149,19 @@ async function openToken(encoded, secret, now) {
   if (!valid) throw new Refusal('signature')
   if (t.created_at > now + skew) throw new Refusal('notYet', t.created_at)
   if (t.expires_at != null && now >= t.expires_at + skew) throw new Refusal('expired', t.expires_at)
+  const keys = join(owner, signer)
+  const sum = new Uint8Array(await subtle.digest('SHA-256', keys)).subarray(0, 4)
+  return { t, wrapped, bound, owner: 'hfid1-' + base64url(join(keys, sum)) }
+}
+
+async function openToken({ t, wrapped, bound, owner }, secret) {
   const recipient = await as('link', () => importX25519(secret).catch(unsupported))
   const opened = await as('recipient', () => openKey(recipient, wrapped.encapsulated, wrapped.ciphertext, text('fula-storage-v2'), text(canonical(bound))))
   const scope = cleanPath(t.path_scope.startsWith('/') ? t.path_scope : '/' + t.path_scope)
   if (!(t.permissions.read ?? t.permissions.can_read)) throw new Refusal('permission')
-  const keys = join(owner, signer)
-  const sum = new Uint8Array(await subtle.digest('SHA-256', keys)).subarray(0, 4)
   return {
     key: opened, scope, isFolder: t.key_kind === 'folder', bucket: t.bucket ?? '', storageKey: t.storage_key ?? '', prefix: t.prefix ?? '',
-    owner: 'hfid1-' + base64url(join(keys, sum)), created: t.created_at, expires: t.expires_at ?? 0
+    owner, created: t.created_at, expires: t.expires_at ?? 0
   }
 }
 
@@ -188,6 +195,7 @@ export async function listFolder(share, path, read) {
   const base = `${share.prefix}x/${hex(derive('holdfast index-name v1', folder).subarray(0, 16))}/`
   const key = await aesKey(derive('holdfast index-key v1', folder))
   const entries = []
+  const splits = new Set()
   let level = ['root']
   for (let depth = 0; level.length; depth++) {
     if (depth > maxDepth) throw new Refusal('index')
@@ -201,7 +209,11 @@ export async function listFolder(share, path, read) {
           throw new Refusal('indexMissing')
         }
         const node = await as('index', () => openNode(key, sealed, `holdfast:index:v1:${share.bucket}:${id}:${path}`))
-        if (node.split) for (const digit of '0123456789abcdef') next.push(`${node.split}-${digit}`)
+        if (node.split) {
+          if (splits.has(node.split)) throw new Refusal('index') // the tree would lead in circles
+          splits.add(node.split)
+          for (const digit of '0123456789abcdef') next.push(`${node.split}-${digit}`)
+        }
         for (const e of node.entries ?? []) entries.push(as('index', () => entryOf(path, e)))
         if (entries.length > maxNames || next.length > maxNames) throw new Refusal('names')
       }
@@ -218,7 +230,15 @@ async function openNode(key, sealed, aad) {
   if (node.version !== 1) throw new Refusal('version')
   must(node.entries === undefined || Array.isArray(node.entries))
   must(!node.split || /^[0-9a-f]{32}$/.test(node.split) && !node.entries?.length)
+  const names = (node.entries ?? []).map((e) => text(e.name))
+  for (let i = 1; i < names.length; i++) must(isBefore(names[i - 1], names[i]))
   return node
+}
+
+// isBefore compares bytes. The names of a node are in this order, and none is there twice.
+function isBefore(a, b) {
+  const i = a.findIndex((byte, i) => byte !== b[i])
+  return i < 0 ? a.length < b.length : a[i] < b[i]
 }
 
 function entryOf(folder, e) {

@@ -19,7 +19,7 @@ const sentences = {
   signature: () => 'This link was changed on its way: its signature does not match. Ask the owner to send it again.',
   recipient: () => 'The key in this link does not belong to the share. Ask the owner to send the link again.',
   version: () => 'This page does not know the version of this share. It was made by a newer program: ask the operator to update this node, or open the link with a newer release of holdfast share open.',
-  identity: () => 'This share is for one person and has no key for a browser. Its recipient opens it with the command:',
+  identity: () => 'This share is for one person and has no key for a browser. Its recipient opens it with the command below. Compare the share identity after --from with the one that the owner told you.',
   notYet: (seconds) => `This share is not valid before ${timeText(seconds)}. Check the clock of this device.`,
   expired: (seconds) => `This share has expired on ${timeText(seconds)}. Ask the owner for a new link.`,
   permission: () => 'This share does not permit reading.',
@@ -84,12 +84,12 @@ function timeElement(seconds) {
 
 let share = null // what openLink returned
 
-async function request(method, key, signal, headers = {}) {
-  const path = [share.bucket, ...key.split('/')].map(encodeURIComponent).join('/')
+async function request(of, method, key, signal, headers = {}) {
+  const path = [of.bucket, ...key.split('/')].map(encodeURIComponent).join('/')
   let answer
   try {
     answer = await fetch(`/api/v1/shared/${path}`, {
-      method, signal, headers: { Authorization: `Bearer ${share.access}`, ...headers }, cache: 'no-store', credentials: 'omit', redirect: 'error'
+      method, signal, headers: { Authorization: `Bearer ${of.access}`, ...headers }, cache: 'no-store', credentials: 'omit', redirect: 'error'
     })
   } catch (err) {
     throw signal.aborted ? err : new Refusal('network')
@@ -98,9 +98,23 @@ async function request(method, key, signal, headers = {}) {
   throw new Refusal({ 401: 'revoked', 403: 'revoked', 404: 'missing', 412: 'changed', 429: 'busy', 503: 'busy' }[answer.status] ?? 'server')
 }
 
+// within runs f with a signal that ends with f and with a signal around, so that no request outlives f.
+async function within(signal, f) {
+  const work = new AbortController()
+  const end = () => work.abort()
+  signal.addEventListener('abort', end)
+  try {
+    signal.throwIfAborted()
+    return await f(work.signal)
+  } finally {
+    signal.removeEventListener('abort', end)
+    end()
+  }
+}
+
 // takerOf returns the function that takes the next bytes of the content of an answer. It continues a
 // content that breaks off.
-function takerOf(answer, key, signal) {
+function takerOf(of, answer, key, signal) {
   const etag = answer.headers.get('etag')
   let reader = answer.body.getReader()
   let at = 0 // bytes that were received
@@ -119,7 +133,7 @@ function takerOf(answer, key, signal) {
       }
       await new Promise((resolve) => setTimeout(resolve, 500 * failures))
       try {
-        const again = await request('GET', key, signal, { Range: `bytes=${at}-`, 'If-Match': etag })
+        const again = await request(of, 'GET', key, signal, { Range: `bytes=${at}-`, 'If-Match': etag })
         if (again.status !== 206) throw new Refusal('changed')
         reader = again.body.getReader()
       } catch (err) {
@@ -143,44 +157,41 @@ function takerOf(answer, key, signal) {
 }
 
 // readNode returns an object of an index, or null if there is none.
-async function readNode(key, most, signal) {
+const readNode = (of, key, most, around) => within(around, async (signal) => {
   let answer
   try {
-    answer = await request('GET', key, signal)
+    answer = await request(of, 'GET', key, signal)
   } catch (err) {
     if (err.kind === 'missing') return null
     throw err
   }
-  const bytes = await takerOf(answer, key, signal)(most + 1)
+  const bytes = await takerOf(of, answer, key, signal)(most + 1)
   if (bytes.length > most) throw new Refusal('index')
   return bytes
-}
+})
 
 // Files
 
 // read decrypts a file into out, which has write(bytes), close() and abort(). Nothing of the file is
 // handed on before close, and close comes after all checks.
 async function read(entry, out, signal, report) {
-  const work = new AbortController() // ends the request, also after a refusal
-  const end = () => work.abort()
-  signal.addEventListener('abort', end)
+  const of = share
   try {
-    const answer = await request('GET', entry.storageKey, work.signal)
-    const object = await openObject(share, entry.path, entry.storageKey, answer.headers)
-    let done = 0
-    for await (const plain of decrypt(object, takerOf(answer, entry.storageKey, work.signal))) {
-      await out.write(plain)
-      done += plain.length
-      report(done, object.size)
-    }
+    await within(signal, async (work) => {
+      const answer = await request(of, 'GET', entry.storageKey, work)
+      const object = await openObject(of, entry.path, entry.storageKey, answer.headers)
+      let done = 0
+      for await (const plain of decrypt(object, takerOf(of, answer, entry.storageKey, work))) {
+        await out.write(plain)
+        done += plain.length
+        report(done, object.size)
+      }
+    })
     signal.throwIfAborted()
     return await out.close()
   } catch (err) {
-    end()
     await out.abort().catch(() => {})
     throw err
-  } finally {
-    signal.removeEventListener('abort', end)
   }
 }
 
@@ -291,9 +302,10 @@ function tell(err) {
   const wanted = ['identity', 'access'].includes(err.kind)
   part('command').hidden = !wanted
   if (!wanted) return
-  const text = `holdfast share open '${location.href.replaceAll("'", '%27')}'` // a link is no part of the command
+  const open = `holdfast share open ${err.kind === 'identity' ? `--from ${err.detail} ` : ''}`
+  const text = `${open}'${location.href.replaceAll("'", '%27')}'` // a link is no part of the command
   const code = part('command').querySelector('code')
-  code.textContent = `holdfast share open '${location.origin}${location.pathname}#…'`
+  code.textContent = `${open}'${location.origin}${location.pathname}#…'`
   const button = part('command').querySelector('button')
   button.onclick = () => navigator.clipboard?.writeText(text).then(() => { button.textContent = 'copied' })
 }
@@ -405,7 +417,8 @@ async function showFolder(path) {
   crumbs(path)
   say('Decrypting the list of names…')
   try {
-    const next = await listFolder(share, path, (key, most) => readNode(key, most, signal))
+    const of = share
+    const next = await listFolder(of, path, (key, most) => readNode(of, key, most, signal))
     if (!signal.aborted) list(next)
   } catch (err) {
     if (!signal.aborted) tell(err)
@@ -420,23 +433,29 @@ async function enter(path) {
 }
 
 // showFile shows the one object of a share, whose metadata tells its size.
-async function showFile() {
+async function showFile(of, signal) {
+  if (!isStorageKey(of.storageKey)) throw new Refusal('place')
+  const answer = await request(of, 'HEAD', of.storageKey, signal)
+  const object = await openObject(of, of.scope, of.storageKey, answer.headers)
+  if (signal.aborted) return
+  list([{ name: nameOf(of.scope), path: of.scope, storageKey: of.storageKey, size: object.size, modified: object.modified }])
+}
+
+// start opens the link of the page. A link that is opened meanwhile ends it, so that the page never has
+// something of both.
+async function start() {
   view.abort()
   view = new AbortController()
   const { signal } = view
-  if (!isStorageKey(share.storageKey)) throw new Refusal('place')
-  const answer = await request('HEAD', share.storageKey, signal)
-  const object = await openObject(share, share.scope, share.storageKey, answer.headers)
-  list([{ name: nameOf(share.scope), path: share.scope, storageKey: share.storageKey, size: object.size, modified: object.modified }])
-}
-
-async function start() {
-  view.abort()
+  leave()
+  dialog.close()
   for (const name of ['share', 'note', 'problem', 'command', 'crumbs', 'table', 'more', 'empty']) part(name).hidden = true
   say('Opening the link…')
   try {
     if (!globalThis.isSecureContext) throw new Refusal('secure')
-    share = await openLink(location.hash.slice(1), Math.floor(Date.now() / 1000))
+    const opened = await openLink(location.hash.slice(1), Math.floor(Date.now() / 1000))
+    if (signal.aborted) return
+    share = opened
     const name = shownName(nameOf(share.scope))
     part('name').textContent = document.title = name
     part('kind').textContent = share.isFolder ? 'Folder' : 'File'
@@ -447,11 +466,11 @@ async function start() {
     if (!/^[\x21-\x7e]+$/.test(share.access)) throw new Refusal('link')
     if (!/^[a-z0-9][a-z0-9.-]+$/.test(share.bucket)) throw new Refusal('place')
     part('share').hidden = part('note').hidden = false
-    if (!share.isFolder) return await showFile()
+    if (!share.isFolder) return await showFile(share, signal)
     history.replaceState({ folder: share.scope }, '')
     await showFolder(share.scope)
   } catch (err) {
-    tell(err)
+    if (!signal.aborted) tell(err)
   }
 }
 
