@@ -71,6 +71,8 @@ type Accounts interface {
 	Revoke(ctx context.Context, jti state.KeyID) error
 	// Shares returns a page of the shares of a bucket, without secrets.
 	Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
+	// ShareOf returns a share of a bucket without its secrets.
+	ShareOf(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) (accounts.Share, error)
 	// RevokeShare ends a share on every node before it returns.
 	RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error
 	// AppOf returns the app that registered a redirect URI, or state.ErrNotFound.

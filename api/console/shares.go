@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type shareRow struct {
 	ID       state.ShareID
 	Name     string // a name for the list, not empty
+	Of       string // what is shared, in words; empty for other keys than those of encrypted files
 	Prefixes []string
 	May      string
 	Created  time.Time
@@ -36,11 +38,8 @@ func (s *surface) sharesOf(c *call, bucket string) (rows []shareRow, more bool, 
 
 func shareRowOf(share *accounts.Share, now time.Time) shareRow {
 	row := shareRow{
-		ID: share.ID, Name: share.Name, Prefixes: share.Prefixes, Created: share.Created.Time(), Used: share.Used,
+		ID: share.ID, Name: shareName(share), Of: sharedFiles(share.Prefixes), Prefixes: share.Prefixes, Created: share.Created.Time(), Used: share.Used,
 		Expired: share.Expired(state.MillisOf(now)),
-	}
-	if strings.TrimSpace(row.Name) == "" {
-		row.Name = "unnamed"
 	}
 	if share.Expires != 0 {
 		row.Expires = share.Expires.Time()
@@ -58,6 +57,26 @@ func shareRowOf(share *accounts.Share, now time.Time) shareRow {
 	return row
 }
 
+// shareName returns the name of a share, or the beginning of its id, which holdfast share ls shows too.
+func shareName(share *accounts.Share) string {
+	if strings.TrimSpace(share.Name) != "" {
+		return share.Name
+	}
+	return "Share " + string(share.ID[:min(len(share.ID), 8)])
+}
+
+// sharedFiles returns in words what the commands on encrypted files share, by the prefixes of their
+// storage keys; empty for other prefixes. Nodes do not know the names of encrypted files and folders.
+func sharedFiles(prefixes []string) string {
+	switch {
+	case slices.Equal(prefixes, []string{"e/", "x/"}):
+		return "encrypted folder"
+	case len(prefixes) == 1 && strings.HasPrefix(prefixes[0], "e/") && len(prefixes[0]) > len("e/"):
+		return "encrypted file"
+	}
+	return ""
+}
+
 // revokedData has the data of the page that says that a key or a share was revoked.
 type revokedData struct {
 	What, Name string
@@ -68,8 +87,12 @@ type revokedData struct {
 // share.
 func (s *surface) revokeShare(c *call) error {
 	bucket, id := c.bucketName(), state.ShareID(c.r.PathValue("id"))
+	share, err := s.Accounts.ShareOf(c.ctx, c.who.Account, bucket, id)
+	if err != nil {
+		return err //nolint:wrapcheck // says what it was doing
+	}
 	if err := s.Accounts.RevokeShare(c.asking(c.ctx), c.who.Account, bucket, id); err != nil {
 		return fmt.Errorf("revoke share: %w", err)
 	}
-	return s.show(c, http.StatusOK, "revoked", bucket, "buckets", revokedData{"share", string(id), link{"Bucket " + bucket, bucketAddress(bucket, "")}})
+	return s.show(c, http.StatusOK, "revoked", bucket, "buckets", revokedData{"share", shareName(&share), link{"Bucket " + bucket, bucketAddress(bucket, "")}})
 }

@@ -35,8 +35,11 @@ func TestTheBucketListsAndRevokesItsShares(t *testing.T) {
 		t.Error("a bucket without shares has a list of them")
 	}
 	made, kept := w.share("0123456789abcdef0123456789abcdef", "For <Ann>"), w.share("1123456789abcdef0123456789abcdef", "")
+	if _, err := w.users.CreateShare(t.Context(), w.account("alice"), accounts.ShareRequest{ID: "2123456789abcdef0123456789abcdef", Bucket: "photos", Prefixes: []string{"e/", "x/"}, Read: true}); err != nil {
+		t.Fatal(err)
+	}
 	_, body := b.get("/buckets/photos")
-	for _, want := range []string{"For &lt;Ann&gt;", "&lt;e&gt;/", "x/", "unnamed", `action="/buckets/photos/shares/` + string(made.ID) + `/revoke"`, "<td>read</td>"} {
+	for _, want := range []string{"For &lt;Ann&gt;", "&lt;e&gt;/", "x/", "Share 11234567", "encrypted folder", "This cannot be undone", `action="/buckets/photos/shares/` + string(made.ID) + `/revoke"`, "<td>read</td>"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not have %s", want)
 		}
@@ -50,7 +53,7 @@ func TestTheBucketListsAndRevokesItsShares(t *testing.T) {
 	if got := b.do(httptest.NewRequest(http.MethodPost, path, nil)); got.Code != http.StatusForbidden {
 		t.Errorf("without a form token: %d", got.Code)
 	}
-	if got := b.post("/buckets/photos", path, nil); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "refused on every node") {
+	if got := b.post("/buckets/photos", path, nil); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "The share <strong>For &lt;Ann&gt;</strong> is refused on every node") {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if _, err := w.Elsewhere().AuthenticateS3(t.Context(), made.Token); !errors.Is(err, state.ErrUnauthorized) {
@@ -68,8 +71,15 @@ func TestTheBucketListsAndRevokesItsShares(t *testing.T) {
 func TestASharesRowSaysWhatItMay(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	s := accounts.Share{Share: state.Share{Read: true, Write: true, Delete: true, Expires: state.MillisOf(now)}}
-	if row := shareRowOf(&s, now); row.May != "read, write, delete" || !row.Expired || row.Name != "unnamed" || !row.Expires.Equal(now) {
+	if row := shareRowOf(&s, now); row.May != "read, write, delete" || !row.Expired || row.Name != "Share " || row.Of != "" || !row.Expires.Equal(now) {
 		t.Errorf("%+v", row)
+	}
+	for of, prefixes := range map[string][]string{
+		"encrypted folder": {"e/", "x/"}, "encrypted file": {"e/c332cba605723bb4881b064484e82c29"}, "": {"e/"},
+	} {
+		if s.Prefixes = prefixes; shareRowOf(&s, now).Of != of {
+			t.Errorf("%q is shown as %q, not %q", prefixes, shareRowOf(&s, now).Of, of)
+		}
 	}
 	s.Expires, s.Read, s.Delete, s.Name = 0, false, false, "For Ann"
 	if row := shareRowOf(&s, now); row.May != "write" || row.Expired || row.Name != "For Ann" || !row.Expires.IsZero() {

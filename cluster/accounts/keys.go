@@ -48,6 +48,7 @@ type Principal struct {
 	KeyID   state.KeyID     // empty if the token is no API key
 	Session state.SessionID // empty if the token is no session token
 	Began   time.Time       // start of the session
+	Expires state.Millis    // end of the API key; zero means never
 	Scopes  []string
 	Admin   bool // the account is an administrator, and the token is a session token
 	// Share has the limits of the key of a share, which has no other permissions; nil: not a share.
@@ -454,7 +455,7 @@ func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 func (a *Accounts) over(key *state.APIKey) bool { return key.Expired(state.MillisOf(a.now())) }
 
 func principalOf(key *state.APIKey, account *state.Account, index uint64) Principal {
-	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Index: index}
+	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Expires: key.Expires, Index: index}
 }
 
 // askEvery is the shortest interval at which the cluster is asked for unknown signing keys,

@@ -55,6 +55,17 @@ func (p *Principal) MayRead(bucket, objectKey string) bool {
 	return p.May(state.ScopeRead)
 }
 
+// MayShareUntil returns whether a principal may make a share with an end; the zero time means never. An
+// API key makes no share that outlives the key.
+func (p *Principal) MayShareUntil(end time.Time) bool {
+	return p.Expires == 0 || !end.IsZero() && endOfShare(end) <= p.Expires
+}
+
+// endOfShare rounds the end of a share up to whole seconds.
+func endOfShare(end time.Time) state.Millis {
+	return state.Millis(end.Add(time.Second-1).Unix() * 1000)
+}
+
 // CreateShare adds a share to a bucket of an account and shows it. The same request again shows the
 // share that is there, and the audit log says so before the share is returned.
 //
@@ -73,7 +84,7 @@ func (a *Accounts) CreateShare(ctx context.Context, account state.AccountID, r S
 		if !r.Expires.After(now) || r.Expires.Sub(now) > maxTTL {
 			return Share{}, state.Errorf(state.CodeInvalid, "the share expires in the past or more than %s from now", maxTTL)
 		}
-		s.Expires = state.Millis(r.Expires.Add(time.Second-1).Unix() * 1000)
+		s.Expires = endOfShare(r.Expires)
 	}
 	if err := s.Check(); err != nil {
 		return Share{}, err
@@ -204,6 +215,67 @@ func (a *Accounts) Shares(ctx context.Context, account state.AccountID, bucket s
 		}
 	}
 	return page, nil
+}
+
+// OwnedShare is a share with the e-mail address of its account.
+type OwnedShare struct {
+	Share
+	Email string
+}
+
+// AllShares returns the shares of all accounts without their secrets, also expired ones: at most
+// state.MaxShares of each account. It returns state.ErrUnavailable without a majority.
+func (a *Accounts) AllShares(ctx context.Context) ([]OwnedShare, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list shares: %w", err)
+	}
+	defer release()
+	found, err := view.AllShares()
+	if err != nil {
+		return nil, fmt.Errorf("list shares: %w", err)
+	}
+	emails := map[state.AccountID]string{}
+	all := make([]OwnedShare, len(found))
+	for i := range found {
+		s := &all[i]
+		s.Share.Share = found[i]
+		if _, known := emails[s.Account]; !known {
+			owner, err := view.Account(s.Account)
+			if err != nil {
+				return nil, fmt.Errorf("list shares: account %s: %w", s.Account, err)
+			}
+			emails[s.Account] = owner.Email
+		}
+		s.Email = emails[s.Account]
+		if s.Used, err = lastUse(view, s.Key); err != nil {
+			return nil, fmt.Errorf("list shares: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// ShareOf returns a share of a bucket without its secrets.
+//
+// Errors: state.ErrNoBucket; state.ErrNotFound; state.ErrUnavailable without a majority.
+func (a *Accounts) ShareOf(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) (Share, error) {
+	view, release, err := a.state.View(ctx)
+	if err != nil {
+		return Share{}, fmt.Errorf("find share: %w", err)
+	}
+	defer release()
+	b, err := view.Bucket(account, bucket)
+	if err != nil {
+		return Share{}, fmt.Errorf("find share: %w", err)
+	}
+	if !state.ValidShareID(id) {
+		return Share{}, state.Errorf(state.CodeNotFound, "no such share")
+	}
+	s, err := view.Share(&b, id)
+	if err != nil {
+		return Share{}, fmt.Errorf("find share: %w", err)
+	}
+	return Share{Share: s}, nil
 }
 
 // RevokeShare ends a share of an account. After RevokeShare has returned, no node accepts its key.

@@ -304,3 +304,34 @@ func TestTheUseOfAShareCountsForItsOwner(t *testing.T) {
 		t.Errorf("listed as %+v, %v", page, err)
 	}
 }
+
+// TestTheSharesOfAllAccountsAreListed promises that the operator's list has the shares of each account with
+// its address and without secrets, and that one share is found by its bucket and id alone.
+func TestTheSharesOfAllAccountsAreListed(t *testing.T) {
+	w := newWorld(t)
+	a := w.sharing(t)
+	b := w.account(t, "bob@example.org")
+	w.state.NewBucket(t, b.ID, "photos", false)
+	w.share(t, a.ID, 1, time.Time{})
+	w.share(t, b.ID, 2, time.Time{})
+	all, err := w.AllShares(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, s := range all {
+		if want := map[state.ShareID]string{shareID(1): email, shareID(2): "bob@example.org"}[s.ID]; s.Email != want || s.Token != "" || s.SecretAccessKey != "" {
+			t.Errorf("%s is of %s, not %s", s.ID, s.Email, want)
+		}
+	}
+	if s, err := w.ShareOf(t.Context(), a.ID, "photos", shareID(1)); err != nil || s.Name != "for Ann" || s.Token != "" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, id := range []state.ShareID{shareID(2), "x"} {
+		if _, err := w.ShareOf(t.Context(), a.ID, "photos", id); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("%s of the other account: %v", id, err)
+		}
+	}
+	if _, err := w.ShareOf(t.Context(), a.ID, "absent", shareID(1)); !errors.Is(err, state.ErrNoBucket) {
+		t.Error(err)
+	}
+}

@@ -39,8 +39,11 @@ func TestAShareIsRevokedOnThePageOfItsBucket(t *testing.T) {
 	p.visit("/buckets/photos")
 	p.shows("For Ann")
 	p.picture("bucket-shares")
-	p.press("Revoke")
-	p.shows("is refused on every node")
+	p.click(`//summary[normalize-space()="Revoke"]`)
+	p.shows("This cannot be undone.")
+	p.picture("bucket-share-revoke")
+	p.press("Revoke this share")
+	p.shows("The share For Ann is refused on every node")
 	if r := call(b, share.Token, http.MethodGet, "/photos/holidays/1", ""); r.Status != http.StatusForbidden {
 		t.Errorf("the revoked share is answered with %d %s", r.Status, r.Body)
 	}
