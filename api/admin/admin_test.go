@@ -202,6 +202,16 @@ func (f *fake) RevokeLink(_ context.Context, id state.LinkID) error {
 	return f.err
 }
 
+func (f *fake) AllShares(context.Context) ([]accounts.OwnedShare, error) {
+	all := []accounts.OwnedShare{{Email: "alice@example.org"}, {Email: "bob@example.org"}}
+	all[0].Share = accounts.Share{
+		Share: state.Share{ID: "00", Bucket: "photos", Prefixes: []string{"e/", "x/"}, Read: true, Name: "For Ann", Created: state.MillisOf(created), Expires: state.MillisOf(created.Add(time.Hour))},
+		Token: "hidden", SecretAccessKey: "hidden", Used: created,
+	}
+	all[1].Share = accounts.Share{Share: state.Share{ID: "01", Bucket: "docs", Prefixes: []string{"a"}, Write: true, Delete: true, Created: state.MillisOf(created)}}
+	return all, f.err
+}
+
 func (f *fake) RotateSigningKey(context.Context) (uint64, error) {
 	f.called("rotate")
 	return 2, f.err
@@ -371,6 +381,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"keys_user", fake{}, "GET", "/keys?user=alice@example.org", "", "keys alice@example.org"},
 		{"keys_one", fake{}, "GET", "/keys?id=jti-2", "", "key jti-2"},
 		{"keys_no_such", fake{}, "GET", "/keys?id=jti-3", "", "key jti-3"},
+		{"shares", fake{}, "GET", "/shares", "", ""},
 		{"key_show", fake{}, "GET", "/keys/jti-1", "", "show jti-1"},
 		{"key_rotate", fake{}, "POST", "/signing-keys", "", "rotate"},
 		{"key_revoke", fake{}, "DELETE", "/keys/jti-1", "", "revoke jti-1"},

@@ -81,6 +81,8 @@ type Accounts interface {
 	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Show returns a key with its secrets, or state.ErrNotFound.
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
+	// AllShares returns the shares of all accounts, without their secrets.
+	AllShares(ctx context.Context) ([]accounts.OwnedShare, error)
 	// AddApp registers an app; no scopes means reading and writing.
 	AddApp(ctx context.Context, name string, redirects, scopes []string) (accounts.App, error)
 	// RemoveApp removes an app, or returns state.ErrNotFound.
@@ -254,6 +256,7 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/keys/{jti}", Serve: call(p.showKey)},
 		{Method: http.MethodPost, Path: "/signing-keys", Serve: p.change(p.rotateSigningKey)},
 		{Method: http.MethodDelete, Path: "/keys/{jti}", Serve: p.change(p.revokeKey)},
+		{Method: http.MethodGet, Path: "/shares", Serve: call(p.shares)},
 		{Method: http.MethodGet, Path: "/apps", Serve: call(p.apps)},
 		{Method: http.MethodPost, Path: "/apps", Serve: p.change(p.addApp)},
 		{Method: http.MethodDelete, Path: "/apps/{name}", Serve: p.change(p.removeApp)},

@@ -92,6 +92,9 @@ func (s *surface) createShare(w http.ResponseWriter, r *request) error {
 	if asked.Read && !r.who.May(state.ScopeRead) {
 		return errorf(AccessDenied, "the token does not permit to read, so it makes no share that reads")
 	}
+	if !r.who.MayShareUntil(asked.Expires) {
+		return errorf(AccessDenied, "the API key ends at %s, so a share that it makes needs an expires_at that is not later", r.who.Expires.Time().UTC().Format(time.RFC3339))
+	}
 	asked.ID, asked.Bucket = state.ShareID(r.query.get("share")), r.bucket
 	ctx, cancel := r.soon()
 	defer cancel()

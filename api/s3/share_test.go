@@ -297,6 +297,33 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 	}
 }
 
+// TestAShareEndsNoLaterThanTheKeyThatMakesIt promises that a key with an end makes no share without an end,
+// none with a later one, and one that ends with it, and that a key without an end makes each of them.
+func TestAShareEndsNoLaterThanTheKeyThatMakesIt(t *testing.T) {
+	w := newWorld(t)
+	w.sharedBucket(t)
+	short, err := w.users.CreateKey(t.Context(), w.who.Email, "", nil, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tc := range []struct {
+		token  string
+		end    time.Duration // from the end of the key; 0 is no end
+		status int
+	}{
+		{short.Token, 0, 403}, {short.Token, time.Millisecond, 403}, {short.Token, time.Hour, 403}, {short.Token, -time.Second, 200}, {w.alice.Token, 0, 200}, {w.alice.Token, time.Hour, 200},
+	} {
+		body := `{"prefixes":["e/"],"read":true}`
+		if tc.end != 0 {
+			body = fmt.Sprintf(`{"prefixes":["e/"],"read":true,"expires_at":%q}`, short.Expires.Add(tc.end).Format(time.RFC3339Nano))
+		}
+		rec := w.must(t, tc.status, call{method: "PUT", path: "/photos?share=" + string(shareID(i)), body: body, token: tc.token})
+		if says := "the API key ends at " + short.Expires.UTC().Format(time.RFC3339); tc.status == 403 && !strings.Contains(rec.Body.String(), says) {
+			t.Errorf("%s: %s", body, rec.Body)
+		}
+	}
+}
+
 // TestABadShareIsRefused sends what makes no share.
 func TestABadShareIsRefused(t *testing.T) {
 	w := newWorld(t)

@@ -81,6 +81,9 @@ func (s *surface) createShare(c *call) error {
 	if asked.Read && !c.who.May(state.ScopeRead) {
 		return forbidden("the token does not have the scope %s, so it makes no share that reads", state.ScopeRead)
 	}
+	if !c.who.MayShareUntil(asked.Expires) {
+		return forbidden("the API key ends at %s, so a share that it makes needs an expires_at that is not later", c.who.Expires.Time().UTC().Format(timeForm))
+	}
 	asked.ID, asked.Bucket = state.ShareID(id), bucket
 	share, err := s.Accounts.CreateShare(c.ctx, c.who.Account, asked)
 	if err != nil {

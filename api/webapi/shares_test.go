@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -58,6 +59,11 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 func TestABadShareIsRefused(t *testing.T) {
 	w := newWorld(t)
 	alice, writer := w.signIn("alice"), w.with(w.Key("alice", state.ScopeWrite).Token)
+	key, err := w.Users.CreateKey(t.Context(), "alice@example.org", "", nil, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := w.with(key.Token)
 	defer w.Unchanged("a bad share")()
 	for body, want := range map[string]int{
 		`{}`:                                    400,
@@ -78,6 +84,9 @@ func TestABadShareIsRefused(t *testing.T) {
 		}
 	}
 	w.refused("a share that reads, by a key that does not", writer.do("POST", "/shares", `{"bucket":"photos","prefixes":["e/"],"read":true}`), http.StatusForbidden)
+	for _, end := range []string{"", `,"expires_at":"2100-01-01T00:00:00Z"`} {
+		w.refused("a share that outlives the key that makes it", short.do("POST", "/shares", `{"bucket":"photos","prefixes":["e/"],"read":true`+end+`}`), http.StatusForbidden)
+	}
 	for _, cursor := range []string{"x", cursorOf("1"), cursorOf("1/2"), cursorOf("/" + w.ids["share"]), cursorOf("-1/" + w.ids["share"])} {
 		if got := alice.do("GET", "/shares?cursor="+cursor, ""); got.Code != http.StatusBadRequest {
 			t.Errorf("the cursor %q is answered with %d %s", cursor, got.Code, got.Body)

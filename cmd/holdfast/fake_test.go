@@ -23,6 +23,7 @@ type fakeNode struct {
 	pins   []client.PinStatus // newest first
 	files  map[string]fakeFile
 	keys   []client.NewKey // asked for
+	shares []client.ShareRow
 
 	readers []string // of files: the users
 
@@ -105,6 +106,8 @@ func (f *fakeNode) AddApp(_ context.Context, v client.NewApp) (client.App, error
 	f.changes = append(f.changes, fmt.Sprintf("add app %s %q %q", v.Name, v.Redirects, v.Scopes))
 	return client.App{Name: v.Name, Redirects: v.Redirects}, nil
 }
+
+func (f *fakeNode) Shares(context.Context) ([]client.ShareRow, error) { return f.shares, nil }
 
 func (f *fakeNode) Apps(context.Context) ([]client.App, error) {
 	return []client.App{{Name: "photos", Redirects: []string{"https://photos.example/done"}, Scope: "storage:read", Created: "2026-01-02T03:04:05Z"}}, nil

@@ -43,6 +43,7 @@ type operator interface {
 	ShowKey(ctx context.Context, jti string) (client.Key, error)
 	RotateSigningKey(ctx context.Context) (client.SigningKey, error)
 	RevokeKey(ctx context.Context, jti string) error
+	Shares(ctx context.Context) ([]client.ShareRow, error) // shares of all accounts
 	AddApp(ctx context.Context, v client.NewApp) (client.App, error)
 	Apps(ctx context.Context) ([]client.App, error)
 	RemoveApp(ctx context.Context, name string) error

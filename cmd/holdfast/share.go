@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +29,7 @@ func (a *app) shareCommand() *cobra.Command {
 // sharePlan has the flags of the command share create.
 type sharePlan struct {
 	to                        []string
-	link                      bool
+	link, whole               bool
 	readOnly, readWrite, full bool
 	expires, name, console    string
 	json                      bool
@@ -48,6 +51,7 @@ only this once.
 identity, which begins with hfid1-. Only this identity can open the share.
 --link shares with somebody who has no identity and no account: whoever has the
 link can open the share. With --console a browser can open it.
+To share all encrypted files of a bucket, give --whole-bucket with s3://BUCKET.
 
 A recipient may read, unless --read-write or --full-access is given. To limit
 the loss if a recipient is careless or malicious, put files that others may
@@ -66,6 +70,9 @@ of the whole bucket, but still reads the shared folder alone.`,
 		p, err := a.remoteSettings(r)
 		if err != nil {
 			return err
+		}
+		if strings.Trim(target.key, "/") == "" && !plan.whole {
+			return usagef("%s: %s is a whole bucket: give a folder in it, or --whole-bucket to share all its encrypted files", called(cmd), printable(args[0]))
 		}
 		if plan.console == "" {
 			plan.console = p.Console
@@ -94,6 +101,7 @@ of the whole bucket, but still reads the shared folder alone.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&plan.to, "to", nil, "`identity` of a recipient, hfid1-...; repeatable")
 	f.BoolVar(&plan.link, "link", false, "make a link that whoever has it can open")
+	f.BoolVar(&plan.whole, "whole-bucket", false, "s3://BUCKET shares all encrypted files of the bucket, also later ones")
 	f.BoolVar(&plan.readOnly, "read-only", false, "the recipient may read (the default)")
 	f.BoolVar(&plan.readWrite, "read-write", false, "the recipient may read, add and replace files")
 	f.BoolVar(&plan.full, "full-access", false, "the recipient may read, add, replace and remove files")
@@ -140,9 +148,41 @@ func (plan *sharePlan) check(cmd *cobra.Command, now time.Time) error {
 	if plan.console == "" {
 		return nil
 	}
-	u, err := url.Parse(plan.console)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return usagef("%s: --console %q is not a URL such as https://console.example.org", called(cmd), plan.console)
+	if err := checkConsole(plan.console); err != nil {
+		return usagef("%s: --console %q: %v", called(cmd), plan.console, err)
+	}
+	return nil
+}
+
+// Reasons for which checkConsole refuses a URL.
+var (
+	errNoConsole     = errors.New("it is not a URL such as https://console.example.org")
+	errConsolePath   = errors.New("give the address of the console alone, without a path: " + sharePage + " is added")
+	errConsoleSecure = errors.New("a browser decrypts only on a page with https, or on this machine")
+)
+
+// hostName is a name of a host, or an IPv4 address.
+var hostName = regexp.MustCompile(`(?i)^([a-z0-9_]([a-z0-9_-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?\.?$`)
+
+// checkConsole returns an error unless text is the address of a console, on whose page a browser can
+// open links.
+func checkConsole(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#") || u.User != nil {
+		return errNoConsole
+	}
+	host := u.Hostname()
+	ip, notIP := netip.ParseAddr(host)
+	port, badPort := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
+	if notIP != nil && (!hostName.MatchString(host) || len(host) > 253) || badPort != nil || port == 0 || strings.HasSuffix(u.Host, ":") {
+		return errNoConsole
+	}
+	if strings.Trim(u.Path, "/") != "" {
+		return errConsolePath
+	}
+	local := notIP == nil && ip.IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
+	if u.Scheme == "http" && !local {
+		return errConsoleSecure
 	}
 	return nil
 }
@@ -250,7 +290,11 @@ func (a *app) explainLink(m *madeShare, page string) {
 	if page == "" {
 		how = "with holdfast share open LINK; give --console for a link that a browser can open"
 	}
-	a.say(a.stderr, "This link is a secret: whoever has it can open %s, %s, %s.\n", printable(m.place()), until, how)
+	what := printable(m.place())
+	if m.Path == "/" {
+		what = "all encrypted files of " + printable(s3Scheme+m.Bucket) + ", also later ones"
+	}
+	a.say(a.stderr, "This link is a secret: whoever has it can open %s, %s, %s.\n", what, until, how)
 }
 
 // place returns the shared folder or file in the form of arguments.
@@ -258,91 +302,6 @@ func (m *madeShare) place() string { return s3Scheme + m.Bucket + m.Path }
 
 // shareID is an id of a share.
 var shareID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-
-// shareRow is one share in the output of share ls --json.
-type shareRow struct {
-	ID        string     `json:"share_id"`
-	Name      string     `json:"name,omitempty"`
-	Path      string     `json:"path,omitempty"`      // absent if another machine made the share
-	Recipient string     `json:"recipient,omitempty"` // absent for a link, and if another machine made the share
-	Read      bool       `json:"read"`
-	Write     bool       `json:"write"`
-	Delete    bool       `json:"delete"`
-	Created   time.Time  `json:"created_at"`
-	Expires   *time.Time `json:"expires_at,omitempty"`
-	State     string     `json:"state"` // active or expired
-}
-
-func (a *app) shareListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "ls s3://BUCKET",
-		Short: "List the shares of a bucket",
-		Long: `Lists the shares of a bucket that are not revoked. The nodes do not know the
-paths of shares. This machine remembers the paths of the shares that it made, in
-$XDG_STATE_HOME/holdfast/shares, without their secrets.`,
-		Example: "  holdfast share ls s3://private",
-		Args:    arguments("s3://BUCKET"),
-	}
-	r := a.remoteFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		bucket, err := parseBucket(cmd, args[0])
-		if err != nil {
-			return err
-		}
-		c, err := a.cluster(cmd, r)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		rows := []shareRow{}
-		for s, err := range c.Shares(cmd.Context(), bucket) {
-			if err != nil {
-				return clusterError(cmd.Context(), err)
-			}
-			rows = append(rows, a.rowOf(&s, time.Now()))
-		}
-		if asJSON {
-			return a.printJSON(rows)
-		}
-		t := table{head: []string{"SHARE", "STATE", "PERMISSIONS", "EXPIRES", "PATH", "RECIPIENT", "NAME"}, states: -1}
-		for _, row := range rows {
-			expires := "never"
-			if row.Expires != nil {
-				expires = row.Expires.Local().Format(time.DateTime)
-			}
-			t.add(row.ID, row.State, permissionsText(row.Read, row.Write, row.Delete), expires, orDash(printable(row.Path)), orDash(row.Recipient), orDash(printable(row.Name)))
-		}
-		t.write(a.stdout, paletteOf(a.stdout, a.environ))
-		return nil
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
-}
-
-func (a *app) rowOf(s *gateway.Share, now time.Time) shareRow {
-	row := shareRow{
-		ID: s.ID, Name: s.Name, Read: s.Permissions.Read, Write: s.Permissions.Write, Delete: s.Permissions.Delete, Created: s.Created, State: "active",
-	}
-	if !s.Expires.IsZero() {
-		row.Expires = &s.Expires
-		if !now.Before(s.Expires) {
-			row.State = "expired"
-		}
-	}
-	if known, ok := a.remembered(s.ID); ok && known.Bucket == s.Bucket {
-		row.Path, row.Recipient = known.Path, known.Recipient
-	}
-	return row
-}
-
-// orDash returns text, or a dash for an empty text, so that each row of a table has all columns.
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
 
 // permissionsText returns permissions as words that are separated by commas.
 func permissionsText(read, write, remove bool) string {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
@@ -138,7 +139,7 @@ func TestALinkDoesNotGetTheKeyOfAProfile(t *testing.T) {
 // printed without characters that control a terminal.
 func TestAServerOfALinkDoesNotWriteToTheTerminal(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
+		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, "<Error><Code>Access\u009b2JDenied</Code><Message>\u202Edeined</Message></Error>") // the client sees a cut body
 	}))
 	t.Cleanup(server.Close)
@@ -152,6 +153,34 @@ func TestAServerOfALinkDoesNotWriteToTheTerminal(t *testing.T) {
 	code := a.execute(t.Context(), []string{"share", "open", link.URL()})
 	if said := w.errs.String(); code != exitFailure || !strings.Contains(said, "2JDenied") || strings.ContainsAny(said, "\u009b\u202E") {
 		t.Errorf("code %d, %q", code, said)
+	}
+}
+
+// TestARevokedShareIsToldInOneSentence promises that the message has nothing that only the program knows:
+// no storage key, no address of a node, no code.
+func TestARevokedShareIsToldInOneSentence(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+	}))
+	t.Cleanup(server.Close)
+	owner, _, _ := someIdentity(t)
+	upload := filepath.Join(t.TempDir(), "answer")
+	if err := os.WriteFile(upload, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link, err := owner.NewLink("", "access", seal.Share{Bucket: "papers", PathScope: "/papers", Permissions: seal.FullAccess()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.Endpoints = []string{server.URL}
+	for _, more := range [][]string{nil, {t.TempDir()}, {"--put", upload}, {"--rm", "a"}} {
+		a, w := testApp(t, &fakeNode{}, "")
+		a.environ = append(a.environ, "HOME="+t.TempDir())
+		code := a.execute(t.Context(), append([]string{"share", "open", link.URL()}, more...))
+		if want := "holdfast: the share was revoked, or its time is over: ask the owner for a new link\n"; code != exitFailure || w.errs.String() != want {
+			t.Errorf("%q: code %d, %q", more, code, w.errs.String())
+		}
 	}
 }
 
@@ -205,6 +234,68 @@ func TestRecordsOfSharesHaveNoSecret(t *testing.T) {
 	}
 }
 
+// TestSharesAreListedForPeople promises that share ls without a bucket lists those of all buckets, that a
+// recipient does not push the other columns away, that it says why a path is not known, and that --json has
+// all.
+func TestSharesAreListedForPeople(t *testing.T) {
+	id, _, _ := someIdentity(t)
+	recipient := id.Public().String()
+	mine, theirs := strings.Repeat("ab", 16), strings.Repeat("cd", 16)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/":
+			_, _ = io.WriteString(w, "<ListAllMyBucketsResult><Buckets><Bucket><Name>docs</Name></Bucket><Bucket><Name>gone</Name></Bucket><Bucket><Name>photos</Name></Bucket></Buckets></ListAllMyBucketsResult>")
+		case strings.HasPrefix(r.URL.Path, "/docs"):
+			_, _ = fmt.Fprintf(w, `{"shares":[{"share_id":%q,"bucket":"docs","prefixes":["e/","x/"],"read":true,"name":"For Ann","created_at":"2026-11-28T00:00:00Z"}]}`, mine)
+		case strings.HasPrefix(r.URL.Path, "/gone"):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, "<Error><Code>NoSuchBucket</Code></Error>")
+		default:
+			_, _ = fmt.Fprintf(w, `{"shares":[{"share_id":%q,"bucket":"photos","prefixes":["e/1"],"read":true,"name":"","created_at":"2026-11-28T00:00:00Z"}]}`, theirs)
+		}
+	}))
+	t.Cleanup(server.Close)
+	home := t.TempDir()
+	run := func(args ...string) (string, string) {
+		a, w := testApp(t, &fakeNode{}, "")
+		a.environ = append(a.environ, "HOME="+home, "HOLDFAST_ENDPOINT="+server.URL, "HOLDFAST_TOKEN=t")
+		if err := a.remember(madeShare{ID: mine, Bucket: "docs", Path: "/papers", Recipient: recipient}); err != nil {
+			t.Fatal(err)
+		}
+		if code := a.execute(t.Context(), append([]string{"share", "ls"}, args...)); code != 0 {
+			t.Fatalf("%q: %d, %s", args, code, w.errs.String())
+		}
+		return w.out.String(), w.errs.String()
+	}
+	out, said := run()
+	for _, want := range []string{mine, theirs, "s3://docs/papers", "s3://photos/?", recipient[:14] + "…", "For Ann"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the table has no %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, recipient) || !strings.Contains(said, "another machine made the share") {
+		t.Errorf("%s%s", out, said)
+	}
+	if out, said = run("s3://docs"); strings.Contains(out, theirs) || !strings.Contains(out, mine) || said != "" {
+		t.Errorf("of one bucket: %s%s", out, said)
+	}
+	if out, _ = run("--json"); !strings.Contains(out, recipient) || !strings.Contains(out, `"bucket": "photos"`) {
+		t.Error(out)
+	}
+}
+
+// TestAnOperatorListsAllShares promises the shares of all accounts, from the node on this machine.
+func TestAnOperatorListsAllShares(t *testing.T) {
+	node := &fakeNode{shares: []client.ShareRow{{ID: "00", User: "ann@example.org", Bucket: "photos", Read: true, State: "active", Name: "For Bob"}}}
+	got := call(t, node, "", "share", "ls", "--all")
+	if got.code != 0 || !strings.Contains(got.out, "ann@example.org") || !strings.Contains(got.out, "For Bob") {
+		t.Errorf("%+v", got)
+	}
+	if got = call(t, node, "", "share", "ls", "--all", "--json"); got.code != 0 || !strings.Contains(got.out, `"user": "ann@example.org"`) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestWrongUseOfSharesIsNamed(t *testing.T) {
 	for args, names := range map[string]string{
 		"share":                          "create, ls, open, revoke",
@@ -218,14 +309,33 @@ func TestWrongUseOfSharesIsNamed(t *testing.T) {
 		"share create s3://b/f --link --read-write --full-access":    "full-access",
 		"share create s3://b/f --link":                               "no cluster is named",
 		"share create s3://b/f --link --endpoint http://h --token t": "no identity is named",
-		"share open":             "LINK",
-		"share open x":           "malformed",
-		"share open x y --put z": "DIR, or --put and --rm",
-		"share ls":               "s3://BUCKET",
-		"share ls s3://b/f":      "more than a bucket",
-		"share revoke":           "SHARE_ID and s3://BUCKET",
-		"share revoke x":         "malformed",
-		"share revoke x s3://b":  "32 hexadecimal digits",
+		"share open":                                "LINK",
+		"share open x":                              "malformed",
+		"share open x y --put z":                    "DIR, or --put and --rm",
+		"share ls":                                  "no cluster is named",
+		"share ls --all s3://b":                     "neither a bucket nor a profile",
+		"share create s3://b --link":                "--whole-bucket",
+		"share create s3://b/ --link":               "--whole-bucket",
+		"share create s3://b --link --whole-bucket": "no cluster is named",
+		"share create s3://b/f --link --console ftp://console.example.org":          "is not a URL such as",
+		"share create s3://b/f --link --console https://":                           "is not a URL such as",
+		"share create s3://b/f --link --console https://:9001":                      "is not a URL such as",
+		"share create s3://b/f --link --console https://a:0":                        "is not a URL such as",
+		"share create s3://b/f --link --console https://a:99999":                    "is not a URL such as",
+		"share create s3://b/f --link --console https://console..example.org":       "is not a URL such as",
+		"share create s3://b/f --link --console https://-a":                         "is not a URL such as",
+		"share create s3://b/f --link --console https://a#":                         "is not a URL such as",
+		"share create s3://b/f --link --console https://a@b":                        "is not a URL such as",
+		"share create s3://b/f --link --console https://console.example.org/shared": "without a path",
+		"share create s3://b/f --link --console http://console.example.org":         "only on a page with https",
+		"share create s3://b/f --link --console http://192.0.2.1:9001":              "only on a page with https",
+		"share create s3://b/f --link --console http://[::1]:9001/":                 "no cluster is named",
+		"share create s3://b/f --link --console http://localhost:9001":              "no cluster is named",
+		"share create s3://b/f --link --console https://console.example.org:8443/":  "no cluster is named",
+		"share ls s3://b/f":     "more than a bucket",
+		"share revoke":          "SHARE_ID and s3://BUCKET",
+		"share revoke x":        "malformed",
+		"share revoke x s3://b": "32 hexadecimal digits",
 		"share revoke 0123456789abcdef0123456789abcdef": "s3://BUCKET",
 	} {
 		isWrongUsage(t, args, names)

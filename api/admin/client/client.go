@@ -59,6 +59,9 @@ type Key = admin.Key
 // KeyRow is an API key in a list, without its secrets.
 type KeyRow = admin.KeyRow
 
+// ShareRow is a share of an account in a list, without its secrets.
+type ShareRow = admin.ShareRow
+
 // SigningKey is the key of the cluster that signs new API keys.
 type SigningKey = admin.SigningKey
 
@@ -318,6 +321,11 @@ func (c *Client) ShowKey(ctx context.Context, jti string) (key Key, err error) {
 // RotateSigningKey makes a new key of the cluster sign all later API keys.
 func (c *Client) RotateSigningKey(ctx context.Context) (key SigningKey, err error) {
 	return key, c.call(ctx, http.MethodPost, "/signing-keys", nil, nil, &key)
+}
+
+// Shares returns the shares of all accounts, without their secrets.
+func (c *Client) Shares(ctx context.Context) (shares []ShareRow, err error) {
+	return shares, c.call(ctx, http.MethodGet, "/shares", nil, nil, &shares)
 }
 
 // RevokeKey ends a key on every node.
