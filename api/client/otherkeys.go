@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// ErrOtherKeys: nothing was found, the bucket has encrypted objects, and the identity opens none of
-// them. The name of an index depends on the identity, so without this error the files of another
+// ErrOtherKeys reports that nothing was found, and that the identity opens none of the encrypted objects
+// of the bucket. The name of an index depends on the identity, so without this error the files of another
 // identity would look like an empty folder.
 var ErrOtherKeys = errors.New("encrypted for other keys")
 
