@@ -30,14 +30,14 @@ func (a *app) shareListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [s3://BUCKET] | ls --all",
 		Short: "List the shares of a bucket, or of all buckets",
-		Long: `Lists the shares of a bucket that are not revoked, or, without s3://BUCKET, those
-of all buckets of the account. The nodes do not know the paths and the recipients
-of shares. This machine remembers those of the shares that it made, in
-$XDG_STATE_HOME/holdfast/shares, without their secrets. --json has the whole
+		Long: `Lists the shares of a bucket that are not revoked, or, without s3://BUCKET,
+those of all buckets of the account. The nodes do not know the paths and the
+recipients of shares. This machine remembers those of the shares that it made,
+in $XDG_STATE_HOME/holdfast/shares, without their secrets. --json has the whole
 share identity of each recipient.
 
-With --all an operator lists the shares of all accounts, through the node on this
-machine.`,
+With --all an operator lists the shares of all accounts, through the node on
+this machine.`,
 		Example: `  holdfast share ls
   holdfast share ls s3://private
   holdfast share ls --all --json`,

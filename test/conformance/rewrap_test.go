@@ -60,8 +60,8 @@ func TestRewrapByCommand(t *testing.T) {
 	if after := c.ciphertexts("rewrapped"); !maps.Equal(after, before) || len(before) != len(files) {
 		t.Errorf("%d objects, before %d, or other bytes", len(after), len(before))
 	}
-	if out := c.run("ls", "--encrypt", "s3://rewrapped"); out != "" {
-		t.Errorf("the old identity lists %q", out)
+	if r := c.try("", "ls", "--encrypt", "s3://rewrapped"); r.Code != 1 || r.Stdout != "" || !strings.Contains(r.Stderr, "100 or more objects in s3://rewrapped are encrypted for other keys") {
+		t.Errorf("the old identity lists %+v", r)
 	}
 	name := slices.Sorted(maps.Keys(files))[0]
 	old := c.try("", "get", "--encrypt", "s3://rewrapped/papers/"+name, "-")

@@ -139,6 +139,15 @@ func TestASharedFolder(t *testing.T) {
 		}
 	}
 	newGuest(t, "identity").fails("for another recipient", all[0].Link, append([]string{"share", "open", "-"}, from...)...)
+	for _, args := range [][]string{
+		{"ls", "--encrypt", "s3://sharing"}, {"get", "--encrypt", "s3://sharing/a", "-"}, {"share", "create", "s3://sharing/papers", "--link"},
+		{"sync", "--encrypt", "--delete", "s3://sharing/papers", dir},
+	} {
+		args = append(args, "--identity", filepath.Join(ann.home, "identity"))
+		if r := c.try("", args...); r.Code != 1 || !oneLine(r.Stderr) || !strings.Contains(r.Stderr, "objects in s3://sharing are encrypted for other keys") {
+			t.Errorf("holdfast %q with another identity: exit code %d, %q", args, r.Code, r.Stderr)
+		}
+	}
 	sharedCredential(t, cluster, all[1].Link)
 	sharedFile(t, c)
 	sharedForWriting(t, c)
@@ -268,6 +277,12 @@ func sharesAreRevoked(t *testing.T, c *clientOf, all []made, ann *guest) {
 	for _, m := range all {
 		if !strings.Contains(table, m.ID) || !strings.Contains(table, "/papers") {
 			t.Errorf("share ls: %q", table)
+		}
+		if every := c.run("share", "ls"); !strings.Contains(every, m.ID) || !strings.Contains(every, "s3://sharing/papers") {
+			t.Errorf("share ls of all buckets: %q", every)
+		}
+		if every := nodes[1].CLI("share", "ls", "--all"); !strings.Contains(every, m.ID) || !strings.Contains(every, "sharing@example.org") {
+			t.Errorf("share ls --all: %q", every)
 		}
 	}
 	reader := newGuest(t, "")
