@@ -140,7 +140,9 @@ func TestASharedFolder(t *testing.T) {
 	}
 	newGuest(t, "identity").fails("for another recipient", all[0].Link, append([]string{"share", "open", "-"}, from...)...)
 	for _, args := range [][]string{
-		{"ls", "--encrypt", "s3://sharing"}, {"get", "--encrypt", "s3://sharing/a", "-"}, {"share", "create", "s3://sharing/papers", "--link"},
+		{"ls", "--encrypt", "s3://sharing"},
+		{"get", "--encrypt", "s3://sharing/a", "-"},
+		{"share", "create", "s3://sharing/papers", "--link"},
 		{"sync", "--encrypt", "--delete", "s3://sharing/papers", dir},
 	} {
 		args = append(args, "--identity", filepath.Join(ann.home, "identity"))
