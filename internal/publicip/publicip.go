@@ -61,3 +61,17 @@ var specialRanges = [...]netip.Prefix{
 	netip.MustParsePrefix("2002::/16"),       // 6to4 carries any IPv4 address
 	netip.MustParsePrefix("3fff::/20"),       // documentation
 }
+
+// Literal returns what a host of a URL is by its own text: loopback if it is localhost or a loopback
+// address, and private if it is an address that is not on the public internet. Names are neither.
+func Literal(host string) (loopback, private bool) {
+	if host == "localhost" {
+		return true, true
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false, false
+	}
+	ip = ip.Unmap()
+	return ip.IsLoopback(), Check(ip) != nil
+}
