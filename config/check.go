@@ -52,6 +52,7 @@ func (c *Config) problems(origin func(setting) source) []Problem {
 	}
 	found = append(found, c.twice(origin)...)
 	found = append(found, c.signIn(origin)...)
+	found = append(found, c.paid()...)
 	if (c.API.TLSCert == "") != (c.API.TLSKey == "") {
 		found = append(found, Problem{
 			Key:    "api.tls_cert",

@@ -144,6 +144,23 @@ type Console struct {
 // Paid has the settings of the gateway with payment per request.
 type Paid struct {
 	Listen string // host:port, empty is off
+	// PayTo is the address that is paid, and Facilitator the URL of the service that verifies and
+	// settles payments. Both are empty as long as Listen is.
+	PayTo, Facilitator string
+	Network            string        // plain name in x402 version 1
+	Timeout            time.Duration // of one request to the facilitator
+	// Asset, ChainID, AssetName and AssetVersion describe the asset. Empty and 0 mean those of
+	// USDC on a known network, see Terms.
+	Asset                   string
+	ChainID                 int
+	AssetName, AssetVersion string
+	PriceMiBHour            int  // atomic units for 1 MiB and 1 h
+	Minimum                 int  // atomic units of the smallest price
+	PerCopy                 bool // the price is for each copy in the cluster
+	MinTTL, MaxTTL          time.Duration
+	DefaultTTL              time.Duration
+	MaxSize                 Size
+	FacilitatorPrivate      bool // the name of the facilitator may lead to a private address
 }
 
 // Gateway has the settings of the IPFS gateway.
@@ -259,7 +276,11 @@ func Default() Config {
 			Listen: "127.0.0.1:9000", Region: "us-east-1", MaxObject: 5 * GiB, MinPart: 5_000_000, UploadAge: 7 * 24 * time.Hour, HashRate: 32 * MiB, PresignedV2: true,
 		},
 		Console: Console{Listen: "127.0.0.1:9001", SignUp: signUpOff},
-		Admin:   Admin{Listen: "127.0.0.1:9094"},
+		Paid: Paid{
+			Network: "base-sepolia", Timeout: 10 * time.Second, PriceMiBHour: 10_000, Minimum: 1_000,
+			MinTTL: time.Minute, MaxTTL: 30 * 24 * time.Hour, DefaultTTL: time.Hour, MaxSize: 5 * GiB,
+		},
+		Admin: Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Rates:   Rates{AccountRate: Inherit, AccountBurst: Inherit, AddressRate: Inherit, AddressBurst: Inherit},
 			Origins: []string{"*"}, NoisyRate: 50,

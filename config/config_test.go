@@ -261,7 +261,7 @@ func TestPortsThatDoNotOverlapAreTaken(t *testing.T) {
 		{"--listen=/ip4/0.0.0.0/tcp/7000", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip6/::/tcp/7000"},
 		{"--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1/webtransport", "--s3-listen=127.0.0.1:7000"},
 		{"--listen=/ip6/::/tcp/7000", "--cluster-listen=/ip4/0.0.0.0/tcp/7000"},
-		{"--s3-listen=127.0.0.1:9002", "--paid-listen=127.0.0.1:9002"}, // of a part that is not served
+		{"--s3-listen=127.0.0.1:9002", "--gateway-listen=127.0.0.1:9002"}, // of a part that is not served
 		{"--s3-listen=", "--pinning-listen="},
 	} {
 		if _, err := load(t, "", nil, args); err != nil {
@@ -280,10 +280,10 @@ func TestWhatIsNotServedYetIsNamedWhereItWasSet(t *testing.T) {
 		{args: []string{"--console-listen=", "--s3-listen=127.0.0.1:0"}},
 		{args: []string{"--console-listen=127.0.0.1:9001"}},
 		{
-			file: "[gateway]\nlisten = \"127.0.0.1:1\"\n[console]\nlisten = \"\"", env: []string{"HOLDFAST_PAID_LISTEN=127.0.0.1:2"},
-			want: []Unserved{{"paid.listen", "HOLDFAST_PAID_LISTEN"}, {"gateway.listen", FileName}},
+			file: "[gateway]\nlisten = \"127.0.0.1:1\"\n[console]\nlisten = \"\"",
+			want: []Unserved{{"gateway.listen", FileName}},
 		},
-		{env: []string{"HOLDFAST_PAID_LISTEN=127.0.0.1:2"}, args: []string{"--paid-listen="}},
+		{env: []string{"HOLDFAST_GATEWAY_LISTEN=127.0.0.1:2"}, args: []string{"--gateway-listen="}},
 	} {
 		c, err := load(t, tc.file, tc.env, tc.args)
 		if err != nil {

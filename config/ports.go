@@ -29,7 +29,7 @@ func (e *endpoint) overlaps(o *endpoint) bool {
 // in this release.
 func (c *Config) endpoints() (all []endpoint) {
 	for _, l := range []struct{ key, addr string }{
-		{"pinning.listen", c.Pinning.Listen}, {"s3.listen", c.S3.Listen}, {"admin.listen", c.Admin.Listen},
+		{"pinning.listen", c.Pinning.Listen}, {"s3.listen", c.S3.Listen}, {"admin.listen", c.Admin.Listen}, {"paid.listen", c.Paid.Listen},
 	} {
 		all = addEndpoint(all, l.key, l.addr, "tcp", l.addr)
 	}

@@ -220,10 +220,6 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Console.SecurityContact }, check: contact,
 	},
 	{
-		key: "paid.listen", flag: "paid-listen", help: "`host:port` of the gateway with payment per request; empty turns it off; not served by this release",
-		field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort, unserved: true,
-	},
-	{
 		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty turns it off; not served by this release",
 		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort, unserved: true,
 	},
@@ -231,7 +227,7 @@ var table = slices.Concat([]setting{
 		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health checks; empty turns it off",
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
 	},
-}, inheritedRates(), []setting{
+}, paidSettings(), inheritedRates(), []setting{
 	{
 		key: "api.noisy_rate", help: "`requests` per second and processor that the node starts for noisy accounts while its processors or those of the leader are busy; a noisy account has at least four times as many concurrent requests as another one in the cluster; 0 turns this off",
 		field: func(c *Config) any { return &c.API.NoisyRate }, check: between(0, maxRate),

@@ -56,24 +56,9 @@ type Client struct {
 	client *http.Client
 }
 
-// CheckURL returns an error for a URL that no facilitator can have.
-func CheckURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is not a URL such as https://facilitator.example.org", text)
-	}
-	switch loopback, _ := publicip.Literal(u.Hostname()); {
-	case u.Scheme == "https", u.Scheme == "http" && loopback:
-		return nil
-	case u.Scheme == "http":
-		return fmt.Errorf("%q has no TLS: plain http is for a facilitator on this machine", text)
-	}
-	return fmt.Errorf("%q does not begin with https://", text)
-}
-
 // New returns a client. It does not contact the facilitator.
 func New(o Options) (*Client, error) {
-	if err := CheckURL(o.URL); err != nil {
+	if err := publicip.CheckService(o.URL); err != nil {
 		return nil, fmt.Errorf("facilitator: %w", err)
 	}
 	u, err := url.Parse(o.URL)

@@ -8,6 +8,7 @@ package publicip
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"syscall"
 )
 
@@ -74,4 +75,20 @@ func Literal(host string) (loopback, private bool) {
 	}
 	ip = ip.Unmap()
 	return ip.IsLoopback(), Check(ip) != nil
+}
+
+// CheckService returns an error for text that is not the URL of a service of others: https, or plain
+// http on this machine, without credentials, query and fragment.
+func CheckService(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is not a URL such as https://service.example.org", text)
+	}
+	switch loopback, _ := Literal(u.Hostname()); {
+	case u.Scheme == "https", u.Scheme == "http" && loopback:
+		return nil
+	case u.Scheme == "http":
+		return fmt.Errorf("%q has no TLS: plain http is for a service on this machine", text)
+	}
+	return fmt.Errorf("%q does not begin with https://", text)
 }

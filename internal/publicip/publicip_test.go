@@ -51,3 +51,30 @@ func TestADialerRefusesANameOfALoopbackAddress(t *testing.T) {
 		t.Error("what is no address passes")
 	}
 }
+
+// TestURLsOfServices accepts https, and plain http on this machine only.
+func TestURLsOfServices(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"https://facilitator.example.org": true, "https://facilitator.example.org/x402/": true, "https://10.0.0.1:8443": true,
+		"http://127.0.0.1:4021": true, "http://localhost:4021": true, "http://[::1]:4021": true,
+		"": false, "facilitator.example.org": false, "http://facilitator.example.org": false, "http://10.0.0.1": false,
+		"ftp://facilitator.example.org": false, "https://user:secret@example.org": false, "https://example.org?key=1": false, "https://": false,
+		"http://127.0.0.1.example.org": false,
+	} {
+		if err := CheckService(text); (err == nil) != ok {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestLiteralHosts tells addresses of this machine and of private networks from names.
+func TestLiteralHosts(t *testing.T) {
+	for host, want := range map[string][2]bool{
+		"localhost": {true, true}, "127.0.0.1": {true, true}, "::1": {true, true}, "::ffff:127.0.0.1": {true, true},
+		"10.1.2.3": {false, true}, "fd00::1": {false, true}, "1.1.1.1": {}, "example.org": {}, "localhost.": {}, "": {},
+	} {
+		if loopback, private := Literal(host); loopback != want[0] || private != want[1] {
+			t.Errorf("%q: loopback %v, private %v", host, loopback, private)
+		}
+	}
+}
