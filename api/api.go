@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 	"github.com/holdfast-ipfs/holdfast/api/console"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/paid"
 	"github.com/holdfast-ipfs/holdfast/api/pinning"
 	"github.com/holdfast-ipfs/holdfast/api/s3"
 	"github.com/holdfast-ipfs/holdfast/api/webapi"
@@ -98,6 +99,15 @@ type Members interface {
 	console.Members
 }
 
+// Payments are the use cases of the paid gateway.
+type Payments interface {
+	paid.Payments
+	admin.Payments
+}
+
+// PaidTerms are the conditions of the paid gateway.
+type PaidTerms = paid.Terms
+
 // Rate is the number of requests that one account or address may send to one node.
 type Rate = web.Rate
 
@@ -120,6 +130,7 @@ type Options struct {
 	Pinning string // host:port of the Pinning Service API
 	S3      string // host:port of the object gateway
 	Console string // host:port of the web console
+	Paid    string // host:port of the paid gateway
 	Admin   string // host:port of metrics and health
 	Folder  string // data folder, in which the socket of the local API is made
 
@@ -129,6 +140,11 @@ type Options struct {
 	Audit    Audit
 	Ledger   Ledger
 	Members  Members
+	// Payments are needed for the listener Paid, with PaidTerms. Copies returns the number of
+	// copies that the cluster keeps.
+	Payments  Payments
+	PaidTerms PaidTerms
+	Copies    func() int
 	// Providers are the OpenID providers at which people sign in to the console; nil: none.
 	Providers console.Providers
 	Files     admin.Files
@@ -154,7 +170,8 @@ type Options struct {
 	// Activity has the newest log records of this node; nil: none.
 	Activity *activity.Log
 
-	// PinningRates and S3Rates limit the requests of one account and of one address.
+	// PinningRates and S3Rates limit the requests of one account and of one address. The address
+	// rate of S3Rates also applies to the paid gateway, which counts for itself.
 	PinningRates, S3Rates Rates
 	// NoisyRate is the number of requests per second and processor that the node starts for
 	// noisy accounts while its Processors are busy. 0 means no limit.
@@ -178,8 +195,8 @@ type Options struct {
 
 // Addrs are the addresses of the listeners, host:port with the real port. Empty means off.
 type Addrs struct {
-	Pinning, S3, Console, Admin string
-	Socket                      string // path of the Unix socket
+	Pinning, S3, Console, Paid, Admin string
+	Socket                            string // path of the Unix socket
 }
 
 // Server holds the bound listeners. After Run it serves health, and answers all else that
@@ -213,6 +230,7 @@ const (
 	pinningService  = "pinning"
 	s3Service       = "s3"
 	consoleService  = "console"
+	paidService     = "paid"
 	adminService    = "admin"
 	operatorService = "operator"
 )
@@ -274,6 +292,14 @@ func (s *Server) listen(o Options) error {
 		}
 		s.secure(s.add(consoleService, l, beside(h, webapi.Starting(webapi.Options{Health: o.Health, Logger: o.Logger, Metrics: s.metrics}))))
 	}
+	if o.Paid != "" {
+		l, err := bind(paidService, o.Paid)
+		if err != nil {
+			return err
+		}
+		s.addrs.Paid = l.Addr().String()
+		s.secure(s.add(paidService, l, paid.Starting(paid.Options{Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics})))
+	}
 	if o.Admin != "" {
 		l, err := bind(adminService, o.Admin)
 		if err != nil {
@@ -328,6 +354,11 @@ func (s *Server) Open(o Options) error {
 			h, err = s3.New(s3.Options{
 				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil).PacedBy(pacer), Origins: o.Origins,
 				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+			})
+		case paidService:
+			h, err = paid.New(paid.Options{
+				Payments: o.Payments, Pins: o.Pins, Terms: o.PaidTerms, Copies: o.Copies, Limits: web.NewLimits(Rate{}, o.S3Rates.Address, o.TrustedProxies, nil),
+				Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case consoleService:
 			h, err = s.console(o, web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer))
@@ -389,8 +420,8 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	return admin.NewOperator(admin.OperatorOptions{
-		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Pins: local,
-		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
+		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Payments: o.Payments, Pins: local,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Paid: s.addrs.Paid, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
 	}), nil
 }
 

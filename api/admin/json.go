@@ -32,6 +32,7 @@ type Node struct {
 	Pinning      string   `json:"pinning"`       // host:port; empty: off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
+	Paid         string   `json:"paid,omitempty"`
 	// The output of commands with --json omits the following two fields. Admin is the address
 	// of metrics and health; TLS reports that the APIs use TLS.
 	Admin string `json:"admin,omitempty"`
@@ -257,10 +258,11 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 
 // Addrs has the addresses of the HTTP listeners of a node, host:port; empty: off.
 type Addrs struct {
-	Pinning, S3, Console string
-	Admin                string // metrics and health, never over TLS
-	TLS                  bool   // whether the others use TLS
-	ConsoleURL           string // origin at which people reach the console; empty: not known
+	Pinning, S3, Console, Paid string
+
+	Admin      string // metrics and health, never over TLS
+	TLS        bool   // whether the others use TLS
+	ConsoleURL string // origin at which people reach the console; empty: not known
 }
 
 func statusOf(s *members.Status, here Addrs) Status {
@@ -270,7 +272,7 @@ func statusOf(s *members.Status, here Addrs) Status {
 		Index:     s.Index,
 		Node: Node{
 			ID: string(s.Node.ID), Name: s.Node.Name, Addrs: array(s.Node.Addrs), ClusterAddrs: array(s.Node.ClusterAddrs),
-			Pinning: here.Pinning, S3: here.S3, Console: here.Console, Admin: here.Admin, TLS: here.TLS,
+			Pinning: here.Pinning, S3: here.S3, Console: here.Console, Paid: here.Paid, Admin: here.Admin, TLS: here.TLS,
 		},
 		Peers: make([]Peer, len(s.Peers)),
 		Pins: PinCounts{

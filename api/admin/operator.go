@@ -160,6 +160,7 @@ type OperatorOptions struct {
 	Files    Files
 	Blocks   Blocks
 	Replica  Replica
+	Payments Payments
 	// Pins serves /pins and the paths below it, for callers whose principal Local has set.
 	Pins http.Handler
 	// Addrs has the addresses of this node's listeners.
@@ -262,6 +263,7 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodDelete, Path: "/apps/{name}", Serve: p.change(p.removeApp)},
 		{Method: http.MethodGet, Path: "/audit", Serve: call(p.audit)},
 		{Method: http.MethodGet, Path: "/audit/verify", Serve: call(p.verifyAudit)},
+		{Method: http.MethodGet, Path: "/payments", Serve: call(p.payments)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},

@@ -113,10 +113,7 @@ type requiredV2 struct {
 }
 
 // caip returns the name of the network in version 2.
-func (t *Terms) caip() string { return CAIP2(t.ChainID) }
-
-// CAIP2 returns the name of a network of a chain in version 2 of x402.
-func CAIP2(chainID int) string { return "eip155:" + strconv.Itoa(chainID) }
+func (t *Terms) caip() string { return "eip155:" + strconv.Itoa(t.ChainID) }
 
 func (t *Terms) v1(o *offer) requirementsV1 {
 	return requirementsV1{

@@ -154,4 +154,3 @@ func (s *surface) getPin(w http.ResponseWriter, r *http.Request) error {
 	}
 	return web.JSON(w, http.StatusOK, statusOf(&record))
 }
-

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -238,3 +239,6 @@ func printable(text string, most int) string {
 	}, text)
 	return strings.TrimSpace(text[:min(len(text), most)])
 }
+
+// CAIP2 returns the name of the network of a chain in version 2 of x402.
+func CAIP2(chainID int) string { return "eip155:" + strconv.Itoa(chainID) }

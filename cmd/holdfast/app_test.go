@@ -210,19 +210,25 @@ func TestABadSecretStopsTheStart(t *testing.T) {
 // A listener that this release does not have is told of, in the help and at the start.
 func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--help")
-	for _, flag := range []string{"--paid-listen", "--gateway-listen"} {
-		_, rest, _ := strings.Cut(got.out, flag)
-		line, _, _ := strings.Cut(rest, "\n")
-		if !strings.Contains(line, "not served by this release") {
-			t.Errorf("--help says %q of %s", line, flag)
-		}
+	_, rest, _ := strings.Cut(got.out, "--gateway-listen")
+	line, _, _ := strings.Cut(rest, "\n")
+	if !strings.Contains(line, "not served by this release") {
+		t.Errorf("--help says %q of --gateway-listen", line)
 	}
-	got = call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:1", "--join", "garbage", "--routing", "off",
+	got = call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--gateway-listen", "127.0.0.1:1", "--join", "garbage", "--routing", "off",
 		"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
 		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	line, _, _ := strings.Cut(got.errOut, "\n")
-	if !strings.Contains(line, "level=INFO") || !strings.Contains(line, "setting=paid.listen") || strings.Contains(got.errOut, "console.listen") {
-		t.Errorf("started with --paid-listen: %s", got.errOut)
+	line, _, _ = strings.Cut(got.errOut, "\n")
+	if !strings.Contains(line, "level=INFO") || !strings.Contains(line, "setting=gateway.listen") || strings.Contains(got.errOut, "console.listen") {
+		t.Errorf("started with --gateway-listen: %s", got.errOut)
+	}
+}
+
+// TestThePaidGatewayDoesNotStartWithoutAnAddressToPay names both settings that are missing.
+func TestThePaidGatewayDoesNotStartWithoutAnAddressToPay(t *testing.T) {
+	got := call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:0")
+	if got.code == 0 || !strings.Contains(got.errOut, "paid.pay_to") || !strings.Contains(got.errOut, "paid.facilitator") {
+		t.Errorf("code %d, %s", got.code, got.errOut)
 	}
 }
 

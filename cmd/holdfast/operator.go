@@ -50,6 +50,7 @@ type operator interface {
 
 	Audit(ctx context.Context, query url.Values) iter.Seq2[client.AuditRow, error] // newest first
 	VerifyAudit(ctx context.Context) (client.AuditCheck, error)
+	Payments(ctx context.Context, query url.Values) iter.Seq2[client.Payment, error] // newest first
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
 	Pin(ctx context.Context, user, id string) (client.PinStatus, error)

@@ -140,6 +140,7 @@ type addresses struct {
 	Pinning string // host:port; empty if it is off
 	S3      string
 	Console string
+	Paid    string
 	Admin   string
 	Setup   string // path of the one-time setup link of the console; empty if there is no link
 	Warning string // a problem of the cluster; empty if there is none
@@ -172,6 +173,7 @@ func (a *app) board(c config.Config, where addresses) {
 	if where.Console != "" {
 		line("console", base+"/")
 	}
+	line("paid", link(where.Paid, "", tls))
 	line("metrics", link(where.Admin, "/metrics", false))
 	if where.Warning != "" {
 		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)

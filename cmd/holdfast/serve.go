@@ -78,13 +78,24 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 // surfacesOf returns the options of the API that do not need an open node.
 func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
-		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Admin: c.Admin.Listen, Folder: c.Data,
+		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Paid: c.Paid.Listen, Admin: c.Admin.Listen, Folder: c.Data,
+		PaidTerms:    termsOf(&c.Paid),
 		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates), NoisyRate: c.API.NoisyRate, Processors: processors,
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
 		ConsoleURL: c.Console.URL, SecurityContact: c.Console.SecurityContact, SignUpOpen: c.Console.SignUp == config.SignUpOpen,
 		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart), S3PresignedV2: c.S3.PresignedV2,
 		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Registerer: metrics, Logger: logger, Version: a.version,
+	}
+}
+
+// termsOf returns the conditions of the paid gateway.
+func termsOf(p *config.Paid) api.PaidTerms {
+	asset, _ := p.Terms() // the settings were checked
+	return api.PaidTerms{
+		PayTo: p.PayTo, Network: p.Network, ChainID: asset.ChainID, Asset: asset.Address, AssetName: asset.Name, AssetVersion: asset.Version,
+		PriceMiBHour: int64(p.PriceMiBHour), Minimum: int64(p.Minimum), PerCopy: p.PerCopy,
+		MinTTL: p.MinTTL, MaxTTL: p.MaxTTL, DefaultTTL: p.DefaultTTL, MaxSize: int64(p.MaxSize),
 	}
 }
 
@@ -135,6 +146,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		surfaces.Pins, surfaces.Accounts, surfaces.Audit, surfaces.Ledger, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Audit(), n.Ledger(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
 		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
+		surfaces.Payments, surfaces.Copies = n.Payments(), n.Copies
 		err = server.Open(surfaces)
 	}
 	if err != nil {
@@ -148,7 +160,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	}
 	h.node.Store(n)
 	serves = true
-	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "console", server.Addrs().Console, "admin", server.Addrs().Admin, "data", c.Data)
+	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "console", server.Addrs().Console, "paid", server.Addrs().Paid, "admin", server.Addrs().Admin, "data", c.Data)
 	g.Go(func() error {
 		if err := n.Run(nodeCtx); err != nil {
 			return fmt.Errorf("node: %w", err)
@@ -231,6 +243,6 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 		Setup:   setup,
 		Warning: warning,
 		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
-		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Admin: listening.Admin,
+		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Paid: listening.Paid, Admin: listening.Admin,
 	})
 }

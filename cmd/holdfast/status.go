@@ -92,6 +92,7 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 		{"pinning", link(s.Node.Pinning, "", s.Node.TLS)},
 		{"s3", link(s.Node.S3, "", s.Node.TLS)},
 		{"console", link(s.Node.Console, "", s.Node.TLS)},
+		{"paid", link(s.Node.Paid, "", s.Node.TLS)},
 		{"metrics", link(s.Node.Admin, "/metrics", false)},
 	} {
 		if row[1] != "" {

@@ -86,6 +86,12 @@ var PostingColumns = admin.PostingColumns
 // AuditActor describes who asked for a change, and from where.
 type AuditActor = admin.AuditActor
 
+// Payment is a payment of the paid gateway.
+type Payment = admin.Payment
+
+// PaymentPage is a page of payments.
+type PaymentPage = admin.PaymentPage
+
 // AuditPage is a page of the audit log.
 type AuditPage = admin.AuditPage
 
@@ -357,6 +363,30 @@ func (c *Client) Audit(ctx context.Context, query url.Values) iter.Seq2[AuditRow
 			var page AuditPage
 			if err := c.call(ctx, http.MethodGet, "/audit", query, nil, &page); err != nil {
 				yield(AuditRow{}, err)
+				return
+			}
+			for _, row := range page.Results {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			query.Set("cursor", page.Next)
+		}
+	}
+}
+
+// Payments returns the payments of the paid gateway, the newest first. query has limit, the number of
+// payments of one request.
+func (c *Client) Payments(ctx context.Context, query url.Values) iter.Seq2[Payment, error] {
+	return func(yield func(Payment, error) bool) {
+		query = maps.Clone(query)
+		for {
+			var page PaymentPage
+			if err := c.call(ctx, http.MethodGet, "/payments", query, nil, &page); err != nil {
+				yield(Payment{}, err)
 				return
 			}
 			for _, row := range page.Results {
