@@ -22,6 +22,7 @@ var completions = map[string][]string{
 	"key create --sc":       {"--scope"},
 	"audit ":                {"ls", "verify"},
 	"audit ls --action app": {"app", "app.create", "app.remove"},
+	"paid ":                 {"ls"},
 	"completion ":           {"bash", "fish", "zsh"},
 	"add som":               {"some file"},
 	"put som":               {"some file"},

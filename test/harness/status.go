@@ -21,6 +21,7 @@ type NodeInfo struct {
 	Pinning      string   `json:"pinning"`       // host:port or ""
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
+	Paid         string   `json:"paid"` // only there while it is on
 }
 
 // PeerRow is one member as the answering node sees it.
