@@ -21,9 +21,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/x402test"
+	"github.com/ipfs/go-cid"
 )
 
 const chainID = 84532
+
+const someCID = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
 
 // terms are the conditions of the tests.
 func terms() Terms {
@@ -78,7 +81,7 @@ func (f *fake) Put(_ context.Context, r payments.PutRequest) (payments.Receipt, 
 		return receipt, err
 	}
 	sum := md5.Sum(content)
-	o := state.Object{Key: r.Bucket + "/" + r.Key, Size: uint64(len(content)), ETag: hex.EncodeToString(sum[:]), Created: state.Millis(time.Now().UnixMilli()), Headers: r.Attributes.Headers}
+	o := state.Object{Key: r.Bucket + "/" + r.Key, Size: uint64(len(content)), ETag: hex.EncodeToString(sum[:]), Created: state.Millis(time.Now().UnixMilli()), Root: state.RootOf(cid.MustParse(someCID)), Headers: r.Attributes.Headers}
 	receipt.Object = o
 	f.objects[o.Key] = &stored{payments.Opened{Object: o, Owner: payments.Owner{Payer: r.Payment.Payer, Until: receipt.Until.Time()}}, content}
 	return receipt, nil

@@ -157,15 +157,25 @@ func (s *surface) putObject(w http.ResponseWriter, r *http.Request) error {
 	h.Set(headerUntil, until)
 	h.Set(headerOwner, receipt.ID.Payer)
 	return s.ok(w, http.StatusOK, &receipt, object{
-		Bucket: bucket, Key: key, Size: receipt.Object.Size, ETag: `"` + receipt.Object.ETag + `"`, CID: receipt.Object.Root.String(), Until: until,
+		Bucket: bucket, Key: key, Size: receipt.Object.Size, ETag: `"` + receipt.Object.ETag + `"`, CID: cidOf(&receipt.Object), Until: until,
 		Owner: receipt.ID.Payer, Amount: receipt.Amount, Transaction: receipt.Transaction, Network: receipt.ID.Network,
 	})
+}
+
+// cidOf returns the CID of an object.
+func cidOf(o *state.Object) string {
+	if id := o.Root.Cid(); id.Defined() {
+		return id.String()
+	}
+	return ""
 }
 
 // identify sets the headers with the ETag, the CID and the hash of an object.
 func identify(h http.Header, o *state.Object) {
 	h.Set("Etag", `"`+o.ETag+`"`)
-	h.Set("X-Holdfast-Cid", o.Root.String())
+	if id := cidOf(o); id != "" {
+		h.Set("X-Holdfast-Cid", id)
+	}
 	if len(o.Blake3) > 0 {
 		h.Set("X-Holdfast-Blake3", hex.EncodeToString(o.Blake3))
 	}

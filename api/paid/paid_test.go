@@ -63,7 +63,7 @@ func TestAPaidObjectIsStoredAndRead(t *testing.T) {
 			t.Errorf("version %d: result %+v, %v", version, got, err)
 		}
 		var o object
-		if err := json.Unmarshal([]byte(r.body), &o); err != nil || o.Owner != g.key.Address() || o.Size != 11 || o.Transaction != "0xabc" || o.Amount != "1000" || o.Network != "base-sepolia" {
+		if err := json.Unmarshal([]byte(r.body), &o); err != nil || o.Owner != g.key.Address() || o.Size != 11 || o.Transaction != "0xabc" || o.Amount != "1000" || o.CID != someCID || r.Header.Get("X-Holdfast-Cid") != someCID || o.Network != "base-sepolia" {
 			t.Errorf("body %s, %v", r.body, err)
 		}
 		if g.fake.put.TTL != time.Hour || g.fake.put.Body.Size != 11 || g.fake.put.Amount.Int64() != 1000 || g.fake.put.Payment.X402Version != version {
@@ -368,7 +368,7 @@ func TestAnEndedObjectIsGone(t *testing.T) {
 
 // TestPinsArePaidFor creates and reads a pin, and refuses bad requests before they state a price.
 func TestPinsArePaidFor(t *testing.T) {
-	const cid = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
+	const cid = someCID
 	g := newGateway(t, nil)
 	for _, body := range []string{"", "{}", `{"cid":"x"}`, `{"cid":"` + cid + `","origins":["x"]}`, `{"cid":"` + cid + `","name":1}`} {
 		if r := g.do(http.MethodPost, "/pins", body); r.StatusCode != http.StatusBadRequest || !strings.HasPrefix(r.body, `{"error":"BAD_REQUEST"`) {
