@@ -379,7 +379,7 @@ func (s *Server) Open(o Options) error {
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
 		Pages:    s.pages,
-		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
@@ -388,7 +388,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		return nil, err
 	}
 	data, err := webapi.New(webapi.Options{
-		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
 		S3URL: s.seenAt(s.addrs.S3), Presign: presign(o.S3Region), Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {

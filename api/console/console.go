@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
+	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
@@ -164,6 +165,12 @@ type Members interface {
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
 }
 
+// Payments are the use cases of payments, for administrators.
+type Payments interface {
+	// List returns a page of payments, the newest first.
+	List(ctx context.Context, cursor string, limit int) (payments.Page, error)
+}
+
 // Audit are the use cases of the audit log, for administrators.
 type Audit interface {
 	// List returns a page of the rows that a query asks for, the newest first.
@@ -198,6 +205,7 @@ type Options struct {
 	Accounts Accounts
 	Audit    Audit
 	Ledger   Ledger
+	Payments Payments
 	Pins     Pins
 	Objects  Objects
 	Members  Members
@@ -319,6 +327,8 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/cluster/invite", admins, s.invite},
 		{http.MethodGet, "/cluster/activity", admins, s.live(s.activityPage)},
 		{http.MethodGet, "/cluster/missing", admins, s.missingPage},
+		{http.MethodGet, "/payments", admins, s.paymentsPage},
+		{http.MethodGet, "/payments.csv", admins, s.paymentsCSV},
 		{http.MethodGet, "/audit", admins, s.auditPage},
 		{http.MethodPost, "/audit/verify", admins, s.verifyAudit},
 		{http.MethodGet, "/audit/export", admins, s.exportAudit},

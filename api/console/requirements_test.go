@@ -75,6 +75,8 @@ var samples = map[string]sample{
 	"GET /usage/ledger.csv":                            {},
 	"GET /cluster/activity":                            {},
 	"GET /cluster/missing":                             {query: "?node=n2&size=0"},
+	"GET /payments":                                    {},
+	"GET /payments.csv":                                {},
 	"GET /audit":                                       {},
 	"POST /audit/verify":                               {},
 	"GET /audit/export":                                {},

@@ -37,16 +37,6 @@ type paymentRequired struct {
 
 func (e *paymentRequired) Error() string { return "402: " + e.reason }
 
-// unpaid is the error of a use case that has used a payment. It keeps the receipt.
-type unpaid struct {
-	error
-
-	receipt payments.Receipt
-}
-
-// Unwrap returns the error of the use case.
-func (e *unpaid) Unwrap() error { return e.error }
-
 // codes has the answers to errors of the state.
 var codes = map[state.Code]struct {
 	status int
@@ -79,9 +69,9 @@ func (s *surface) fail(w http.ResponseWriter, _ *http.Request, err error) error 
 		return s.require(w, due)
 	}
 	status, f := failureOf(err)
-	var used *unpaid
-	if errors.As(err, &used) && used.receipt.State != 0 {
-		f.Payment, f.Transaction = used.receipt.State.String(), used.receipt.Transaction
+	var owed *payments.RefundError
+	if errors.As(err, &owed) {
+		f.Payment, f.Transaction = owed.Payment.State.String(), owed.Payment.Transaction
 	}
 	h := w.Header()
 	switch status {
@@ -141,10 +131,12 @@ func failureOf(err error) (int, failure) {
 }
 
 // refusalOf returns the reason of x402 for an error of the use case, or "" if the error is no
-// rejection of a payment.
+// rejection of a payment. A payment that has to be refunded was not rejected.
 func refusalOf(err error) string {
 	var no *payments.Rejected
 	switch {
+	case errors.As(err, new(*payments.RefundError)):
+		return ""
 	case errors.As(err, &no):
 		return strings.TrimSpace(no.Reason)
 	case errors.Is(err, payments.ErrPaymentUsed):

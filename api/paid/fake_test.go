@@ -40,7 +40,6 @@ func terms() Terms {
 // fake keeps paid objects in memory. It accepts every payment once, and fails with fails if set.
 type fake struct {
 	fails     error
-	receipt   payments.Receipt // of a failure
 	supported error
 
 	mu      sync.Mutex
@@ -59,7 +58,7 @@ type stored struct {
 
 func (f *fake) pay(p *payments.Payment) (payments.Receipt, error) {
 	if f.fails != nil {
-		return f.receipt, f.fails
+		return payments.Receipt{}, f.fails
 	}
 	if f.used[p.ID()] {
 		return payments.Receipt{}, payments.ErrPaymentUsed

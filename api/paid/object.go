@@ -148,7 +148,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *http.Request) error {
 	receipt, err := s.Payments.Put(r.Context(), payments.PutRequest{
 		Bucket: bucket, Key: key, Body: objects.Body{Reader: body, Size: size}, TTL: ttl, Attributes: attributes, Amount: o.amount, Payment: *p,
 	})
-	if err := settled(o, receipt, err); err != nil {
+	if err := settled(o, err); err != nil {
 		return err
 	}
 	h := w.Header()
@@ -265,7 +265,7 @@ func (s *surface) deleteObject(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	receipt, err := s.Payments.Delete(r.Context(), payments.DeleteRequest{Bucket: bucket, Key: key, Amount: o.amount, Payment: *p})
-	if err := settled(o, receipt, err); err != nil {
+	if err := settled(o, err); err != nil {
 		return err
 	}
 	if err := s.terms.respond(w.Header(), receipt.Transaction, receipt.ID.Payer); err != nil {

@@ -25,8 +25,8 @@ import (
 // Payments has the use cases of this gateway.
 type Payments interface {
 	// Put stores an object that a payment pays for. Errors: *payments.Rejected,
-	// payments.ErrPaymentUsed, ErrNotOwner, ErrBusy, ErrFacilitator, ErrLength, and those of objects.
-	// If a payment was used in vain, the receipt tells its state.
+	// *payments.RefundError, payments.ErrPaymentUsed, ErrNotOwner, ErrBusy, ErrFacilitator,
+	// ErrLength, and those of objects.
 	Put(ctx context.Context, r payments.PutRequest) (payments.Receipt, error)
 	// Pin does the same as Put for a pin.
 	Pin(ctx context.Context, r payments.PinRequest) (payments.Receipt, error)
@@ -170,16 +170,12 @@ func (s *surface) due(r *http.Request, o *offer) (*payments.Payment, error) {
 	return p, nil
 }
 
-// settled returns the error of a use case as the error of the request: a rejected payment is a 402,
-// and the receipt of a payment that was used in vain goes with any other error.
-func settled(o *offer, receipt payments.Receipt, err error) error {
-	switch reason := refusalOf(err); {
-	case err == nil:
-		return nil
-	case reason != "":
+// settled returns the error of a use case as the error of the request: a rejected payment is a 402.
+func settled(o *offer, err error) error {
+	if reason := refusalOf(err); reason != "" {
 		return &paymentRequired{o, reason}
 	}
-	return &unpaid{err, receipt}
+	return err
 }
 
 // ok answers with a receipt, and how it was settled.

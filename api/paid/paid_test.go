@@ -252,9 +252,12 @@ func TestErrorsOfTheUseCase(t *testing.T) {
 		}
 	}
 	g := newGateway(t, nil)
-	g.fake.fails = payments.ErrFacilitator
-	g.fake.receipt = payments.Receipt{Payment: state.Payment{State: state.PaymentRefundable, Transaction: "0x1"}}
-	if r := g.paid(2, http.MethodPut, "/photos/a", "x"); !strings.Contains(r.body, `"payment":"`+state.PaymentRefundable.String()+`","transaction":"0x1"`) {
+	g.fake.fails = &payments.RefundError{Payment: state.Payment{State: state.PaymentRefundable, Transaction: "0x1"}, Err: &payments.Rejected{Reason: "invalid_transaction_state"}}
+	if r := g.paid(2, http.MethodPut, "/photos/a", "x"); r.StatusCode == http.StatusPaymentRequired {
+		t.Errorf("a payment that may have been settled is answered as a rejected one: %s", r.body)
+	}
+	g.fake.fails = &payments.RefundError{Payment: state.Payment{State: state.PaymentRefundable, Transaction: "0x1"}, Err: payments.ErrFacilitator}
+	if r := g.paid(2, http.MethodPut, "/photos/a", "x"); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(r.body, `"payment":"`+state.PaymentRefundable.String()+`","transaction":"0x1"`) {
 		t.Errorf("a refundable payment is not told: %s", r.body)
 	}
 }

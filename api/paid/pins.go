@@ -122,7 +122,7 @@ func (s *surface) createPin(w http.ResponseWriter, r *http.Request) error {
 	}
 	ask.TTL, ask.MaxBytes, ask.Amount, ask.Payment = ttl, uint64(size), o.amount, *p
 	receipt, err := s.Payments.Pin(r.Context(), ask)
-	if err := settled(o, receipt, err); err != nil {
+	if err := settled(o, err); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), caseTimeout)

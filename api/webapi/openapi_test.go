@@ -275,7 +275,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 		seen := map[int]bool{}
 		ask := func(f *fake, r *http.Request) {
 			h, err := New(Options{
-				Accounts: f, Audit: fakeAudit{f}, Ledger: fakeLedger{f}, Pins: fakePins{f}, Objects: fakeObjects{f}, Members: f, Health: f,
+				Accounts: f, Audit: fakeAudit{f}, Ledger: fakeLedger{f}, Payments: apitest.SomePayments(3), Pins: fakePins{f}, Objects: fakeObjects{f}, Members: f, Health: f,
 				S3URL: apitest.At("9000"), Presign: apitest.Presign, Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
+	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -100,6 +101,12 @@ type Ledger interface {
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
 }
 
+// Payments are the use cases of payments.
+type Payments interface {
+	// List returns a page of payments, the newest first.
+	List(ctx context.Context, cursor string, limit int) (payments.Page, error)
+}
+
 // Pins are the use cases of pins. Another account's pin behaves like an absent one.
 type Pins interface {
 	// Create adds a pin; the record is durable when it returns.
@@ -147,6 +154,7 @@ type Options struct {
 	Accounts Accounts
 	Audit    Audit
 	Ledger   Ledger
+	Payments Payments
 	Pins     Pins
 	Objects  Objects
 	Members  Members
@@ -237,6 +245,7 @@ func (s *surface) operations() []operation {
 		{http.MethodPut, "/users/{id}/allowance", admins, nil, []string{"bytes"}, s.setAllowance},
 		{http.MethodPost, "/users/{id}/ledger", admins, nil, []string{"kind", "credits", "posting", "corrects", "note"}, s.post},
 		{http.MethodPut, "/users/{id}/admin", admins, nil, []string{"admin"}, s.setAdmin},
+		{http.MethodGet, "/payments", admins, page, nil, s.listPayments},
 		{http.MethodGet, "/audit", admins, web.AuditParams, nil, s.listAudit},
 		{http.MethodGet, "/audit/verify", admins, nil, nil, s.verifyAudit},
 		{http.MethodGet, "/links", admins, nil, nil, s.listLinks},

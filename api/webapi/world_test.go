@@ -72,7 +72,7 @@ func (w *world) node(users *accounts.Accounts) http.Handler {
 		w.T.Fatal(err)
 	}
 	h, err := New(Options{
-		Accounts: users, Audit: w.Audit, Ledger: w.Ledger, Pins: w.Pins, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		Accounts: users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.Pins, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
 		S3URL: apitest.At("9000"), Presign: apitest.Presign, Metrics: metrics,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(w.T.Output(), &w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
@@ -202,6 +202,7 @@ var samples = map[string]sample{
 	"GET /ledger":                        {good: 200, query: "?limit=1"},
 	"POST /users/{id}/ledger":            {good: 201, id: "user", body: `{"credits":5,"posting":"sample"}`},
 	"GET /members":                       {good: 200},
+	"GET /payments":                      {good: 200, query: "?limit=1"},
 	"GET /audit":                         {good: 200, query: "?action=user&limit=1"},
 	"GET /audit/verify":                  {good: 200},
 	"GET /users":                         {good: 200, query: "?limit=1"},

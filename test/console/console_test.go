@@ -311,6 +311,8 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.visit("/cluster/activity")
 	p.shows("leader changed")
 	p.picture("activity")
+	p.visit("/payments")
+	p.shows("Nobody has paid yet")
 	p.visit("/cluster/nodes/" + id + "/remove")
 	p.shows("for good")
 	p.click(`//*[@name="sure"]`)
