@@ -124,6 +124,7 @@ type request struct {
 	method, path string
 	body         []byte
 	want         int
+	headers      []string // names and values by turns
 }
 
 // outcome is what a load came to.
@@ -184,7 +185,7 @@ func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *
 		r := l.make(n)
 		began := time.Now()
 		c.discard = l.discard
-		a, err := c.do(r.method, r.path, r.body)
+		a, err := c.do(r.method, r.path, r.body, r.headers...)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.method, r.path, err)
 		}

@@ -20,7 +20,7 @@ func TestAFailureAfterTheEndOfALoadIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = load{clients: 1, make: func(int) request { return request{http.MethodGet, "/x", nil, http.StatusOK} }}.run(ctx, to)
+	_, err = load{clients: 1, make: func(int) request { return request{http.MethodGet, "/x", nil, http.StatusOK, nil} }}.run(ctx, to)
 	if err == nil || !strings.Contains(err.Error(), "HTTP 500") {
 		t.Errorf("the load came to %v", err)
 	}

@@ -79,7 +79,7 @@ func parse(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	brief := flags.Bool("short", false, "less of everything: about a minute")
-	only := flags.String("only", "", "run only the groups that match: api, ratelimit, noisy, million, console, content, large, objects, keys, uploads, memory, outage, soak")
+	only := flags.String("only", "", "run only the groups that match: api, ratelimit, noisy, million, console, content, large, objects, paid, keys, uploads, memory, outage, soak")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
 	flags.StringVar(&s.series, "series", "", "file for what the soak saw, as comma-separated values")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
@@ -170,6 +170,7 @@ func run(ctx context.Context, s settings) error {
 		{"content", measureContent},
 		{"large", measureLarge},
 		{"objects", measureObjects},
+		{"paid", measurePaid},
 		{"keys", measureKeys},
 		{"uploads", measureUploads},
 		{"memory", measureMemory},

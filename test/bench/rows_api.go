@@ -58,7 +58,7 @@ func (u *user) post(to service, count int, within time.Duration, files []harness
 		bodies[i] = pinBody(f.CID, "bench", origins)
 	}
 	o, err := load{clients: writers, count: count, time: within, keep: true, make: func(n int) request {
-		return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted}
+		return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted, nil}
 	}}.run(u.b.ctx, to)
 	u.b.must(err)
 	return o
@@ -151,7 +151,7 @@ func measureReads(b *bench, c *harness.Cluster, u *user, created [][]byte, pins 
 	}{{"leader", u.leader}, {"follower", u.follower}} {
 		m := newMeter(c.Nodes, nil)
 		o, err := load{clients: readers, time: b.load, make: func(n int) request {
-			return request{http.MethodGet, "/pins/" + ids[n%len(ids)], nil, http.StatusOK}
+			return request{http.MethodGet, "/pins/" + ids[n%len(ids)], nil, http.StatusOK, nil}
 		}}.run(b.ctx, at.to)
 		b.must(err)
 		row{work: "GET /pins/{id}, 8 clients, at the " + at.name, result: perSecond(o), target: "8,000/s", lat: o.lat, used: m.used()}.print()
@@ -168,7 +168,7 @@ func measureLists(b *bench, c *harness.Cluster, u *user, pins int) {
 		m := newMeter(c.Nodes, nil)
 		path := "/pins?limit=" + strconv.Itoa(page.limit)
 		o, err := load{clients: 1, count: listRounds, time: b.load, make: func(int) request {
-			return request{http.MethodGet, path, nil, http.StatusOK}
+			return request{http.MethodGet, path, nil, http.StatusOK, nil}
 		}}.run(b.ctx, u.leader)
 		b.must(err)
 		row{

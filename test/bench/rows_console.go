@@ -40,7 +40,7 @@ func measureConsole(b *bench) {
 	s := &store{b: b, cluster: c, token: u.token, bucket: "/photos"}
 	s.one(s.at(node), http.MethodPut, s.bucket, nil)
 	_, err := load{clients: fillers, count: b.keys, make: func(n int) request {
-		return request{http.MethodPut, fmt.Sprintf("/photos/trip-%d/%07d.jpg", n%1000, n), []byte("1"), http.StatusOK}
+		return request{http.MethodPut, fmt.Sprintf("/photos/trip-%d/%07d.jpg", n%1000, n), []byte("1"), http.StatusOK, nil}
 	}}.run(b.ctx, s.at(node))
 	b.must(err)
 	p := consoleSession(b, node, "console@example.org")

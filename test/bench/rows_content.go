@@ -82,13 +82,13 @@ func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte, pins
 	go func() {
 		var err error
 		read, err = load{clients: 1, make: func(n int) request {
-			return request{http.MethodGet, "/pins/" + kept[n%len(kept)], nil, http.StatusOK}
+			return request{http.MethodGet, "/pins/" + kept[n%len(kept)], nil, http.StatusOK, nil}
 		}}.run(ctx, u.leader)
 		reading <- err
 	}()
 	began := time.Now()
 	o, err := load{clients: readers, count: len(gone), make: func(n int) request {
-		return request{http.MethodDelete, "/pins/" + gone[n], nil, http.StatusAccepted}
+		return request{http.MethodDelete, "/pins/" + gone[n], nil, http.StatusAccepted, nil}
 	}}.run(b.ctx, u.leader)
 	if err == nil {
 		wait, done := context.WithTimeout(b.ctx, allPinned)

@@ -60,7 +60,7 @@ func (u *user) fill(count int, files []harness.Offered) outcome {
 		bodies[i] = pinBody(f.CID, "bench", nil)
 	}
 	o, err := load{clients: fillers, count: count, make: func(n int) request {
-		return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted}
+		return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted, nil}
 	}}.run(u.b.ctx, u.leader)
 	u.b.must(err)
 	return o

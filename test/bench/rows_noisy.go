@@ -33,9 +33,9 @@ func measureNoisy(b *bench) {
 	run := rand.Uint64()
 	turn := func(n int) request {
 		if n%2 == 0 {
-			return request{http.MethodPut, fmt.Sprintf("%s/%x/%d", modest.bucket, run, n), make([]byte, noisyObject), http.StatusOK}
+			return request{http.MethodPut, fmt.Sprintf("%s/%x/%d", modest.bucket, run, n), make([]byte, noisyObject), http.StatusOK, nil}
 		}
-		return request{http.MethodGet, read, nil, http.StatusOK}
+		return request{http.MethodGet, read, nil, http.StatusOK, nil}
 	}
 	alone := &paced{make: turn}
 	m := newMeter(c.Nodes, nil)

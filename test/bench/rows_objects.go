@@ -96,7 +96,7 @@ func (s *store) puts(prefix string, size, clients int) load {
 			for at := 0; at < len(body); at += chunkBytes {
 				binary.LittleEndian.PutUint64(body[at:], uint64(n)<<32|rand.Uint64()&0xffffffff)
 			}
-			return request{http.MethodPut, fmt.Sprintf("%s/%s/%08d", s.bucket, prefix, n), body, http.StatusOK}
+			return request{http.MethodPut, fmt.Sprintf("%s/%s/%08d", s.bucket, prefix, n), body, http.StatusOK, nil}
 		},
 	}
 }
@@ -110,12 +110,12 @@ func measureObjects(b *bench) {
 	s.run("PUT 64 MiB, 4 clients, 3 copies", "250 MiB/s", to, s.puts("large", largeObject, largeClients), largeObject)
 	s.run("GET 64 KiB, 32 clients, local copy", "8,000/s, p99 12 ms", to, load{
 		clients: objectClients, time: b.load, discard: true, make: func(n int) request {
-			return request{http.MethodGet, fmt.Sprintf("%s/small/%08d", s.bucket, n%200), nil, http.StatusOK}
+			return request{http.MethodGet, fmt.Sprintf("%s/small/%08d", s.bucket, n%200), nil, http.StatusOK, nil}
 		},
 	}, 0)
 	s.run("GET 64 MiB, 4 clients, local copy", "2,800 MiB/s", to, load{
 		clients: largeClients, time: b.load, discard: true, make: func(n int) request {
-			return request{http.MethodGet, fmt.Sprintf("%s/large/%08d", s.bucket, n%4), nil, http.StatusOK}
+			return request{http.MethodGet, fmt.Sprintf("%s/large/%08d", s.bucket, n%4), nil, http.StatusOK, nil}
 		},
 	}, largeObject)
 	s.measureCopies(to)
@@ -167,13 +167,13 @@ func measureKeys(b *bench) {
 	s := newStore(b, harness.Options{})
 	to := s.at(s.cluster.Followers()[0])
 	l := load{clients: objectClients, count: s.b.keys, make: func(n int) request {
-		return request{http.MethodPut, fmt.Sprintf("%s/list/%03d/%08d", s.bucket, n%1000, n), []byte{}, http.StatusOK}
+		return request{http.MethodPut, fmt.Sprintf("%s/list/%03d/%08d", s.bucket, n%1000, n), []byte{}, http.StatusOK, nil}
 	}}
 	s.run(fmt.Sprintf("PUT of %d empty objects, 32 clients", s.b.keys), "", to, l, 0)
 	for what, query := range map[string]string{"without delimiter": "", "with delimiter": "&delimiter=/"} {
 		s.run(fmt.Sprintf("list 1,000 of %d keys %s, 1 client", s.b.keys, what), "10 ms", to, load{
 			clients: 1, count: listRounds, make: func(int) request {
-				return request{http.MethodGet, s.bucket + "?list-type=2&prefix=list/" + query, nil, http.StatusOK}
+				return request{http.MethodGet, s.bucket + "?list-type=2&prefix=list/" + query, nil, http.StatusOK, nil}
 			},
 		}, 0)
 	}
@@ -230,7 +230,7 @@ func (s *store) complete(to service, path string, p partsOf) time.Duration {
 func (s *store) parts(to service, key string, p partsOf, clients int) (path string) {
 	path = s.begin(to, key)
 	_, err := load{clients: clients, count: len(p.bodies), make: func(n int) request {
-		return request{http.MethodPut, fmt.Sprintf("%s&partNumber=%d", path, n+1), p.bodies[n], http.StatusOK}
+		return request{http.MethodPut, fmt.Sprintf("%s&partNumber=%d", path, n+1), p.bodies[n], http.StatusOK, nil}
 	}}.run(s.b.ctx, to)
 	s.b.must(err)
 	return path
@@ -305,7 +305,7 @@ func measureElsewhere(b *bench) {
 	to := s.at(s.cluster.Followers()[1])
 	s.run("GET 64 MiB, 4 clients, through a node without a copy", "600 MiB/s", to, load{
 		clients: largeClients, time: b.load, discard: true, make: func(int) request {
-			return request{http.MethodGet, s.bucket + "/large", nil, http.StatusOK}
+			return request{http.MethodGet, s.bucket + "/large", nil, http.StatusOK, nil}
 		},
 	}, largeObject)
 	c, err := to.dial(b.ctx)

@@ -40,9 +40,9 @@ func measureRateLimit(b *bench) {
 	body := pinBody(file.CID, "noisy", nil)
 	turn := func(n int) request {
 		if n%2 == 0 {
-			return request{http.MethodPost, "/pins", body, http.StatusAccepted}
+			return request{http.MethodPost, "/pins", body, http.StatusAccepted, nil}
 		}
-		return request{http.MethodGet, "/pins?limit=10", nil, http.StatusOK}
+		return request{http.MethodGet, "/pins?limit=10", nil, http.StatusOK, nil}
 	}
 	alone, beside, much := &paced{make: turn}, &paced{make: turn}, &paced{make: turn}
 	m := newMeter(c.Nodes, nil)

@@ -33,7 +33,7 @@ func measureService(b *bench, bases []string) {
 	b.Cleanup(func() { b.remove(all[0], created) })
 	for i, s := range all {
 		o, err := load{clients: writers, time: b.load, keep: true, make: func(n int) request {
-			return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted}
+			return request{http.MethodPost, "/pins", bodies[n%len(bodies)], http.StatusAccepted, nil}
 		}}.run(b.ctx, s)
 		created = append(created, o.bodies...)
 		b.must(err)
@@ -52,7 +52,7 @@ func measureService(b *bench, bases []string) {
 	}
 	for _, get := range gets {
 		o, err := load{clients: get.clients, time: b.load, make: func(n int) request {
-			return request{http.MethodGet, get.path(n), nil, http.StatusOK}
+			return request{http.MethodGet, get.path(n), nil, http.StatusOK, nil}
 		}}.run(b.ctx, all[0])
 		b.must(err)
 		row{work: get.work, result: perSecond(o), lat: o.lat, note: strconv.Itoa(len(created)) + " pins"}.print()
@@ -69,7 +69,7 @@ func (b *bench) remove(at service, created [][]byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), cleanTimeout)
 	defer cancel()
 	o, err := load{clients: readers, count: len(ids), make: func(n int) request {
-		return request{http.MethodDelete, "/pins/" + ids[n], nil, http.StatusAccepted}
+		return request{http.MethodDelete, "/pins/" + ids[n], nil, http.StatusAccepted, nil}
 	}}.run(ctx, at)
 	if err != nil {
 		b.Errorf("clean up: %w", err)

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/internal/x402test"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// Shape of the load on the paid gateway.
+const (
+	paidClients = 16
+	paidChain   = 84532
+	paidPayTo   = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+	paidDelay   = 5 * time.Millisecond // of each answer of the facilitator
+	paidStart   = 30 * time.Second
+	paidFunds   = 1 << 50 // atomic units of the payer
+)
+
+// measurePaid holds the figures of the paid gateway: a PUT verifies, records, stores, settles and
+// commits, with a facilitator that answers after paidDelay. The facilitator recovers each signature
+// on the same machine, and the clients sign there too.
+func measurePaid(b *bench) {
+	f, err := x402test.Start("base-sepolia", paidChain)
+	b.must(err)
+	b.Cleanup(func() { _ = f.Close() })
+	f.Behave(x402test.Behaviour{Delay: paidDelay, SettleDelay: paidDelay})
+	c := harness.Start(b, harness.Options{Env: rates(), Settings: fmt.Sprintf(
+		"[paid]\nlisten = \"127.0.0.1:0\"\npay_to = %q\nnetwork = \"base-sepolia\"\nfacilitator = %q\n", paidPayTo, f.URL)})
+	key := x402test.NewKey()
+	f.Fund(key.Address(), paidFunds)
+	to, err := newService("http://"+c.Followers()[0].Status().Node.Paid, "none")
+	b.must(err)
+
+	body := make([]byte, smallObject)
+	need := b.price(to, body)
+	// A node that has just started sells nothing until it knows the agreed time.
+	harness.Eventually(b, paidStart, "the first paid PUT", func() (bool, error) {
+		name, value, err := (&x402test.Order{Key: key, Required: need, ChainID: paidChain}).Pay()
+		if err != nil {
+			return false, err
+		}
+		conn, err := to.dial(b.ctx)
+		if err != nil {
+			return false, err
+		}
+		defer conn.net.Close()
+		a, err := conn.do(http.MethodPut, "/bench/first", body, name, value)
+		return err == nil && a.status == http.StatusOK, err
+	})
+	bodies := make(chan []byte, paidClients)
+	for range paidClients {
+		bodies <- slices.Clone(body)
+	}
+	m := newMeter(c.Nodes, nil)
+	o, err := load{
+		clients: paidClients, time: b.load, discard: true, done: func(r request) { bodies <- r.body },
+		make: func(n int) request {
+			content := <-bodies
+			binary.LittleEndian.PutUint64(content, uint64(n)<<32|rand.Uint64()&0xffffffff)
+			name, value, err := (&x402test.Order{Key: key, Required: need, ChainID: paidChain}).Pay()
+			if err != nil {
+				b.Errorf("sign a payment: %v", err)
+			}
+			return request{method: http.MethodPut, path: fmt.Sprintf("/bench/%08d", n), body: content, want: http.StatusOK, headers: []string{name, value}}
+		},
+	}.run(b.ctx, to)
+	b.must(err)
+	used := m.used()
+	each := float64(used.nodes) / float64(time.Millisecond) / float64(len(o.lat))
+	row{
+		work:   "paid PUT 64 KiB, 16 clients, facilitator of 5 ms",
+		result: fmt.Sprintf("%s; %.2f ms of node time each", perSecond(o), each), lat: o.lat, used: used,
+	}.print()
+}
+
+// price returns what a PUT of a body has to pay.
+func (b *bench) price(to service, body []byte) x402test.Required {
+	c, err := to.dial(b.ctx)
+	b.must(err)
+	defer c.net.Close()
+	a, err := c.do(http.MethodPut, "/bench/price", body)
+	b.must(err)
+	need, err := x402test.ReadRequired(1, nil, a.body)
+	b.must(err)
+	return need
+}
