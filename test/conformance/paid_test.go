@@ -55,6 +55,12 @@ func startGate(t *testing.T) *gate {
 		g.urls = append(g.urls, "http://"+at)
 	}
 	f.Fund(g.payer.Address(), 100_000_000)
+	for _, url := range g.urls { // a node that has just started sells nothing until it knows the agreed time
+		harness.Eventually(t, paidWithin, "the first object", func() (bool, error) {
+			r := g.pay(http.MethodPut, url+"/first/object", "x", nil)
+			return r.StatusCode == http.StatusOK, fmt.Errorf("%d %s", r.StatusCode, r.body)
+		})
+	}
 	return g
 }
 
