@@ -86,7 +86,8 @@ type Options struct {
 	// Now is the clock of this node, which tests set wrong; nil: time.Now. Durations are
 	// measured without it.
 	Now func() time.Time
-	// Facilitator settles the payments of the paid gateway. Nil means that this node sells nothing.
+	// Facilitator settles the payments of the paid gateway. Nil means that of Config, and without a
+	// paid gateway there that this node sells nothing.
 	Facilitator payments.Facilitator
 	// CollectEvery is the interval of garbage collection in the block store and by the
 	// state, for tests. Zero: the defaults.
@@ -492,8 +493,12 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate),
 		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
+	sold, err := n.facilitator()
+	if err != nil {
+		return err
+	}
 	n.payments = payments.New(payments.Options{
-		Self: n.self.ID, State: n.consensus, Objects: n.objects, Pinner: n.pins, Facilitator: n.opts.Facilitator,
+		Self: n.self.ID, State: n.consensus, Objects: n.objects, Pinner: n.pins, Facilitator: sold,
 		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
 	return n.registerMetrics()

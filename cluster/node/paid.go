@@ -3,13 +3,14 @@ package node
 import (
 	"github.com/holdfast-ipfs/holdfast/cluster/facilitator"
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
-	"github.com/holdfast-ipfs/holdfast/config"
 )
 
-// facilitatorOf returns the facilitator of the settings; nil: this node takes no payments.
-func facilitatorOf(c *config.Paid) (payments.Facilitator, error) {
-	if c.Listen == "" {
-		return nil, nil
+// facilitator returns the facilitator of the options, or that of the settings; nil: this node takes no
+// payments.
+func (n *Node) facilitator() (payments.Facilitator, error) {
+	c := &n.opts.Config.Paid
+	if n.opts.Facilitator != nil || c.Listen == "" {
+		return n.opts.Facilitator, nil
 	}
 	asset, _ := c.Terms() // the settings were checked
 	client, err := facilitator.New(facilitator.Options{
