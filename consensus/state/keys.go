@@ -72,7 +72,7 @@ const (
 	tableShareKey    = '6' // jti of a share's key -> key of the row of the share
 	tablePinEnd      = '7' // end, account, request of a pin with an end -> -
 	tableBounded     = '0' // root, account, request of an attached pin that bounds the size of its content -> -
-	tablePaid        = 'G' // one of the paid* parts of payment.go -> payments, and the owners of paid objects
+	tablePaid        = '+' // one of the paid* parts of payment.go -> payments, and the owners of paid objects
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
 
 	pinByID    = 'r' // request -> locator
