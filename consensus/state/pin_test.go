@@ -63,7 +63,6 @@ func TestRefusals(t *testing.T) {
 		{"other account's key revoked", &RevokeKey{Account: bob, ID: "k"}, ErrNotFound},
 		{"a node that is not a member updates its record", &UpdateNode{Node{ID: "n9"}}, ErrNotFound},
 		{"a node that is not a member is removed", &RemoveNode{ID: "n9"}, ErrNotFound},
-		{"a node that is not a member is drained", &SetDrain{Node: "n9", On: true}, ErrNotFound},
 		{"removed from other members than were looked at", &RemoveNode{ID: "n3", Of: []NodeID{"n1", "n2", "n3", "n9"}}, ErrConflict},
 		{"joined by no ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "none", At: 1}, ErrUnauthorized},
 		{"joined by an expired ticket", &JoinNode{Node: Node{ID: "n9"}, Ticket: "ticket", At: 200}, ErrUnauthorized},
