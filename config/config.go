@@ -96,10 +96,12 @@ type Accounts struct {
 	Allowance Size // bytes that a new account can store without credits
 }
 
-// Credits has the settings of charges for storage.
+// Credits has the settings of charges for storage and requests.
 type Credits struct {
-	GBMonth int           // credits for a GB-month above the allowance; 0: nothing is charged
-	Period  time.Duration // length of the periods that are charged
+	GBMonth         int           // credits for a GB-month above the allowance; 0: storage costs nothing
+	MillionRequests int           // credits for a million requests; 0: requests cost nothing
+	Period          time.Duration // length of the periods that are charged
+	Grace           time.Duration // time for which content stays when the credits are used up
 }
 
 // Pinning has the settings of the Pinning Service API.
@@ -266,7 +268,7 @@ func Default() Config {
 		},
 		Cluster:  Cluster{Replication: 3, WriteCopies: 2},
 		Accounts: Accounts{Allowance: 500 * MiB},
-		Credits:  Credits{Period: time.Hour},
+		Credits:  Credits{Period: time.Hour, Grace: 7 * 24 * time.Hour},
 		Pinning: Pinning{
 			Listen: "127.0.0.1:9097", DefaultStatus: "pinned",
 			Rates: Rates{AccountRate: 2000, AccountBurst: 10_000, AddressRate: 10_000, AddressBurst: 50_000},

@@ -33,7 +33,8 @@ const (
 	maxSession     = 10 * 365 * 24 * time.Hour
 	maxTries       = 10_000
 	maxGBMonth     = 1_000_000_000_000
-	minPeriod      = time.Minute
+	minPeriod      = time.Second
+	maxGrace       = 10 * 365 * 24 * time.Hour
 	maxPeriod      = 31 * 24 * time.Hour
 	maxBytes       = 1 << 60
 	maxRegion      = 64       // characters
@@ -146,12 +147,20 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Accounts.Allowance }, check: between[Size](1, maxBytes),
 	},
 	{
-		key: "credits.gb_month", help: "`credits` that a gigabyte above the allowance costs in 30 days; 0: nothing is charged; equal on all members",
+		key: "credits.gb_month", help: "`credits` that a gigabyte above the allowance costs in 30 days; 0: storage costs nothing; equal on all members",
 		field: func(c *Config) any { return &c.Credits.GBMonth }, check: between(0, maxGBMonth),
 	},
 	{
-		key: "credits.period", help: "`time` after which storage is charged again; equal on all members",
+		key: "credits.million_requests", help: "`credits` that 1,000,000 requests cost; 0: requests cost nothing; equal on all members",
+		field: func(c *Config) any { return &c.Credits.MillionRequests }, check: between(0, maxGBMonth),
+	},
+	{
+		key: "credits.period", help: "`time` after which accounts are charged again; equal on all members",
 		field: func(c *Config) any { return &c.Credits.Period }, check: between(minPeriod, maxPeriod),
+	},
+	{
+		key: "credits.grace", help: "`time` for which an account without credits keeps what it stores above its allowance; then its newest content ends; equal on all members",
+		field: func(c *Config) any { return &c.Credits.Grace }, check: between(minPeriod, maxGrace),
 	},
 	{
 		key: "pinning.listen", flag: "pinning-listen", help: "`host:port` of the Pinning Service API; empty turns it off",

@@ -138,7 +138,7 @@ func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.UpdateNode,
 		*state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.NoteUses, *state.ClearAccounts,
-		*state.ReportArrivals, *state.ClearBuckets, *state.ClearUploads, *state.Fence, *state.ChargeStorage:
+		*state.ReportArrivals, *state.ClearBuckets, *state.ClearUploads, *state.Fence, *state.ChargeStorage, *state.EndContent:
 		return op, nil
 	}
 	_, err = rand.Read(op[:])

@@ -131,6 +131,8 @@ type User struct {
 // UserDetail is an account with what belongs to it.
 type UserDetail struct {
 	User
+	ContentEnds string `json:"content_ends,omitempty"` // when the newest content begins to end, as the credits are used up; empty: it does not
+
 	Pins     PinsOf `json:"pins"`
 	Buckets  uint64 `json:"buckets"`
 	Objects  uint64 `json:"objects"`  // without old versions

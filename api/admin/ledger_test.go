@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -13,6 +14,10 @@ type fakeLedger struct{ *fake }
 func (f fakeLedger) Post(_ context.Context, who string, r credits.Request) (state.Posting, error) {
 	f.called("post %s %+v", who, r)
 	return state.Posting{ID: "g", Kind: r.Kind, Credits: 7, Takes: r.Credits < 0, Corrects: r.Corrects, Note: r.Note, Made: 8, Seq: 1, Balance: 9}, f.err
+}
+
+func (f fakeLedger) ContentEnds(state.AccountID) (time.Time, bool, error) {
+	return time.Time{}, false, f.err
 }
 
 func (f fakeLedger) List(_ context.Context, who string, before uint64, limit int) (credits.Page, error) {

@@ -139,6 +139,9 @@ type Ledger interface {
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
 	// List returns a page of a ledger, the newest postings first.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
+	// ContentEnds returns when the newest content of an account begins to end, because its credits are
+	// used up and it stores more than its allowance. It returns false for all other accounts.
+	ContentEnds(account state.AccountID) (time.Time, bool, error)
 }
 
 // Bounds of the local API.
@@ -426,7 +429,15 @@ func (p *operator) users(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 func (p *operator) user(_ http.ResponseWriter, r *http.Request) (any, error) {
 	h, err := p.opts.Accounts.Holdings(r.Context(), r.PathValue("email"))
-	return holdingsOf(&h), err
+	if err != nil {
+		return nil, err
+	}
+	u := holdingsOf(&h)
+	end, ends, err := p.opts.Ledger.ContentEnds(h.ID)
+	if ends {
+		u.ContentEnds = end.UTC().Format(timeForm)
+	}
+	return u, err
 }
 
 func (p *operator) createUser(w http.ResponseWriter, r *http.Request) (any, error) {

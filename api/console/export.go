@@ -26,7 +26,8 @@ func ndjson[T any]() format[T] {
 	}}
 }
 
-// commaSeparated is comma-separated values (RFC 4180) with a header line.
+// commaSeparated is comma-separated values (RFC 4180) with a header line. values returns texts of users
+// as web.CSVText does.
 func commaSeparated[T any](columns []string, values func(*T) []string) format[T] {
 	return format[T]{"text/csv; charset=utf-8; header=present", func(w io.Writer) (func(*T) error, func() error) {
 		out := csv.NewWriter(w)

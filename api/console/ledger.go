@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
@@ -59,6 +60,18 @@ func (s *surface) ledgerOf(c *call, account state.AccountID, at string) (d ledge
 		d.Next = at + "?ledger=" + strconv.FormatUint(page.Next, 10) + "#credits"
 	}
 	return d, nil
+}
+
+// contentEnds returns when the newest content of an account begins to end, or nil if it does not.
+func (s *surface) contentEnds(account state.AccountID) (*time.Time, error) {
+	if account == "" {
+		return nil, nil
+	}
+	end, ends, err := s.Ledger.ContentEnds(account)
+	if err != nil || !ends {
+		return nil, err //nolint:wrapcheck // an error of the state
+	}
+	return &end, nil
 }
 
 // ownLedgerCSV serves GET /usage/ledger.csv.

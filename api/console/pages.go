@@ -87,6 +87,7 @@ type view struct {
 	Email   string // e-mail address of the account; empty without a session
 	Admin   bool   // the account is an administrator
 	Token   string // form token
+	Ends    *time.Time // when the newest content begins to end, see credits.Ledger.ContentEnds; nil: it does not
 	Seen    string // fingerprint of the account, see events; empty if the page does not change while it is open
 	Data    any    // data of the particular page
 }
@@ -94,7 +95,13 @@ type view struct {
 // show answers with a page.
 func (s *surface) show(c *call, status int, name, title, section string, data any) error {
 	c.visit()
-	return s.render(c.w, status, name, view{Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Seen: c.seen, Data: data})
+	ends, err := s.contentEnds(c.who.Account)
+	if err != nil {
+		return err
+	}
+	return s.render(c.w, status, name, view{
+		Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Ends: ends, Seen: c.seen, Data: data,
+	})
 }
 
 // render writes a page. If its template fails, it returns an error and writes nothing.

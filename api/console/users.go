@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
@@ -35,6 +36,7 @@ type userData struct {
 	// correct, if one was chosen.
 	Ledger           ledgerData
 	Posting, Correct string
+	Ends    *time.Time // when the newest content of the account begins to end; nil: it does not
 }
 
 // usersPage serves GET /users.
@@ -88,6 +90,9 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 	}
 	d := userData{Holdings: has, Self: has.ID == c.who.Account, Error: problem, Done: done}
 	d.Posting, d.Correct = credits.NewID(), c.r.URL.Query().Get("correct")
+	if d.Ends, err = s.contentEnds(has.ID); err != nil {
+		return err
+	}
 	if d.Ledger, err = s.ledgerOf(c, has.ID, "/users/"+string(has.ID)); err != nil {
 		return err
 	}

@@ -121,6 +121,10 @@ func (f fakeLedger) List(context.Context, string, uint64, int) (credits.Page, er
 	return credits.Page{Next: 7, Balance: 9, Rows: []state.Posting{{ID: "g", Kind: state.Grant, Credits: 9, Made: 7, Seq: 7, Balance: 9}}}, f.err
 }
 
+func (f fakeLedger) ContentEnds(state.AccountID) (time.Time, bool, error) {
+	return time.UnixMilli(7), true, nil
+}
+
 // fakeObjects are those of a fake.
 type fakeObjects struct{ *fake }
 

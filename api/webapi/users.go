@@ -18,6 +18,16 @@ type usageBody struct {
 	Credits   uint64  `json:"credits"`
 }
 
+// ends returns when the newest content of an account begins to end, in the form for bodies; "" if it
+// does not.
+func (s *surface) ends(account state.AccountID) (string, error) {
+	end, ends, err := s.Ledger.ContentEnds(account)
+	if err != nil || !ends {
+		return "", err //nolint:wrapcheck // an error of the state
+	}
+	return timeText(end), nil
+}
+
 func bodyOfQuota(q *state.Quota) usageBody {
 	u := usageBody{Used: q.Used(), Stored: q.Stored, Coming: q.Coming, Records: q.Records, Credits: q.Credits}
 	if q.Allowance != state.Unlimited {
@@ -48,7 +58,8 @@ func bodyOfHoldings(h *accounts.Holdings) holdingsBody {
 // ownUsage is the answer to GET /usage.
 type ownUsage struct {
 	usageBody
-	Has holdingsBody `json:"has"`
+	Ends string       `json:"content_ends,omitempty"` // when the newest content begins to end; empty: it does not
+	Has  holdingsBody `json:"has"`
 }
 
 // usage answers GET /usage.
@@ -57,7 +68,11 @@ func (s *surface) usage(c *call) error {
 	if err != nil {
 		return fmt.Errorf("usage: %w", err)
 	}
-	return c.ok(ownUsage{bodyOfQuota(&has.Quota), bodyOfHoldings(&has)})
+	ends, err := s.ends(c.who.Account)
+	if err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	return c.ok(ownUsage{bodyOfQuota(&has.Quota), ends, bodyOfHoldings(&has)})
 }
 
 // userBody is an account.
@@ -76,6 +91,7 @@ func bodyOfUser(u *accounts.User) userBody {
 type oneUser struct {
 	userBody
 	Admin bool         `json:"admin"`
+	Ends  string       `json:"content_ends,omitempty"`
 	Has   holdingsBody `json:"has"`
 }
 
@@ -142,7 +158,11 @@ func (s *surface) getUser(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.ok(oneUser{bodyOfUser(&has.User), has.Admin, bodyOfHoldings(&has)})
+	ends, err := s.ends(has.ID)
+	if err != nil {
+		return fmt.Errorf("show account: %w", err)
+	}
+	return c.ok(oneUser{bodyOfUser(&has.User), has.Admin, ends, bodyOfHoldings(&has)})
 }
 
 // others returns the account in the path, but refuses the account of the caller, so that nobody

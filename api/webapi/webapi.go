@@ -99,6 +99,10 @@ type Ledger interface {
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
 	// List returns a page of a ledger, the newest postings first.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
+	// ContentEnds returns when the newest content of an account begins to end, because its credits are
+	// used up and it stores more than its allowance. It returns false for all other accounts. It reads
+	// the local state.
+	ContentEnds(account state.AccountID) (time.Time, bool, error)
 }
 
 // Payments are the use cases of payments.

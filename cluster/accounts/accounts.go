@@ -53,6 +53,9 @@ type Options struct {
 	// unknown. Authentication uses Now. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
+	// Node is the id of this node, which counts requests for charges. Empty: they are not charged.
+	Node state.NodeID
+
 	// Refused is called after each wrong password, with the account of the name, or "" if there
 	// is none, and the Network of the client. It must return at once. nil: no call.
 	Refused func(account state.AccountID, from netip.Addr)
@@ -85,6 +88,7 @@ type Accounts struct {
 	agreed func() (early, late state.Millis, ok bool)
 	log    *slog.Logger
 	watch  *state.Watch
+	node   state.NodeID
 	refuse func(account state.AccountID, from netip.Addr)
 
 	hashSlots hashSlots // slots for hashing passwords
@@ -108,7 +112,7 @@ type Accounts struct {
 // New returns the use cases of accounts.
 func New(o Options) *Accounts {
 	a := &Accounts{
-		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger, watch: o.Watch,
+		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger, watch: o.Watch, node: o.Node,
 		verified: cache.NewLocked[[sha256.Size]byte, claims](maxVerified), known: newKnown(),
 		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
 	}

@@ -19,6 +19,10 @@ const maxCounted = 1 << 16
 type requests struct {
 	mu sync.RWMutex // guards the map; counts in it change without the lock
 	by map[state.AccountID]*atomic.Uint64
+
+	noting sync.Mutex       // guards the following fields; held while they are proposed
+	left   *state.NoteUsage // numbered command whose outcome is not known; nil if there is none
+	number uint64           // number of the newest such command of this process
 }
 
 // count counts a request. It allocates memory only for the first request of an account.
@@ -69,23 +73,61 @@ func (r *requests) take() (items []state.AccountRequests) {
 // NoteUsage writes to the state how many requests accounts have sent to this node, and how much
 // they store. Without a majority it returns state.ErrUnavailable, and the next call writes the
 // counts. While the time is unknown to the members, it does nothing.
+//
+// From state.GraceLevel on, the node numbers its commands and repeats one without an outcome, so
+// accounts pay for each request once. Counts of a node that stops are lost.
 func (a *Accounts) NoteUsage(ctx context.Context) error {
 	now, _, ok := a.agreed()
 	if !ok {
 		return nil
 	}
+	r := &a.requests
+	r.noting.Lock()
+	defer r.noting.Unlock()
 	for {
-		items := a.requests.take()
+		if r.left != nil {
+			if _, err := a.state.Propose(ctx, r.left); err != nil && !errors.Is(err, state.ErrInvalid) {
+				return fmt.Errorf("note usage: %w", err)
+			}
+			r.left = nil
+		}
+		items := r.take()
 		if len(items) == 0 {
 			return nil
 		}
-		if _, err := a.state.Propose(ctx, &state.NoteUsage{Day: state.DayOf(now), Items: items}); err != nil {
+		cmd := &state.NoteUsage{Day: state.DayOf(now), Items: items}
+		err := a.numbered(cmd)
+		if err == nil && cmd.Node != "" {
+			r.left = cmd
+			continue
+		}
+		if err == nil {
+			_, err = a.state.Propose(ctx, cmd)
+		}
+		if err != nil {
 			for _, i := range items {
-				a.requests.add(i.Account, i.Count)
+				r.add(i.Account, i.Count)
 			}
 			return fmt.Errorf("note usage: %w", err)
 		}
 	}
+}
+
+// numbered gives a command the node and the next number if the cluster understands them.
+func (a *Accounts) numbered(cmd *state.NoteUsage) error {
+	view, release := a.state.LocalView()
+	defer release()
+	level, err := view.FeatureLevel()
+	if err != nil || level < state.GraceLevel || a.node == "" {
+		return err
+	}
+	last, err := view.Counted(a.node)
+	if err != nil {
+		return err
+	}
+	a.requests.number = max(a.requests.number, last) + 1
+	cmd.Node, cmd.Number = a.node, a.requests.number
+	return nil
 }
 
 // Usage returns one row for each of the last days up to today, the oldest first, beginning with

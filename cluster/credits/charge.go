@@ -2,18 +2,29 @@ package credits
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// chargeEvery is the time between two looks at whether a period is over.
-const chargeEvery = 10 * time.Second
+// Bounds of the time between two looks at whether a period is over.
+const (
+	chargeEvery = 10 * time.Second
+	chargeLeast = 100 * time.Millisecond
+	// looksInPeriod is the number of looks in a period that is shorter than a minute.
+	looksInPeriod = 6
+)
 
-// Run proposes charges for storage while this node leads, until ctx ends.
+// chargePause is the pause between two commands that charge accounts. Other writes then do not wait
+// for one such command after the other.
+const chargePause = 20 * time.Millisecond
+
+// Run proposes charges, and the end of content that is not paid for, while this node leads, until ctx
+// ends.
 func (l *Ledger) Run(ctx context.Context) error {
-	ticker := time.NewTicker(chargeEvery)
+	ticker := time.NewTicker(max(chargeLeast, min(chargeEvery, l.period/looksInPeriod)))
 	defer ticker.Stop()
 	for {
 		select {
@@ -21,7 +32,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := l.ChargeStorage(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(l.ChargeStorage(ctx), l.EndContent(ctx)); err != nil && ctx.Err() == nil {
 			l.log.LogAttrs(ctx, slog.LevelDebug, "storage not charged yet", slog.Any("err", err))
 		}
 	}
@@ -38,23 +49,34 @@ func (l *Ledger) ChargeStorage(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		cmd := state.ChargeStorage{Now: now, Every: state.Millis(l.period.Milliseconds()), Rate: l.rate}
-		due, err := l.due(cmd)
+		cmd := state.ChargeStorage{Now: now, Every: state.Millis(l.period.Milliseconds()), Rate: l.rate, Requests: l.requests}
+		due, err := l.due(&cmd)
 		if err != nil || !due {
 			return err
 		}
 		if _, err := l.state.Propose(ctx, &cmd); err != nil {
 			return err
 		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(chargePause):
+		}
 	}
 	return nil
 }
 
-func (l *Ledger) due(cmd state.ChargeStorage) (bool, error) {
+// due returns whether a command changes anything. Below state.GraceLevel it removes the price of
+// requests from the command.
+func (l *Ledger) due(cmd *state.ChargeStorage) (bool, error) {
 	view, release := l.state.LocalView()
 	defer release()
-	if level, err := view.FeatureLevel(); err != nil || level < state.LedgerLevel || cmd.Every <= 0 {
+	level, err := view.FeatureLevel()
+	if err != nil || level < state.LedgerLevel || cmd.Every <= 0 {
 		return false, err
 	}
-	return view.ChargeDue(cmd)
+	if level < state.GraceLevel {
+		cmd.Requests = 0
+	}
+	return view.ChargeDue(*cmd)
 }

@@ -1,5 +1,5 @@
 // Package credits has the use cases of the ledger of credits: it adds postings, lists them, and
-// proposes the charges for storage. The replicated state decides about each posting, and it never
+// proposes the charges for storage and requests, and the end of content that is not paid for. The replicated state decides about each posting, and it never
 // changes one.
 //
 // Imports: consensus/state.
@@ -36,10 +36,13 @@ type Options struct {
 	State  State
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil means no log lines
-	// Rate is the number of credits for a GB-month above the allowance; 0 means that nothing is
-	// charged. Period is the length of the periods that are charged.
-	Rate   uint64
-	Period time.Duration
+	// Rate is the number of credits for a GB-month above the allowance, and Requests the number for a
+	// million requests; 0 means that the one or the other costs nothing. Period is the length of the
+	// periods that are charged.
+	Rate, Requests uint64
+	Period         time.Duration
+	// Grace is how long an account keeps its content after a charge found too few credits.
+	Grace time.Duration
 	// Agreed returns a time that the clocks of most members have reached; periods end by it. ok is
 	// false while no such time is known. Nil means Now.
 	Agreed func() (early, late state.Millis, ok bool)
@@ -51,14 +54,15 @@ type Ledger struct {
 	now   func() time.Time
 	log   *slog.Logger
 
-	rate   uint64
-	period time.Duration
+	rate, requests uint64
+	period, grace  time.Duration
+
 	agreed func() (early, late state.Millis, ok bool)
 }
 
 // New returns a Ledger.
 func New(o Options) *Ledger {
-	l := &Ledger{state: o.State, now: o.Now, log: o.Logger, rate: o.Rate, period: o.Period, agreed: o.Agreed}
+	l := &Ledger{state: o.State, now: o.Now, log: o.Logger, rate: o.Rate, requests: o.Requests, period: o.Period, grace: o.Grace, agreed: o.Agreed}
 	if l.now == nil {
 		l.now = time.Now
 	}

@@ -431,7 +431,8 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.audit = audit.New(audit.Options{State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger})
 	charges := n.opts.Config.Credits
 	n.ledger = credits.New(credits.Options{
-		State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger, Rate: uint64(max(0, charges.GBMonth)), Period: charges.Period, //nolint:gosec // not negative
+		State: n.consensus, Now: n.opts.Now, Agreed: n.agreed, Logger: n.opts.Logger, Grace: charges.Grace, Period: charges.Period,
+		Rate: uint64(max(0, charges.GBMonth)), Requests: uint64(max(0, charges.MillionRequests)), //nolint:gosec // not negative
 	})
 	n.members, err = members.New(members.Options{
 		Self: n.self, Own: n.own, State: n.consensus, Gossip: n, Secret: secret,
@@ -466,7 +467,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.pins = pins.New(pins.Options{State: pinState, Nodes: n, Live: n.progress, Refused: n.peer.WhyRefused, Watch: n.watch, Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger, Processors: n.opts.Processors})
 	session := n.opts.Config.Session
 	n.accounts = accounts.New(accounts.Options{
-		State: n.consensus, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // lines about who changed something are never left out
+		State: n.consensus, Node: n.self.ID, Secret: secret, Allowance: uint64(n.opts.Config.Accounts.Allowance), Now: n.opts.Now, Logger: n.opts.Logger, // lines about who changed something are never left out
 		Watch: n.watch, Agreed: n.agreed, SessionIdle: session.Idle, SessionLife: session.Lifetime, Tries: session.Tries,
 		SignUp: accounts.SignUp(n.opts.Config.Console.SignUp), Refused: n.audit.RefusedSignIn,
 	})

@@ -45,7 +45,7 @@ func (a *app) userShowCommand() *cobra.Command {
 // showUser prints an account with its counts.
 func (a *app) showUser(u *client.UserDetail) {
 	p := paletteOf(a.stdout, a.environ)
-	for _, row := range [][2]string{
+	rows := [][2]string{
 		{"email", u.Email},
 		{"id", u.ID},
 		{"created", u.Created},
@@ -60,7 +60,11 @@ func (a *app) showUser(u *client.UserDetail) {
 		{"uploads", thousands(u.Uploads)},
 		{"keys", thousands(u.Keys)},
 		{"sessions", thousands(u.Sessions)},
-	} {
+	}
+	if u.ContentEnds != "" {
+		rows = append(rows, [2]string{"ends", "the newest content above the allowance, from " + u.ContentEnds + " on, as the credits are used up"})
+	}
+	for _, row := range rows {
 		a.say(a.stdout, "%s  %s\n", p.dim(pad(row[0], len("allowance"))), printable(row[1]))
 	}
 }

@@ -20,8 +20,9 @@ type Command interface {
 // entry has what a command knows in addition to the store.
 type entry struct {
 	index  uint64
-	settle int   // number of pins that may still be changed in this entry
-	by     Actor // caller of an audited command
+	settle int    // number of pins that may still be changed in this entry
+	by     Actor  // caller of an audited command
+	did    string // what an audited command has done, if only apply knows it; a part of its row
 	fx     *Effects
 }
 

@@ -40,6 +40,7 @@ const (
 	ActionBucketCors    Action = "bucket.cors"
 	ActionShareCreate   Action = "share.create"
 	ActionShareRevoke   Action = "share.revoke"
+	ActionUserDry       Action = "user.content-end" // an account without credits loses content
 )
 
 // Actions returns all actions, ordered by family.
@@ -53,7 +54,7 @@ func Actions() []Action {
 		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,
 		ActionShareCreate, ActionShareRevoke,
 		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink, ActionUserLinkEnd,
-		ActionUserIdentity, ActionUserUnlink,
+		ActionUserIdentity, ActionUserUnlink, ActionUserDry,
 	}
 }
 
@@ -132,6 +133,8 @@ func ActionOf(cmd Command) Action {
 		return ActionShareCreate
 	case *RevokeShare:
 		return ActionShareRevoke
+	case *EndContent:
+		return ActionUserDry
 	}
 	return ""
 }
@@ -174,6 +177,8 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	case *PostCredits:
 		return v.aboutAccount(r, c.Posting.Account, withComma(fmt.Sprintf("%s of %s credits", c.Posting.Kind, c.Posting.Signed()), c.Posting.Note))
 	case *SetPassword:
+		return v.aboutAccount(r, c.Account, "")
+	case *EndContent:
 		return v.aboutAccount(r, c.Account, "")
 	case *SetAdmin:
 		return v.aboutAccount(r, c.Account, choose(c.Admin, "administrator", "no longer administrator"))

@@ -58,6 +58,7 @@ var auditForms = []func() Command{
 	36: func() Command { return new(RevokeShare) },
 	37: func() Command { return new(PostCredits) },
 	38: func() Command { return new(SetDrain) },
+	39: func() Command { return new(EndContent) },
 }
 
 // formOf has the index in auditForms of each type.
@@ -142,6 +143,7 @@ func audited(tx Tx, cmd Command, e *entry) (Result, error) {
 	if _, shows := change.(*NoteKeyShown); err != nil || !writes.changed && !shows {
 		return result, err
 	}
+	row.Detail = withComma(row.Detail, e.did)
 	// InitCluster itself sets the feature level that its row needs, so the level is read after the
 	// change.
 	if level, err := levelOf(tx); err != nil || level < AuditLevel {

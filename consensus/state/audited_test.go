@@ -51,6 +51,10 @@ func audits() []struct {
 		{&CreateAccount{Account{ID: "c", Email: "c@example.org"}}, ActionUserCreate, "c", "c@example.org"},
 		{&OpenAccount{Account: Account{ID: "d", Email: "d@example.org"}, Allowance: 5}, ActionUserCreate, "d", "d@example.org, 5 bytes"},
 		{&OpenFirstAdmin{Account: Account{ID: "e", Email: "e@example.org"}}, ActionUserCreate, "e", "e@example.org, administrator"},
+		{
+			&EndContent{Account: "d", Now: 9, Grace: 2, Items: []Ending{{Created: 1_700_000_000_000, Pin: "p"}}}, ActionUserDry, "d",
+			"d@example.org, no credits: content ended, 1 pins, created from 2023-11-14 22:13:20 to 2023-11-14 22:13:20, 0 bytes",
+		},
 		{link(ForSignUp, "l1", "f@example.org", "", Hash{}), ActionUserLink, "f@example.org", "invitation"},
 		{&SignUp{Account: Account{ID: "f", Email: "f@example.org"}, Link: "l1"}, ActionUserCreate, "f", "f@example.org"},
 		{&SetQuota{Account: "d", Allowance: 3 << 29}, ActionUserQuota, "d", "d@example.org, 1536 MiB"},
@@ -136,6 +140,12 @@ func (m *machine) restore(rows []row) {
 // bornOf fills in the incarnation of the bucket that a change names.
 func bornOf(t *testing.T, m *machine, change Command) {
 	t.Helper()
+	if of, ends := change.(*EndContent); ends {
+		p := of.Items[0]
+		m.must(&CreatePin{Pin: Pin{ID: p.Pin, Account: of.Account, CID: contents[0], Created: p.Created}, Nodes: []NodeID{"n1"}})
+		m.stores(of.Account, 1)
+		set(t, m.memory, dryKey(of.Account), []byte{7: 7})
+	}
 	b, err := findBucket(m, alice, "one")
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,8 @@ import (
 // Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
 // Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
 // key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
-// Level 10 brought EndPins, SetDrain, the ends and bounds of pins, and payments and paid content.
+// Level 10 brought EndPins, SetDrain, the ends and bounds of pins, payments and paid content, EndContent,
+// prices of requests and the numbers of NoteUsage.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

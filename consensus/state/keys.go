@@ -42,6 +42,9 @@ const (
 	tablePosting     = 'L' // account, posting -> Posting
 	tableLedger      = '9' // account, sequence of a posting descending -> posting
 	tableOwed        = '8' // account -> fraction of a credit that it owes for storage, in chargeUnits
+	tableRequests    = '%' // account -> number of its requests that are not charged yet
+	tableDry         = '$' // account -> agreed time of the charge that found too few credits
+	tableCounted     = '&' // node -> number of the last NoteUsage with which it counted requests
 	tableClosing     = 'X' // account that is closed and not cleared yet -> -
 	tableBucket      = 'b' // account, name -> Bucket
 	tableBorn        = 'i' // account -> incarnation of its newest bucket

@@ -275,6 +275,9 @@ func enter(tx Tx, p *Posting, q *Quota, e *entry) error {
 // putPosting writes a new posting, its place in the order and the quota of its account.
 func putPosting(tx Tx, p *Posting, q *Quota) error {
 	p.Seq, p.Balance = q.Postings, q.Credits
+	if err := notDry(tx, p.Account, q); err != nil {
+		return err
+	}
 	if err := put(tx, postingKey(p.Account, p.ID), p); err != nil {
 		return err
 	}

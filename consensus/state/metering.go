@@ -10,54 +10,78 @@ import (
 
 // Bounds of charges for storage.
 const (
-	// MaxCharged is the largest number of accounts that one ChargeStorage charges.
-	MaxCharged = 500
+	// MaxCharged is the largest number of accounts that one ChargeStorage charges from GraceLevel on.
+	// Other writes wait for it about 4 ms. oldMaxCharged is the number below GraceLevel.
+	MaxCharged    = 100
+	oldMaxCharged = 500
 	// MaxChargePeriods is the largest number of past periods that are charged. Earlier periods, in
 	// which the cluster was down, are waived.
 	MaxChargePeriods = 24
 	// MaxChargePeriod is the longest period.
 	MaxChargePeriod = 31 * dayMillis
-	// MaxRate is the largest price of a GB-month in credits.
+	// MaxRate is the largest price of a GB-month, and of a million requests, in credits.
 	MaxRate = 1_000_000_000_000
+	// requestsPriced is the number of requests that have one price. It divides chargeUnit.
+	requestsPriced = 1_000_000
 	// chargeUnit divides bytes times milliseconds times credits for a GB-month: a gigabyte has
 	// 1,000,000,000 bytes, and a month 30 days. It is below 2^63.
 	chargeUnit = 1_000_000_000 * 30 * uint64(dayMillis)
 )
 
-// metering is the progress of charges for storage.
+// metering is the progress of charges.
 type metering struct {
 	Charged Millis    // all earlier periods are charged or waived
 	Every   Millis    // length of the period that is being charged; 0 between periods
 	Rate    uint64    // credits for a GB-month in that period
 	After   AccountID // accounts up to this one are charged for that period
+
+	// The following fields need GraceLevel.
+
+	// Requests is the price of a million requests in the period that is being charged, or in the last
+	// one. Above 0, requests are counted for the next period.
+	Requests uint64
+	// Since is the agreed time at which periods were last waived. The grace of an account never
+	// begins before it. 0 means never.
+	Since Millis
 }
 
-// Code implements the record's form.
+// Code implements the record's form. Version 1 is that of levels below GraceLevel.
 func (v *metering) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(2)
+	if !c.Decoding() && v.Requests == 0 && v.Since == 0 {
+		version = 1
+	}
+	version = c.Version(version)
 	codec.Int(c, &v.Charged)
 	codec.Int(c, &v.Every)
 	codec.Uint(c, &v.Rate)
 	codec.String(c, &v.After, MaxIDLen)
+	if version >= 2 {
+		codec.Uint(c, &v.Requests)
+		codec.Int(c, &v.Since)
+	}
 }
 
 var meteringKey = metaKey("metering")
 
 func owedKey(a AccountID) key { return part(table(tableOwed), a) }
 
-// ChargeStorage charges accounts for what they store above their allowance, in fixed periods. Each
-// command charges the next MaxCharged accounts for the oldest period that is not charged, so a
-// repeat never charges an account twice for a period. The first command begins the periods and
-// charges nothing. A period keeps the length and the rate that its first command has. Rate 0 waives
-// the periods that are over. The command needs feature level LedgerLevel.
+// ChargeStorage charges accounts for what they store above their allowance and for their requests, in
+// fixed periods. Each command charges the next MaxCharged accounts for the oldest period that is not
+// charged, so a repeat never charges an account twice for a period. The first command begins the
+// periods and charges nothing. A period keeps the length and the prices that its first command has.
+// Prices of 0 waive the periods that are over. The command needs feature level LedgerLevel, and
+// GraceLevel with a price of requests.
 //
-// A balance never falls below zero: the charge takes what is left, and the rest is waived.
+// A balance never falls below zero: the charge takes what is left, and the rest is waived. From
+// GraceLevel on, the account then is dry, see EndContent.
 //
 // Errors: ErrInvalid.
 type ChargeStorage struct {
-	Now   Millis // a time that most members have reached
-	Every Millis // length of a period
-	Rate  uint64 // credits for a GB-month
+	Now      Millis // a time that most members have reached
+	Every    Millis // length of a period
+	Rate     uint64 // credits for a GB-month
+	Requests uint64 // credits for a million requests
 }
 
 // Code implements Command.
@@ -65,16 +89,21 @@ func (v *ChargeStorage) Code(c *codec.Coder) {
 	codec.Int(c, &v.Now)
 	codec.Int(c, &v.Every)
 	codec.Uint(c, &v.Rate)
+	if v.Requests > 0 || c.Decoding() && c.More() {
+		codec.Uint(c, &v.Requests)
+	}
 }
 
 func (v *ChargeStorage) apply(tx Tx, e *entry) (Result, error) {
-	if v.Now < 0 || v.Every <= 0 || v.Every > MaxChargePeriod || v.Rate > MaxRate {
+	if v.Now < 0 || v.Every <= 0 || v.Every > MaxChargePeriod || v.Rate > MaxRate || v.Requests > MaxRate {
 		return Result{}, Errorf(CodeInvalid, "a period or a rate that is out of bounds")
 	}
-	if level, err := levelOf(tx); err != nil {
+	level, err := levelOf(tx)
+	if err != nil {
 		return Result{}, err
-	} else if level < LedgerLevel {
-		return Result{}, Errorf(CodeUnavailable, "charges need feature level %d", LedgerLevel)
+	}
+	if need := v.level(); level < need {
+		return Result{}, Errorf(CodeUnavailable, "these charges need feature level %d", need)
 	}
 	m, err := get[metering](tx, meteringKey)
 	if err != nil || !m.due(v) {
@@ -82,25 +111,48 @@ func (v *ChargeStorage) apply(tx Tx, e *entry) (Result, error) {
 	}
 	switch {
 	case m == nil:
-		m = &metering{Charged: v.Now - v.Now%v.Every}
-	case m.Every == 0 && v.Rate == 0:
+		m = &metering{Charged: v.Now - v.Now%v.Every, Requests: v.Requests}
+	case m.Every == 0 && v.free():
 		m.Charged += m.over(v) * v.Every
+		m.waived(v.Now, level)
+		m.Requests = 0
 	default:
 		if m.Every == 0 {
-			m.Charged += max(0, m.over(v)-MaxChargePeriods) * v.Every
-			m.Every, m.Rate = v.Every, v.Rate
+			if waived := m.over(v) - MaxChargePeriods; waived > 0 {
+				m.Charged += waived * v.Every
+				m.waived(v.Now, level)
+			}
+			m.Every, m.Rate, m.Requests = v.Every, v.Rate, v.Requests
 		}
-		if err := m.charge(tx, e); err != nil {
+		if err := m.charge(tx, v.Now, level, e); err != nil {
 			return Result{}, err
 		}
 	}
 	return Result{}, put(tx, meteringKey, m)
 }
 
+// level returns the lowest feature level of the command.
+func (v *ChargeStorage) level() FeatureLevel {
+	if v.Requests > 0 {
+		return GraceLevel
+	}
+	return LedgerLevel
+}
+
+// free returns whether nothing has a price.
+func (v *ChargeStorage) free() bool { return v.Rate == 0 && v.Requests == 0 }
+
+// waived records the time at which periods are waived.
+func (v *metering) waived(now Millis, level FeatureLevel) {
+	if level >= GraceLevel {
+		v.Since = max(v.Since, now)
+	}
+}
+
 // due returns whether a command changes anything.
 func (v *metering) due(c *ChargeStorage) bool {
 	if v == nil {
-		return c.Rate > 0
+		return !c.free()
 	}
 	return v.Every > 0 || v.over(c) > 0
 }
@@ -108,8 +160,8 @@ func (v *metering) due(c *ChargeStorage) bool {
 // over returns the number of periods that are over and not charged.
 func (v *metering) over(c *ChargeStorage) Millis { return max(0, c.Now-v.Charged) / c.Every }
 
-// charge charges the next accounts, and ends the period after the last one.
-func (v *metering) charge(tx Tx, e *entry) error {
+// charge charges the next accounts, and ends the period after the last one. now is the agreed time.
+func (v *metering) charge(tx Tx, now Millis, level FeatureLevel, e *entry) error {
 	from, all := table(tableQuota), table(tableQuota)
 	if v.After != "" {
 		from = append(quotaKey(v.After), 0)
@@ -119,6 +171,10 @@ func (v *metering) charge(tx Tx, e *entry) error {
 		quota   *Quota
 	}
 	var rows []row
+	most := MaxCharged
+	if level < GraceLevel {
+		most = oldMaxCharged
+	}
 	err := tx.Scan(from, all.end(), false, func(k, value []byte) (bool, error) {
 		account, _, err := readPart[AccountID](k[len(all):])
 		if err != nil {
@@ -126,17 +182,17 @@ func (v *metering) charge(tx Tx, e *entry) error {
 		}
 		q, err := decode[Quota](value)
 		rows = append(rows, row{account, q})
-		return err == nil && len(rows) < MaxCharged, err
+		return err == nil && len(rows) < most, err
 	})
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if err := v.chargeAccount(tx, r.account, r.quota, e); err != nil {
+		if err := v.chargeAccount(tx, r.account, r.quota, now, level, e); err != nil {
 			return err
 		}
 	}
-	if len(rows) == MaxCharged {
+	if len(rows) == most {
 		v.After = rows[len(rows)-1].account
 		return nil
 	}
@@ -144,10 +200,24 @@ func (v *metering) charge(tx Tx, e *entry) error {
 	return nil
 }
 
-// chargeAccount charges an account for the period. The fraction of a credit that is left is added to
-// the charge of the next period.
-func (v *metering) chargeAccount(tx Tx, a AccountID, q *Quota, e *entry) error {
-	if q.Credits == 0 || q.Used() <= q.Allowance || q.Postings >= MaxPostings {
+// chargeAccount charges an account for the period, and records whether it is dry. The fraction of a
+// credit that is left is added to the charge of the next period.
+func (v *metering) chargeAccount(tx Tx, a AccountID, q *Quota, now Millis, level FeatureLevel, e *entry) error {
+	var requests uint64
+	if level >= GraceLevel {
+		var err error
+		if requests, err = v.takeRequests(tx, a); err != nil {
+			return err
+		}
+	}
+	if q.Credits == 0 && level >= GraceLevel {
+		return noteDry(tx, a, q, now)
+	}
+	above := q.Used() - min(q.Used(), q.Allowance)
+	if v.Rate == 0 {
+		above = 0 // only requests have a price
+	}
+	if q.Credits == 0 || above == 0 && requests == 0 || q.Postings >= MaxPostings {
 		return nil
 	}
 	if open, err := has(tx, accountKey(a)); err != nil || !open {
@@ -157,28 +227,58 @@ func (v *metering) chargeAccount(tx Tx, a AccountID, q *Quota, e *entry) error {
 	if err != nil {
 		return err
 	}
-	above := q.Used() - q.Allowance
-	sum := new(big.Int).SetUint64(above)
-	sum.Mul(sum, big.NewInt(int64(v.Every)))
-	sum.Mul(sum, new(big.Int).SetUint64(v.Rate))
-	sum.Add(sum, new(big.Int).SetUint64(owed))
-	whole, rest := sum.DivMod(sum, new(big.Int).SetUint64(chargeUnit), new(big.Int))
-	if err := tx.Set(owedKey(a), binary.BigEndian.AppendUint64(nil, rest.Uint64())); err != nil {
+	whole, rest := v.sum(above, requests, owed)
+	if err := tx.Set(owedKey(a), binary.BigEndian.AppendUint64(nil, rest)); err != nil {
 		return err
 	}
 	credits := q.Credits
-	if whole.IsUint64() {
-		credits = min(credits, whole.Uint64())
+	if whole.IsUint64() && whole.Uint64() <= credits {
+		credits = whole.Uint64()
+	} else if level >= GraceLevel {
+		if err := noteDry(tx, a, q, now); err != nil {
+			return err
+		}
 	}
 	if credits == 0 {
 		return nil
 	}
+	return v.post(tx, a, q, credits, above, requests, e)
+}
+
+// sum returns the whole credits for bytes above the allowance in the period, for requests, and for the
+// fraction of a credit that is owed. It also returns the new fraction.
+func (v *metering) sum(above, requests, owed uint64) (whole *big.Int, rest uint64) {
+	product := func(factors ...uint64) *big.Int {
+		p := big.NewInt(1)
+		for _, f := range factors {
+			p.Mul(p, new(big.Int).SetUint64(f))
+		}
+		return p
+	}
+	sum := product(above, uint64(v.Every), v.Rate)
+	sum.Add(sum, product(requests, v.Requests, chargeUnit/requestsPriced))
+	sum.Add(sum, product(owed))
+	whole, left := sum.DivMod(sum, product(chargeUnit), new(big.Int))
+	return whole, left.Uint64()
+}
+
+// post adds the charge of a period to the ledger of an account.
+func (v *metering) post(tx Tx, a AccountID, q *Quota, credits, above, requests uint64, e *entry) error {
 	end := v.Charged + v.Every
+	what, note := "storage", ""
+	if above == 0 {
+		what = "requests"
+	} else {
+		note = fmt.Sprintf("%d bytes above the allowance", above)
+	}
+	if requests > 0 {
+		note = withComma(note, fmt.Sprintf("%d requests", requests))
+	}
 	p := &Posting{
-		ID: "storage " + end.Time().Format("2006-01-02T15:04:05.000Z07:00"), Account: a, Kind: Charge, Credits: credits, Takes: true, Made: end,
-		Note: fmt.Sprintf("%d bytes above the allowance", above),
+		ID: what + " " + end.Time().Format("2006-01-02T15:04:05.000Z07:00"), Account: a, Kind: Charge, Credits: credits, Takes: true, Made: end, Note: note,
 	}
 	for taken := true; taken; { // an operator may have chosen the same id
+		var err error
 		if taken, err = has(tx, postingKey(a, p.ID)); err != nil {
 			return err
 		} else if taken {
@@ -186,6 +286,35 @@ func (v *metering) chargeAccount(tx Tx, a AccountID, q *Quota, e *entry) error {
 		}
 	}
 	return enter(tx, p, q, e)
+}
+
+func requestsKey(a AccountID) key { return part(table(tableRequests), a) }
+
+// takeRequests returns the number of requests of an account that are not charged yet, and resets it.
+// The number is 0 if requests have no price.
+func (v *metering) takeRequests(tx Tx, a AccountID) (uint64, error) {
+	n, err := counter(tx, requestsKey(a))
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	if v.Requests == 0 {
+		n = 0
+	}
+	return n, tx.Delete(requestsKey(a))
+}
+
+// countRequests adds requests to those that are charged with the next period, if requests have a
+// price.
+func countRequests(tx Tx, a AccountID, n uint64) error {
+	m, err := get[metering](tx, meteringKey)
+	if err != nil || m == nil || m.Requests == 0 || n == 0 {
+		return err
+	}
+	old, err := counter(tx, requestsKey(a))
+	if err != nil {
+		return err
+	}
+	return tx.Set(requestsKey(a), binary.BigEndian.AppendUint64(nil, addBounded(old, n)))
 }
 
 // ChargeDue returns whether a ChargeStorage changes anything now.

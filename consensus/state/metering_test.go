@@ -109,10 +109,10 @@ func TestStorageIsCharged(t *testing.T) {
 	}
 }
 
-// 1,201 accounts are charged once each by three commands, whatever else happens in between.
+// 241 accounts are charged once each by three commands, whatever else happens in between.
 func TestManyAccountsAreChargedOnceEach(t *testing.T) {
 	m := rich(t, 0)
-	const accounts = 1199
+	const accounts = 239
 	for i := range accounts {
 		a := AccountID(fmt.Sprintf("account %d", i))
 		m.must(&OpenAccount{Account: Account{ID: a, Email: fmt.Sprintf("a%d@example.org", i)}, Allowance: 0})
@@ -177,4 +177,37 @@ func TestEachPeriodIsChargedOnce(t *testing.T) {
 		}
 		m.wantLedgers()
 	})
+}
+
+// One command that charges MaxCharged accounts, of 100,000, for what they store and for requests.
+func BenchmarkApplyChargeStorage(b *testing.B) {
+	const accounts = 100_000
+	d := newOnDisk(b)
+	d.apply(b, &RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	account := func(i int) AccountID { return AccountID(fmt.Sprintf("a%06d", i)) }
+	for from := 0; from < accounts; from += 1000 {
+		tx := d.store.Begin()
+		for i := from; i < from+1000; i++ {
+			if err := putAccount(tx, &Account{ID: account(i), Email: fmt.Sprintf("a%06d@example.org", i)}); err != nil {
+				b.Fatal(err)
+			}
+			if err := put(tx, quotaKey(account(i)), &Quota{Stored: 1 << 30, Credits: 1 << 60, Postings: 1}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := tx.Commit(false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	charge := &ChargeStorage{Now: chargeStart, Every: hour, Rate: 1 << 20}
+	d.apply(b, charge)
+	charge.Now += hour
+	n := 0
+	for b.Loop() {
+		if n++; n%(accounts/MaxCharged) == 0 {
+			charge.Now += hour
+		}
+		d.apply(b, charge)
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n*MaxCharged), "µs/account")
 }

@@ -135,6 +135,9 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		if rapid.Bool().Draw(t, "of the ledger") {
 			return anyPosting(t, account)
 		}
+		if rapid.Bool().Draw(t, "of charges") {
+			return anyCharge(t, m, account)
+		}
 		return &GrantCredits{Posting: Posting{
 			ID: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "posting"), Account: account, Credits: rapid.Uint64Range(0, 1).Draw(t, "credits"),
 		}}

@@ -340,7 +340,7 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	if err := endDrain(tx, v.ID); err != nil {
 		return Result{}, err
 	}
-	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID), soleKey(v.ID)} {
+	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID), soleKey(v.ID), countedKey(v.ID)} {
 		if err := tx.Delete(k); err != nil {
 			return Result{}, err
 		}

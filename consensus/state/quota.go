@@ -427,7 +427,8 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	return unbillPin(tx, p, root)
 }
 
-// SetQuota changes the allowance of an account. Content above a lower allowance stays.
+// SetQuota changes the allowance of an account. Content above a lower allowance stays, unless a charge
+// finds that the account is dry, see EndContent.
 type SetQuota struct {
 	Account   AccountID
 	Allowance uint64 // bytes; Unlimited: no limit
@@ -448,6 +449,9 @@ func (v *SetQuota) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, err
 	}
 	q.Allowance = v.Allowance
+	if err := notDry(tx, v.Account, q); err != nil {
+		return Result{}, err
+	}
 	return Result{}, put(tx, quotaKey(v.Account), q)
 }
 

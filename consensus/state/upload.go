@@ -129,20 +129,24 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{}, gathered(tx, func(tx Tx) error {
-		parts, _, err := partsOf(tx, b, u.ID, 0, MaxPartNumber)
-		if err != nil {
-			return err
-		}
-		if err := b.removeUpload(tx, u); err != nil {
-			return err
-		}
-		if len(parts) > e.freed() {
-			return b.leaveParts(tx, u.ID, e)
-		}
-		e.settle -= len(parts)
-		return b.freeParts(tx, u.ID, parts, e)
-	})
+	return Result{}, gathered(tx, func(tx Tx) error { return b.endUpload(tx, u, e) })
+}
+
+// endUpload ends an upload and frees its parts. ClearUploads frees those that do not fit into the
+// entry.
+func (v *Bucket) endUpload(tx Tx, u *Upload, e *entry) error {
+	parts, _, err := partsOf(tx, v, u.ID, 0, MaxPartNumber)
+	if err != nil {
+		return err
+	}
+	if err := v.removeUpload(tx, u); err != nil {
+		return err
+	}
+	if len(parts) > e.freed() {
+		return v.leaveParts(tx, u.ID, e)
+	}
+	e.settle -= len(parts)
+	return v.freeParts(tx, u.ID, parts, e)
 }
 
 // DateUpload sets the latest time at which an upload was started. If it is applied several

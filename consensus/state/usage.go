@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -53,12 +54,18 @@ type AccountRequests struct {
 
 // NoteUsage adds requests of accounts to a day, and records how much each of them stores. It
 // skips accounts that are gone, and removes records older than UsageDays. The command needs
-// feature level 6.
+// feature level 6, and GraceLevel with a node.
+//
+// A command with a node also counts the requests for the next charge, see ChargeStorage. A node numbers
+// these commands upwards. A command whose number is not above that of the node's last one changes
+// nothing, so a repeat never counts a request twice.
 //
 // Errors: ErrInvalid for a day that is out of bounds.
 type NoteUsage struct {
-	Day   Day
-	Items []AccountRequests
+	Day    Day
+	Items  []AccountRequests
+	Node   NodeID // the node that counted; empty below GraceLevel
+	Number uint64
 }
 
 // Code implements Command.
@@ -68,11 +75,20 @@ func (v *NoteUsage) Code(c *codec.Coder) {
 		codec.String(c, &i.Account, MaxIDLen)
 		codec.Uint(c, &i.Count)
 	})
+	if v.Node != "" || c.Decoding() && c.More() {
+		codec.String(c, &v.Node, MaxIDLen)
+		codec.Uint(c, &v.Number)
+	}
 }
 
 func (v *NoteUsage) apply(tx Tx, _ *entry) (Result, error) {
 	if v.Day > maxDay {
 		return Result{}, Errorf(CodeInvalid, "day %d is out of bounds", v.Day)
+	}
+	if v.Node != "" {
+		if fresh, err := v.number(tx); err != nil || !fresh {
+			return Result{}, err
+		}
 	}
 	view := View{r: tx}
 	for _, i := range v.Items {
@@ -100,9 +116,38 @@ func (v *NoteUsage) apply(tx Tx, _ *entry) (Result, error) {
 		if err := put(tx, k, row); err != nil {
 			return Result{}, err
 		}
+		if v.Node == "" {
+			continue
+		}
+		if err := countRequests(tx, i.Account, i.Count); err != nil {
+			return Result{}, err
+		}
 	}
 	return Result{}, nil
 }
+
+func countedKey(id NodeID) key { return part(table(tableCounted), id) }
+
+// number records the number of the command. It returns false if the node has counted with that number
+// or a later one already, or is no member.
+func (v *NoteUsage) number(tx Tx) (fresh bool, err error) {
+	if level, err := levelOf(tx); err != nil {
+		return false, err
+	} else if level < GraceLevel {
+		return false, Errorf(CodeUnavailable, "counts of a node need feature level %d", GraceLevel)
+	}
+	last, err := counter(tx, countedKey(v.Node))
+	if err != nil || v.Number <= last {
+		return false, err
+	}
+	if member, err := has(tx, nodeKey(v.Node)); err != nil || !member {
+		return false, err
+	}
+	return true, tx.Set(countedKey(v.Node), binary.BigEndian.AppendUint64(nil, v.Number))
+}
+
+// Counted returns the number of the last NoteUsage of a node that was applied.
+func (v View) Counted(id NodeID) (uint64, error) { return counter(v.r, countedKey(id)) }
 
 // removeUsage removes the usage of an account that is UsageDays before a day, or older.
 func removeUsage(tx Tx, a AccountID, before Day) error {

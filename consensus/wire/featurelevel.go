@@ -54,7 +54,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	case *state.SetBucketTags, *state.SetObjectSums:
 		return 5
 	case *state.OpenFirstAdmin, *state.SetAdmin, *state.AddApp, *state.RemoveApp, *state.SignUp, *state.LinkIdentity,
-		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession, *state.NoteUsage,
+		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession,
 		*state.CloseOwnAccount:
 		return 6
 	case *state.Audited:
@@ -63,13 +63,25 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 7
 	case *state.CreateShare, *state.RevokeShare:
 		return 8
-	case *state.PostCredits, *state.ChargeStorage:
+	case *state.NoteUsage:
+		if cmd.Node != "" {
+			return state.GraceLevel
+		}
+		return 6
+	case *state.ChargeStorage:
+		if cmd.Requests > 0 {
+			return state.GraceLevel
+		}
 		return 9
 	case *state.SetDrain:
 		return 10
 	case *state.ReservePayment, *state.ReleasePayment, *state.CommitPayment, *state.FailPayment, *state.SweepPayments,
 		*state.EndPaidObjects, *state.DeletePaidObject:
 		return state.PaymentsLevel
+	case *state.PostCredits:
+		return 9
+	case *state.EndContent:
+		return state.GraceLevel
 	}
 	return 0
 }

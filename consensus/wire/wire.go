@@ -100,6 +100,7 @@ const (
 	kindSweepPayments    = 94
 	kindEndPaidObjects   = 95
 	kindDeletePaidObject = 96
+	kindEndContent       = 97
 	kindSetDrain         = 100
 )
 
@@ -204,6 +205,7 @@ var commands = map[uint16]func() state.Command{
 	kindPostCredits:      func() state.Command { return new(state.PostCredits) },
 	kindChargeStorage:    func() state.Command { return new(state.ChargeStorage) },
 	kindEndPins:          func() state.Command { return new(state.EndPins) },
+	kindEndContent:       func() state.Command { return new(state.EndContent) },
 	kindSetDrain:         func() state.Command { return new(state.SetDrain) },
 	kindReservePayment:   func() state.Command { return new(state.ReservePayment) },
 	kindReleasePayment:   func() state.Command { return new(state.ReleasePayment) },

@@ -33,9 +33,12 @@ func PostingOf(p *state.Posting) Posting {
 // PostingColumns are the names of the columns of a ledger as comma-separated values.
 var PostingColumns = []string{"seq", "time", "kind", "credits", "balance", "id", "corrects", "note", "by"}
 
-// Values returns the values of PostingColumns.
+// Values returns the values of PostingColumns. Texts are safe for spreadsheets, see CSVText.
 func (p *Posting) Values() []string {
-	return []string{strconv.FormatUint(p.Seq, 10), p.Time, p.Kind, p.Credits.String(), strconv.FormatUint(p.Balance, 10), p.ID, p.Corrects, p.Note, p.By.Who()}
+	return []string{
+		strconv.FormatUint(p.Seq, 10), p.Time, p.Kind, p.Credits.String(), strconv.FormatUint(p.Balance, 10),
+		CSVText(p.ID), CSVText(p.Corrects), CSVText(p.Note), CSVText(p.By.Who()),
+	}
 }
 
 // Who returns the e-mail address of an actor, or its kind if it has no account.

@@ -1,0 +1,134 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// newest collects the newest of many pieces of content.
+type newest struct {
+	limit int
+	all   []Ending
+}
+
+// add adds a piece of content. It keeps at most twice the limit.
+func (v *newest) add(e Ending) {
+	v.all = append(v.all, e)
+	if len(v.all) >= 2*v.limit {
+		v.cut()
+	}
+}
+
+// cut sorts the content, newest first, and drops the content above the limit.
+func (v *newest) cut() {
+	slices.SortFunc(v.all, func(a, b Ending) int {
+		return cmp.Or(
+			cmp.Compare(b.Created, a.Created), cmp.Compare(a.Pin, b.Pin), cmp.Compare(a.Bucket, b.Bucket), cmp.Compare(a.Key, b.Key),
+			cmp.Compare(a.Version, b.Version), cmp.Compare(a.Upload, b.Upload),
+		)
+	})
+	v.all = v.all[:min(len(v.all), v.limit)]
+}
+
+// Newest returns the newest pins, versions and uploads of an account, newest first, at most limit. It
+// leaves out delete markers, and failed pins that have no weight. It reads the rows of all versions of
+// the account, so it takes a second or more for a million of them.
+func (v View) Newest(a AccountID, limit int) ([]Ending, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	n := &newest{limit: limit}
+	for _, s := range Statuses() {
+		if err := v.newestPins(a, s, n); err != nil {
+			return nil, err
+		}
+	}
+	buckets, err := v.Buckets(a)
+	if err != nil {
+		return nil, err
+	}
+	for i := range buckets {
+		if err := v.newestIn(&buckets[i], n); err != nil {
+			return nil, err
+		}
+	}
+	n.cut()
+	return n.all, nil
+}
+
+// newestPins adds the newest pins of a status.
+func (v View) newestPins(a AccountID, s Status, n *newest) error {
+	prefix, found := pinKey(a, pinRow).byte(byte(s)), 0
+	return v.r.Scan(prefix, prefix.end(), false, func(k, row []byte) (bool, error) {
+		if len(k) < len(prefix)+8 {
+			return false, fmt.Errorf("state: short key %x", k)
+		}
+		if s == Failed {
+			p, err := decode[Pin](row)
+			if err != nil || p.weight() == 0 {
+				return err == nil, err
+			}
+		}
+		found++
+		n.add(Ending{Created: Millis(^binary.BigEndian.Uint64(k[len(prefix):])), Pin: RequestID(k[len(prefix)+8:])})
+		return found < n.limit, nil
+	})
+}
+
+// newestIn adds the versions and uploads of a bucket.
+func (v View) newestIn(b *Bucket, n *newest) error {
+	in := func(key string, created Millis) Ending {
+		return Ending{Created: created, Bucket: b.Name, Born: b.Born, Key: key}
+	}
+	for _, t := range []byte{tableObject, tableVersion} {
+		prefix := b.in(t)
+		err := v.r.Scan(prefix, prefix.end(), false, func(_, row []byte) (bool, error) {
+			o, err := decodeListed(row)
+			if err != nil || o.Marker {
+				return err == nil, err
+			}
+			e := in(o.Key, o.Created)
+			e.Version = o.ID
+			n.add(e)
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	prefix := b.in(tableUpload)
+	return v.r.Scan(prefix, prefix.end(), false, func(_, row []byte) (bool, error) {
+		u, err := decode[Upload](row)
+		if err != nil {
+			return false, err
+		}
+		e := in(u.Key, u.Created)
+		e.Upload = u.ID
+		n.add(e)
+		return true, nil
+	})
+}
+
+// Has returns whether an account has a pin, a version or an upload.
+func (v View) Has(a AccountID, e *Ending) (bool, error) {
+	if e.Pin != "" {
+		p, err := locate(v.r, a, e.Pin)
+		return p != nil, err
+	}
+	b, err := findBucket(v.r, a, e.Bucket)
+	if err != nil || b == nil || b.Born != e.Born {
+		return false, err
+	}
+	if e.Upload != "" {
+		u, err := findUpload(v.r, b, e.Key, e.Upload)
+		return u != nil, err
+	}
+	current, err := findObject(v.r, b, e.Key)
+	if err != nil {
+		return false, err
+	}
+	o, err := b.version(v.r, current, e.Key, e.Version)
+	return o != nil, err
+}
