@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -95,5 +96,45 @@ func TestTheLedgerIsPaged(t *testing.T) {
 	}
 	if status, _ := b.get("/usage?ledger=x"); status != http.StatusBadRequest {
 		t.Errorf("a cursor of nobody is answered with %d", status)
+	}
+}
+
+// dryLedger is a ledger in which the content of one account begins to end at a time.
+type dryLedger struct {
+	Ledger
+	account state.AccountID
+	at      time.Time
+}
+
+func (l dryLedger) ContentEnds(account state.AccountID) (time.Time, bool, error) {
+	return l.at, account == l.account, nil
+}
+
+// Each page tells a person when content of the account begins to end, and administrators see it on the
+// page of the account.
+func TestPagesTellWhenContentEnds(t *testing.T) {
+	ground := newWorld(t)
+	b := ground.browser()
+	b.signIn("alice")
+	const warning = `<time datetime="2027-01-15T08:00:00Z">2027-01-15 08:00:00 UTC</time>`
+	if _, page := b.get("/usage"); strings.Contains(page, "used up") {
+		t.Errorf("an account with enough room is warned: %s", page)
+	}
+	w := ground.another(func(o *Options) {
+		o.Ledger = dryLedger{o.Ledger, ground.Account("alice"), time.Unix(1_800_000_000, 0)}
+	})
+	b.world = w
+	for path, times := range map[string]int{"/": 1, "/pins": 1, "/usage": 2} {
+		if _, page := b.get(path); strings.Count(page, warning) != times || !strings.Contains(page, "It takes no new content.") {
+			t.Errorf("%s has not %d times %s: %s", path, times, warning, page)
+		}
+	}
+	if err := w.users.SetAdmin(t.Context(), "bob@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	admin := w.browser()
+	admin.signIn("bob")
+	if _, page := admin.get("/users/" + string(w.Account("alice"))); strings.Count(page, warning) != 1 || strings.Contains(page, "It takes no new content.") {
+		t.Errorf("the page of the account is %s", page)
 	}
 }

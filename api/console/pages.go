@@ -83,13 +83,13 @@ func LoadPages() (*Pages, error) {
 // view has the data that every template gets.
 type view struct {
 	Title   string
-	Section string // the current entry of the navigation; empty if there is none
-	Email   string // e-mail address of the account; empty without a session
-	Admin   bool   // the account is an administrator
-	Token   string // form token
+	Section string     // the current entry of the navigation; empty if there is none
+	Email   string     // e-mail address of the account; empty without a session
+	Admin   bool       // the account is an administrator
+	Token   string     // form token
 	Ends    *time.Time // when the newest content begins to end, see credits.Ledger.ContentEnds; nil: it does not
-	Seen    string // fingerprint of the account, see events; empty if the page does not change while it is open
-	Data    any    // data of the particular page
+	Seen    string     // fingerprint of the account, see events; empty if the page does not change while it is open
+	Data    any        // data of the particular page
 }
 
 // show answers with a page.

@@ -36,7 +36,7 @@ type userData struct {
 	// correct, if one was chosen.
 	Ledger           ledgerData
 	Posting, Correct string
-	Ends    *time.Time // when the newest content of the account begins to end; nil: it does not
+	Ends             *time.Time // when the newest content of the account begins to end; nil: it does not
 }
 
 // usersPage serves GET /users.

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -86,5 +87,68 @@ func TestRequestsAreCountedUntilTheyAreNoted(t *testing.T) {
 	}
 	if taken != maxCounted || len(r.by) > 0 {
 		t.Errorf("%d counts, and %d accounts are left", taken, len(r.by))
+	}
+}
+
+// forgetful loses the answers to commands.
+type forgetful struct {
+	State
+	lost int // number of answers that are lost
+}
+
+func (f *forgetful) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	r, err := f.State.Propose(ctx, cmd)
+	if f.lost > 0 {
+		f.lost--
+		return state.Result{}, state.ErrUnavailable
+	}
+	return r, err
+}
+
+// A request is charged once, also if the answers to some commands are lost, and after a restart of the
+// node.
+func TestARequestIsChargedOnce(t *testing.T) {
+	w, account := newUser(t)
+	charge := &state.ChargeStorage{Every: 1000, Requests: 1_000_000}
+	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel}, charge,
+		&state.PostCredits{Posting: state.Posting{ID: "g", Account: account.ID, Kind: state.Grant, Credits: 100}})
+	at := &forgetful{State: w.state}
+	node := func() *Accounts { return New(Options{State: at, Secret: clusterSecret, Node: "n1"}) }
+	a := node()
+	credits := func() uint64 {
+		t.Helper()
+		charge.Now += 1000
+		w.state.Apply(t, charge)
+		view, release := w.state.LocalView()
+		defer release()
+		q, err := view.Quota(account.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Credits
+	}
+	for round := range 3 {
+		a.requests.add(account.ID, 5)
+		at.lost = round
+		for range round {
+			if err := a.NoteUsage(t.Context()); !errors.Is(err, state.ErrUnavailable) {
+				t.Errorf("without an answer: %v", err)
+			}
+			a.requests.add(account.ID, 1)
+		}
+		if err := a.NoteUsage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := credits(); got != 100-18 {
+		t.Errorf("%d credits are left of 100 after 18 requests", got)
+	}
+	a = node()
+	a.requests.add(account.ID, 2)
+	if err := a.NoteUsage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := credits(); got != 100-20 {
+		t.Errorf("%d credits are left of 100 after 20 requests", got)
 	}
 }
