@@ -82,6 +82,11 @@ func TestPeriodsAreChargedOnceAcrossLeaders(t *testing.T) {
 // heldAs returns a report of a complete copy of 1 GB.
 func heldAs(t *testing.T, n *testNode, content string) state.CopyReport {
 	t.Helper()
+	return heldBy(t, n.Node, content)
+}
+
+func heldBy(t testing.TB, n *Node, content string) state.CopyReport {
+	t.Helper()
 	view, release := n.LocalView()
 	defer release()
 	k := state.RootOf(cid.MustParse(content))

@@ -20,9 +20,8 @@ const (
 
 // metered is three nodes on real disks with many accounts that have credits.
 type metered struct {
-	nodes  []*diskNode
-	number uint64
-	hours  state.Millis
+	nodes   []*diskNode
+	periods state.Millis // periods that have passed
 }
 
 func newMetered(b *testing.B) *metered {
@@ -45,6 +44,11 @@ func newMetered(b *testing.B) *metered {
 		level, _ := m.nodes[0].FeatureLevel()
 		return voters == 3 && m.nodes[1].Ready() == nil && m.nodes[2].Ready() == nil && level == state.NewestFeatureLevel
 	})
+	m.must(b, pin("first"))
+	report := heldBy(b, m.nodes[0].Node, cids[0])
+	for _, id := range []state.NodeID{"n1", "n2", "n3"} {
+		m.must(b, &state.ReportCopies{Node: id, Items: []state.CopyReport{report}})
+	}
 	var all sync.WaitGroup
 	const writers = 256
 	for w := range writers {
@@ -53,6 +57,7 @@ func newMetered(b *testing.B) *metered {
 				id := m.account(i)
 				m.must(b, &state.OpenAccount{Account: state.Account{ID: id, Email: string(id) + "@example.org"}})
 				m.must(b, &state.PostCredits{Posting: state.Posting{ID: "g", Account: id, Kind: state.Grant, Credits: 1 << 40}})
+				m.must(b, &state.CreatePin{Pin: state.Pin{ID: "p", Account: id, CID: cids[0], Created: 1}, Nodes: []state.NodeID{"n1"}})
 			}
 		})
 	}
@@ -70,34 +75,24 @@ func (m *metered) must(b *testing.B, cmd state.Command) {
 	}
 }
 
-// command charges each account a credit for each request.
+// command charges each account 3 credits for the gigabyte that it stores.
 func (m *metered) command() *state.ChargeStorage {
-	return &state.ChargeStorage{Now: m.hours * 3_600_000, Every: 3_600_000, Requests: 1_000_000}
+	return &state.ChargeStorage{Now: m.periods * 20_000, Every: 20_000, Rate: 3 * 30 * 24 * 3600 / 20}
 }
 
-// charge counts a request of each account and charges all for it, period after period, until ctx ends.
-// It returns how many accounts were charged.
+// charge charges all accounts, period after period, until ctx ends. It returns how many accounts were
+// charged.
 func (m *metered) charge(ctx context.Context, b *testing.B) (charged int) {
 	b.Helper()
-	for ctx.Err() == nil {
-		for from := 0; from < meteredAccounts; from += state.MaxUsage {
-			m.number++
-			cmd := &state.NoteUsage{Day: 1, Node: "n1", Number: m.number}
-			for i := range state.MaxUsage {
-				cmd.Items = append(cmd.Items, state.AccountRequests{Account: m.account(from + i), Count: 1})
-			}
-			m.must(b, cmd)
-			<-time.After(meteredPause)
+	for m.periods++; ctx.Err() == nil; {
+		m.must(b, m.command())
+		charged += state.MaxCharged
+		view, release := m.nodes[0].LocalView()
+		if due, _ := view.ChargeDue(*m.command()); !due {
+			m.periods++
 		}
-		m.hours++
-		for due := true; due && ctx.Err() == nil; {
-			m.must(b, m.command())
-			charged += state.MaxCharged
-			view, release := m.nodes[0].LocalView()
-			due, _ = view.ChargeDue(*m.command())
-			release()
-			<-time.After(meteredPause)
-		}
+		release()
+		<-time.After(meteredPause)
 	}
 	return charged
 }

@@ -398,6 +398,14 @@ func TestContentEndsAfterAnyHistory(t *testing.T) {
 	})
 }
 
+// anyBooking returns a posting, or what anyCharge returns.
+func anyBooking(t *rapid.T, m *machine, account AccountID) Command {
+	if rapid.Bool().Draw(t, "a posting") {
+		return anyPosting(t, account)
+	}
+	return anyCharge(t, m, account)
+}
+
 // anyCharge charges all accounts, counts requests, or ends content of one account.
 func anyCharge(t *rapid.T, m *machine, account AccountID) Command {
 	now := Millis(rapid.IntRange(0, 8).Draw(t, "hours")) * hour

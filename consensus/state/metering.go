@@ -21,8 +21,8 @@ const (
 	MaxChargePeriod = 31 * dayMillis
 	// MaxRate is the largest price of a GB-month, and of a million requests, in credits.
 	MaxRate = 1_000_000_000_000
-	// requestsPriced is the number of requests that have one price. It divides chargeUnit.
-	requestsPriced = 1_000_000
+	// requestsOfPrice is the number of requests that have one price. It divides chargeUnit.
+	requestsOfPrice = 1_000_000
 	// chargeUnit divides bytes times milliseconds times credits for a GB-month: a gigabyte has
 	// 1,000,000,000 bytes, and a month 30 days. It is below 2^63.
 	chargeUnit = 1_000_000_000 * 30 * uint64(dayMillis)
@@ -256,7 +256,7 @@ func (v *metering) sum(above, requests, owed uint64) (whole *big.Int, rest uint6
 		return p
 	}
 	sum := product(above, uint64(v.Every), v.Rate)
-	sum.Add(sum, product(requests, v.Requests, chargeUnit/requestsPriced))
+	sum.Add(sum, product(requests, v.Requests, chargeUnit/requestsOfPrice))
 	sum.Add(sum, product(owed))
 	whole, left := sum.DivMod(sum, product(chargeUnit), new(big.Int))
 	return whole, left.Uint64()
@@ -303,13 +303,14 @@ func (v *metering) takeRequests(tx Tx, a AccountID) (uint64, error) {
 	return n, tx.Delete(requestsKey(a))
 }
 
-// countRequests adds requests to those that are charged with the next period, if requests have a
-// price.
+// requestsPriced returns whether requests have a price.
+func requestsPriced(r Reader) (bool, error) {
+	m, err := get[metering](r, meteringKey)
+	return m != nil && m.Requests > 0, err
+}
+
+// countRequests adds requests to those that are charged with the next period.
 func countRequests(tx Tx, a AccountID, n uint64) error {
-	m, err := get[metering](tx, meteringKey)
-	if err != nil || m == nil || m.Requests == 0 || n == 0 {
-		return err
-	}
 	old, err := counter(tx, requestsKey(a))
 	if err != nil {
 		return err

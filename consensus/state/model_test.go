@@ -133,10 +133,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		return &ReportArrivals{Items: []Arrival{{Root: k, Born: born, Bytes: rapid.Uint64Range(0, sizeOf(k)).Draw(t, "bytes")}}}
 	case 18:
 		if rapid.Bool().Draw(t, "of the ledger") {
-			return anyPosting(t, account)
-		}
-		if rapid.Bool().Draw(t, "of charges") {
-			return anyCharge(t, m, account)
+			return anyBooking(t, m, account)
 		}
 		return &GrantCredits{Posting: Posting{
 			ID: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "posting"), Account: account, Credits: rapid.Uint64Range(0, 1).Draw(t, "credits"),

@@ -90,7 +90,13 @@ func (v *NoteUsage) apply(tx Tx, _ *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
-	view := View{r: tx}
+	view, counts := View{r: tx}, false
+	if v.Node != "" {
+		var err error
+		if counts, err = requestsPriced(tx); err != nil {
+			return Result{}, err
+		}
+	}
 	for _, i := range v.Items {
 		if there, err := has(tx, accountKey(i.Account)); err != nil {
 			return Result{}, err
@@ -116,7 +122,7 @@ func (v *NoteUsage) apply(tx Tx, _ *entry) (Result, error) {
 		if err := put(tx, k, row); err != nil {
 			return Result{}, err
 		}
-		if v.Node == "" {
+		if !counts {
 			continue
 		}
 		if err := countRequests(tx, i.Account, i.Count); err != nil {
