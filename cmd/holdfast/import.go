@@ -61,9 +61,9 @@ func (a *app) pinImportCommand() *cobra.Command {
                standard input
 
 The command skips a pin if the account already has one with the same CID and
-name that has no end. You can repeat an import that was interrupted, and run several at the
-same time. If a server answers that it is busy, the command waits and tries
-again.
+name that has no end. You can repeat an import that was interrupted, and run
+several at the same time. If a server answers that it is busy, the command waits
+and tries again.
 
 The command reports each pin that it cannot read or create on standard error,
 and the number of pins that a service counts but does not list. In both cases
