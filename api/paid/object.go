@@ -78,11 +78,11 @@ func (t *Terms) ttlOf(h http.Header) (time.Duration, error) {
 			if err != nil || n < least || n > most {
 				return 0, web.Errorf(http.StatusBadRequest, "INVALID_TTL", "%s must be a whole number of seconds from %d to %d", name, least, most)
 			}
-			if asked := time.Duration(n) * time.Second; given && asked != ttl {
+			asked := time.Duration(n) * time.Second
+			if given && asked != ttl {
 				return 0, web.Errorf(http.StatusBadRequest, "INVALID_TTL", "%s and %s differ", headerTTL, headerTTLAlias)
-			} else {
-				ttl, given = asked, true
 			}
+			ttl, given = asked, true
 		}
 	}
 	return ttl, nil

@@ -67,8 +67,12 @@ func (a *Authorization) Digest(d *Domain) ([32]byte, error) {
 		name, text string
 		size       int // bytes; 0: a decimal number
 	}{
-		{"from", a.From, 20}, {"to", a.To, 20}, {"value", a.Value, 0}, {"validAfter", a.ValidAfter, 0},
-		{"validBefore", a.ValidBefore, 0}, {"nonce", a.Nonce, 32},
+		{"from", a.From, 20},
+		{"to", a.To, 20},
+		{"value", a.Value, 0},
+		{"validAfter", a.ValidAfter, 0},
+		{"validBefore", a.ValidBefore, 0},
+		{"nonce", a.Nonce, 32},
 	} {
 		w, err := word(field.text, field.size)
 		if err != nil {
