@@ -51,9 +51,9 @@ func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row
 	if payer != "" && payer != pay.Payer {
 		return nil, &Rejected{Reason: reasonPayload, Payer: payer}
 	}
-	now, _, ok := p.opts.Agreed()
-	if !ok {
-		return nil, state.Errorf(state.CodeUnavailable, "too few members report their time")
+	now, err := p.agreed(ctx)
+	if err != nil {
+		return nil, err
 	}
 	row.Reserved = now
 	if err := row.Check(); err != nil {
@@ -69,6 +69,21 @@ func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row
 		return nil, fmt.Errorf("reserve payment: %w", reserveError(err))
 	}
 	return a, nil
+}
+
+// agreed returns a time that most members have reached. It waits for it up to agreedWait, because a node
+// that has just started learns the time of the others by their next samples.
+func (p *Payments) agreed(ctx context.Context) (state.Millis, error) {
+	ctx, cancel := context.WithTimeout(ctx, agreedWait)
+	defer cancel()
+	for {
+		if now, _, ok := p.opts.Agreed(); ok {
+			return now, nil
+		}
+		if !backoff.Wait(ctx, agreedPoll) {
+			return 0, state.Errorf(state.CodeUnavailable, "too few members report their time")
+		}
+	}
 }
 
 // reserveError returns the error of this package for an error of ReservePayment.

@@ -38,6 +38,9 @@ const (
 	commitTimeout = 2 * time.Minute
 	// endTimeout bounds the tries to record that a payment failed or was not used.
 	endTimeout = 10 * time.Second
+	// agreedWait bounds the wait for the time of most members, and agreedPoll is the time between two looks.
+	agreedWait = 10 * time.Second
+	agreedPoll = 100 * time.Millisecond
 	// renewAfter is the time after which a reservation is renewed. It is far below
 	// state.PaymentTimeout, so that the reservation outlives settleTimeout and commitTimeout.
 	renewAfter = 5 * time.Minute
