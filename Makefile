@@ -9,7 +9,7 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 # Bounds of one run; raise them on the command line.
 TEST_TIMEOUT   ?= 10m
 RACE_TIMEOUT   ?= 15m
-LONG_TIMEOUT   ?= 30m
+LONG_TIMEOUT   ?= 50m
 FUZZTIME       ?= 10s
 BENCHTIME      ?= 1s
 CHAOS_ROUNDS   ?= 5
