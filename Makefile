@@ -142,7 +142,7 @@ $(KUBO): $(KUBO_MODULE)/go.mod $(KUBO_MODULE)/go.sum
 
 .PHONY: conformance
 conformance: build ## black-box suites against three processes (needs npm)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 8 $(ONLY_FLAG) ./test/conformance/...
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 $(ONLY_FLAG) ./test/conformance/...
 
 .PHONY: clients
 clients: ## the JavaScript clients that conformance drives (npm), once per lock file
