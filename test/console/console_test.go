@@ -226,6 +226,14 @@ func onePinEach(t *testing.T, c *harness.Cluster) {
 	})
 }
 
+// isKilled checks that the page of a member says that it does not answer.
+func (p *tab) isKilled() {
+	p.t.Helper()
+	if text := p.text("#member"); !strings.Contains(text, "suspect") && !strings.Contains(text, "down") {
+		p.t.Errorf("the member that was killed is shown as %s", text)
+	}
+}
+
 // TestTheFirstAdministratorSeesTheCluster: the link that the first node prints makes the first administrator, at any node and once. Who
 // opened it sees the members, invites a node, adds a person and takes an account away.
 func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
@@ -303,7 +311,8 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	}
 	p.picture("missing")
 	p.visit("/cluster/nodes/" + id)
-	p.shows("suspect")
+	p.shows("See what a drain moves")
+	p.isKilled()
 	p.picture("member")
 	p.follow("See what its removal takes away")
 	p.shows("for good")
