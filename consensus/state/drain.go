@@ -41,10 +41,8 @@ func (v *SetDrain) Code(c *codec.Coder) {
 }
 
 func (v *SetDrain) apply(tx Tx, e *entry) (Result, error) {
-	if level, err := levelOf(tx); err != nil {
+	if err := needsLevel(tx, DrainLevel, "the drain of a member needs feature level %d"); err != nil {
 		return Result{}, err
-	} else if level < DrainLevel {
-		return Result{}, Errorf(CodeUnavailable, "the drain of a member needs feature level %d", DrainLevel)
 	}
 	if known, err := has(tx, nodeKey(v.Node)); err != nil {
 		return Result{}, err

@@ -49,6 +49,16 @@ func levelOf(r Reader) (FeatureLevel, error) {
 	return FeatureLevel(n), err
 }
 
+// needsLevel returns an ErrUnavailable if the cluster is below a feature level. format is its text,
+// with %d for the level.
+func needsLevel(r Reader, level FeatureLevel, format string) error {
+	now, err := levelOf(r)
+	if err == nil && now < level {
+		err = Errorf(CodeUnavailable, format, level)
+	}
+	return err
+}
+
 // FeatureLevel returns the feature level of the cluster. It is 0 if an older release founded the
 // cluster and the leader has not raised it yet.
 func (v View) FeatureLevel() (FeatureLevel, error) { return levelOf(v.r) }

@@ -110,10 +110,8 @@ func (v *EndContent) apply(tx Tx, e *entry) (Result, error) {
 	if v.Now < 0 || v.Grace < 0 || v.Grace > MaxGrace || len(v.Items) > MaxEnded {
 		return Result{}, Errorf(CodeInvalid, "a time or a grace that is out of bounds")
 	}
-	if level, err := levelOf(tx); err != nil {
+	if err := needsLevel(tx, GraceLevel, "content of dry accounts ends from feature level %d on"); err != nil {
 		return Result{}, err
-	} else if level < GraceLevel {
-		return Result{}, Errorf(CodeUnavailable, "content of dry accounts ends from feature level %d on", GraceLevel)
 	}
 	if end, dry, err := endOf(tx, v.Account, v.Grace); err != nil || !dry || end > v.Now {
 		return Result{}, err

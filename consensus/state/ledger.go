@@ -224,10 +224,8 @@ func (v *PostCredits) Code(c *codec.Coder) {
 }
 
 func (v *PostCredits) apply(tx Tx, e *entry) (Result, error) {
-	if level, err := levelOf(tx); err != nil {
+	if err := needsLevel(tx, LedgerLevel, "the ledger needs feature level %d"); err != nil {
 		return Result{}, err
-	} else if level < LedgerLevel {
-		return Result{}, Errorf(CodeUnavailable, "the ledger needs feature level %d", LedgerLevel)
 	}
 	p := v.Posting
 	if err := p.Check(); err != nil {

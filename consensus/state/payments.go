@@ -8,11 +8,7 @@ import (
 
 // needsPayments returns an ErrUnavailable below PaymentsLevel.
 func needsPayments(r Reader) error {
-	level, err := levelOf(r)
-	if err == nil && level < PaymentsLevel {
-		err = Errorf(CodeUnavailable, "payments need feature level %d", PaymentsLevel)
-	}
-	return err
+	return needsLevel(r, PaymentsLevel, "payments need feature level %d")
 }
 
 var errPaymentUsed = Errorf(CodeExists, "this payment was used before")

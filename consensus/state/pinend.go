@@ -63,10 +63,8 @@ type EndPins struct {
 func (v *EndPins) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
 func (v *EndPins) apply(tx Tx, e *entry) (Result, error) {
-	if level, err := levelOf(tx); err != nil {
+	if err := needsLevel(tx, PinsEndLevel, "pins with an end need feature level %d"); err != nil {
 		return Result{}, err
-	} else if level < PinsEndLevel {
-		return Result{}, Errorf(CodeUnavailable, "pins with an end need feature level %d", PinsEndLevel)
 	}
 	ended, err := endedBy(tx, v.Now, e.settle)
 	if err != nil {

@@ -137,10 +137,8 @@ func countedKey(id NodeID) key { return part(table(tableCounted), id) }
 // number records the number of the command. It returns false if the node has counted with that number
 // or a later one already, or is no member.
 func (v *NoteUsage) number(tx Tx) (fresh bool, err error) {
-	if level, err := levelOf(tx); err != nil {
+	if err := needsLevel(tx, GraceLevel, "counts of a node need feature level %d"); err != nil {
 		return false, err
-	} else if level < GraceLevel {
-		return false, Errorf(CodeUnavailable, "counts of a node need feature level %d", GraceLevel)
 	}
 	last, err := counter(tx, countedKey(v.Node))
 	if err != nil || v.Number <= last {
