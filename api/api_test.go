@@ -69,7 +69,7 @@ func (n *node) CreateTicket(_ context.Context, ttl time.Duration, _ func([]byte)
 
 func (n *node) Shortage(context.Context) (members.Shortage, error) { return members.Shortage{}, nil }
 
-func (n *node) MissingOn(context.Context, state.NodeID, int, state.RootKey, int) ([]members.MissingCopy, state.RootKey, error) {
+func (n *node) MissingOn(context.Context, state.NodeID, members.Class, state.RootKey, int) ([]members.MissingCopy, state.RootKey, error) {
 	return nil, "", nil
 }
 

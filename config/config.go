@@ -59,6 +59,7 @@ type Unserved struct {
 // Node has the settings of the node itself.
 type Node struct {
 	Name string // name in commands and status; empty means the name of the host
+	Zone string // where the node stands, such as a rack or a data centre; empty: not said
 }
 
 // Peer has the settings of the embedded IPFS peer: its public host and its cluster host.

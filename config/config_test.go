@@ -215,6 +215,7 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 		{name: "word", args: []string{"--routing=dht"}, want: []string{"--routing", `"dht" is not one of off, lan, public`}, usage: true},
 		{name: "status", env: []string{"HOLDFAST_PINNING_DEFAULT_STATUS=pinned,lost"}, want: []string{"pinning.default_status", "lost"}},
 		{name: "name", file: "[node]\nname = \"a\\nb\"", want: []string{"node.name"}},
+		{name: "zone", file: "[node]\nzone = \"a\\nb\"", want: []string{"node.zone"}},
 		{name: "secret and its file", file: "[cluster]\nsecret = \"canary\"\nsecret_file = \"/f\"", want: []string{"cluster.secret", "not both"}},
 		{name: "one port for two", args: []string{"--s3-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.1:7000"}, want: []string{"--s3-listen", "--pinning-listen", "127.0.0.1:7000"}, usage: true},
 		{name: "the port of a default", args: []string{"--s3-listen=:9097"}, want: []string{"--s3-listen", "--pinning-listen 127.0.0.1:9097"}, usage: true},

@@ -91,6 +91,10 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Node.Name }, check: shortText,
 	},
 	{
+		key: "node.zone", help: "`zone` in which the node stands, such as a rack or a data centre, by which the console groups the nodes",
+		field: func(c *Config) any { return &c.Node.Zone }, check: shortText,
+	},
+	{
 		key: "peer.listen", flag: "listen", help: "`multiaddr` on which the public IPFS host listens",
 		field: func(c *Config) any { return &c.Peer.Listen }, check: listenAddrs,
 	},

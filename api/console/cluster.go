@@ -19,8 +19,37 @@ type clusterData struct {
 	members.Status
 	Quorum   members.Quorum
 	Shortage members.Shortage
-	Classes  []sizeClass
+	Ages     bool // the map of missing copies has columns of ages, not of sizes
+	Columns  []column
+	Zones    []zone // with all members
 	Ticket   string // a new ticket; empty if none was requested
+}
+
+// zone has the members of a zone.
+type zone struct {
+	Name  string // empty: their settings do not say it, or nothing was heard of them
+	Peers []members.Peer
+}
+
+// zonesOf returns the members by zone, in the order of names. Members without a zone come last.
+func zonesOf(peers []members.Peer) (all []zone) {
+	at := map[string]int{}
+	for i := range peers {
+		name := peers[i].Zone
+		if _, known := at[name]; !known {
+			at[name] = len(all)
+			all = append(all, zone{Name: name})
+		}
+		z := &all[at[name]]
+		z.Peers = append(z.Peers, peers[i])
+	}
+	slices.SortStableFunc(all, func(a, b zone) int {
+		if a.Name == "" || b.Name == "" {
+			return len(b.Name) - len(a.Name)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return all
 }
 
 // clusterPage serves GET /cluster: the cluster as this node sees it, also without a majority.
@@ -38,7 +67,10 @@ func (s *surface) showCluster(c *call, ticket string) error {
 	if err != nil {
 		return err
 	}
-	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{status, s.Members.Quorum(), short, sizeClasses(), ticket})
+	ages := c.r.URL.Query().Get("by") == "age"
+	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{
+		Status: status, Quorum: s.Members.Quorum(), Shortage: short, Ages: ages, Columns: columns(ages), Zones: zonesOf(status.Peers), Ticket: ticket,
+	})
 }
 
 // invite serves POST /cluster/invite. It makes a ticket with which one node can join.

@@ -146,10 +146,10 @@ type Members interface {
 	Status(ctx context.Context) (members.Status, error)
 	// Quorum returns the voters and the missing ones among them.
 	Quorum() members.Quorum
-	// Shortage counts the missing copies of each node by the size of their content, and
-	// MissingOn returns a page of those of a node and a class of sizes.
+	// Shortage counts the missing copies of each node by the size and the age of their content, and
+	// MissingOn returns a page of those of a node and a class.
 	Shortage(ctx context.Context) (members.Shortage, error)
-	MissingOn(ctx context.Context, node state.NodeID, class int, from state.RootKey, limit int) (rows []members.MissingCopy, next state.RootKey, err error)
+	MissingOn(ctx context.Context, node state.NodeID, class members.Class, from state.RootKey, limit int) (rows []members.MissingCopy, next state.RootKey, err error)
 	// Leaving returns the effect of the removal of a member. With count the answer also has the
 	// figures that need a scan of all content.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)

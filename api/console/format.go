@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -32,14 +33,17 @@ func functions(version string) template.FuncMap {
 		"level":       levelText,
 		"memberShape": memberShape,
 		"heat":        heat,
-		"missing":     func(node state.NodeID, class int) string { return missingAddress(node, class, "") },
-		"since":       func(t time.Time) string { return span(time.Since(t)) },
-		"span":        span,
-		"skew":        skewText,
-		"perMinute":   func(rate float64) string { return count(int64(math.Ceil(rate))) },
-		"copyShape":   func(p state.Phase) state.Status { return copyShapes[p] },
-		"copyWord":    func(p state.Phase) string { return copyWords[p] },
-		"absolute":    func(link string) bool { return !strings.HasPrefix(link, "/") },
+		"missing": func(node state.NodeID, ages bool, class int) string {
+			return missingAddress(node, members.Class{OfAges: ages, Number: class}, "")
+		},
+		"since":     func(t time.Time) string { return span(time.Since(t)) },
+		"span":      span,
+		"skew":      skewText,
+		"perSecond": func(rate float64) string { return bytesText(uint64(rate/60)) + "/s" },
+		"perMinute": func(rate float64) string { return count(int64(math.Ceil(rate))) },
+		"copyShape": func(p state.Phase) state.Status { return copyShapes[p] },
+		"copyWord":  func(p state.Phase) string { return copyWords[p] },
+		"absolute":  func(link string) bool { return !strings.HasPrefix(link, "/") },
 	}
 }
 

@@ -28,10 +28,10 @@ type Effects struct {
 
 // Gone reports whether the member does not answer. Such a member can be removed only with
 // force.
-func (d memberData) Gone() bool { return d.State != "alive" && !d.Draining() && !d.Self }
+func (d memberData) Gone() bool { return d.State != "alive" && d.State != members.Draining && !d.Self }
 
-// Draining reports whether the member answers and is being drained.
-func (d memberData) Draining() bool { return d.State == members.Draining }
+// Draining reports whether the member is being drained.
+func (d memberData) Draining() bool { return d.Drain != nil }
 
 // Lost reports whether the cluster could not write without the member.
 func (d memberData) Lost() bool {

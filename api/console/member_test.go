@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -80,6 +81,67 @@ func TestAMemberIsDrained(t *testing.T) {
 	}
 }
 
+// The page of a member that is being drained tells what is left, the rate of the last minute and the
+// time left, and says so where that is not known.
+func TestTheDrainOfAMemberHasARate(t *testing.T) {
+	w := newWorld(t)
+	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	bytes := uint64(12 << 30)
+	for _, tc := range []struct {
+		drain members.Drain
+		want  []string
+	}{
+		{members.Drain{Roots: 4312}, []string{"4,312 contents move", "the size is not known yet", "not known yet", "not known<"}},
+		{members.Drain{Roots: 1, Bytes: &bytes, Rate: &members.DrainRate{}}, []string{"1 content moves", "12 GiB", "nothing moved", "not known<"}},
+		{
+			members.Drain{Roots: 4312, Bytes: &bytes, Rate: &members.DrainRate{RootsPerMinute: 229.5, BytesPerMinute: 600 << 20, Left: 20*time.Minute + 34*time.Second}},
+			[]string{"230 moved, 10 MiB/s", "20 minutes"},
+		},
+		{members.Drain{Bytes: new(uint64)}, []string{"holds nothing any more"}},
+	} {
+		w.Change = func(p *members.Peer) {
+			if p.ID == "n3" {
+				p.Load.State, p.Drain = members.Draining, &tc.drain
+			}
+		}
+		status, body := b.get(memberPath("n3"))
+		for _, want := range append(tc.want, `<div id="drain" data-live="cluster">`, "Give it content again") {
+			if !strings.Contains(body, want) {
+				t.Errorf("%+v is answered with %d without %q: %s", tc.drain, status, want, body)
+			}
+		}
+	}
+}
+
+// Members stand by the zone that their settings name, those without one last. Without zones there are no
+// names of zones.
+func TestMembersStandByZone(t *testing.T) {
+	w := newWorld(t)
+	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	if _, body := b.get("/cluster"); strings.Contains(body, "zonename") {
+		t.Errorf("without zones the page is %s", body)
+	}
+	zones := map[state.NodeID]string{"n1": "rack <7>", "n3": "rack 2"}
+	w.Change = func(p *members.Peer) { p.Zone = zones[p.ID] }
+	_, body := b.get("/cluster")
+	at := 0
+	for _, want := range []string{`aria-label="Zone rack 2"`, "/cluster/nodes/n3", `aria-label="Zone rack &lt;7&gt;"`, "/cluster/nodes/n1", `aria-label="No zone"`, "/cluster/nodes/n2"} {
+		i := strings.Index(body[at:], want)
+		if i < 0 {
+			t.Fatalf("%s does not follow in %s", want, body)
+		}
+		at += i
+	}
+}
+
 // The map of missing copies leads from each number to the copies behind it, in pages.
 func TestMissingCopiesAreOnAMap(t *testing.T) {
 	w := newWorld(t)
@@ -102,7 +164,17 @@ func TestMissingCopiesAreOnAMap(t *testing.T) {
 	if status, body := b.get(next); status != http.StatusOK || !strings.Contains(body, "No copy of this size is missing here.") {
 		t.Errorf("%s is answered with %d: %s", next, status, body)
 	}
-	for _, query := range []string{"size=5", "size=-1", "size=x", "from=nonsense", "node=" + strings.Repeat("n", 1000)} {
+	const aged = "/cluster/missing?age=2&amp;node=n2"
+	if _, body := b.get("/cluster?by=age"); !strings.Contains(body, `<td class="number heat1"><a href="`+aged+`">1</a></td>`) || !strings.Contains(body, "&lt; 10 minutes") {
+		t.Errorf("the map by age is %s", body)
+	}
+	status, body = b.get(html.UnescapeString(aged))
+	for _, want := range []string{cat, "2 hours", "from 1 hour to below 6 hours", `age=2&amp;from=` + cat} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the list by age is answered with %d without %q: %s", status, want, body)
+		}
+	}
+	for _, query := range []string{"size=5", "age=5", "age=-1", "age=x", "size=-1", "size=x", "from=nonsense", "node=" + strings.Repeat("n", 1000)} {
 		if status, _ := b.get("/cluster/missing?" + query); status != http.StatusBadRequest {
 			t.Errorf("%q is answered with %d", query, status)
 		}

@@ -17,27 +17,38 @@ import (
 // missingRows is the number of rows on a page of missing copies.
 const missingRows = 100
 
-// sizeClass is a class of content sizes. The map of missing copies has one column for each class.
-type sizeClass struct {
-	Number int
-	Short  string // such as "< 1 MiB"
-	Long   string // such as "below 1 MiB"
+// column is a column of the map of missing copies: a class of sizes or of ages.
+type column struct {
+	members.Class
+	Short string // such as "< 1 MiB"
+	Long  string // such as "below 1 MiB"
 }
 
-// sizeClasses returns the columns of the map of missing copies.
-func sizeClasses() (all []sizeClass) {
-	for i := range members.SizeClasses {
+// columns returns the columns of the map of missing copies, by size or by age.
+func columns(ages bool) (all []column) {
+	classes, bound := members.SizeClasses, func(i int) (string, bool) {
 		bytes, bounded := members.SizeBound(i)
-		size := bytesText(bytes)
+		return bytesText(bytes), bounded
+	}
+	if ages {
+		classes, bound = members.AgeClasses, func(i int) (string, bool) {
+			age, bounded := members.AgeBound(i)
+			return span(age), bounded
+		}
+	}
+	for i := range classes {
+		c := column{Class: members.Class{OfAges: ages, Number: i}}
+		text, bounded := bound(i)
 		switch {
 		case !bounded:
-			all = append(all, sizeClass{i, "≥ " + size, size + " and more"})
+			c.Short, c.Long = "≥ "+text, text+" and more"
 		case i == 0:
-			all = append(all, sizeClass{i, "< " + size, "below " + size})
+			c.Short, c.Long = "< "+text, "below "+text
 		default:
-			from, _ := members.SizeBound(i - 1)
-			all = append(all, sizeClass{i, "< " + size, "from " + bytesText(from) + " to below " + size})
+			from, _ := bound(i - 1)
+			c.Short, c.Long = "< "+text, "from "+from+" to below "+text
 		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -55,14 +66,18 @@ func heat(n uint64) int {
 type missingData struct {
 	Node  state.NodeID // empty for copies that are allocated to no node
 	Name  string       // name of the node, if it is a member with a name
-	Class sizeClass
+	Class column
 	Rows  []members.MissingCopy
 	Next  string // address of the next page; empty on the last page
 }
 
 // missingAddress returns the address of a page of missing copies.
-func missingAddress(node state.NodeID, class int, after state.RootKey) string {
-	values := url.Values{"node": {string(node)}, "size": {strconv.Itoa(class)}}
+func missingAddress(node state.NodeID, class members.Class, after state.RootKey) string {
+	of := "size"
+	if class.OfAges {
+		of = "age"
+	}
+	values := url.Values{"node": {string(node)}, of: {strconv.Itoa(class.Number)}}
 	if after != "" {
 		values.Set("from", after.Cid().String())
 	}
@@ -73,9 +88,14 @@ func missingAddress(node state.NodeID, class int, after state.RootKey) string {
 func (s *surface) missingPage(c *call) error {
 	query := c.r.URL.Query()
 	d := missingData{Node: state.NodeID(query.Get("node"))}
-	class, err := strconv.Atoi(cmp.Or(query.Get("size"), "0"))
-	if err != nil || class < 0 || class >= members.SizeClasses {
-		return web.BadRequest("no class of sizes %q", query.Get("size"))
+	class := members.Class{OfAges: query.Has("age")}
+	text := query.Get("size")
+	if class.OfAges {
+		text = query.Get("age")
+	}
+	var err error
+	if class.Number, err = strconv.Atoi(cmp.Or(text, "0")); err != nil || !class.Known() {
+		return web.BadRequest("there is no class %q of sizes or ages", text)
 	}
 	if len(d.Node) > state.MaxIDLen {
 		return web.BadRequest("the id of a node has at most %d bytes", state.MaxIDLen)
@@ -88,7 +108,7 @@ func (s *surface) missingPage(c *call) error {
 		}
 		from = state.RootOf(at)
 	}
-	d.Class = sizeClasses()[class]
+	d.Class = columns(class.OfAges)[class.Number]
 	status, err := s.Members.Status(c.ctx)
 	if err != nil {
 		return fmt.Errorf("list members: %w", err)

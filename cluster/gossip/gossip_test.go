@@ -44,9 +44,9 @@ func TestTheSkewOfAClock(t *testing.T) {
 func full() Sample {
 	return Sample{
 		Node: "12D3KooWA", Start: 1_760_000_000_000, Seq: 7, Time: 1_760_000_014_000, UsedBytes: 1 << 40, FreeBytes: 1 << 41, Queue: 3, Held: 12,
-		Version: "0.1.0", Addrs: []string{"/ip4/198.51.100.1/tcp/4001/p2p/12D3KooWA"},
-		ClusterAddrs: []string{"/ip4/198.51.100.1/tcp/9096/p2p/12D3KooWA"}, Draining: true,
-		Accounts: []Account{{ID: "0190f5a2", Requests: 2}, {ID: "0190f5a3", Requests: 32}}, Busy: true,
+		Version: "0.1.0", Zone: "rack 7", Addrs: []string{"/ip4/198.51.100.1/tcp/4001/p2p/12D3KooWA"},
+		ClusterAddrs: []string{"/ip4/198.51.100.1/tcp/9096/p2p/12D3KooWA"},
+		Accounts:     []Account{{ID: "0190f5a2", Requests: 2}, {ID: "0190f5a3", Requests: 32}}, Busy: true,
 	}
 }
 

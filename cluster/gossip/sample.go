@@ -51,9 +51,9 @@ type Sample struct {
 	Queue        int      `json:"queue"` // roots that the node has not fetched yet
 	Held         uint64   `json:"held"`  // roots that the node holds
 	Version      string   `json:"version"`
-	Addrs        []string `json:"addrs"`         // public multiaddrs
-	ClusterAddrs []string `json:"cluster_addrs"` // multiaddrs of the cluster host
-	Draining     bool     `json:"draining"`      // the node accepts no new content
+	Zone         string   `json:"zone,omitempty"` // where the node stands, by its settings; "": not said
+	Addrs        []string `json:"addrs"`          // public multiaddrs
+	ClusterAddrs []string `json:"cluster_addrs"`  // multiaddrs of the cluster host
 	// Full is true if the node has no capacity for new content. Tight is true if the disk
 	// of its Raft log or state is so full that the node should not lead.
 	Full  bool `json:"full,omitempty"`
@@ -138,6 +138,8 @@ func (s *Sample) check() error {
 		return fmt.Errorf("gossip: %w: queue of %d", ErrBadSample, s.Queue)
 	case len(s.Version) > state.MaxIDLen:
 		return fmt.Errorf("gossip: %w: version of %d bytes", ErrBadSample, len(s.Version))
+	case len(s.Zone) > state.MaxIDLen:
+		return fmt.Errorf("gossip: %w: zone of %d bytes", ErrBadSample, len(s.Zone))
 	case len(s.Accounts) > MaxAccounts:
 		return fmt.Errorf("gossip: %w: %d accounts", ErrBadSample, len(s.Accounts))
 	}

@@ -52,6 +52,7 @@ type Load struct {
 	Silent    time.Duration // since its last sample; if there was none, since this node has watched it
 	Started   state.Millis  // when its process started, by its clock; 0: not known
 	Busy      bool          // its threads wait for processors
+	Zone      string        // where it stands, by its settings; empty: not known
 	// Skew is by how much its clock was ahead of this node's when its last sample came; negative:
 	// behind, as the way of the sample makes it look too. 0 also where that is not known.
 	Skew time.Duration
@@ -113,6 +114,12 @@ type Members struct {
 
 	// repairs has the newest numbers of missing copies.
 	repairs repairs
+
+	// drains has the newest samples of the members that are being drained.
+	drains drains
+
+	// ages tells how old content is.
+	ages ages
 }
 
 type vouched struct {

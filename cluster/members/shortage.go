@@ -51,6 +51,7 @@ type ShortRow struct {
 	Away         bool                // its copies are out of reach
 	Held, Wanted uint64              // copies on record
 	Missing      [SizeClasses]uint64 // copies that it should hold and that are not within reach
+	ByAge        [AgeClasses]uint64  // the same copies by the age of their content
 }
 
 // Total is the number of copies that are missing on the node.
@@ -61,12 +62,35 @@ func (r ShortRow) Total() (n uint64) {
 	return n
 }
 
+// In returns the copies that are missing on the node by the size of their content, or by its age.
+func (r ShortRow) In(ages bool) []uint64 {
+	if ages {
+		return r.ByAge[:]
+	}
+	return r.Missing[:]
+}
+
+// Class is a class of sizes, or of ages if OfAges.
+type Class struct {
+	OfAges bool
+	Number int // from 0 to below SizeClasses or AgeClasses
+}
+
+// Known returns whether there is such a class.
+func (c Class) Known() bool {
+	if c.OfAges {
+		return c.Number >= 0 && c.Number < AgeClasses
+	}
+	return c.Number >= 0 && c.Number < SizeClasses
+}
+
 // MissingCopy is a copy of a pinned root that a node should hold.
 type MissingCopy struct {
 	Root   state.RootKey
-	Size   uint64 // bytes
-	Held   int    // copies within reach
-	Wanted int    // copies that there should be
+	Size   uint64        // bytes
+	Age    time.Duration // at least, since the cluster has the content on record
+	Held   int           // copies within reach
+	Wanted int           // copies that there should be
 	Phase  state.Phase
 	Reason string // why the node's last attempt failed; empty: none did
 }
@@ -77,6 +101,19 @@ type shortView struct {
 	full int                   // copies that a root should have
 	away map[state.NodeID]bool // nodes with copies on record that are out of reach
 	left int                   // copies that may still be read
+	now  time.Time
+	at   []moment // by which the age of content is known
+}
+
+// age returns how long the cluster has had a root on record, at least.
+func (v *shortView) age(root *state.Root) time.Duration { return ageOf(v.at, root.Born, v.now) }
+
+// of returns whether a root belongs to a class.
+func (v *shortView) of(class Class, root *state.Root) bool {
+	if class.OfAges {
+		return ageClass(v.age(root)) == class.Number
+	}
+	return sizeClass(root.Size) == class.Number
 }
 
 // read takes one copy of the budget, and returns false when there is none left.
@@ -88,7 +125,7 @@ func (v *shortView) read() bool {
 // missing returns the copy that a node should hold of a root, or false if it is within reach. An
 // empty node stands for copies without a node.
 func (v *shortView) missing(root *state.Root, node state.NodeID) (MissingCopy, bool) {
-	m := MissingCopy{Root: root.Key, Size: root.Size, Wanted: v.full}
+	m := MissingCopy{Root: root.Key, Size: root.Size, Age: v.age(root), Wanted: v.full}
 	for _, c := range root.Copies {
 		if c.Phase == state.Held && !v.away[c.Node] {
 			m.Held++
@@ -154,7 +191,10 @@ func (m *Members) shortViewOf(view state.View) (v *shortView, nodes []state.Node
 	if err != nil {
 		return nil, nil, fmt.Errorf("read holders: %w", err)
 	}
-	v = &shortView{View: view, full: full, away: map[state.NodeID]bool{}, left: maxShortRead}
+	v = &shortView{View: view, full: full, away: map[state.NodeID]bool{}, left: maxShortRead, now: m.opts.Now()}
+	if v.at, err = m.ages.in(view); err != nil {
+		return nil, nil, err
+	}
 	member := map[state.NodeID]bool{}
 	for i := range nodes {
 		member[nodes[i].ID] = true
@@ -168,8 +208,8 @@ func (m *Members) shortViewOf(view state.View) (v *shortView, nodes []state.Node
 	return v, nodes, nil
 }
 
-// Shortage counts the missing copies of each node by the size of their content, as this node sees
-// them. It reads maxShortRead copies at most.
+// Shortage counts the missing copies of each node by the size and by the age of their content, as
+// this node sees them. It reads maxShortRead copies at most.
 func (m *Members) Shortage(_ context.Context) (Shortage, error) {
 	v, nodes, release, err := m.shortView()
 	if err != nil {
@@ -201,7 +241,9 @@ func (m *Members) Shortage(_ context.Context) (Shortage, error) {
 				return err
 			}
 		}
-		s.Rows[at[node]].Missing[sizeClass(root.Size)] += uint64(copies)
+		r := &s.Rows[at[node]]
+		r.Missing[sizeClass(root.Size)] += uint64(copies)
+		r.ByAge[ageClass(v.age(root))] += uint64(copies)
 		return nil
 	}
 	err = v.Lacking("", func(root state.Root) (bool, error) {
@@ -257,11 +299,11 @@ func sortedNodes(set map[state.NodeID]bool) []state.NodeID {
 	return all
 }
 
-// MissingOn returns up to limit missing copies of a node, of contents of a class of sizes, from a
+// MissingOn returns up to limit missing copies of a node, of contents of a class, from a
 // root on in the order of their keys. next is the root at which the next call goes on; empty: there
 // are no more. A call that has read maxShortRead copies returns what it has found. An empty node
 // stands for copies without a node.
-func (m *Members) MissingOn(_ context.Context, node state.NodeID, class int, from state.RootKey, limit int) (rows []MissingCopy, next state.RootKey, err error) {
+func (m *Members) MissingOn(_ context.Context, node state.NodeID, class Class, from state.RootKey, limit int) (rows []MissingCopy, next state.RootKey, err error) {
 	v, _, release, err := m.shortView()
 	if err != nil {
 		return nil, "", err
@@ -272,7 +314,7 @@ func (m *Members) MissingOn(_ context.Context, node state.NodeID, class int, fro
 			next = k
 			return false, nil
 		}
-		if root != nil && sizeClass(root.Size) == class {
+		if root != nil && v.of(class, root) {
 			if missing, is := v.missing(root, node); is {
 				rows = append(rows, missing)
 			}

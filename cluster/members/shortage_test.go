@@ -66,7 +66,7 @@ func TestMissingCopiesAreCountedByNodeAndSize(t *testing.T) {
 	is("a[0 0 0 0 0]", "b[1 0 0 0 0]", "c[1 0 0 0 1]", "d[0 0 0 0 0]", "[0 2 0 0 0]")
 	list := func(node state.NodeID, class int) []MissingCopy {
 		t.Helper()
-		rows, next, err := w.MissingOn(t.Context(), node, class, "", 10)
+		rows, next, err := w.MissingOn(t.Context(), node, Class{Number: class}, "", 10)
 		if err != nil || next != "" {
 			t.Fatal(rows, next, err)
 		}
@@ -127,7 +127,7 @@ func TestMissingCopiesAreListedInPages(t *testing.T) {
 		w.loads["b"] = Load{State: "down", Away: away}
 		seen, pages := map[state.RootKey]bool{}, 0
 		for from := state.RootKey(""); from != "" || pages == 0; pages++ {
-			rows, next, err := w.MissingOn(t.Context(), "b", 3, from, 2)
+			rows, next, err := w.MissingOn(t.Context(), "b", Class{Number: 3}, from, 2)
 			if err != nil || len(rows) > 2 || next != "" && next <= from || pages > 10 {
 				t.Fatalf("page %d: %d rows, %v", pages, len(rows), err)
 			}
@@ -187,8 +187,8 @@ func TestMissingCopiesThatCannotBeRead(t *testing.T) {
 	w.loads["b"] = Load{State: "down", Away: true}
 	for name, use := range map[string]func() error{
 		"counts":         func() error { _, err := w.Shortage(t.Context()); return err },
-		"list":           func() error { _, _, err := w.MissingOn(t.Context(), "c", 0, "", 10); return err },
-		"list of a node": func() error { _, _, err := w.MissingOn(t.Context(), "b", 0, "", 10); return err },
+		"list":           func() error { _, _, err := w.MissingOn(t.Context(), "c", Class{}, "", 10); return err },
+		"list of a node": func() error { _, _, err := w.MissingOn(t.Context(), "b", Class{}, "", 10); return err },
 	} {
 		t.Run(name, func(t *testing.T) { w.state.EachReadFails(t, use) })
 	}

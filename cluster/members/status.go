@@ -32,6 +32,8 @@ type Peer struct {
 	PinsPartial bool
 	Roots       uint64 // roots it holds
 	Wanted      uint64 // roots allocated to it
+	// Drain tells how far the drain of the member is; nil: it is not being drained.
+	Drain *Drain
 	// Quarantine is the reason why the member neither votes nor serves; empty: it is not in
 	// quarantine.
 	Quarantine string
@@ -78,19 +80,19 @@ func (m *Members) peer(view state.View, n state.Node, pins counts) (Peer, error)
 		p.Role = "nonvoter" // it is not in the Raft configuration yet
 	}
 	p.Load, _ = m.opts.Gossip.Load(n.ID)
-	if p.Load.State == "alive" {
-		drained, err := view.Drain(n.ID)
-		if err != nil {
-			return Peer{}, fmt.Errorf("status: %w", err)
-		}
-		if drained != nil {
-			p.Load.State = Draining
-		}
+	drained, err := view.Drain(n.ID)
+	if err == nil && drained != nil {
+		p.Drain, err = m.drains.progress(view, n.ID, m.opts.Now())
+	}
+	if err != nil {
+		return Peer{}, fmt.Errorf("status: %w", err)
+	}
+	if p.Drain != nil && p.Load.State == "alive" {
+		p.Load.State = Draining
 	}
 	if p.Load.Version == "" {
 		p.Load.Version = n.Version
 	}
-	var err error
 	if p.Roots, p.Wanted, err = view.CopiesOn(n.ID); err != nil {
 		return Peer{}, fmt.Errorf("status: %w", err)
 	}

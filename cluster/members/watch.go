@@ -31,7 +31,16 @@ func (m *Members) Watch(ctx context.Context) error {
 			return nil
 		case now := <-tick.C:
 			w.check(ctx, now)
+			m.observe(ctx)
 		}
+	}
+}
+
+// observe takes the samples by which this node tells rates of drains and ages of content.
+func (m *Members) observe(ctx context.Context) {
+	m.ages.note(m.opts.State.Applied(), m.opts.Now())
+	if err := m.sampleDrains(); err != nil {
+		m.opts.Logger.ErrorContext(ctx, "cannot read how far drains are", "err", err)
 	}
 }
 

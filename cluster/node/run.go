@@ -76,7 +76,7 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	load := members.Load{
 		State: seems(liveness, ok, connected), UsedBytes: s.UsedBytes, FreeBytes: s.FreeBytes, Queue: s.Queue, Version: s.Version, Full: s.Full, Refuses: s.Refuses, Ended: s.Ends,
 		Away: silent && !connected, Connected: connected, Silent: n.gossip.Table().Silent(id),
-		Started: s.Start, Busy: s.Busy,
+		Started: s.Start, Busy: s.Busy, Zone: s.Zone,
 	}
 	if id != n.self.ID {
 		load.Skew = n.gossip.Table().Skew(id)
@@ -144,7 +144,7 @@ func (n *Node) measure() gossip.Sample {
 	active, busy := n.neighbours.reported()
 	return gossip.Sample{
 		UsedBytes: usage.LiveBytes, FreeBytes: usage.FreeBytes, Queue: n.tracker.Queue(), Held: held,
-		Version: own.Version, Addrs: own.Addrs, ClusterAddrs: own.ClusterAddrs,
+		Version: own.Version, Zone: n.opts.Config.Node.Zone, Addrs: own.Addrs, ClusterAddrs: own.ClusterAddrs,
 		Full: n.full(), Tight: n.tight(), Refuses: n.refuses(),
 		Accounts: active, Busy: busy,
 	}

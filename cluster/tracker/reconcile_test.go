@@ -261,7 +261,7 @@ func TestAMemberIsDrained(t *testing.T) {
 		r.wantOn(1, "a", "b", "c", "d")
 		r.wantOn(2, "a", "b", "d")
 		r.held(1, "d")
-		r.pass(2 * DefaultRepairEvery)
+		r.pass(returnEvery + time.Second) // it does not wait for the next pass over all roots
 		r.wantOn(1, "a", "b", "d")
 
 		r.state.Apply(r, &state.SetDrain{Node: "d", On: true}) // two members are left for three copies

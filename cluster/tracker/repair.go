@@ -34,6 +34,9 @@ const (
 	returnEvery = 5 * time.Second
 	// repairRetry is the pause after a pass that could not be completed.
 	repairRetry = 2 * time.Second
+	// drainShare bounds the work for members that are being drained: between two scans of their
+	// roots lies this many times the duration of a scan, and returnEvery at the least.
+	drainShare = 20
 )
 
 // Repairer moves, on the leader, roots that have lost copies to other nodes. A copy counts as
@@ -71,6 +74,8 @@ type Repairer struct {
 
 	absent map[state.NodeID]bool // members that were down at the last check; Run uses it
 
+	drainNext time.Time // no scan of the roots on drained members before this time; Run uses it
+
 	// A put makes surplus copies if it is unknown which nodes still hold the content. Repair
 	// removes surplus copies only from records of entries up to aged, because by then the
 	// members that were down are known. aged is the index of the state one Every ago.
@@ -101,6 +106,10 @@ func (t *topology) stuck(c state.Copy) bool {
 }
 
 func (t *topology) live() int { return len(t.members) - len(t.gone) }
+
+// halved returns whether members are gone and at most as many are left. Then nothing moves, because
+// the rest may lack the room.
+func (t *topology) halved() bool { return len(t.gone) > 0 && 2*t.live() <= len(t.members) }
 
 // without returns the members on which a root cannot rely.
 func (t *topology) without(root *state.Root) []state.NodeID {
@@ -136,7 +145,13 @@ func (r *Repairer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-back.C:
-			if !r.State.IsLeader() || !r.returned() {
+			if !r.State.IsLeader() {
+				continue
+			}
+			if !r.returned() {
+				if err := r.drain(ctx); err != nil && ctx.Err() == nil {
+					r.Logger.WarnContext(ctx, "repair of roots on drained members failed before its end", "err", err)
+				}
 				continue
 			}
 		case <-sub.C:
@@ -178,7 +193,7 @@ func (r *Repairer) pass(ctx context.Context) error {
 	}
 	again := now.waiting && time.Since(r.whole).Abs() >= scanEvery
 	unchanged := now.equal(&r.last) && (short == 0 || short == r.short) && !again
-	if len(now.gone) > 0 && 2*now.live() <= len(now.members) {
+	if now.halved() {
 		if !unchanged {
 			r.Logger.WarnContext(ctx, "no repair while 50 % of the members or more are down", "down", len(now.gone))
 		}
@@ -206,6 +221,41 @@ func (r *Repairer) pass(ctx context.Context) error {
 		r.last = topology{}
 	}
 	return nil
+}
+
+// drain places the roots on the members that are being drained, so that a copy leaves such a member
+// soon after enough others have the content, and not with the next pass over all roots.
+func (r *Repairer) drain(ctx context.Context) error {
+	if time.Now().Before(r.drainNext) {
+		return nil
+	}
+	absent := r.absent // the next call of returned compares with it
+	now, _, err := r.topology()
+	r.absent = absent
+	if err != nil || len(now.drained) == 0 || now.halved() {
+		return err
+	}
+	begun := time.Now()
+	for _, id := range now.drained {
+		if _, _, err = r.placeOf(ctx, &now, rootsOn(id)); err != nil {
+			break
+		}
+	}
+	r.drainNext = time.Now().Add(drainShare * time.Since(begun))
+	return err
+}
+
+// rootsOn reads the roots that are allocated to a node.
+func rootsOn(id state.NodeID) roots {
+	return func(view state.View, from state.RootKey, fn func(state.Root) (bool, error)) error {
+		return view.WantedOn(id, from, func(k state.RootKey, _ state.Phase) (bool, error) {
+			root, err := view.Root(k)
+			if err != nil {
+				return false, err
+			}
+			return fn(root)
+		})
+	}
 }
 
 func (r *Repairer) topology() (t topology, short uint64, err error) {

@@ -76,7 +76,10 @@ func (f *fakeNode) DrainPlan(_ context.Context, node string) (client.DrainPlan, 
 	for _, p := range f.status.Peers {
 		if p.ID == node || p.Name == node {
 			left := uint64(max(0, 1100-600*f.drainLooks))
-			f.drainLooks++
+			if f.drainLooks++; f.drainLooks > 1 {
+				bytes, rate, bytesRate, seconds := uint64(5<<20), 600.0, 60.0*(1<<20), int64(50)
+				p.Drain = &client.Drain{RootsLeft: left, BytesLeft: &bytes, RootsPerMinute: &rate, BytesPerMinute: &bytesRate, SecondsLeft: &seconds}
+			}
 			return client.DrainPlan{Peer: p, Roots: left, Others: 2, OthersFree: 7 << 30, Copies: 3, CopiesThen: 2, Tight: true}, nil
 		}
 	}

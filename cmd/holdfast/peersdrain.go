@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
@@ -25,7 +26,9 @@ the command asks first.
 
 The drain goes on after the command has ended; status shows the member as
 draining. With --wait the command ends when the member holds nothing any more,
-and can be interrupted and started again. --cancel ends a drain: the member is
+and can be interrupted and started again; meanwhile it prints how much content
+is left, the rate of the last minute and the time left. --json has the same
+under "drain". --cancel ends a drain: the member is
 given content again.`,
 		Example: `  holdfast peers drain node3 --wait
   holdfast peers drain node3 --cancel`,
@@ -92,6 +95,33 @@ func drainText(p *client.DrainPlan, cancelled, waited bool) string {
 	return fmt.Sprintf("draining %s: %s move to the other members; holdfast peers drain %s --wait waits for the end", name, pluralOf(p.Roots, "root"), p.ID)
 }
 
+// drainLeft tells how much content is left on a member that is being drained, at which rate that gets
+// less, and for how long.
+func drainLeft(p *client.DrainPlan) string {
+	text := fmt.Sprintf("%s left on %s", pluralOf(p.Roots, "root"), nameOf(&p.Peer))
+	d := p.Drain
+	if d == nil {
+		return text // a node of an older release
+	}
+	if d.BytesLeft != nil {
+		text = fmt.Sprintf("%s, %s left on %s", pluralOf(p.Roots, "root"), humanBytes(*d.BytesLeft), nameOf(&p.Peer))
+	}
+	switch {
+	case d.RootsPerMinute == nil:
+		return text + "; the rate is not known yet"
+	case *d.RootsPerMinute == 0:
+		return text + "; none left it in the last minute, so the time is not known"
+	}
+	text += fmt.Sprintf("; %s a minute", pluralOf(uint64(math.Ceil(*d.RootsPerMinute)), "root"))
+	if *d.BytesPerMinute > 0 {
+		text += fmt.Sprintf(", %s/s", humanBytes(uint64(*d.BytesPerMinute/60)))
+	}
+	if d.SecondsLeft == nil {
+		return text + "; the time left is not known"
+	}
+	return text + "; " + humanTime(time.Duration(*d.SecondsLeft)*time.Second) + " left"
+}
+
 const (
 	drainPoll = time.Second      // between two looks at a drain
 	drainTold = 10 * time.Second // between two lines about it
@@ -111,7 +141,7 @@ func (a *app) waitDrained(ctx context.Context, o operator, id string) (plan clie
 		}
 		if now := time.Now(); now.Sub(told) >= drainTold {
 			told = now
-			a.say(a.stderr, "%s left on %s\n", pluralOf(plan.Roots, "root"), nameOf(&plan.Peer))
+			a.say(a.stderr, "%s\n", drainLeft(&plan))
 		}
 		select {
 		case <-ctx.Done():

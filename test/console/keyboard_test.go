@@ -60,6 +60,22 @@ func (p *tab) tabTo(what string) {
 	p.t.Fatalf("the tabulator does not lead to %q, but to %q", what, seen)
 }
 
+// opensDetails opens and closes the details under a summary with Enter. The focus stays on the summary, and axe-core finds nothing
+// wrong while they are open.
+func (p *tab) opensDetails(summary string) {
+	p.t.Helper()
+	p.tabTo("SUMMARY  " + summary)
+	for _, open := range []bool{true, false} {
+		p.keys("\r")
+		if at := p.focused(); !strings.Contains(at, summary) || ask(p, chromedp.Evaluate[bool](`document.activeElement.parentElement.open`)) != open {
+			p.t.Errorf("after Enter on %q the focus is on %q, and the details are to be open: %t", summary, at, open)
+		}
+		for _, what := range p.violations() {
+			p.t.Errorf("with the details of %q: %s", summary, what)
+		}
+	}
+}
+
 // TestTheKeyboardAlone: a person without a pointer sets the cluster up, goes to each section by its keys, searches, makes a key and
 // revokes it. The focus is visible wherever it goes, and letters that are typed into a field go nowhere else.
 func TestTheKeyboardAlone(t *testing.T) {
@@ -92,6 +108,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	}
 	p.keys("g", "p")
 	p.shows("Pin a CID")
+	p.opensDetails("More filters")
 	p.keys("/")
 	if at := p.focused(); at != "INPUT name" {
 		t.Errorf("after / the focus is on %q", at)
@@ -106,6 +123,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p.tabTo("INPUT name")
 	p.keys("laptop", "\r")
 	p.shows("The new key")
+	p.opensDetails("rclone")
 	token := p.fact("Token (Bearer)")
 	answered(t, c, token, http.StatusOK)
 	p.tabTo("Revoke this key")

@@ -41,6 +41,9 @@ type Quorum = admin.Quorum
 // DrainPlan is a member and the effect of its drain.
 type DrainPlan = admin.DrainPlan
 
+// Drain tells how far the drain of a member is.
+type Drain = admin.Drain
+
 // Leaving is a member and the effect of its removal.
 type Leaving = admin.Leaving
 

@@ -58,7 +58,8 @@ type World struct {
 	Content *Content
 	Down    error // why the node is not ready
 	Removed []state.NodeID
-	Drained []string // the members and whether their drain began
+	Drained []string            // the members and whether their drain began
+	Change  func(*members.Peer) // changes a member of Status; nil: it does not
 
 	secret []byte
 	ahead  atomic.Int64 // nanoseconds, see Ahead
@@ -150,11 +151,15 @@ func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 // Ahead sets the time by which the clock of the accounts is ahead of the real time.
 func (w *World) Ahead(d time.Duration) { w.ahead.Store(int64(d)) }
 
-// Status returns the status of a cluster of three members.
+// Status returns the status of a cluster of three members, which are as Change says.
 func (w *World) Status(context.Context) (members.Status, error) {
 	s := members.Status{ClusterID: "cluster", Leader: "n1", Pins: map[state.Status]uint64{}}
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
-		s.Peers = append(s.Peers, members.Peer{Node: n, Role: "voter", Load: members.Load{State: "alive"}})
+		p := members.Peer{Node: n, Role: "voter", Load: members.Load{State: "alive"}}
+		if w.Change != nil {
+			w.Change(&p)
+		}
+		s.Peers = append(s.Peers, p)
 	}
 	return s, nil
 }
@@ -162,17 +167,17 @@ func (w *World) Status(context.Context) (members.Status, error) {
 // Shortage returns a copy that is missing on n2.
 func (w *World) Shortage(context.Context) (members.Shortage, error) {
 	s := members.Shortage{Rows: []members.ShortRow{{Node: "n1", Member: true, Held: 3, Wanted: 3}, {Node: "n2", Member: true, Held: 2, Wanted: 3}}}
-	s.Rows[1].Missing[0] = 1
+	s.Rows[1].Missing[0], s.Rows[1].ByAge[2] = 1, 1
 	return s, nil
 }
 
 // MissingOn returns the copy that Shortage counts, and a next page.
-func (w *World) MissingOn(_ context.Context, node state.NodeID, class int, from state.RootKey, _ int) (rows []members.MissingCopy, next state.RootKey, err error) {
-	if node != "n2" || class != 0 || from != "" {
+func (w *World) MissingOn(_ context.Context, node state.NodeID, class members.Class, from state.RootKey, _ int) (rows []members.MissingCopy, next state.RootKey, err error) {
+	if node != "n2" || class != (members.Class{}) && class != (members.Class{OfAges: true, Number: 2}) || from != "" {
 		return nil, "", nil
 	}
 	c, err := cid.Decode(CatCID)
-	return []members.MissingCopy{{Root: state.RootOf(c), Size: 300, Held: 2, Wanted: 3, Phase: state.Assigned, Reason: "nobody offered it"}}, state.RootOf(c), err
+	return []members.MissingCopy{{Root: state.RootOf(c), Size: 300, Age: 2 * time.Hour, Held: 2, Wanted: 3, Phase: state.Assigned, Reason: "nobody offered it"}}, state.RootOf(c), err
 }
 
 // Quorum returns a quorum of three voters that are all reachable.

@@ -1,0 +1,204 @@
+package members
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+)
+
+// Bounds of what a node remembers of the drains of members.
+const (
+	drainEvery  = 5 * time.Second // between two samples
+	drainRecent = time.Minute     // rates are those of this time
+	drainLeast  = 10 * time.Second
+	// maxDrainRead is how many recorded copies one sample reads for their sizes, which takes about
+	// 50 ms. If a member has more, the next sample goes on there.
+	maxDrainRead = 10_000
+)
+
+// Drain tells how far the drain of a member is, as this node has seen it.
+type Drain struct {
+	Roots uint64 // contents that the member still holds
+	// Bytes is the size of these contents; nil: it is not known yet. With more than maxDrainRead
+	// contents it is an estimate by their mean size.
+	Bytes *uint64
+	Rate  *DrainRate // nil: this node has watched the drain for less than drainLeast
+}
+
+// DrainRate tells how fast content leaves a member: the mean of the last minute.
+type DrainRate struct {
+	RootsPerMinute float64
+	BytesPerMinute float64       // 0 also while the size of the contents is not known
+	Left           time.Duration // until the member holds nothing; 0: not known, since nothing has left it
+}
+
+// Left returns the time until the member holds nothing, or false if that is not known.
+func (d *Drain) Left() (left time.Duration, known bool) {
+	switch {
+	case d.Roots == 0:
+		return 0, true
+	case d.Rate == nil || d.Rate.Left == 0:
+		return 0, false
+	}
+	return d.Rate.Left, true
+}
+
+// drains are the newest samples of the members that are being drained.
+type drains struct {
+	mu sync.Mutex // guards of; it is held while copies are read, so that concurrent calls share a sample
+	of map[state.NodeID]*drained
+}
+
+// drained has the samples of one member.
+type drained struct {
+	samples []drainSample // the oldest first, of the last minute
+	sizes   sizes
+}
+
+type drainSample struct {
+	at    time.Time
+	roots uint64
+	bytes *uint64
+	exact bool // bytes is a sum and no estimate
+}
+
+// sizes adds up the sizes of the contents on a member, a part of them at a time.
+type sizes struct {
+	next  state.RootKey // to go on from; empty: from the first
+	read  uint64        // copies of this round
+	bytes uint64        // their size
+	mean  *float64      // of the last whole round; nil: none yet
+}
+
+// sampleDrains takes samples of the members that are being drained, where the last ones are old enough.
+func (m *Members) sampleDrains() error {
+	if len(m.Drained()) == 0 {
+		m.drains.keep(nil)
+		return nil
+	}
+	view, release := m.opts.State.LocalView()
+	defer release()
+	all, err := drainedOf(view)
+	if err != nil {
+		return err
+	}
+	m.drains.keep(all)
+	for id := range all {
+		if _, err := m.drains.progress(view, id, m.opts.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep forgets the members that are not being drained any more.
+func (d *drains) keep(all map[state.NodeID]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id := range d.of {
+		if !all[id] {
+			delete(d.of, id)
+		}
+	}
+}
+
+// progress returns how far the drain of a member is. It takes a sample if the last one is old enough.
+func (d *drains) progress(view state.View, id state.NodeID, now time.Time) (*Drain, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of == nil {
+		d.of = map[state.NodeID]*drained{}
+	}
+	of := d.of[id]
+	if of == nil {
+		of = &drained{}
+		d.of[id] = of
+	}
+	roots, _, err := view.CopiesOn(id)
+	if err != nil {
+		return nil, fmt.Errorf("count copies: %w", err)
+	}
+	if n := len(of.samples); n == 0 || now.Sub(of.samples[n-1].at) >= drainEvery {
+		s := drainSample{at: now, roots: roots}
+		if s.bytes, s.exact, err = of.sizes.of(view, id, roots); err != nil {
+			return nil, fmt.Errorf("read sizes of copies: %w", err)
+		}
+		of.samples = append(of.samples, s)
+		old := func(s drainSample) bool { return now.Sub(s.at) > drainRecent }
+		of.samples = slices.DeleteFunc(of.samples, old)
+	}
+	p := &Drain{Roots: roots, Bytes: of.samples[len(of.samples)-1].bytes}
+	if roots == 0 {
+		p.Bytes = new(uint64)
+	}
+	p.Rate = rateOf(of.samples)
+	return p, nil
+}
+
+// of returns the size of the contents on a member, and whether that is exact. It is nil until all
+// copies were read once.
+func (s *sizes) of(view state.View, id state.NodeID, roots uint64) (bytes *uint64, exact bool, err error) {
+	from, read := s.next, 0
+	if from == "" {
+		s.read, s.bytes = 0, 0
+	}
+	s.next = ""
+	err = view.WantedOn(id, from, func(k state.RootKey, phase state.Phase) (bool, error) {
+		if read == maxDrainRead {
+			s.next = k
+			return false, nil
+		}
+		read++
+		if phase != state.Held {
+			return true, nil
+		}
+		root, err := view.Root(k)
+		s.read, s.bytes = s.read+1, s.bytes+root.Size
+		return err == nil, err
+	})
+	if err != nil {
+		s.next = "" // the next call begins anew
+		return nil, false, err
+	}
+	if s.next == "" {
+		mean := float64(s.bytes) / float64(max(s.read, 1))
+		s.mean = &mean
+		if from == "" {
+			sum := s.bytes
+			return &sum, true, nil
+		}
+	}
+	if s.mean == nil {
+		return nil, false, nil
+	}
+	estimate := uint64(*s.mean * float64(roots))
+	return &estimate, false, nil
+}
+
+// rateOf returns the rate between the oldest and the newest sample, or nil if they are too close.
+func rateOf(samples []drainSample) *DrainRate {
+	first, last := samples[0], samples[len(samples)-1]
+	passed := last.at.Sub(first.at)
+	if passed < drainLeast {
+		return nil
+	}
+	moved := float64(first.roots - min(last.roots, first.roots))
+	r := &DrainRate{RootsPerMinute: moved / passed.Minutes()}
+	switch {
+	case last.bytes == nil:
+	case first.exact && last.exact:
+		r.BytesPerMinute = float64(*first.bytes-min(*last.bytes, *first.bytes)) / passed.Minutes()
+	case last.roots > 0:
+		r.BytesPerMinute = r.RootsPerMinute * float64(*last.bytes) / float64(last.roots)
+	}
+	switch {
+	case r.BytesPerMinute > 0:
+		r.Left = time.Duration(float64(*last.bytes) / r.BytesPerMinute * float64(time.Minute))
+	case r.RootsPerMinute > 0:
+		r.Left = time.Duration(float64(last.roots) / r.RootsPerMinute * float64(time.Minute))
+	}
+	return r
+}
