@@ -10,7 +10,6 @@ import (
 	"html/template"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -34,12 +33,6 @@ type Pages struct {
 	version string
 }
 
-// asset is a static file.
-type asset struct {
-	body []byte
-	kind string // its Content-Type
-}
-
 // LoadPages parses the templates and files that the program contains.
 func LoadPages() (*Pages, error) {
 	p := &Pages{byName: map[string]*template.Template{}, assets: map[string]asset{}}
@@ -49,15 +42,12 @@ func LoadPages() (*Pages, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	for _, f := range static {
-		body, err := fs.ReadFile(files, "static/"+f.Name())
+		a, err := readAsset(f.Name())
 		if err != nil {
-			return nil, fmt.Errorf("console: %w", err)
+			return nil, err
 		}
-		kind := mime.TypeByExtension(path.Ext(f.Name()))
-		if kind == "" {
-			return nil, fmt.Errorf("console: the type of %s is not known", f.Name())
-		}
-		p.assets[f.Name()] = asset{body, kind}
+		p.assets[f.Name()] = a
+		body := a.body.bytes
 		_, _ = fmt.Fprintf(hash, "%s %d\n", f.Name(), len(body))
 		hash.Write(body)
 	}
@@ -214,27 +204,6 @@ func troubleOf(err error) trouble {
 		return trouble{http.StatusConflict, "That cannot be done", known.Detail, ""}
 	}
 	return trouble{http.StatusInternalServerError, "Something went wrong", "the node could not answer; its log has the reason beside this request's id", "Try again; if it stays, tell the operator."}
-}
-
-// static serves a file of the program. The path of the file changes with its content.
-func (s *surface) static(c *call) error {
-	a, ok := s.Pages.assets[c.r.PathValue("name")]
-	if !ok || c.r.PathValue("version") != s.Pages.version {
-		return web.NoSuchRoute()
-	}
-	header := c.w.Header()
-	header.Set("Content-Type", a.kind)
-	header.Set("Cache-Control", "public, max-age=31536000, immutable")
-	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(a.body))
-	return nil
-}
-
-// favicon serves the icon at the path that browsers ask for by themselves.
-func (s *surface) favicon(c *call) error {
-	c.w.Header().Set("Content-Type", s.Pages.assets["icon.svg"].kind)
-	c.w.Header().Set("Cache-Control", "public, max-age=86400")
-	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(s.Pages.assets["icon.svg"].body))
-	return nil
 }
 
 // robots keeps search engines out (RFC 9309).
