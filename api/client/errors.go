@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+
+	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
 // Kinds of errors of a cluster, for errors.Is.
@@ -157,6 +159,29 @@ type localWriter struct{ to io.Writer }
 
 func (w localWriter) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
+	if err != nil {
+		err = &sourceError{err}
+	}
+	return n, err
+}
+
+// local returns a localWriter. It keeps the ReadFrom of a writer that decrypts, so that the body is read
+// into the buffer in which it is decrypted. request notes the errors of the body, so all others are of the
+// target.
+func local(w io.Writer) io.Writer {
+	if to, ok := w.(*seal.RangeWriter); ok {
+		return localRange{localWriter{w}, to}
+	}
+	return localWriter{w}
+}
+
+type localRange struct {
+	localWriter
+	to *seal.RangeWriter
+}
+
+func (w localRange) ReadFrom(src io.Reader) (int64, error) {
+	n, err := w.to.ReadFrom(src)
 	if err != nil {
 		err = &sourceError{err}
 	}

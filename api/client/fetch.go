@@ -45,7 +45,7 @@ func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writ
 			defer cancel(nil)
 			timer := time.AfterFunc(c.stall, func() { cancel(errStalled) })
 			timer.Stop() // the timer runs only while fetch waits for a body
-			written, err := f.request(ctx, node, off+done, n-done, localWriter{w}, func(body io.Reader) io.Reader {
+			written, err := f.request(ctx, node, off+done, n-done, local(w), func(body io.Reader) io.Reader {
 				return &patient{from: body, timer: timer, within: c.stall}
 			})
 			if err != nil && errors.Is(context.Cause(ctx), errStalled) {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -198,20 +197,19 @@ func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer, hash *r
 	if err != nil {
 		return err
 	}
-	var failed error
 	plaintext := hash.writer(off)
-	err = in.client.decrypt(ctx, in.fetching, start, size, func(ciphertext io.Reader) io.Reader {
-		plain, err := in.content.RangeReader(ciphertext, off, n)
-		if err != nil {
-			failed = err
-			return strings.NewReader("")
-		}
-		return plain
-	}, io.MultiWriter(w, plaintext))
-	if err = cmp.Or(failed, err); err == nil {
-		plaintext.end()
+	out, err := in.content.RangeWriter(io.MultiWriter(w, plaintext), off, n)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := in.client.fetch(ctx, in.fetching, start, size, out); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	plaintext.end()
+	return nil
 }
 
 func (in *incoming) hash() string {

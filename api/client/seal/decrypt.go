@@ -149,11 +149,21 @@ func (c *Content) decrypting(ciphertext io.Reader, chunks span, skip, take int64
 	return r
 }
 
+// begin prepares the first chunk.
+func (r *decrypting) begin() {
+	if r.started {
+		return
+	}
+	r.started, r.first, r.aead, r.prefix = true, r.chunks.first, r.c.key.aead(), chunkPrefix(r.c.storageKey)
+	if r.c.layout.chunk > 0 {
+		size := min(r.c.layout.chunk, r.c.layout.size)
+		r.buf, r.plain = make([]byte, size+ChunkOverhead), make([]byte, size)
+	}
+}
+
 // fill decrypts the next chunk, or sets err.
 func (r *decrypting) fill() {
-	if !r.started {
-		r.started, r.first, r.aead, r.prefix = true, r.chunks.first, r.c.key.aead(), chunkPrefix(r.c.storageKey)
-	}
+	r.begin()
 	if r.chunks.first >= r.chunks.last {
 		r.err = r.end()
 		return
@@ -183,9 +193,15 @@ func (r *decrypting) fill() {
 			return
 		}
 	}
+	r.ready = r.cut(plain)
+}
+
+// cut returns the part of the next plaintext that belongs to the range.
+func (r *decrypting) cut(plain []byte) []byte {
 	plain = plain[r.skip:]
-	r.ready = plain[:min(int64(len(plain)), r.take)]
-	r.skip, r.take = 0, r.take-int64(len(r.ready))
+	plain = plain[:min(int64(len(plain)), r.take)]
+	r.skip, r.take = 0, r.take-int64(len(plain))
+	return plain
 }
 
 // end returns io.EOF if nothing follows the content and, where the whole content was read, the
@@ -248,18 +264,24 @@ func readUpTo(src io.Reader, limit int64, exact bool) ([]byte, error) {
 	return buf, err
 }
 
-// chunk decrypts chunk i.
+// chunk reads and decrypts chunk i.
 func (r *decrypting) chunk(i int64) ([]byte, error) {
-	if r.buf == nil {
-		size := min(r.c.layout.chunk, r.c.layout.size)
-		r.buf, r.plain = make([]byte, size+ChunkOverhead), make([]byte, size)
-	}
 	sealed := r.buf[:r.c.layout.plainOf(i)+ChunkOverhead]
 	if _, err := io.ReadFull(r.src, sealed); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("%w: in chunk %d of %d", ErrTruncated, i, r.c.layout.count())
+		return nil, r.truncated(i)
 	} else if err != nil {
 		return nil, err
 	}
+	return r.opened(sealed, i)
+}
+
+// truncated returns the error for content that ends in chunk i.
+func (r *decrypting) truncated(i int64) error {
+	return fmt.Errorf("%w: in chunk %d of %d", ErrTruncated, i, r.c.layout.count())
+}
+
+// opened returns the plaintext of chunk i, which is valid until the next call.
+func (r *decrypting) opened(sealed []byte, i int64) ([]byte, error) {
 	plain, err := r.openAs(sealed, i)
 	if err != nil {
 		return nil, r.misplaced(sealed, i)

@@ -1,0 +1,105 @@
+package seal
+
+import (
+	"errors"
+	"io"
+)
+
+// RangeWriter decrypts a range of chunked content that is written to it. Each chunk is read into the
+// buffer in which it is decrypted, and no second goroutine is needed, as between [Content.RangeReader]
+// and a source that writes. Use [Content.RangeWriter] to make one.
+type RangeWriter struct {
+	r      *decrypting
+	to     io.Writer
+	filled int   // bytes of the chunk that are in the buffer of r
+	err    error // the first error; every later call returns it
+}
+
+// RangeWriter returns a writer that decrypts length bytes of the plaintext at offset, and writes them to
+// w. The caller writes the range of the ciphertext that [Content.Range] returned, and then calls Close.
+// Each chunk is checked before its bytes are written to w. The error is [ErrRange], also for content
+// that has no chunks.
+func (c *Content) RangeWriter(w io.Writer, offset, length int64) (*RangeWriter, error) {
+	chunks, err := c.layout.cover(offset, length)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Chunked() {
+		return nil, ErrRange
+	}
+	r := c.decrypting(nil, chunks, offset-chunks.first*c.layout.chunk, length)
+	r.begin()
+	return &RangeWriter{r: r, to: w}, nil
+}
+
+// Write implements io.Writer. The error is one of the errors of content, or that of the target.
+func (w *RangeWriter) Write(p []byte) (written int, err error) {
+	for len(p) > 0 && w.err == nil {
+		n := copy(w.room(), p)
+		w.take(n)
+		p, written = p[n:], written+n
+	}
+	return written, w.err
+}
+
+// ReadFrom implements io.ReaderFrom. It reads src into the buffer in which a chunk is decrypted. An error
+// of src ends only this call: the next one goes on with the next byte.
+func (w *RangeWriter) ReadFrom(src io.Reader) (read int64, err error) {
+	for w.err == nil {
+		n, err := src.Read(w.room())
+		w.take(n)
+		read += int64(n)
+		if errors.Is(err, io.EOF) {
+			return read, w.err
+		}
+		if err != nil && w.err == nil {
+			return read, err
+		}
+	}
+	return read, w.err
+}
+
+// Close returns nil if the range is complete. It does not close the target.
+func (w *RangeWriter) Close() error {
+	if w.err == nil && w.r.chunks.first < w.r.chunks.last {
+		w.err = w.r.truncated(w.r.chunks.first)
+	}
+	return w.err
+}
+
+// room returns the part of the buffer that is to be filled. After the last chunk it returns a byte more,
+// so that bytes behind the range are noticed.
+func (w *RangeWriter) room() []byte {
+	r := w.r
+	if r.chunks.first >= r.chunks.last {
+		return make([]byte, 1)
+	}
+	return r.buf[w.filled : r.c.layout.plainOf(r.chunks.first)+ChunkOverhead]
+}
+
+// take counts n bytes that were put into the room. It decrypts the chunk when it is complete.
+func (w *RangeWriter) take(n int) {
+	r := w.r
+	switch {
+	case n == 0:
+		return
+	case r.chunks.first >= r.chunks.last:
+		w.err = ErrTrailing
+		return
+	}
+	w.filled += n
+	sealed := r.buf[:r.c.layout.plainOf(r.chunks.first)+ChunkOverhead]
+	if w.filled < len(sealed) {
+		return
+	}
+	plain, err := r.opened(sealed, r.chunks.first)
+	if err != nil {
+		w.err = err
+		return
+	}
+	w.filled = 0
+	r.chunks.first++
+	if _, err := w.to.Write(r.cut(plain)); err != nil {
+		w.err = err
+	}
+}
