@@ -175,6 +175,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.ChargeStorage{}, false},
 		{&state.PlaceRoots{}, false},
 		{&state.SettleRoots{}, false},
+		{&state.IndexPins{}, false},
 		{&state.ClearAccounts{}, false},
 		{&state.ReportArrivals{}, false},
 		{&state.ClearBuckets{}, false},

@@ -13,17 +13,20 @@ import (
 const (
 	reconcileEvery = 5 * time.Second // interval without a reported change
 	reconcileRetry = 200 * time.Millisecond
+	indexingEvery  = 10 * time.Second // interval of log lines about an index that is being built
 )
 
 // Reconciler does the background work of the state on the leader. It changes pins that did not
 // fit into a log entry to the status of their roots. It clears closed accounts, deleted buckets
-// and ended uploads, and changes objects to the setting of their bucket. All fields are
-// required.
+// and ended uploads, changes objects to the setting of their bucket, and builds the index of pins
+// by meta. All exported fields are required.
 type Reconciler struct {
 	Self   state.NodeID
 	State  State
 	Watch  *state.Watch
 	Logger *slog.Logger
+
+	indexingSaid time.Time // last log line about the index by meta
 }
 
 // Run works until ctx ends, then returns nil. On a node that does not lead it only waits.
@@ -62,12 +65,19 @@ func (s *Reconciler) pass(ctx context.Context) error {
 		buckets, berr := view.Emptying(state.MaxReports)
 		uploads, uerr := view.Ended(state.MaxReports)
 		turning, terr := view.Turning(state.MaxReports)
+		index, done, pins, ierr := view.PinsToIndex()
 		release()
-		if err := errors.Join(err, cerr, berr, uerr, terr); err != nil {
+		if err := errors.Join(err, cerr, berr, uerr, terr, ierr); err != nil {
 			return wrap("read what is to be settled", err)
 		}
-		if len(roots)+len(closed)+len(buckets)+len(uploads)+len(turning) == 0 {
+		if len(roots)+len(closed)+len(buckets)+len(uploads)+len(turning) == 0 && index == nil {
 			return nil
+		}
+		if index != nil {
+			s.sayIndexing(ctx, done, pins)
+			if _, err := s.State.Propose(ctx, index); err != nil {
+				return wrap("index pins by meta", err)
+			}
 		}
 		if len(roots) > 0 {
 			if _, err := s.State.Propose(ctx, &state.SettleRoots{Roots: roots}); err != nil {
@@ -96,4 +106,12 @@ func (s *Reconciler) pass(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sayIndexing logs every indexingEvery how far the index of pins by meta is.
+func (s *Reconciler) sayIndexing(ctx context.Context, done, pins uint64) {
+	if now := time.Now(); now.Sub(s.indexingSaid) >= indexingEvery {
+		s.indexingSaid = now
+		s.Logger.InfoContext(ctx, "pins of an older release are added to the index by meta; lists by meta read all pins until then", "done", done, "pins", pins)
+	}
 }

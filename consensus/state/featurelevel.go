@@ -32,7 +32,7 @@ import (
 // Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
 // key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
 // Level 10 brought EndPins, SetDrain, the ends and bounds of pins, payments and paid content, EndContent,
-// prices of requests and the numbers of NoteUsage.
+// prices of requests, the numbers of NoteUsage, and IndexPins with the index of pins by meta.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -106,6 +106,11 @@ func raise(tx Tx, from, to FeatureLevel, e *entry) error {
 	}
 	if from < LedgerLevel && to >= LedgerLevel {
 		if err := orderPostings(tx); err != nil {
+			return err
+		}
+	}
+	if from < MetaIndexLevel && to >= MetaIndexLevel {
+		if err := foundMetaIndex(tx); err != nil {
 			return err
 		}
 	}

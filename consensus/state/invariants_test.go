@@ -18,6 +18,7 @@ func (m *machine) check() {
 	want := newMemory()
 	for i := range pins {
 		wantPin(m.t, want, &pins[i])
+		m.wantMeta(want, &pins[i])
 	}
 	links := m.wantNames(want)
 	m.wantRoots(want, pins, roots, links)
@@ -47,7 +48,7 @@ func (m *machine) check() {
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc(everyone(), func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
-			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey) || r.key == string(meteringKey)
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey) || r.key == string(meteringKey) || r.key == string(indexingKey)
 		})
 		compare(m.t, table, got, want.rows(table))
 	}

@@ -78,12 +78,14 @@ const (
 	tablePaid        = '+' // one of the paid* parts of payment.go -> payments, and the owners of paid objects
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
 
-	pinByID    = 'r' // request -> locator
-	pinRow     = 'l' // status, created descending -> Pin
-	pinByCID   = 'c' // cid, created descending -> request
-	pinByName  = 'n' // name, created descending -> request
-	pinCounter = '#' // status, level, bucket descending -> count
-	pinLast    = 't' // -> created of the newest pin ever
+	pinByID        = 'r' // request -> locator
+	pinRow         = 'l' // status, created descending -> Pin
+	pinByCID       = 'c' // cid, created descending -> request
+	pinByName      = 'n' // name, created descending -> request
+	pinByMeta      = 'm' // pair of meta, created descending -> status
+	pinCounter     = '#' // status, level, bucket descending -> count
+	pinMetaCounter = '%' // pair of meta, level, bucket descending -> count of pinned pins
+	pinLast        = 't' // -> created of the newest pin ever
 )
 
 // key builds an ordered key: parts of variable length carry their length, so

@@ -80,10 +80,11 @@ func ListBytes(p *Pin) int {
 // the older ones.
 //
 // Without filters by cid, name or meta it reads the returned rows and counters. With a
-// filter by cid or exact name it reads the pins of that cid or name. With another filter by
-// name it reads the account's names, and then the pins with matching names if they are few.
-// Otherwise it reads all rows of the account with the requested statuses and times. It
-// fails with the error of ctx, or with ErrLong.
+// filter by cid or exact name it reads the pins of that cid or name. With a filter by one pair of
+// meta it reads the returned rows and counters, with several pairs the index of the rarest
+// one. With another filter by name it reads the account's names, and then the pins with matching
+// names if they are few. Otherwise it reads all rows of the account with the requested statuses and
+// times. It fails with the error of ctx, or with ErrLong.
 func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = Statuses()
@@ -129,7 +130,12 @@ func (l *lister) list() error {
 	case q.Name != "" && q.Match == Exact:
 		l.filter.name = nil // the index has checked it
 		return l.indexed(nameIndex(l.account, q.Name))
-	case q.Name != "":
+	case len(q.Meta) > 0:
+		if done, err := l.byMeta(); done || err != nil {
+			return err
+		}
+	}
+	if l.filter.name != nil {
 		if done, err := l.named(); done || err != nil {
 			return err
 		}
@@ -348,53 +354,4 @@ func (p *page) cut(more int) {
 	for i := range p.pins {
 		p.bytes += ListBytes(&p.pins[i])
 	}
-}
-
-// countPins counts an account's pins of a status created in [from, to).
-func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
-	last := len(counterShifts) - 1
-	if from <= 1 && to >= maxMillis {
-		return counter(l.r, counterKey(l.account, s, last, 0))
-	}
-	return l.countLevel(s, last-1, from, to)
-}
-
-// countLevel adds the complete buckets of a level. At both edges it uses the next finer level.
-func (l *lister) countLevel(s Status, level int, from, to Millis) (uint64, error) {
-	if from >= to {
-		return 0, nil
-	}
-	if level < 0 {
-		q := PinQuery{After: from - 1, Before: to}
-		lower, upper := q.window(pinKey(l.account, pinRow).byte(byte(s)))
-		var n uint64
-		err := l.r.Scan(lower, upper, false, func(_, row []byte) (bool, error) {
-			n++
-			return true, l.look.at(0, max(len(row)-edgeBytes, 0))
-		})
-		return n, err
-	}
-	shift := counterShifts[level]
-	first, end := (from+(1<<shift)-1)>>shift, to>>shift // whole buckets: [first, end)
-	if first >= end {
-		return l.countLevel(s, level-1, from, to)
-	}
-	prefix := pinKey(l.account, pinCounter).byte(byte(s)).byte(byte(level))
-	var n uint64
-	err := l.r.Scan(slices.Clone(prefix).descending(end-1), slices.Clone(prefix).descending(first-1), false, func(_, value []byte) (bool, error) {
-		if len(value) != 8 {
-			return false, fmt.Errorf("state: pin counter of %d bytes", len(value))
-		}
-		n += binary.BigEndian.Uint64(value)
-		return true, l.look.at(0, len(value))
-	})
-	if err != nil {
-		return 0, err
-	}
-	older, err := l.countLevel(s, level-1, from, first<<shift)
-	if err != nil {
-		return 0, err
-	}
-	newer, err := l.countLevel(s, level-1, end<<shift, to)
-	return n + older + newer, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -22,6 +23,13 @@ import (
 // so many bytes of meta, in few pairs or in many.
 func crowd(t reporter, rng *rand.Rand, pins, big int) *machine {
 	m := found(t)
+	m.fill(rng, pins, big)
+	return m
+}
+
+// fill adds pins as crowd describes them.
+func (m *machine) fill(rng *rand.Rand, pins, big int) {
+	m.t.Helper()
 	roots := map[string]RootKey{}
 	at := Millis(0)
 	for i := range pins {
@@ -31,20 +39,27 @@ func crowd(t reporter, rng *rand.Rand, pins, big int) *machine {
 		p.Pin.Name = []string{"", "alpha", "Alpha", "ALPHABET", "beta", "straße"}[rng.IntN(6)]
 		if rng.IntN(2) == 0 {
 			p.Pin.Meta = map[string]string{"app": []string{"x", "y"}[rng.IntN(2)]}
+			switch rng.IntN(8) {
+			case 0:
+				for i := range maxIndexedPairs {
+					p.Pin.Meta[fmt.Sprint(i)] = ""
+				}
+			case 1, 2, 3:
+				p.Pin.Meta["0"] = []string{"", "1"}[rng.IntN(2)]
+			}
 		}
 		if rng.IntN(4) == 0 {
 			p.Pin.Origins = []string{"/ip4/203.0.113.7/tcp/4001", "/app/x"}
 		}
 		if big > 0 && rng.IntN(3) > 0 {
-			m := map[string]string{"app": "x", "big": strings.Repeat("m", rng.IntN(big))}
+			p.Pin.Meta = map[string]string{"app": "x", "big": strings.Repeat("m", rng.IntN(big))}
 			if rng.IntN(2) == 0 {
 				for i := range 500 {
-					m[fmt.Sprint(i)] = ""
+					p.Pin.Meta[fmt.Sprint(i)] = ""
 				}
 			}
-			p.Pin.Meta = m
 		}
-		roots[p.Pin.CID] = rootOf(t, p.Pin.CID)
+		roots[p.Pin.CID] = rootOf(m.t, p.Pin.CID)
 		m.must(p)
 		switch rng.IntN(20) {
 		case 0:
@@ -54,6 +69,31 @@ func crowd(t reporter, rng *rand.Rand, pins, big int) *machine {
 		case 2:
 			m.must(&DeletePin{Account: p.Pin.Account, ID: p.Pin.ID})
 		}
+	}
+}
+
+// index100 builds the index by meta, 100 pins at a time.
+func (m *machine) index100() {
+	m.t.Helper()
+	for {
+		next, _, _, err := m.view().PinsToIndex()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if next == nil {
+			return
+		}
+		next.Most = 100
+		m.must(next)
+		m.check()
+	}
+}
+
+// manyMeta returns meta with n pairs, as some pins of crowd have it.
+func manyMeta(n int) map[string]string {
+	m := map[string]string{"app": "x"}
+	for i := range n - 1 {
+		m[fmt.Sprint(i)] = ""
 	}
 	return m
 }
@@ -72,7 +112,7 @@ func listed(m *machine, a AccountID, q PinQuery) (total uint64, pins []Pin) {
 			q.Before != 0 && p.Created >= q.Before || p.Created <= q.After ||
 			want != "" && (q.Match == Exact || q.Match == IExact) && name != want ||
 			want != "" && (q.Match == Partial || q.Match == IPartial) && !strings.Contains(name, want) ||
-			q.Meta["app"] != "" && p.Meta["app"] != q.Meta["app"] {
+			slices.ContainsFunc(slices.Collect(maps.Keys(q.Meta)), func(k string) bool { got, ok := p.Meta[k]; return !ok || got != q.Meta[k] }) {
 			continue
 		}
 		total++
@@ -89,9 +129,27 @@ func listed(m *machine, a AccountID, q PinQuery) (total uint64, pins []Pin) {
 	return total, pins
 }
 
+// TestListIsWhatLookingAtEveryPinGives promises that a list with any filters is what looking at
+// every pin gives: without the index by meta, with one that was there from the start, and with one
+// that was built from the pins of an older release.
 func TestListIsWhatLookingAtEveryPinGives(t *testing.T) {
-	m := crowd(t, rand.New(rand.NewPCG(1, 2)), 1500, 0)
-	m.check()
+	for name, levels := range map[string][2]FeatureLevel{
+		"without an index": {1, 1}, "with an index": {NewestFeatureLevel, NewestFeatureLevel}, "with an index that was built": {1, NewestFeatureLevel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := found(t)
+			m.must(&RaiseLevel{FeatureLevel: levels[0]})
+			m.fill(rand.New(rand.NewPCG(1, 2)), 600, 0)
+			m.must(&RaiseLevel{FeatureLevel: levels[1]})
+			m.index100()
+			m.check()
+			listsAreRight(t, m)
+		})
+	}
+}
+
+// listsAreRight compares lists of any queries with what looking at every pin gives.
+func listsAreRight(t *testing.T, m *machine) {
 	var parsed []cid.Cid
 	for _, text := range contents {
 		c, err := cid.Decode(text)
@@ -119,7 +177,7 @@ func TestListIsWhatLookingAtEveryPinGives(t *testing.T) {
 			q.CIDs = rapid.SliceOfN(rapid.SampledFrom(parsed), 1, 3).Draw(rt, "cids")
 		}
 		if rapid.Bool().Draw(rt, "by meta") {
-			q.Meta = map[string]string{"app": rapid.SampledFrom([]string{"x", "z"}).Draw(rt, "app")}
+			q.Meta = rapid.SampledFrom([]map[string]string{{"app": "x"}, {"app": "z"}, {"0": ""}, {"app": "y", "0": ""}, {"0": "1", "app": "x"}, manyMeta(maxIndexedPairs + 1)}).Draw(rt, "meta")
 		}
 		a := rapid.SampledFrom([]AccountID{alice, bob, "nobody"}).Draw(rt, "account")
 		wantTotal, want := listed(m, a, q)
@@ -235,6 +293,14 @@ func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 		c.Pin.Name = "name"
 		many.must(c)
 	}
+	indexed := found(t)
+	indexed.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	for i := range briefRows + 100 {
+		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
+		c.Pin.Meta = map[string]string{"app": "x", "n": fmt.Sprint(i), "half": fmt.Sprint(i % 2)}
+		indexed.must(c)
+	}
+	indexed.hold(rootOf(t, contents[0]))
 	for i := range 40 {
 		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
 		c.Pin.Name, c.Pin.Meta = "name", map[string]string{"k": strings.Repeat("m", MaxMetaBytes-1)}
@@ -255,6 +321,12 @@ func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 		{"a small page of large rows", large, PinQuery{Limit: 10}, nil},
 		{"meta of many", many, PinQuery{Limit: 10, Meta: map[string]string{"a": "b"}}, ErrLong},
 		{"meta of large rows", large, PinQuery{Limit: 10, Meta: map[string]string{"a": "b"}}, ErrLong},
+		{"meta of many, indexed", indexed, PinQuery{Limit: 10, Meta: map[string]string{"app": "x"}}, nil},
+		{"a page of 1,000 by meta, indexed", indexed, PinQuery{Limit: 1000, Meta: map[string]string{"app": "x"}}, nil},
+		{"meta of nothing, indexed", indexed, PinQuery{Limit: 10, Meta: map[string]string{"app": "z"}}, nil},
+		{"two pairs, one of them rare, indexed", indexed, PinQuery{Limit: 10, Meta: map[string]string{"app": "x", "n": "7"}}, nil},
+		{"two pairs and a part of a name, indexed", indexed, PinQuery{Limit: 10, Name: "zzz", Match: Partial, Meta: map[string]string{"app": "x", "n": "7"}}, nil},
+		{"two pairs that many have, indexed", indexed, PinQuery{Limit: 10, Statuses: []Status{Pinned}, Meta: map[string]string{"app": "x", "half": "0"}}, nil},
 		{"part of many names", many, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, ErrLong},
 		{"part of the names of large rows", large, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, nil},
 		{"one name of many", many, PinQuery{Limit: 10, Name: "name"}, ErrLong},
@@ -370,12 +442,16 @@ func (d *onDisk) apply(b *testing.B, cmds ...Command) {
 	}
 }
 
-func (d *onDisk) pins(b *testing.B, from, n int) {
+// pins creates pins, with two pairs of meta each if meta is true.
+func (d *onDisk) pins(b *testing.B, from, n int, meta bool) {
 	b.Helper()
 	cmds := make([]Command, n)
 	for i := range cmds {
 		c := create(alice, RequestID(fmt.Sprintf("%08d", from+i)), contents[i%len(contents)])
 		c.Pin.Name = fmt.Sprintf("name %d", from+i)
+		if meta {
+			c.Pin.Meta = map[string]string{"app": "bench", "n": fmt.Sprint(from + i)}
+		}
 		cmds[i] = c
 	}
 	d.apply(b, cmds...)
@@ -383,43 +459,79 @@ func (d *onDisk) pins(b *testing.B, from, n int) {
 
 func BenchmarkApplyCreatePin(b *testing.B) {
 	for _, batch := range []int{1, 256} {
-		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
-			d := newOnDisk(b)
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				d.pins(b, n, batch)
-				n += batch
-			}
-			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "pins/s")
-		})
+		for _, meta := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch=%d/meta=%t", batch, meta), func(b *testing.B) {
+				d := newOnDisk(b)
+				d.apply(b, &RaiseLevel{FeatureLevel: NewestFeatureLevel})
+				b.ReportAllocs()
+				n := 0
+				for b.Loop() {
+					d.pins(b, n, batch, meta)
+					n += batch
+				}
+				b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "pins/s")
+			})
+		}
 	}
 }
 
-func BenchmarkListPinsOf20000(b *testing.B) {
-	d := newOnDisk(b)
-	for i := range 20 {
-		d.pins(b, i*1000, 1000)
+// pinned writes n pinned pins, each with a name and two pairs of meta, one of them its own.
+func (d *onDisk) pinned(b *testing.B, n int) {
+	b.Helper()
+	content, err := cid.Decode(contents[0])
+	if err != nil {
+		b.Fatal(err)
 	}
-	for _, bm := range []struct {
-		name string
-		q    PinQuery
-	}{
-		{"newest 10", PinQuery{Limit: 10}},
-		{"newest 1000", PinQuery{Limit: 1000}},
-		{"10 before the middle", PinQuery{Limit: 10, Before: 11_000}},
-		{"by name", PinQuery{Limit: 10, Name: "name 777"}},
-		{"by part of a name", PinQuery{Limit: 10, Name: "777", Match: IPartial}},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				view := d.store.View()
-				if _, _, err := NewView(view, 0).ListPins(b.Context(), alice, bm.q); err != nil {
-					b.Fatal(err)
-				}
-				view.Close()
+	d.apply(b, &RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	for from := 0; from < n; from += 1000 {
+		tx := d.store.Begin()
+		for i := from; i < from+1000; i++ {
+			p := create(alice, RequestID(fmt.Sprintf("01980000-0000-7000-8000-%012d", i)), contents[0]).Pin
+			p.Status, p.Created, p.Name = Pinned, Millis(1<<40+i), fmt.Sprintf("name %d", i)
+			p.Meta = map[string]string{"app": "bench", "n": fmt.Sprint(i)}
+			if err := insertPin(tx, &p, content); err != nil {
+				b.Fatal(err)
 			}
-		})
+		}
+		if err := tx.Commit(false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkListPins(b *testing.B) {
+	for _, n := range []int{20_000, 1_000_000} {
+		d := newOnDisk(b)
+		d.pinned(b, n)
+		middle := Millis(1<<40 + n/2)
+		app := map[string]string{"app": "bench"}
+		for _, bm := range []struct {
+			name string
+			q    PinQuery
+		}{
+			{"newest 10", PinQuery{Limit: 10}},
+			{"newest 1000", PinQuery{Limit: 1000}},
+			{"10 before the middle", PinQuery{Limit: 10, Before: middle}},
+			{"by name", PinQuery{Limit: 10, Name: "name 777"}},
+			{"by part of a name", PinQuery{Limit: 10, Name: "7777", Match: IPartial}},
+			{"by meta of all", PinQuery{Limit: 10, Meta: app}},
+			{"1000 by meta of all", PinQuery{Limit: 1000, Meta: app}},
+			{"by meta of all before the middle", PinQuery{Limit: 10, Before: middle, Meta: app}},
+			{"by meta of one", PinQuery{Limit: 10, Meta: map[string]string{"n": "777"}}},
+			{"by two pairs of meta", PinQuery{Limit: 10, Meta: map[string]string{"app": "bench", "n": "777"}}},
+			{"by meta that failed pins have", PinQuery{Limit: 10, Statuses: []Status{Failed}, Meta: app}},
+			{"by meta of all and part of a name", PinQuery{Limit: 10, Name: "7777", Match: Partial, Meta: app}},
+		} {
+			b.Run(fmt.Sprintf("pins=%d/%s", n, bm.name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					view := d.store.View()
+					if _, _, err := NewView(view, 0).ListPins(b.Context(), alice, bm.q); err != nil {
+						b.Fatal(err)
+					}
+					view.Close()
+				}
+			})
+		}
 	}
 }

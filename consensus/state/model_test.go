@@ -37,6 +37,14 @@ func sizeOf(k RootKey) uint64 { return 10 + uint64(k[len(k)-1])%50 }
 func anyMeta(t *rapid.T) map[string]string {
 	over := rapid.SampledFrom([]int{-FreeMeta, -FreeMeta, -FreeMeta, -2, 5, 20, 60}).Draw(t, "over")
 	if over == -FreeMeta {
+		switch rapid.IntRange(0, 9).Draw(t, "pairs") {
+		case 0:
+			return manyMeta(maxIndexedPairs + 1)
+		case 1:
+			return manyMeta(maxIndexedPairs)
+		case 2, 3:
+			return map[string]string{"a": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "a"), "b": ""}
+		}
 		return nil
 	}
 	return map[string]string{"m": strings.Repeat("x", FreeMeta+over-1)}
@@ -96,7 +104,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		}
 		return &NoteRefusals{Items: []Refusal{{Action: ActionSessionCreate, At: Millis(rapid.IntRange(0, 2).Draw(t, "hour")) * hourMillis, Account: account, Count: 3}}}
 	case 23:
-		return &EndPins{Now: Millis(rapid.IntRange(0, 9).Draw(t, "now"))}
+		return anyUpkeep(t, m)
 	case -1:
 		return &CreateOnce{
 			Key:    Hash{byte(rapid.IntRange(0, 3).Draw(t, "name"))},
@@ -125,7 +133,7 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		k, _ := root()
 		return &SettleRoots{Roots: []RootKey{k}}
 	case 13:
-		return &RaiseLevel{FeatureLevel: FeatureLevel(rapid.IntRange(1, 3).Draw(t, "level"))}
+		return anyLevel(t)
 	case 14, 15:
 		return &SetQuota{Account: account, Allowance: rapid.SampledFrom([]uint64{0, 1, 30, 90, Unlimited}).Draw(t, "allowance")}
 	case 16, 17:
@@ -150,6 +158,27 @@ func anyCommand(t *rapid.T, m *machine) Command {
 		}
 		return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
 	}
+}
+
+func anyLevel(t *rapid.T) Command {
+	return &RaiseLevel{FeatureLevel: rapid.SampledFrom([]FeatureLevel{1, 2, 3, NewestFeatureLevel}).Draw(t, "level")}
+}
+
+// anyUpkeep returns a command that no account asks for: EndPins, or the next step of the index by
+// meta, or one that changes nothing.
+func anyUpkeep(t *rapid.T, m *machine) Command {
+	if rapid.Bool().Draw(t, "end") {
+		return &EndPins{Now: Millis(rapid.IntRange(0, 9).Draw(t, "now"))}
+	}
+	next, _, _, err := m.view().PinsToIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next == nil {
+		next = &IndexPins{}
+	}
+	next.Most = rapid.Uint32Range(1, 3).Draw(t, "most")
+	return next
 }
 
 // After any commands: every index and counter is what the records say, refused

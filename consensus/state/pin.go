@@ -215,6 +215,9 @@ func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 			return err
 		}
 	}
+	if err := indexPin(tx, p); err != nil {
+		return err
+	}
 	return writeRow(tx, p)
 }
 
@@ -238,7 +241,11 @@ func movePin(tx Tx, p *Pin, to Status, detail string) error {
 	if err := countPin(tx, p, -1); err != nil {
 		return err
 	}
+	was := p.Status
 	p.Status, p.Detail = to, detail
+	if err := reindexPin(tx, p, was); err != nil {
+		return err
+	}
 	return writeRow(tx, p)
 }
 
@@ -259,6 +266,9 @@ func removePin(tx Tx, p *Pin) error {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}
+	}
+	if err := unindexPin(tx, p); err != nil {
+		return err
 	}
 	if err := reweigh(tx, p.Account, p.weight(), 0); err != nil {
 		return err
@@ -288,6 +298,11 @@ func locate(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
+	return readLocator(a, id, b)
+}
+
+// readLocator reads the locator of a pin that writeRow wrote.
+func readLocator(a AccountID, id RequestID, b []byte) (*Pin, error) {
 	if len(b) != 9 {
 		return nil, fmt.Errorf("state: locator of pin %s has %d bytes", id, len(b))
 	}

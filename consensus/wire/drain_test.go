@@ -2,7 +2,7 @@ package wire
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// drains returns the commands about drained members.
+// drains returns the commands about drained members, and IndexPins.
 func drains() []state.Command {
-	return []state.Command{&state.SetDrain{Node: "node", On: true, At: 300}}
+	return []state.Command{&state.SetDrain{Node: "node", On: true, At: 300}, &state.IndexPins{From: "P\x00\x01a", Most: 1024}}
 }

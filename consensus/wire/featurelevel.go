@@ -73,7 +73,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 			return state.GraceLevel
 		}
 		return 9
-	case *state.SetDrain:
+	case *state.SetDrain, *state.IndexPins:
 		return 10
 	case *state.ReservePayment, *state.ReleasePayment, *state.CommitPayment, *state.FailPayment, *state.SweepPayments,
 		*state.EndPaidObjects, *state.DeletePaidObject:

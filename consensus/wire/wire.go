@@ -102,6 +102,7 @@ const (
 	kindDeletePaidObject = 96
 	kindEndContent       = 97
 	kindSetDrain         = 100
+	kindIndexPins        = 101
 )
 
 // Bounds of what this package reads and writes.
@@ -207,6 +208,7 @@ var commands = map[uint16]func() state.Command{
 	kindEndPins:          func() state.Command { return new(state.EndPins) },
 	kindEndContent:       func() state.Command { return new(state.EndContent) },
 	kindSetDrain:         func() state.Command { return new(state.SetDrain) },
+	kindIndexPins:        func() state.Command { return new(state.IndexPins) },
 	kindReservePayment:   func() state.Command { return new(state.ReservePayment) },
 	kindReleasePayment:   func() state.Command { return new(state.ReleasePayment) },
 	kindCommitPayment:    func() state.Command { return new(state.CommitPayment) },

@@ -1,0 +1,227 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// rowsPerEntry is about how many entries of the index by meta can be read in the time of one row.
+const rowsPerEntry = 4
+
+// byMeta lists the pins with the requested meta by its index. done is false, and nothing was
+// listed, while the index is not complete, or if reading names is faster.
+func (l *lister) byMeta() (done bool, err error) {
+	if complete, err := metaIndexed(l.r); err != nil || !complete {
+		return false, err
+	}
+	rarest, others, pinned, err := l.rarest()
+	if err != nil || l.filter.name != nil && pinned > maxNamed {
+		return false, err
+	}
+	if slices.Contains(l.q.Statuses, Pinned) {
+		if err := l.withMeta(rarest, others, []Status{Pinned}); err != nil {
+			return false, err
+		}
+	}
+	rest := slices.DeleteFunc(slices.Clone(l.q.Statuses), func(s Status) bool { return s == Pinned })
+	var rows uint64 // of the other statuses
+	for _, s := range rest {
+		n, err := l.countPins(s, 1, maxMillis)
+		if err != nil {
+			return false, err
+		}
+		rows += n
+	}
+	if rows*rowsPerEntry > pinned {
+		return true, l.withMeta(rarest, others, rest)
+	}
+	for _, s := range rest {
+		if err := l.rows(s, false); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// rarest returns which requested pair the fewest pinned pins have, the other requested pairs, and
+// how many pinned pins the index of that pair has, those with many pairs included. A query with
+// many pairs has no other pairs.
+func (l *lister) rarest() (rarest pair, others []pair, pinned uint64, err error) {
+	many, err := counter(l.r, metaCounter(l.account, manyPairs, len(counterShifts)-1, 0))
+	if err != nil {
+		return rarest, nil, 0, err
+	}
+	all := (&Pin{Meta: l.q.Meta}).pairs()
+	least, at := uint64(0), 0
+	for i, p := range all {
+		n, err := counter(l.r, metaCounter(l.account, p, len(counterShifts)-1, 0))
+		if err != nil {
+			return rarest, nil, 0, err
+		}
+		if i == 0 || n < least {
+			least, at = n, i
+		}
+	}
+	if all[at] == manyPairs {
+		return manyPairs, nil, many, nil
+	}
+	rarest = all[at]
+	return rarest, slices.Delete(all, at, at+1), least + many, nil
+}
+
+// withMeta lists the pins of these statuses with a pair and the others. Pins with many pairs have
+// an index of their own, and their rows decide.
+func (l *lister) withMeta(p pair, others []pair, statuses []Status) error {
+	for _, s := range statuses {
+		if p != manyPairs {
+			if err := l.withPair(p, others, s); err != nil {
+				return err
+			}
+		}
+		many := madeRows{lister: l, status: s, use: func(row []byte) error { return l.offer(row, false) }}
+		err := l.entries(manyPairs, s, func(created Millis) (bool, error) { return true, many.add(created) })
+		if err == nil {
+			err = many.read()
+		}
+		if err != nil {
+			return err
+		}
+		l.page.next()
+	}
+	return nil
+}
+
+// withPair lists the pins of a status whose pairs the index has one by one. The total of one pair
+// of pinned pins comes from counters, and then no more is read than returned.
+func (l *lister) withPair(p pair, others []pair, s Status) error {
+	defer l.page.next()
+	counted := l.filter.name == nil && len(others) == 0 && s == Pinned
+	rows := madeRows{lister: l, status: s, use: l.keep}
+	switch {
+	case counted:
+		n, err := l.countPair(p, l.q.After+1, l.q.Before)
+		if l.total += n; err != nil || !l.page.wants() {
+			return err
+		}
+	case l.filter.name != nil:
+		rows.use = func(row []byte) error { return l.offer(row, false) }
+	}
+	err := l.entries(p, s, func(created Millis) (bool, error) {
+		for _, other := range others {
+			if ok, err := has(l.r, metaIndex(l.account, other).descending(created)); err != nil {
+				return false, err
+			} else if !ok {
+				return true, l.look.at(1, 0)
+			}
+		}
+		if l.filter.name == nil && !counted {
+			l.total++
+		}
+		if l.filter.name == nil && !rows.wanted() {
+			return !counted, l.look.at(1, 0)
+		}
+		return true, rows.add(created)
+	})
+	if err != nil {
+		return err
+	}
+	return rows.read()
+}
+
+// countPair counts the pinned pins with a pair that were created in [from, to).
+func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
+	b := buckets{
+		r: l.r, look: &l.look, shifts: counterShifts[:],
+		counter: func(level int) key { return metaCounters(l.account, p, level) },
+		each: func(from, to Millis) (n uint64, err error) {
+			q := PinQuery{After: from - 1, Before: to}
+			lower, upper := q.window(metaIndex(l.account, p))
+			err = l.r.Scan(lower, upper, false, func(_, value []byte) (bool, error) {
+				if len(value) == 1 && Status(value[0]) == Pinned {
+					n++
+				}
+				return true, l.look.at(1, 0)
+			})
+			return n, err
+		},
+	}
+	return b.count(from, to)
+}
+
+// entries calls fn for the entries of a pair whose pins have a status, newest first.
+func (l *lister) entries(p pair, s Status, fn func(created Millis) (more bool, err error)) error {
+	lower, upper := l.q.window(metaIndex(l.account, p))
+	return l.r.Scan(lower, upper, false, func(k, value []byte) (bool, error) {
+		if len(value) != 1 {
+			return false, fmt.Errorf("state: key %x of a pair has a value of %d bytes", k, len(value))
+		}
+		if Status(value[0]) != s {
+			return true, l.look.at(1, 0)
+		}
+		return fn(Millis(^binary.BigEndian.Uint64(k[len(k)-8:])))
+	})
+}
+
+// madeRows reads the rows of pins of one status by their creation times, newest first, a few at
+// a time: rows that are near each other are read in one scan.
+type madeRows struct {
+	*lister
+	status Status
+	use    func(row []byte) error // for each row; valid only during the call
+	made   []Millis
+}
+
+// Bounds of madeRows.
+const (
+	// madeAtOnce is the largest number of rows that are read in one scan.
+	madeAtOnce = 64
+	// otherRows is how many rows between them a scan passes for each. One more scan costs as much.
+	otherRows = 8
+)
+
+// wanted returns whether the page may want one more row.
+func (m *madeRows) wanted() bool {
+	return len(m.page.pins)-m.page.run+len(m.made) < m.page.limit && m.page.wants()
+}
+
+// add adds a row to those that are to be read.
+func (m *madeRows) add(created Millis) error {
+	if m.made = append(m.made, created); len(m.made) < madeAtOnce {
+		return nil
+	}
+	return m.read()
+}
+
+// read reads the rows that were added.
+func (m *madeRows) read() error {
+	for len(m.made) > 0 {
+		if err := m.readSome(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSome reads at least one of the rows that were added.
+func (m *madeRows) readSome() error {
+	prefix := pinKey(m.account, pinRow).byte(byte(m.status))
+	first, last := m.made[0], m.made[len(m.made)-1]
+	others, found := 0, 0
+	err := m.r.Scan(slices.Clone(prefix).descending(first), slices.Clone(prefix).descending(last-1), false, func(k, row []byte) (bool, error) {
+		if len(k) < len(prefix)+8 {
+			return false, fmt.Errorf("state: key %x of a pin", k)
+		}
+		if Millis(^binary.BigEndian.Uint64(k[len(prefix):])) != m.made[found] {
+			others++
+			return others <= otherRows*len(m.made), nil
+		}
+		found++
+		return found < len(m.made), m.use(row)
+	})
+	if err == nil && found == 0 {
+		err = fmt.Errorf("state: the index by meta names a pin of %s at %d that does not exist", m.account, first)
+	}
+	m.made = append(m.made[:0], m.made[found:]...)
+	return err
+}

@@ -1,0 +1,314 @@
+package state
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// MetaIndexLevel is the lowest feature level with an index of pins by the pairs of their meta.
+const MetaIndexLevel FeatureLevel = 10
+
+// Bounds of the index of pins by meta.
+const (
+	// maxIndexedPairs is the largest number of pairs of a pin that are indexed one by one. A pin
+	// with more has one row under manyPairs, so that a pin costs a bounded number of rows.
+	maxIndexedPairs = 16
+	// IndexPins reads at most indexPins pins, and ends with the pin that makes them indexBytes or
+	// their pairs indexPairs.
+	indexPins  = 1024
+	indexPairs = 2048
+	indexBytes = 4 << 20
+)
+
+// pair identifies a pair of meta in the index: the first bytes of a SHA-256 hash of it.
+type pair [16]byte
+
+// manyPairs is under which the index has pins with more than maxIndexedPairs.
+var manyPairs = pair(bytes.Repeat([]byte{0xff}, len(pair{})))
+
+func pairOf(k, value string) (p pair) {
+	text := binary.AppendUvarint(make([]byte, 0, 64), uint64(len(k)))
+	sum := sha256.Sum256(append(append(text, k...), value...))
+	copy(p[:], sum[:])
+	return p
+}
+
+// pairs returns under which pairs the index has a pin, in an order that is the same on all nodes.
+func (v *Pin) pairs() []pair {
+	switch n := len(v.Meta); {
+	case n == 0:
+		return nil
+	case n > maxIndexedPairs:
+		return []pair{manyPairs}
+	}
+	all := make([]pair, 0, len(v.Meta))
+	for k, value := range v.Meta {
+		all = append(all, pairOf(k, value))
+	}
+	slices.SortFunc(all, func(a, b pair) int { return bytes.Compare(a[:], b[:]) })
+	return all
+}
+
+func metaIndex(a AccountID, p pair) key { return append(pinKey(a, pinByMeta), p[:]...) }
+
+// metaCounters returns the prefix of the counters of the pinned pins with a pair, in buckets as
+// counterShifts has them.
+func metaCounters(a AccountID, p pair, level int) key {
+	return append(pinKey(a, pinMetaCounter), p[:]...).byte(byte(level))
+}
+
+func metaCounter(a AccountID, p pair, level int, t Millis) key {
+	return metaCounters(a, p, level).descending(t >> counterShifts[level])
+}
+
+var indexingKey = metaKey("pins/indexing")
+
+// indexing says how far IndexPins has come with the index by meta.
+type indexing struct {
+	Complete bool
+	To       string // key of the locator up to which pins are in the index
+	Pins     uint64 // number of pins that IndexPins has read
+}
+
+// Code implements the record's form.
+func (v *indexing) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Bool(c, &v.Complete)
+	codec.String(c, &v.To, maxLocatorKey)
+	codec.Uint(c, &v.Pins)
+}
+
+// maxLocatorKey is more than the length of any locatorKey in bytes.
+const maxLocatorKey = 2*MaxIDLen + 16
+
+// foundMetaIndex begins the index. In a cluster with pins, IndexPins builds it.
+func foundMetaIndex(tx Tx) error {
+	complete := true
+	for _, s := range Statuses() {
+		n, err := counter(tx, totalKey(s))
+		if err != nil {
+			return err
+		}
+		complete = complete && n == 0
+	}
+	return put(tx, indexingKey, &indexing{Complete: complete})
+}
+
+// inMetaIndex returns whether the index has the rows of a pin with meta, if the pin exists.
+func inMetaIndex(r Reader, p *Pin) (bool, error) {
+	at, err := get[indexing](r, indexingKey)
+	if err != nil || at == nil {
+		return false, err
+	}
+	return at.Complete || string(locatorKey(p.Account, p.ID)) <= at.To, nil
+}
+
+// metaIndexed returns whether the index is complete.
+func metaIndexed(r Reader) (bool, error) {
+	at, err := get[indexing](r, indexingKey)
+	return at != nil && at.Complete, err
+}
+
+// addToMetaIndex writes the rows of a new pin, or of one that had no rows.
+func addToMetaIndex(tx Tx, p *Pin) error {
+	for _, pair := range p.pairs() {
+		if err := tx.Set(metaIndex(p.Account, pair).descending(p.Created), []byte{byte(p.Status)}); err != nil {
+			return err
+		}
+		if p.Status == Pinned {
+			if err := countMeta(tx, p, pair, 1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// indexPin adds a new pin to the index by meta, unless IndexPins will find it later.
+func indexPin(tx Tx, p *Pin) error {
+	if len(p.Meta) == 0 {
+		return nil
+	}
+	if in, err := inMetaIndex(tx, p); err != nil || !in {
+		return err
+	}
+	return addToMetaIndex(tx, p)
+}
+
+// reindexPin writes the new status of a pin into the index by meta.
+func reindexPin(tx Tx, p *Pin, was Status) error {
+	if len(p.Meta) == 0 || p.Status == was {
+		return nil
+	}
+	if in, err := inMetaIndex(tx, p); err != nil || !in {
+		return err
+	}
+	for _, pair := range p.pairs() {
+		if err := tx.Set(metaIndex(p.Account, pair).descending(p.Created), []byte{byte(p.Status)}); err != nil {
+			return err
+		}
+		delta := int64(0)
+		switch Pinned {
+		case p.Status:
+			delta = 1
+		case was:
+			delta = -1
+		}
+		if delta == 0 {
+			continue
+		}
+		if err := countMeta(tx, p, pair, delta); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unindexPin removes a pin from the index by meta.
+func unindexPin(tx Tx, p *Pin) error {
+	if len(p.Meta) == 0 {
+		return nil
+	}
+	if in, err := inMetaIndex(tx, p); err != nil || !in {
+		return err
+	}
+	for _, pair := range p.pairs() {
+		if err := tx.Delete(metaIndex(p.Account, pair).descending(p.Created)); err != nil {
+			return err
+		}
+		if p.Status == Pinned {
+			if err := countMeta(tx, p, pair, -1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func countMeta(tx Tx, p *Pin, pair pair, delta int64) error {
+	for level := range counterShifts {
+		if err := count(tx, metaCounter(p.Account, pair, level, p.Created), delta); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IndexPins adds the next pins to the index by meta, in a cluster that had pins before
+// MetaIndexLevel. The leader proposes it until View.PinsToIndex returns nil. It changes nothing if the
+// index has come farther than From. A pin that is created meanwhile is added on creation if the
+// index has reached its place, and by IndexPins otherwise.
+type IndexPins struct {
+	From string // as View.PinsToIndex returned it
+	Most uint32 // pins to read at most, and no more than indexPins
+}
+
+// Code implements Command.
+func (v *IndexPins) Code(c *codec.Coder) {
+	codec.String(c, &v.From, maxLocatorKey)
+	codec.Uint(c, &v.Most)
+}
+
+func (v *IndexPins) apply(tx Tx, _ *entry) (Result, error) {
+	if err := needsLevel(tx, MetaIndexLevel, "the index of pins by meta needs feature level %d"); err != nil {
+		return Result{}, err
+	}
+	at, err := get[indexing](tx, indexingKey)
+	if err != nil || at == nil || at.Complete || at.To != v.From {
+		return Result{}, err
+	}
+	found, end, err := pinsAfter(tx, key(at.To), min(int(v.Most), indexPins))
+	if err != nil {
+		return Result{}, err
+	}
+	pairs, size := 0, 0
+	for i := range found {
+		row, err := rowAt(tx, &found[i])
+		if err != nil {
+			return Result{}, err
+		}
+		p, err := decode[Pin](row)
+		if err != nil {
+			return Result{}, err
+		}
+		if err := addToMetaIndex(tx, p); err != nil {
+			return Result{}, err
+		}
+		at.To, at.Pins = string(locatorKey(p.Account, p.ID)), at.Pins+1
+		if pairs, size = pairs+len(p.Meta), size+len(row); pairs >= indexPairs || size >= indexBytes {
+			end = end && i == len(found)-1
+			break
+		}
+	}
+	if end {
+		*at = indexing{Complete: true}
+	}
+	return Result{}, put(tx, indexingKey, at)
+}
+
+// pinsAfter returns where the next pins after the key of a locator are, at most a number of them, in
+// the order of those keys. end says that there are no more.
+func pinsAfter(r Reader, after key, most int) (pins []Pin, end bool, err error) {
+	for len(pins) < most {
+		account, ok, err := accountAt(r, after)
+		if err != nil || !ok {
+			return pins, err == nil, err
+		}
+		all := pinKey(account, pinByID)
+		from := all
+		if bytes.Compare(after, all) >= 0 {
+			from = append(slices.Clone(after), 0)
+		}
+		if bytes.Compare(from, all.end()) < 0 {
+			err = r.Scan(from, all.end(), false, func(k, value []byte) (bool, error) {
+				id, _, err := readPart[RequestID](k[len(all):])
+				if err != nil {
+					return false, err
+				}
+				at, err := readLocator(account, id, value)
+				if err != nil {
+					return false, err
+				}
+				pins = append(pins, *at)
+				return len(pins) < most, nil
+			})
+			if err != nil {
+				return nil, false, err
+			}
+		}
+		after = part(table(tablePins), account).end()
+	}
+	return pins, false, nil
+}
+
+// accountAt returns the account of the first row of a pin at or after a key.
+func accountAt(r Reader, from key) (a AccountID, ok bool, err error) {
+	err = r.Scan(from, table(tablePins).end(), false, func(k, _ []byte) (bool, error) {
+		a, _, err = readPart[AccountID](k[1:])
+		ok = err == nil
+		return false, err
+	})
+	return a, ok, err
+}
+
+// PinsToIndex returns the next IndexPins to propose, how many pins the ones before have read, and of
+// how many. It returns nil if the index by meta is complete, or if the cluster is below
+// MetaIndexLevel.
+func (v View) PinsToIndex() (next *IndexPins, done, of uint64, err error) {
+	at, err := get[indexing](v.r, indexingKey)
+	if err != nil || at == nil || at.Complete {
+		return nil, 0, 0, err
+	}
+	for _, s := range Statuses() {
+		n, err := counter(v.r, totalKey(s))
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		of += n
+	}
+	return &IndexPins{From: at.To, Most: indexPins}, at.Pins, of, nil
+}
