@@ -10,7 +10,7 @@ import (
 // counts all of time.
 type buckets struct {
 	r       Reader
-	look    *look
+	scanned *scanned
 	shifts  []uint
 	counter func(level int) key                         // prefix of the counters of a level
 	each    func(from, to Millis) (n uint64, err error) // counts rows in [from, to) by reading them
@@ -19,14 +19,14 @@ type buckets struct {
 // countPins counts an account's pins of a status created in [from, to).
 func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 	b := buckets{
-		r: l.r, look: &l.look, shifts: counterShifts[:],
+		r: l.r, scanned: &l.scanned, shifts: counterShifts[:],
 		counter: func(level int) key { return pinKey(l.account, pinCounter).byte(byte(s)).byte(byte(level)) },
 		each: func(from, to Millis) (n uint64, err error) {
 			q := PinQuery{After: from - 1, Before: to}
 			lower, upper := q.window(pinKey(l.account, pinRow).byte(byte(s)))
 			err = l.r.Scan(lower, upper, false, func(_, row []byte) (bool, error) {
 				n++
-				return true, l.look.at(0, max(len(row)-edgeBytes, 0))
+				return true, l.scanned.add(0, max(len(row)-edgeBytes, 0))
 			})
 			return n, err
 		},
@@ -63,7 +63,7 @@ func (b *buckets) countLevel(level int, from, to Millis) (uint64, error) {
 			return false, fmt.Errorf("state: pin counter of %d bytes", len(value))
 		}
 		n += binary.BigEndian.Uint64(value)
-		return true, b.look.at(0, len(value))
+		return true, b.scanned.add(0, len(value))
 	})
 	if err != nil {
 		return 0, err

@@ -58,8 +58,8 @@ const (
 	// maxNamed is the largest number of pins that are read one by one when a filter has found
 	// their names.
 	maxNamed = 1024
-	// lookEvery is the number of rows between two checks of the context.
-	lookEvery = 256
+	// checkEvery is the number of rows between two checks of the context.
+	checkEvery = 256
 )
 
 // ListBytes returns about how much memory a row takes, in bytes.
@@ -99,7 +99,7 @@ func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint
 	}
 	l := lister{
 		r: v.r, account: a, q: &q, filter: q.filter(),
-		look: look{over: ctx.Err, brief: q.Brief}, page: page{limit: q.Limit},
+		scanned: scanned{over: ctx.Err, brief: q.Brief}, page: page{limit: q.Limit},
 	}
 	if err := l.list(); err != nil {
 		return 0, nil, err
@@ -113,7 +113,7 @@ type lister struct {
 	account AccountID
 	q       *PinQuery
 	filter  filter
-	look    look
+	scanned scanned
 	page    page
 	total   uint64
 }
@@ -156,23 +156,23 @@ func (l *lister) list() error {
 	return nil
 }
 
-// look counts what a list has read.
-type look struct {
+// scanned counts what a list has read.
+type scanned struct {
 	over        func() error // reason to stop
 	brief       bool
 	rows, bytes int
 	calls       int
 }
 
-// at counts rows that are not returned, and bytes. It returns an error if the list must stop.
-func (l *look) at(rows, bytes int) error {
-	l.rows += rows
-	l.bytes += bytes
-	if l.brief && (l.rows > briefRows || l.bytes > briefBytes) {
+// add counts rows that are not returned, and bytes. It returns an error if the list must stop.
+func (s *scanned) add(rows, bytes int) error {
+	s.rows += rows
+	s.bytes += bytes
+	if s.brief && (s.rows > briefRows || s.bytes > briefBytes) {
 		return ErrLong
 	}
-	if l.calls++; l.calls%lookEvery == 0 {
-		return l.over()
+	if s.calls++; s.calls%checkEvery == 0 {
+		return s.over()
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (l *lister) keep(row []byte) error {
 	if err != nil {
 		return err
 	}
-	return l.look.at(0, l.page.add(p))
+	return l.scanned.add(0, l.page.add(p))
 }
 
 // maxMillis is later than every time. The top bit stays free for arithmetic.
@@ -219,7 +219,7 @@ func (l *lister) offer(row []byte, every bool) error {
 		l.total++
 	}
 	if !matches || !l.page.wants() {
-		return l.look.at(1, len(row))
+		return l.scanned.add(1, len(row))
 	}
 	return l.keep(row)
 }
@@ -246,7 +246,7 @@ func (l *lister) pin(id RequestID) (more bool, err error) {
 		l.total++
 	}
 	if !listed || every && !l.page.wants() {
-		return true, l.look.at(1, len(id))
+		return true, l.scanned.add(1, len(id))
 	}
 	row, err := rowAt(l.r, at)
 	if err != nil {
@@ -269,7 +269,7 @@ func (l *lister) named() (done bool, err error) {
 		if created < l.q.Before && created > l.q.After && l.filter.name(k[2:len(k)-8]) {
 			found = append(found, Pin{ID: RequestID(id), Created: created})
 		}
-		return len(found) <= maxNamed, l.look.at(1, len(k))
+		return len(found) <= maxNamed, l.scanned.add(1, len(k))
 	})
 	if err != nil || len(found) > maxNamed {
 		return false, err

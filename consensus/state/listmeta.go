@@ -112,14 +112,14 @@ func (l *lister) withPair(p pair, others []pair, s Status) error {
 			if ok, err := has(l.r, metaIndex(l.account, other).descending(created)); err != nil {
 				return false, err
 			} else if !ok {
-				return true, l.look.at(1, 0)
+				return true, l.scanned.add(1, 0)
 			}
 		}
 		if l.filter.name == nil && !counted {
 			l.total++
 		}
 		if l.filter.name == nil && !rows.wanted() {
-			return !counted, l.look.at(1, 0)
+			return !counted, l.scanned.add(1, 0)
 		}
 		return true, rows.add(created)
 	})
@@ -132,7 +132,7 @@ func (l *lister) withPair(p pair, others []pair, s Status) error {
 // countPair counts the pinned pins with a pair that were created in [from, to).
 func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 	b := buckets{
-		r: l.r, look: &l.look, shifts: counterShifts[:],
+		r: l.r, scanned: &l.scanned, shifts: counterShifts[:],
 		counter: func(level int) key { return metaCounters(l.account, p, level) },
 		each: func(from, to Millis) (n uint64, err error) {
 			q := PinQuery{After: from - 1, Before: to}
@@ -141,7 +141,7 @@ func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 				if len(value) == 1 && Status(value[0]) == Pinned {
 					n++
 				}
-				return true, l.look.at(1, 0)
+				return true, l.scanned.add(1, 0)
 			})
 			return n, err
 		},
@@ -157,7 +157,7 @@ func (l *lister) entries(p pair, s Status, fn func(created Millis) (more bool, e
 			return false, fmt.Errorf("state: key %x of a pair has a value of %d bytes", k, len(value))
 		}
 		if Status(value[0]) != s {
-			return true, l.look.at(1, 0)
+			return true, l.scanned.add(1, 0)
 		}
 		return fn(Millis(^binary.BigEndian.Uint64(k[len(k)-8:])))
 	})
