@@ -126,7 +126,7 @@ func (r *paidReply) code() string {
 }
 
 // payments returns the payments that a node lists.
-func (g *gate) payments(n *harness.Node) (rows []struct{ State, Object, Payer, Transaction, Reason string }) {
+func (g *gate) payments(n *harness.Node) (rows []struct{ State, Kind, Object, Pin, Payer, Transaction, Reason string }) {
 	g.Helper()
 	if err := json.Unmarshal([]byte(n.CLI("paid", "ls", "--json", "--limit", "0")), &rows); err != nil {
 		g.Fatal(err)
@@ -175,31 +175,37 @@ type stockReply struct {
 	Paid     x402test.Result `json:"paid"`
 }
 
+// stock sends a request through a stock client of a version of x402. content is a number of bytes, or
+// JSON. more may have the size that a pin pays for.
+func (g *gate) stock(version, method, url, ttl, content string, more ...string) (r stockReply) {
+	g.Helper()
+	modules, script := harness.Script(g.T, jsDir, "pay.mjs")
+	ctx, cancel := context.WithTimeout(g.Context(), toolTimeout)
+	defer cancel()
+	args := append([]string{script, version, g.payer.Secret(), method, url, ttl, content}, more...)
+	cmd := exec.CommandContext(ctx, harness.NodeProgram(modules, harness.NodeCurrent), args...)
+	cmd.Dir = modules
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &r)
+	}
+	if err != nil {
+		g.Fatalf("client of version %s: %v\n%s%s", version, err, out, errs.String())
+	}
+	return r
+}
+
+// networks are the names of the network by the version of x402.
+var networks = map[string]string{"1": "base-sepolia", "2": "eip155:84532"}
+
 func (g *gate) stockClients(t *testing.T) {
 	g = g.on(t)
-	modules, script := harness.Script(t, jsDir, "pay.mjs")
-	stock := func(version, method, url, ttl, size string) (r stockReply) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, harness.NodeProgram(modules, harness.NodeCurrent), script, version, g.payer.Secret(), method, url, ttl, size)
-		cmd.Dir = modules
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		out, err := cmd.Output()
-		if err == nil {
-			err = json.Unmarshal(out, &r)
-		}
-		if err != nil {
-			t.Fatalf("client of version %s: %v\n%s%s", version, err, out, errs.String())
-		}
-		return r
-	}
-	network := map[string]string{"1": "base-sepolia", "2": "eip155:84532"}
 	for _, version := range []string{"1", "2"} {
 		first := g.urls[0] + "/stock/of-" + version
-		r := stock(version, http.MethodPut, first, "3600", "300000")
-		if r.Status != http.StatusOK || !slices.Equal(r.Statuses, []int{402, 200}) || !r.Paid.Success || r.Paid.Network != network[version] ||
+		r := g.stock(version, http.MethodPut, first, "3600", "300000")
+		if r.Status != http.StatusOK || !slices.Equal(r.Statuses, []int{402, 200}) || !r.Paid.Success || r.Paid.Network != networks[version] ||
 			!strings.EqualFold(r.Paid.Payer, g.payer.Address()) || r.Paid.Transaction == "" {
 			t.Fatalf("version %s: %+v", version, r)
 		}
@@ -211,7 +217,7 @@ func (g *gate) stockClients(t *testing.T) {
 		if read.StatusCode != http.StatusOK || read.body != strings.Repeat("x", 300_000) || read.Header.Get("Content-Type") != "text/plain" || read.Header.Get("X-Holdfast-Until") != r.Until {
 			t.Errorf("version %s, read through another node: %d, %d bytes, %v", version, read.StatusCode, len(read.body), read.Header)
 		}
-		renewed := stock(version, http.MethodPut, g.urls[2]+"/stock/of-"+version, "7200", "300000")
+		renewed := g.stock(version, http.MethodPut, g.urls[2]+"/stock/of-"+version, "7200", "300000")
 		was, err := time.Parse(time.RFC3339, r.Until)
 		if err != nil {
 			t.Fatal(err)

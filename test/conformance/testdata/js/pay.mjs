@@ -1,8 +1,9 @@
-// Pays with a stock client of x402: node pay.mjs VERSION KEY METHOD URL TTL SIZE. Version 1 is
-// x402-fetch, version 2 is @x402/fetch. It prints the answer as one line of JSON.
+// Pays with a stock client of x402: node pay.mjs VERSION KEY METHOD URL TTL [CONTENT] [MAX_BYTES].
+// Version 1 is x402-fetch, version 2 is @x402/fetch. CONTENT is a number of bytes, or JSON to send.
+// It prints the answer as one line of JSON.
 import { privateKeyToAccount } from 'viem/accounts'
 
-const [version, key, method, url, ttl, size] = process.argv.slice(2)
+const [version, key, method, url, ttl, content, most] = process.argv.slice(2)
 const account = privateKeyToAccount(key)
 const statuses = [] // of every request that the client sends
 const watched = async (input, init) => {
@@ -29,8 +30,16 @@ if (version === '1') {
   name = 'PAYMENT-RESPONSE'
 }
 
-const body = size === undefined ? undefined : Buffer.alloc(Number(size), 'x')
-const headers = { 'Content-Type': 'text/plain', ...(ttl ? { 'X-Holdfast-TTL': ttl } : {}) }
+const headers = { 'Content-Type': 'text/plain' }
+if (ttl) headers['X-Holdfast-TTL'] = ttl
+if (most) headers['X-Holdfast-Max-Bytes'] = most
+let body
+if (content?.startsWith('{')) {
+  body = content
+  headers['Content-Type'] = 'application/json'
+} else if (content !== undefined) {
+  body = Buffer.alloc(Number(content), 'x')
+}
 const response = await pay(url, { method, headers, body })
 const paid = response.headers.get(name)
 console.log(JSON.stringify({
