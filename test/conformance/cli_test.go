@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// commands are those of the first part, with the flags the contract names.
+// commands are all commands, with flags that they must have.
 var commands = map[string][]string{
 	"run": {
 		"--listen", "--cluster-listen", "--announce", "--pinning-listen", "--s3-listen", "--console-listen",
@@ -31,9 +31,11 @@ var commands = map[string][]string{
 	"status":       {"--json", "--data"},
 	"peers ls":     {"--json", "--data"},
 	"peers rm":     {"--force", "--data"},
+	"peers drain":  {"--cancel", "--wait", "--yes", "--json", "--data"},
 	"user add":     {"--password-stdin", "--data"},
 	"user ls":      {"--json", "--data"},
 	"user rm":      {"--data"},
+	"user show":    {"--json", "--data"},
 	"user passwd":  {"--data"},
 	"user quota":   {"--data"},
 	"user grant":   {"--posting", "--note", "--data"},
@@ -47,10 +49,20 @@ var commands = map[string][]string{
 	"key create":   {"--user", "--name", "--scope", "--ttl", "--json", "--env", "--data"},
 	"key ls":       {"--json", "--data"},
 	"key revoke":   {"--data"},
+	"key show":     {"--json", "--data"},
+	"key rotate":   {"--json", "--data"},
+	"app add":      {"--redirect", "--scope", "--json", "--data"},
+	"app ls":       {"--json", "--data"},
+	"app rm":       {"--yes", "--json", "--data"},
+	"audit ls":     {"--action", "--actor", "--target", "--since", "--until", "--limit", "--json", "--data"},
+	"audit verify": {"--json", "--data"},
+	"paid ls":      {"--limit", "--json", "--data"},
+	"scrub":        {"--json", "--data"},
 	"pin add":      {"--user", "--data"},
 	"pin ls":       {"--user", "--json", "--data"},
 	"pin get":      {"--user", "--data"},
 	"pin rm":       {"--user", "--data"},
+	"pin import":   {"--from", "--format", "--token-file", "--status", "--origin", "--parallel", "--user", "--json", "--data"},
 	"add":          {"--user", "--data"},
 	"get":          {"-o", "--user", "--data", "--endpoint", "--token", "--verify", "--blake3"},
 	"put":          {"--encrypt", "--identity", "--endpoint", "--token", "--json"},
@@ -58,29 +70,39 @@ var commands = map[string][]string{
 	"profile add":  {"--endpoint", "--identity", "--json"},
 	"profile ls":   {"--json"},
 	"rewrap":       {"--identity", "--to", "--json"},
-	"share create": {"--identity", "--to", "--link", "--read-only", "--read-write", "--full-access", "--expires", "--name", "--console", "--endpoint", "--token", "--json"},
+	"share create": {"--identity", "--to", "--link", "--read-only", "--read-write", "--full-access", "--whole-bucket", "--expires", "--name", "--console", "--endpoint", "--token", "--json"},
 	"share open":   {"--identity", "--from", "--put", "--rm", "--endpoint", "--json"},
-	"share ls":     {"--endpoint", "--token", "--json"},
+	"share ls":     {"--all", "--endpoint", "--token", "--json"},
 	"share revoke": {"--endpoint", "--token", "--yes", "--json"},
 	"keygen":       {"--passphrase-file", "--rotate", "--json"},
 	"sync":         {"--encrypt", "--identity", "--endpoint", "--token", "--delete", "--dry-run", "--checksum", "--verify", "--json"},
 	"rm":           {"--endpoint", "--token", "--recursive", "--yes", "--json"},
 	"demo":         nil,
 	"version":      {"--json"},
+	"help":         nil,
 	"completion":   {"bash", "zsh", "fish"},
 }
 
-// TestEveryCommandExplainsItself asks each command for its help.
+// TestEveryCommandExplainsItself reads the help of each command. Each command that the help lists is one
+// of commands, and shells complete it, the commands below it, and its flags.
 func TestEveryCommandExplainsItself(t *testing.T) {
-	for command, flags := range commands {
-		r := harness.Run(t, nil, "", append(strings.Fields(command), "--help")...)
-		if r.Code != 0 || r.Stdout == "" {
-			t.Errorf("%s --help: exit code %d, %q", command, r.Code, r.Stderr)
+	seen := map[string]bool{}
+	for _, h := range everyCommand(t) {
+		seen[h.words] = true
+		flags, listed := commands[h.words]
+		if !listed && len(h.below) == 0 {
+			t.Errorf("the commands of this test lack %q", h.words)
 		}
 		for _, f := range flags {
-			if !strings.Contains(r.Stdout, f) {
-				t.Errorf("%s --help does not name %s", command, f)
+			if !strings.Contains(h.text, f) {
+				t.Errorf("%s --help does not name %s", h.words, f)
 			}
+		}
+		completesAll(t, &h)
+	}
+	for command := range commands {
+		if !seen[command] {
+			t.Errorf("no help lists the command %q", command)
 		}
 	}
 }

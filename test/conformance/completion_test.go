@@ -3,9 +3,11 @@
 package conformance
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,27 +15,112 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// completions are words that are typed behind holdfast, and what they may go on with.
+// completions are words that are typed behind holdfast, and what they may go on with. completes adds the
+// commands below each command.
 var completions = map[string][]string{
 	"pe":                    {"peers"},
 	"peers r":               {"rm"},
-	"user ":                 {"add", "correct", "grant", "ledger", "link", "ls", "passwd", "quota", "refund", "rm", "show"},
-	"user link ":            {"ls", "rm"},
 	"key create --sc":       {"--scope"},
-	"audit ":                {"ls", "verify"},
 	"audit ls --action app": {"app", "app.create", "app.remove"},
-	"paid ":                 {"ls"},
 	"completion ":           {"bash", "fish", "zsh"},
 	"add som":               {"some file"},
 	"put som":               {"some file"},
 	"syn":                   {"sync"},
 	"sync --chec":           {"--checksum"},
 	"sha":                   {"share"},
-	"share ":                {"create", "ls", "open", "revoke"},
 	"share create --exp":    {"--expires"},
+	"share create --who":    {"--whole-bucket"},
+	"share ls --a":          {"--all"},
+	"paid":                  {"paid"},
+	"paid ls --l":           {"--limit"},
 	"nosuch command --flag": nil,
 	"pin ls --status fa":    {"failed"},
 	"run --routing l":       {"lan"},
+}
+
+// helped is a command as its help describes it.
+type helped struct {
+	words string // behind holdfast; "" is the program itself
+	text  string
+	below []string
+	flags []string // long ones
+}
+
+// In the help, a command below has a line of its own in the list of commands, and each flag in the lists
+// of flags.
+var (
+	helpedBelow = regexp.MustCompile(`(?m)^  ([a-z]+) {2,}\S`)
+	helpedFlag  = regexp.MustCompile(`(?m)^  (?:-\w, |    )(--[a-z][a-z0-9-]*)`)
+)
+
+// everyCommand reads the help of the program and of all commands.
+func everyCommand(t *testing.T) (all []helped) {
+	t.Helper()
+	for left := []string{""}; len(left) > 0; left = left[1:] {
+		r := harness.Run(t, nil, "", append(strings.Fields(left[0]), "--help")...)
+		h := helped{words: left[0], text: r.Stdout}
+		_, text, _ := strings.Cut(r.Stdout, "\nUsage:\n")
+		if r.Code != 0 || text == "" {
+			t.Fatalf("%s --help: exit code %d, %s%s", h.words, r.Code, r.Stdout, r.Stderr)
+		}
+		if _, list, has := strings.Cut(text, "\nAvailable Commands:\n"); has {
+			list, text, _ = strings.Cut(list, "\n\n")
+			for _, m := range helpedBelow.FindAllStringSubmatch(list, -1) {
+				h.below = append(h.below, m[1])
+				left = append(left, strings.TrimSpace(h.words+" "+m[1]))
+			}
+		}
+		_, text, _ = strings.Cut("\n"+text, "\nFlags:\n")
+		for _, m := range helpedFlag.FindAllStringSubmatch(text, -1) {
+			h.flags = append(h.flags, m[1])
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// completesAll asks as the scripts of all shells do: after a command, all commands below it and all its
+// flags are offered.
+func completesAll(t *testing.T, h *helped) {
+	t.Helper()
+	asked := map[string][]string{"--": h.flags}
+	if len(h.below) > 0 {
+		asked[""] = h.below
+	}
+	for typed, want := range asked {
+		out := harness.Run(t, nil, "", append(append([]string{"__complete"}, strings.Fields(h.words)...), typed)...).Stdout
+		var got []string
+		for line := range strings.Lines(out) {
+			if word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); !strings.HasPrefix(word, ":") {
+				got = append(got, word)
+			}
+		}
+		slices.Sort(got)
+		if want := slices.Sorted(slices.Values(want)); len(want) == 0 || !slices.Equal(got, want) {
+			t.Errorf("%q is completed to %q, and the help lists %q", h.words+" "+typed, got, want)
+		}
+	}
+}
+
+// below returns the commands below each command that has any, in their order.
+func below() map[string][]string {
+	all := map[string][]string{}
+	for words := range commands {
+		for words != "" {
+			parent, name := "", words
+			if at := strings.LastIndexByte(words, ' '); at >= 0 {
+				parent, name = words[:at], words[at+1:]
+			}
+			if !slices.Contains(all[parent], name) {
+				all[parent] = append(all[parent], name)
+			}
+			words = parent
+		}
+	}
+	for _, names := range all {
+		slices.Sort(names)
+	}
+	return all
 }
 
 // TestCompletionIsLoadedByZsh has an interactive zsh load the script as compinit does, from its
@@ -111,7 +198,11 @@ func TestCompletionIsLoadedByFish(t *testing.T) {
 // completes compares what a shell shows with what it should.
 func completes(t *testing.T, shows func(typed string) []string) {
 	t.Helper()
-	for typed, want := range completions {
+	all := maps.Clone(completions)
+	for words, names := range below() {
+		all[strings.TrimLeft(words+" ", " ")] = names
+	}
+	for typed, want := range all {
 		got := shows(typed)
 		for i, word := range got { // quoted for the line or not
 			got[i] = strings.ReplaceAll(word, `\`, "")
