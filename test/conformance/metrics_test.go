@@ -4,13 +4,14 @@ package conformance
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // TestMetricsTellOfRequests: a node tells of what was asked of it, by API, operation and
-// answer, so that somebody can be woken.
+// answer, so that somebody can be woken. The documents name each of its metrics.
 func TestMetricsTellOfRequests(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})
@@ -49,6 +50,16 @@ func TestMetricsTellOfRequests(t *testing.T) {
 	} {
 		if got := after[sample] - before[sample]; got != 1 {
 			t.Errorf("%s: %g more, want 1", sample, got)
+		}
+	}
+	documented := string(read(t, "../../docs/operating.md"))
+	for sample := range after {
+		name, _, _ := strings.Cut(sample, "{")
+		for _, part := range []string{"_bucket", "_count", "_sum"} { // of a histogram
+			name = strings.TrimSuffix(name, part)
+		}
+		if strings.HasPrefix(name, "holdfast_") && !strings.Contains(documented, "`"+name) {
+			t.Errorf("docs/operating.md does not name %s", name)
 		}
 	}
 	for _, api := range []string{"s3", "pinning"} {
