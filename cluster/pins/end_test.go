@@ -1,6 +1,7 @@
 package pins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -152,6 +153,50 @@ func TestARepeatedDurationMakesOnePin(t *testing.T) {
 		if _, err := later.Create(ctx, alice, Request{CID: v0, End: end}); !errors.Is(err, state.ErrExists) {
 			t.Errorf("%+v: %v", end, err)
 		}
+	}
+}
+
+// A request that is repeated after the end that it names gets its first answer, also when the pin has
+// ended. A new request with such an end is refused.
+func TestARepeatAfterTheEndGetsTheFirstAnswer(t *testing.T) {
+	w := newest(t)
+	agreed := state.MillisOf(w.now())
+	node := New(Options{State: w.state, Nodes: w.load, Now: w.now, Agreed: func() (early, late state.Millis, ok bool) { return agreed, agreed, true }})
+	ask := Request{CID: v0, Name: "first", End: End{At: agreed + 60_000}}
+	named := Once(t.Context(), state.Hash{1})
+	first, err := node.Create(named, alice, ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, later := range []state.Millis{60_000, 120_000} {
+		agreed = ask.End.At + later
+		if again, err := node.Create(named, alice, ask); err != nil || again.ID != first.ID || again.Until != ask.End.At || again.Created != first.Created || again.Status != state.Queued {
+			t.Errorf("%d ms after the end: %+v, %v; at first %+v", later, again.Pin, err, first.Pin)
+		}
+		if err := node.EndPins(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := node.Get(t.Context(), alice, first.ID); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("the pin has not ended: %v", err)
+	}
+	other := ask
+	other.Name = "second"
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		r    Request
+		want error
+	}{
+		"another pin":  {named, other, state.ErrExists},
+		"another name": {Once(t.Context(), state.Hash{2}), ask, state.ErrInvalid},
+		"no name":      {t.Context(), ask, state.ErrInvalid},
+	} {
+		if r, err := node.Create(tc.ctx, alice, tc.r); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	if _, err := node.Create(Once(t.Context(), state.Hash{1}), bob, ask); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("another account: %v", err)
 	}
 }
 

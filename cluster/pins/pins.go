@@ -3,7 +3,7 @@
 // checks it first, for clear error texts; the check of the state machine is
 // authoritative.
 //
-// Imports: consensus/state, cluster/placement, go-cid, go-multiaddr, uuid, x/sync.
+// Imports: consensus/state, cluster/placement, cluster/duty, go-cid, go-multiaddr, uuid, x/sync.
 // Never:   raft, libp2p, storage, HTTP.
 package pins
 
@@ -155,6 +155,11 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 		CID: r.CID, Given: r.given(), Name: r.Name, Origins: r.Origins, Meta: r.Meta,
 	}
 	if err := p.setEnd(&pin, &r); err != nil {
+		if old == "" && errors.Is(err, state.ErrInvalid) {
+			if first, err := p.firstAnswer(ctx, pin, r.End); !errors.Is(err, state.ErrNotFound) {
+				return first, err
+			}
+		}
 		return Record{}, fmt.Errorf("end of a pin: %w", err)
 	}
 	for attempt := 1; ; attempt++ {
@@ -372,6 +377,27 @@ func (p *Pins) asked(ctx context.Context, cmd state.Command, end End) state.Comm
 		cmd = &state.CreateOnce{Key: name, Change: cmd, By: by, At: at, Lasts: state.Millis(end.For.Milliseconds())}
 	}
 	return cmd
+}
+
+// firstAnswer returns the answer to the first request with the name of ctx, for a request that names an
+// end that has passed meanwhile. The error is state.ErrNotFound if no such request is remembered, and
+// state.ErrExists if it asked for another pin.
+func (p *Pins) firstAnswer(ctx context.Context, pin state.Pin, end End) (Record, error) {
+	pin.Until = end.At
+	once, ok := p.asked(ctx, &state.CreatePin{Pin: pin}, end).(*state.CreateOnce)
+	if !ok {
+		return Record{}, state.ErrNotFound
+	}
+	view, release, err := p.view(ctx)
+	if err != nil {
+		return Record{}, fmt.Errorf("read state: %w", err)
+	}
+	first, err := view.FirstAnswer(once)
+	release()
+	if err != nil {
+		return Record{}, fmt.Errorf("read first answer: %w", err)
+	}
+	return p.accepted(first, nil)
 }
 
 // Seen returns a context for the reads of a request that has learned, since it began, that

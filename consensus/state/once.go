@@ -165,21 +165,12 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	pin := &create.Pin
-	asked, err := askedFor(pin, v.Lasts)
+	asked, first, again, err := v.find(tx, pin)
 	if err != nil {
 		return Result{}, err
 	}
-	first, err := get[once](tx, onceByName(pin.Account, v.Key))
-	if err != nil {
-		return Result{}, err
-	}
-	if first != nil && !first.over(v.By) {
-		if first.Asked != asked {
-			return Result{}, Errorf(CodeExists, "a request of this name asked for another pin")
-		}
-		again := *pin
-		again.ID, again.Created, again.Until = first.Pin, first.Created, first.Until
-		return accepted(&again), nil
+	if again != nil {
+		return accepted(again), nil
 	}
 	result, err := create.apply(tx, e)
 	if err != nil {
@@ -191,6 +182,42 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 		}
 	}
 	return result, v.remember(tx, asked, result.Pin)
+}
+
+// find returns the hash of the request, the record with its name, and if the record still counts, the pin
+// of the first answer. The error is ErrExists if the first request asked for another pin.
+func (v *CreateOnce) find(r Reader, pin *Pin) (asked Hash, first *once, again *Pin, err error) {
+	if asked, err = askedFor(pin, v.Lasts); err != nil {
+		return asked, nil, nil, err
+	}
+	first, err = get[once](r, onceByName(pin.Account, v.Key))
+	if err != nil || first == nil || first.over(v.By) {
+		return asked, first, nil, err
+	}
+	if first.Asked != asked {
+		return asked, first, nil, Errorf(CodeExists, "a request of this name asked for another pin")
+	}
+	was := *pin
+	was.ID, was.Created, was.Until = first.Pin, first.Created, first.Until
+	return asked, first, &was, nil
+}
+
+// FirstAnswer returns the pin with which a command would answer because its request was made before, also
+// if the pin is gone. Errors: ErrNotFound if the request is not remembered; ErrExists if it asked for
+// another pin.
+func (v View) FirstAnswer(cmd *CreateOnce) (Pin, error) {
+	create, err := cmd.create()
+	if err != nil {
+		return Pin{}, err
+	}
+	_, _, again, err := cmd.find(v.r, &create.Pin)
+	if err == nil && again == nil {
+		err = Errorf(CodeNotFound, "no request of this name is remembered")
+	}
+	if err != nil {
+		return Pin{}, err
+	}
+	return *accepted(again).Pin, nil
 }
 
 // remember notes a request, and forgets the oldest ones that are too old or too
