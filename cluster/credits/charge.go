@@ -3,9 +3,9 @@ package credits
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/duty"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -24,18 +24,10 @@ const chargePause = 20 * time.Millisecond
 // Run proposes charges, and the end of content that is not paid for, while this node leads, until ctx
 // ends.
 func (l *Ledger) Run(ctx context.Context) error {
-	ticker := time.NewTicker(max(chargeLeast, min(chargeEvery, l.period/looksInPeriod)))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if err := errors.Join(l.ChargeStorage(ctx), l.EndContent(ctx)); err != nil && ctx.Err() == nil {
-			l.log.LogAttrs(ctx, slog.LevelDebug, "storage not charged yet", slog.Any("err", err))
-		}
-	}
+	every := max(chargeLeast, min(chargeEvery, l.period/looksInPeriod))
+	return duty.Every(ctx, every, l.log, "storage not charged yet", func(ctx context.Context) error {
+		return errors.Join(l.ChargeStorage(ctx), l.EndContent(ctx))
+	})
 }
 
 // ChargeStorage charges all accounts for the periods that are over, if this node leads. It does
@@ -44,39 +36,23 @@ func (l *Ledger) Run(ctx context.Context) error {
 //
 // Errors: state.ErrUnavailable without a majority.
 func (l *Ledger) ChargeStorage(ctx context.Context) error {
-	for l.state.IsLeader() {
-		now, _, ok := l.agreed()
-		if !ok {
-			return nil
-		}
-		cmd := state.ChargeStorage{Now: now, Every: state.Millis(l.period.Milliseconds()), Rate: l.rate, Requests: l.requests}
-		due, err := l.due(&cmd)
-		if err != nil || !due {
-			return err
-		}
-		if _, err := l.state.Propose(ctx, &cmd); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(chargePause):
-		}
-	}
-	return nil
+	charges := duty.Duty{State: l.state, Agreed: l.agreed, Due: l.due, Pause: chargePause}
+	return charges.Do(ctx)
 }
 
-// due returns whether a command changes anything. Below state.GraceLevel it removes the price of
-// requests from the command.
-func (l *Ledger) due(cmd *state.ChargeStorage) (bool, error) {
-	view, release := l.state.LocalView()
-	defer release()
+// due returns the charge that is due at a time, or nil. Below state.GraceLevel it has no price of
+// requests.
+func (l *Ledger) due(view state.View, now state.Millis) (state.Command, error) {
+	cmd := &state.ChargeStorage{Now: now, Every: state.Millis(l.period.Milliseconds()), Rate: l.rate, Requests: l.requests}
 	level, err := view.FeatureLevel()
 	if err != nil || level < state.LedgerLevel || cmd.Every <= 0 {
-		return false, err
+		return nil, err
 	}
 	if level < state.GraceLevel {
 		cmd.Requests = 0
 	}
-	return view.ChargeDue(*cmd)
+	if due, err := view.ChargeDue(*cmd); err != nil || !due {
+		return nil, err
+	}
+	return cmd, nil
 }

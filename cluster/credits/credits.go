@@ -2,7 +2,7 @@
 // proposes the charges for storage and requests, and the end of content that is not paid for. The replicated state decides about each posting, and it never
 // changes one.
 //
-// Imports: consensus/state.
+// Imports: consensus/state, cluster/duty.
 // Never:   raft, libp2p, storage, HTTP.
 package credits
 

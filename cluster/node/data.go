@@ -30,6 +30,8 @@ const (
 	raftDir      = "raft"
 	blocksDir    = "blocks"
 	nodeMetaFile = "notes"
+	// settledFile has settlements of payments until the state has their outcome.
+	settledFile = "settlements"
 	// datastoreDir has what the IPFS peer can learn again.
 	datastoreDir = "datastore"
 	// formatFile has the format of the whole folder and of each file in it without a
@@ -90,7 +92,7 @@ func (f folder) checkFormat() error {
 func (f folder) narrow(log *slog.Logger) {
 	var taken []string
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, nodeMetaFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, datastoreDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, nodeMetaFile, settledFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, datastoreDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)

@@ -108,6 +108,7 @@ type Node struct {
 	log       *raftlog.Log
 	blocks    *blocks.Store
 	nodeMeta  *nodemeta.Store
+	settled   *nodemeta.Store // settlements of payments
 	peer      *peer.Peer
 	consensus *consensus.Node
 	watch     *state.Watch
@@ -285,6 +286,10 @@ func (n *Node) openStorage(ctx context.Context) error {
 		return fmt.Errorf("open node-local metadata: %w", err)
 	}
 	n.closers = append(n.closers, n.nodeMeta)
+	if n.settled, err = nodemeta.Open(n.folder.file(settledFile), n.logger); err != nil {
+		return fmt.Errorf("open settlements: %w", err)
+	}
+	n.closers = append(n.closers, n.settled)
 	return nil
 }
 
@@ -499,7 +504,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		return err
 	}
 	n.payments = payments.New(payments.Options{
-		Self: n.self.ID, State: n.consensus, Objects: n.objects, Pinner: n.pins, Facilitator: sold,
+		Self: n.self.ID, State: n.consensus, Objects: n.objects, Pinner: n.pins, Facilitator: sold, Journal: n.settled,
 		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})
 	return n.registerMetrics()

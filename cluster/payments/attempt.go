@@ -41,6 +41,7 @@ func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row
 		return nil, &Rejected{Reason: reasonValue, Payer: pay.Payer}
 	}
 	row.ID, row.Amount, row.PayTo, row.Request, row.Node = pay.ID(), pay.Value.String(), pay.PayTo, p.opts.NewID(), p.opts.Self
+	row.ValidBefore = pay.validBefore()
 	if err := p.precheck(ctx, &row); err != nil {
 		return nil, err
 	}
@@ -157,17 +158,17 @@ func (a *attempt) now() state.Millis {
 func (a *attempt) release(ctx context.Context) {
 	ctx, cancel := a.p.detached(ctx, endTimeout)
 	defer cancel()
-	if err := a.propose(ctx, func() state.Command { return &state.ReleasePayment{ID: a.row.ID, Request: a.row.Request} }); err != nil {
+	if err := a.p.propose(ctx, func() state.Command { return &state.ReleasePayment{ID: a.row.ID, Request: a.row.Request} }); err != nil {
 		a.p.opts.Logger.WarnContext(ctx, "a payment that was not used stays reserved until it is swept", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer, "err", err)
 	}
 }
 
 // propose proposes a command until the state has it or refuses it, or ctx ends. Only commands that
 // change nothing when they are repeated may be proposed so.
-func (a *attempt) propose(ctx context.Context, cmd func() state.Command) error {
+func (p *Payments) propose(ctx context.Context, cmd func() state.Command) error {
 	again := backoff.New(firstPause, longestPause)
 	for {
-		_, err := a.p.opts.State.Propose(ctx, cmd())
+		_, err := p.opts.State.Propose(ctx, cmd())
 		var outcome *state.Error
 		if err == nil || errors.As(err, &outcome) && outcome.Code != state.CodeUnavailable {
 			return err
@@ -228,6 +229,7 @@ func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 	for try := 1; ; try++ {
 		var done Settlement
 		if done, err = a.p.opts.Facilitator.Settle(bounded, a.payment); err == nil {
+			a.p.note(&a.row, done.Transaction)
 			return done, nil
 		}
 		var rejected *Rejected
@@ -252,7 +254,7 @@ func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 func (a *attempt) fail(ctx context.Context, transaction string, refundable bool, reason string) state.Payment {
 	ctx, cancel := a.p.detached(ctx, endTimeout)
 	defer cancel()
-	err := a.propose(ctx, func() state.Command {
+	err := a.p.propose(ctx, func() state.Command {
 		return &state.FailPayment{
 			PaymentOutcome: state.PaymentOutcome{Payment: a.row, Transaction: transaction, Now: a.now()},
 			Refundable:     refundable, Reason: reason[:min(len(reason), state.MaxReasonLen)],
@@ -261,11 +263,15 @@ func (a *attempt) fail(ctx context.Context, transaction string, refundable bool,
 	if err == nil {
 		var row state.Payment
 		if row, err = a.recorded(); err == nil {
+			a.p.forget(&row.ID)
 			return row
 		}
 	}
 	a.p.opts.Logger.ErrorContext(ctx, "the outcome of a payment is not recorded; it becomes refundable", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer,
 		"network", a.row.ID.Network, "transaction", transaction, "refundable", refundable, "reason", reason, "err", err)
+	if transaction != "" {
+		a.p.leave(&a.row, transaction)
+	}
 	row := a.row
 	row.State, row.Reason, row.Transaction = state.PaymentRefundable, reason, transaction
 	return row
@@ -281,13 +287,14 @@ func (a *attempt) recorded() (state.Payment, error) {
 // commit proposes the command of a settled payment until the state has it. It returns a *RefundError
 // if the state made the payment refundable instead.
 func (a *attempt) commit(ctx context.Context, cmd func() state.Command) error {
-	if err := a.propose(ctx, cmd); err != nil {
+	if err := a.p.propose(ctx, cmd); err != nil {
 		return err
 	}
 	row, err := a.recorded()
 	if err != nil {
 		return err
 	}
+	a.p.forget(&row.ID)
 	if row.State != state.PaymentPaid {
 		return &RefundError{Payment: row, Err: state.Errorf(state.CodePrecondition, "%s", row.Reason)}
 	}

@@ -24,6 +24,8 @@ type storm struct {
 	rng    *rand.Rand
 	faults bool
 	dead   bool // the node has stopped: none of its goroutines goes on
+	disk   disk
+	told   bool // the facilitator told the node that it has settled the payment
 }
 
 // draw returns a number from 0 to n-1.
@@ -103,6 +105,9 @@ func (s *storm) Settle(ctx context.Context, p *Payment) (Settlement, error) {
 	}
 	done, err := s.chain.Settle(ctx, p)
 	s.step()
+	s.mu.Lock()
+	s.told = s.told || err == nil
+	s.mu.Unlock()
 	return done, err
 }
 
@@ -111,7 +116,8 @@ func (s *storm) Supported(context.Context) error { return nil }
 
 // In any history of three nodes that get the same payment at once, and another payment for the same
 // object: one attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
-// payment that was executed is paid, with its content stored, or refundable. Without faults, exactly one
+// payment that was executed is paid, with its content stored, or refundable. If a node was told of the
+// settlement, the record of the payment has the transaction, after a crash too. Without faults, exactly one
 // attempt of each payer wins.
 func TestAnyInterleavingKeepsThePromises(t *testing.T) {
 	met := map[state.PaymentState]int{}
@@ -143,10 +149,12 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 	won := map[string]int{}
 	answers := map[string][]error{}
 	var work sync.WaitGroup
+	storms := map[*storm]Payment{}
 	for i, pay := range []Payment{same, same, same, other} {
 		node := state.NodeID(fmt.Sprintf("n%d", i%3+1))
 		s := &storm{world: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), faults: faults}
-		p := w.on(node, s, s)
+		storms[s] = pay
+		p := w.onDisk(node, s, s, &s.disk)
 		work.Go(func() {
 			_, err := p.Put(ctx, putOf("k", "hello "+pay.Nonce, pay))
 			mu.Lock()
@@ -158,9 +166,24 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 		})
 	}
 	work.Wait()
-	cancel()                                                                // what crashed nodes have left running
-	after(time.Hour)                                                        // more than state.PaymentTimeout
-	w.state.Apply(t, &state.SweepPayments{Now: state.MillisOf(time.Now())}) // reservations of crashed nodes
+	cancel() // what crashed nodes have left running
+	sweep := func() {
+		after(time.Hour)                                                        // more than state.PaymentTimeout
+		w.state.Apply(t, &state.SweepPayments{Now: state.MillisOf(time.Now())}) // reservations of crashed nodes
+	}
+	if seed%2 == 0 {
+		sweep() // before they start again
+	}
+	for s, pay := range storms {
+		w.onDisk("again", w.state, s, &s.disk).recall(t.Context())
+		if row := w.row(pay); s.told && row.Transaction != "0x7a"+pay.Nonce {
+			t.Errorf("the facilitator told the transaction of payment %s, which is %s with %q", pay.Nonce, row.State, row.Transaction)
+		}
+		if len(s.disk.entries) > 0 {
+			t.Errorf("the journal of a node has %d entries in the end", len(s.disk.entries))
+		}
+	}
+	sweep()
 	for nonce, n := range won {
 		row := w.row(map[string]Payment{"0x1": same, "0x2": other}[nonce])
 		if n > 1 || row.State != state.PaymentPaid {

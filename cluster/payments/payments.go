@@ -2,16 +2,18 @@
 // without an account. A payment is recorded in the replicated state before its content is stored, and
 // the content gets its name after the payment was settled.
 //
-// Imports: consensus/state, cluster/objects, cluster/pins, uuid, prometheus.
+// Imports: consensus/state, consensus/codec, cluster/duty, cluster/objects, cluster/pins, uuid, prometheus.
 // Never:   raft, libp2p, storage, HTTP.
 package payments
 
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/holdfast-ipfs/holdfast/cluster/duty"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -59,6 +61,7 @@ type Options struct {
 	Objects     *objects.Objects
 	Pinner      Pinner
 	Facilitator Facilitator
+	Journal     Journal // nil: a node that stops forgets its settlements
 	Now         func() time.Time
 	// Agreed returns a time that the clocks of most members have reached; paid times begin and end
 	// by it. ok is false while no such time is known. Nil means Now.
@@ -72,6 +75,9 @@ type Payments struct {
 	opts Options
 	life context.Context // ends with Run
 	end  context.CancelFunc
+
+	mu   sync.Mutex
+	left []settled // settlements that nobody records any more
 }
 
 // New returns the use case of the paid gateway.
@@ -89,6 +95,7 @@ func New(o Options) *Payments {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Payments{opts: o}
+	p.left = p.noted() // before the first attempt
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
@@ -104,57 +111,28 @@ func (p *Payments) Supported(ctx context.Context) error {
 // runEvery is the time between two passes of Run.
 const runEvery = 10 * time.Second
 
-// Run removes paid content whose time is over, and makes payments refundable that their node has left,
-// while this node leads. It returns when ctx ends. Then attempts end too.
+// Run removes paid content whose time is over and receipts of failed payments, and makes payments
+// refundable that their node has left, while this node leads. On every node it records the settlements that
+// the node knew when it stopped, or could not record in time. It returns when ctx ends. Then attempts end
+// too.
 func (p *Payments) Run(ctx context.Context) error {
 	defer p.end()
-	ticker := time.NewTicker(runEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if err := p.Sweep(ctx); err != nil && ctx.Err() == nil {
-			p.opts.Logger.DebugContext(ctx, "paid content not swept yet", "err", err)
-		}
-	}
+	return duty.Every(ctx, runEvery, p.opts.Logger, "paid content not swept yet", func(ctx context.Context) error {
+		p.recall(ctx)
+		return p.Sweep(ctx)
+	})
 }
 
 // Sweep is one pass of Run. It does nothing while the agreed time is unknown, and on a node that does
 // not lead. Errors: state.ErrUnavailable without a majority.
 func (p *Payments) Sweep(ctx context.Context) error {
-	for p.opts.State.IsLeader() {
-		now, _, ok := p.opts.Agreed()
-		if !ok {
-			return nil
+	due := duty.Duty{State: p.opts.State, Agreed: p.opts.Agreed, Due: func(view state.View, now state.Millis) (state.Command, error) {
+		if level, err := view.FeatureLevel(); err != nil || level < state.PaymentsLevel {
+			return nil, err
 		}
-		sweep, end, err := p.due(now)
-		switch {
-		case err != nil:
-			return err
-		case sweep:
-			_, err = p.opts.State.Propose(ctx, &state.SweepPayments{Now: now})
-		case end:
-			_, err = p.opts.State.Propose(ctx, &state.EndPaidObjects{Now: now})
-		default:
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Payments) due(now state.Millis) (sweep, end bool, err error) {
-	view, release := p.opts.State.LocalView()
-	defer release()
-	if level, err := view.FeatureLevel(); err != nil || level < state.PaymentsLevel {
-		return false, false, err
-	}
-	return view.PaymentsDue(now)
+		return view.PaymentsDue(now)
+	}}
+	return due.Do(ctx)
 }
 
 // detached returns a context that ends after a time or with Run, and not with ctx: a settled payment is

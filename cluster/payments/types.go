@@ -43,6 +43,14 @@ func (p *Payment) ID() state.PaymentID {
 	return state.PaymentID{Network: p.Network, Asset: p.Asset, Payer: p.Payer, Nonce: p.Nonce}
 }
 
+// lastSecond is the end of the year 9999 in Unix seconds, which is the last time that the state knows.
+const lastSecond = 253_402_300_799
+
+// validBefore returns the end of the authorization as a time of the state; 0 if it is not known.
+func (p *Payment) validBefore() state.Millis {
+	return state.Millis(1000 * max(0, min(p.ValidBefore, lastSecond)))
+}
+
 // Settlement is the answer of a facilitator that has settled a payment.
 type Settlement struct{ Transaction, Network, Payer string }
 

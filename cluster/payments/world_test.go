@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,11 +52,60 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// disk is a journal that outlives the node.
+type disk struct {
+	mu      sync.Mutex
+	entries map[string][]byte
+	synced  int
+}
+
+func (d *disk) Get(key string) (value []byte, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	value, ok = d.entries[key]
+	return value, ok
+}
+
+func (d *disk) Set(key string, value []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.entries == nil {
+		d.entries = map[string][]byte{}
+	}
+	d.entries[key] = value
+}
+
+func (d *disk) Delete(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.entries, key)
+}
+
+func (d *disk) Keys(fn func(key string)) {
+	d.mu.Lock()
+	keys := slices.Collect(maps.Keys(d.entries))
+	d.mu.Unlock()
+	for _, key := range keys {
+		fn(key)
+	}
+}
+
+func (d *disk) Sync() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.synced++
+}
+
 // on returns the use case on a node that reaches the cluster by s.
 func (w *world) on(node state.NodeID, s State, f Facilitator) *Payments {
+	return w.onDisk(node, s, f, new(disk))
+}
+
+// onDisk is on with the journal of the node.
+func (w *world) onDisk(node state.NodeID, s State, f Facilitator, d *disk) *Payments {
 	o := objects.New(objects.Options{Self: node, State: s, Nodes: w, Content: w, Files: w, NewID: w.newID})
 	pinner := pins.New(pins.Options{State: s, Nodes: w})
-	return New(Options{Self: node, State: s, Objects: o, Pinner: pinner, Facilitator: f, NewID: w.newID})
+	return New(Options{Self: node, State: s, Objects: o, Pinner: pinner, Facilitator: f, Journal: d, NewID: w.newID})
 }
 
 func (w *world) newID() string {

@@ -2,11 +2,11 @@ package pins
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/duty"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -104,18 +104,7 @@ func withEnd(info map[string]string, until state.Millis) map[string]string {
 
 // RunEnds ends pins while this node leads, until ctx ends. It then returns nil.
 func (p *Pins) RunEnds(ctx context.Context) error {
-	ticker := time.NewTicker(endEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if err := p.EndPins(ctx); err != nil && ctx.Err() == nil {
-			p.log.LogAttrs(ctx, slog.LevelDebug, "pins not ended yet", slog.Any("err", err))
-		}
-	}
+	return duty.Every(ctx, endEvery, p.log, "pins not ended yet", p.EndPins)
 }
 
 // EndPins removes all pins whose end most members have reached, if this node leads. It does nothing
@@ -123,24 +112,12 @@ func (p *Pins) RunEnds(ctx context.Context) error {
 //
 // Errors: state.ErrUnavailable without a majority.
 func (p *Pins) EndPins(ctx context.Context) error {
-	for p.state.IsLeader() {
-		now, _, ok := p.agreed()
-		if !ok {
-			return nil
-		}
-		due, err := p.endsDue(now)
+	ends := duty.Duty{State: p.state, Agreed: p.agreed, Due: func(view state.View, now state.Millis) (state.Command, error) {
+		due, err := view.PinsDue(now)
 		if err != nil || !due {
-			return err
+			return nil, err
 		}
-		if _, err := p.state.Propose(ctx, &state.EndPins{Now: now}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Pins) endsDue(now state.Millis) (bool, error) {
-	view, release := p.state.LocalView()
-	defer release()
-	return view.PinsDue(now)
+		return &state.EndPins{Now: now}, nil
+	}}
+	return ends.Do(ctx)
 }

@@ -129,7 +129,7 @@ func reads(ctx context.Context, p *Pin, c cid.Cid, k RootKey) map[string]func(Vi
 		"payment":         func(v View) error { _, err := v.Payment(testPayment("0x1").ID); return err },
 		"payments":        func(v View) error { _, _, err := v.Payments(PaymentsQuery{Limit: 10}); return err },
 		"payment sums":    func(v View) error { _, err := v.PaymentSums(); return err },
-		"payments due":    func(v View) error { _, _, err := v.PaymentsDue(maxCreated); return err },
+		"payments due":    func(v View) error { _, err := v.PaymentsDue(maxCreated); return err },
 		"paid object":     func(v View) error { _, err := v.PaidObject("b/k"); return err },
 		"members":         func(v View) error { _, err := v.Members(); return err },
 		"cluster":         func(v View) error { _, err := v.Cluster(); return err },

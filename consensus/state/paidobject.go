@@ -195,25 +195,3 @@ func (v *DeletePaidObject) apply(tx Tx, e *entry) (Result, error) {
 	}
 	return Result{}, v.end(tx, row, PaymentPaid, "")
 }
-
-// leftPayments returns up to limit reservations that were not renewed for PaymentTimeout.
-func leftPayments(r Reader, now Millis, limit int) (ids []PaymentID, err error) {
-	by := now - PaymentTimeout
-	if by <= 0 || limit <= 0 {
-		return nil, nil
-	}
-	prefix := paidKey(paidReserved)
-	err = r.Scan(prefix, paidKey(paidReserved).u64(uint64(by)+1), false, func(k, _ []byte) (bool, error) {
-		if len(k) < len(prefix)+8 {
-			return false, fmt.Errorf("state: short key %x", k)
-		}
-		id, err := readPaymentID(k[len(prefix)+8:])
-		ids = append(ids, id)
-		return err == nil && len(ids) < limit, err
-	})
-	return ids, err
-}
-
-func brokenPayment(id *PaymentID) error {
-	return fmt.Errorf("state: the payment %s of %s is in an index and has no record", id.Nonce, id.Payer)
-}

@@ -114,16 +114,31 @@ func (v View) PaidObject(object string) (PaidObject, error) {
 	return PaidObject{}, Errorf(CodeNotFound, "there is no paid object %s", object)
 }
 
-// PaymentsDue returns whether SweepPayments and EndPaidObjects would change anything at a time.
-func (v View) PaymentsDue(now Millis) (sweep, end bool, err error) {
-	left, err := leftPayments(v.r, now, 1)
+// PaymentsDue returns a command that is due at a time: SweepPayments, EndPaidObjects or ForgetPayments. It
+// returns nil if none of them would change anything.
+func (v View) PaymentsDue(now Millis) (Command, error) {
+	left, err := paymentsBy(v.r, paidReserved, now-PaymentTimeout, 1)
 	if err != nil {
-		return false, false, err
+		return nil, err
 	}
-	over, err := paidBy(v.r, paidEnds, now, 1)
-	if err != nil {
-		return false, false, err
+	if len(left) > 0 {
+		return &SweepPayments{Now: now}, nil
 	}
-	old, err := paidBy(v.r, paidEnded, now-PaidTrace, 1)
-	return len(left) > 0, len(over)+len(old) > 0, err
+	for _, of := range []struct {
+		index byte
+		by    Millis
+	}{{paidEnds, now}, {paidEnded, now - PaidTrace}} {
+		over, err := paidBy(v.r, of.index, of.by, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(over) > 0 {
+			return &EndPaidObjects{Now: now}, nil
+		}
+	}
+	old, err := paymentsBy(v.r, paidFailed, now, 1)
+	if err != nil || len(old) == 0 {
+		return nil, err
+	}
+	return &ForgetPayments{Now: now}, nil
 }

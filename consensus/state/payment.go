@@ -15,6 +15,9 @@ const (
 	// PaymentTimeout is how long a payment stays reserved without a renewal, in milliseconds. Then
 	// SweepPayments makes it refundable.
 	PaymentTimeout = Millis(15 * 60 * 1000)
+	// FailedTrace is how long a failed payment stays known after it failed and after its authorization
+	// has ended, in milliseconds. Then ForgetPayments removes it.
+	FailedTrace = 30 * dayMillis
 	// PaidTrace is how long the owner of an object whose time is over stays known, in milliseconds.
 	PaidTrace = 30 * dayMillis
 	// MaxPaidSeconds is the longest time that one payment can pay for.
@@ -142,11 +145,18 @@ type Payment struct {
 	Renewed     Millis // the newest time at which the attempt was known to go on
 	Settled     Millis // when the payment left the state reserved
 	Until       Millis // end of the paid time
+	// ValidBefore is the end of the payer's authorization: no network executes the payment from then
+	// on. 0: unknown.
+	ValidBefore Millis
 }
 
-// Code implements the record's form.
+// Code implements the record's form. Version 2 is written only if the end of the authorization is known.
 func (v *Payment) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(1)
+	if c.Decoding() || v.ValidBefore != 0 {
+		version = 2
+	}
+	version = c.Version(version)
 	v.ID.code(c)
 	codec.Uint(c, &v.State)
 	codec.Uint(c, &v.Kind)
@@ -164,6 +174,9 @@ func (v *Payment) Code(c *codec.Coder) {
 	codec.Int(c, &v.Renewed)
 	codec.Int(c, &v.Settled)
 	codec.Int(c, &v.Until)
+	if version >= 2 {
+		codec.Int(c, &v.ValidBefore)
+	}
 }
 
 // Check returns an ErrInvalid if a field that the proposer sets is outside of the bounds.
@@ -176,7 +189,8 @@ func (v *Payment) Check() error {
 		return Errorf(CodeInvalid, "the amount of a payment is a decimal number above 0 of at most %d digits", MaxAmountDigits)
 	case !plainText(v.PayTo, maxNetwork) || v.PayTo == "":
 		return Errorf(CodeInvalid, "a payment names its recipient, in lower case")
-	case v.Request == "" || len(v.Request) > MaxIDLen || v.Node == "" || len(v.Node) > MaxIDLen || v.Reserved <= 0 || v.Reserved > maxCreated:
+	case v.Request == "" || len(v.Request) > MaxIDLen || v.Node == "" || len(v.Node) > MaxIDLen || v.Reserved <= 0 || v.Reserved > maxCreated,
+		v.ValidBefore < 0 || v.ValidBefore > maxCreated:
 		return Errorf(CodeInvalid, "payment record out of bounds")
 	case v.Seconds > MaxPaidSeconds || v.Bytes > MaxContentBytes:
 		return Errorf(CodeTooLarge, "a payment pays for at most %d bytes and %d seconds", uint64(MaxContentBytes), MaxPaidSeconds)
@@ -216,6 +230,7 @@ const (
 	paidByTime   = 't' // reserved descending, payment -> -
 	paidSum      = 's' // state, network, asset -> paidTotal
 	paidReserved = 'r' // renewed, payment in the state reserved -> -
+	paidFailed   = 'f' // Payment.forgotten, payment in the state failed -> -
 	paidClaim    = 'c' // object, payment in the state reserved -> -
 	paidOwner    = 'o' // object -> PaidObject
 	paidEnds     = 'e' // until, object that is stored -> -
@@ -234,6 +249,17 @@ func (v *PaymentID) key() key { return v.in(paidKey(paidRow)) }
 func (v *Payment) timeKey() key { return v.ID.in(paidKey(paidByTime).descending(v.Reserved)) }
 
 func (v *Payment) reservedKey() key { return v.ID.in(paidKey(paidReserved).u64(uint64(v.Renewed))) }
+
+// forgotten returns when the record of a failed payment goes. 0: it stays, because nobody knows how long
+// its authorization is valid.
+func (v *Payment) forgotten() Millis {
+	if v.State != PaymentFailed || v.ValidBefore == 0 {
+		return 0
+	}
+	return max(v.Settled, v.ValidBefore) + FailedTrace
+}
+
+func (v *Payment) failedKey() key { return v.ID.in(paidKey(paidFailed).u64(uint64(v.forgotten()))) }
 
 func claimsOf(object string) key { return part(paidKey(paidClaim), object) }
 
@@ -277,6 +303,11 @@ func (v *Payment) write(tx Tx, old *Payment) error {
 			}
 		}
 	}
+	if v.forgotten() != 0 {
+		if err := tx.Set(v.failedKey(), nil); err != nil {
+			return err
+		}
+	}
 	if err := v.sum(tx, 1); err != nil {
 		return err
 	}
@@ -295,7 +326,23 @@ func (v *Payment) unindex(tx Tx) error {
 			}
 		}
 	}
+	if v.forgotten() != 0 {
+		if err := tx.Delete(v.failedKey()); err != nil {
+			return err
+		}
+	}
 	return v.sum(tx, -1)
+}
+
+// erase removes all rows of the payment.
+func (v *Payment) erase(tx Tx) error {
+	if err := v.unindex(tx); err != nil {
+		return err
+	}
+	if err := tx.Delete(v.timeKey()); err != nil {
+		return err
+	}
+	return tx.Delete(v.ID.key())
 }
 
 // paidTotal is the number of payments of one state, network and asset, and their total amount.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
@@ -19,7 +20,8 @@ var errPaymentUsed = Errorf(CodeExists, "this payment was used before")
 // within PaymentTimeout. While a payment for an object is reserved, no other payer can reserve one for
 // the object. The command needs feature level PaymentsLevel.
 //
-// Errors: ErrInvalid and ErrTooLarge for a record out of bounds; ErrExists if the state has the payment
+// Errors: ErrInvalid and ErrTooLarge for a record out of bounds; ErrInvalid for an authorization that has
+// ended FailedTrace ago, whose record may be forgotten; ErrExists if the state has the payment
 // of another attempt, or of this one and it is not reserved any more; ErrForbidden if the object
 // belongs to another payer and its time is not over; ErrConflict if another payer has reserved a
 // payment for the object; ErrNotFound for the deletion of an object that nobody owns or whose time is
@@ -57,6 +59,9 @@ func (v *ReservePayment) apply(tx Tx, e *entry) (Result, error) {
 		renewed := *old
 		renewed.Renewed = max(old.Renewed, v.Now)
 		return Result{}, renewed.write(tx, old)
+	}
+	if p.ValidBefore != 0 && p.ValidBefore+FailedTrace <= v.Now { // the record of a failure may be gone
+		return Result{}, Errorf(CodeInvalid, "the authorization of the payment ended long ago")
 	}
 	if err := p.claimable(tx, v.Now); err != nil {
 		return Result{}, err
@@ -124,13 +129,7 @@ func (v *ReleasePayment) apply(tx Tx, _ *entry) (Result, error) {
 	if err != nil || p == nil || p.Request != v.Request || p.State != PaymentReserved {
 		return Result{}, err
 	}
-	if err := p.unindex(tx); err != nil {
-		return Result{}, err
-	}
-	if err := tx.Delete(p.timeKey()); err != nil {
-		return Result{}, err
-	}
-	return Result{}, tx.Delete(p.ID.key())
+	return Result{}, p.erase(tx)
 }
 
 // PaymentOutcome is what the commands that end a reservation have in common.
@@ -366,18 +365,11 @@ func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
 	if err := needsPayments(tx); err != nil {
 		return Result{}, err
 	}
-	ids, err := leftPayments(tx, v.Now, MaxSettle)
+	left, err := paymentsBy(tx, paidReserved, v.Now-PaymentTimeout, MaxSettle)
 	if err != nil {
 		return Result{}, err
 	}
-	for i := range ids {
-		row, err := findPayment(tx, &ids[i])
-		if err != nil {
-			return Result{}, err
-		}
-		if row == nil {
-			return Result{}, brokenPayment(&ids[i])
-		}
+	for _, row := range left {
 		swept := *row
 		swept.State, swept.Reason, swept.Settled = PaymentRefundable, SweptReason, max(v.Now, row.Reserved)
 		if err := swept.write(tx, row); err != nil {
@@ -385,4 +377,64 @@ func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
 		}
 	}
 	return Result{}, nil
+}
+
+// ForgetPayments removes failed payments FailedTrace after they failed and after their authorizations
+// have ended, at most MaxSettle of them. Nothing was paid for them, and nobody can send them again. All
+// other payments stay. The command needs feature level PaymentsLevel.
+type ForgetPayments struct{ Now Millis } // a time that most members have reached
+
+// Code implements Command.
+func (v *ForgetPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
+
+func (v *ForgetPayments) apply(tx Tx, _ *entry) (Result, error) {
+	if err := needsPayments(tx); err != nil {
+		return Result{}, err
+	}
+	old, err := paymentsBy(tx, paidFailed, v.Now, MaxSettle)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, row := range old {
+		if err := row.erase(tx); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, nil
+}
+
+// paymentsBy returns up to limit payments of an index by a time that is not after by, in the order of
+// their times.
+func paymentsBy(r Reader, of byte, by Millis, limit int) (all []*Payment, err error) {
+	if by <= 0 || limit <= 0 {
+		return nil, nil
+	}
+	prefix := paidKey(of)
+	var ids []PaymentID
+	err = r.Scan(prefix, paidKey(of).u64(uint64(by)+1), false, func(k, _ []byte) (bool, error) {
+		if len(k) < len(prefix)+8 {
+			return false, fmt.Errorf("state: short key %x", k)
+		}
+		id, err := readPaymentID(k[len(prefix)+8:])
+		ids = append(ids, id)
+		return err == nil && len(ids) < limit, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range ids {
+		row, err := findPayment(r, &ids[i])
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			return nil, brokenPayment(&ids[i])
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+func brokenPayment(id *PaymentID) error {
+	return fmt.Errorf("state: the payment %s of %s is in an index and has no record", id.Nonce, id.Payer)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -270,12 +271,97 @@ func TestAReservationThatIsRenewedIsNotSwept(t *testing.T) {
 	m.reserve(p, 500_000)
 	m.must(&SweepPayments{500_000 + PaymentTimeout - 1})
 	m.wantState(p, PaymentReserved, "")
-	if sweep, _, err := m.view().PaymentsDue(500_000 + PaymentTimeout); !sweep || err != nil {
-		t.Error(sweep, err)
-	}
+	m.wantDue(500_000+PaymentTimeout-1, nil)
+	m.wantDue(500_000+PaymentTimeout, &SweepPayments{500_000 + PaymentTimeout})
 	m.must(&SweepPayments{500_000 + PaymentTimeout})
 	m.wantState(p, PaymentRefundable, SweptReason)
 	m.refused(&ReservePayment{Payment: p, Now: 600_000}, ErrExists)
+}
+
+// wantDue checks the command that is due at a time.
+func (m *till) wantDue(now Millis, want Command) {
+	m.t.Helper()
+	if got, err := m.view().PaymentsDue(now); err != nil || !reflect.DeepEqual(got, want) {
+		m.t.Errorf("at %d %T %+v is due, %v, want %+v", now, got, got, err, want)
+	}
+}
+
+// The record of a failed payment goes when nobody can send the payment any more, and all others stay.
+func TestFailedPaymentsAreForgottenWhenNobodyCanSendThemAgain(t *testing.T) {
+	m := newTill(t)
+	at := func(nonce string, validBefore Millis) Payment {
+		p := testPayment(nonce)
+		p.Object, p.ValidBefore = "b/"+nonce, validBefore
+		m.reserve(p, 1000)
+		return p
+	}
+	fails := func(p Payment, refundable bool) Payment {
+		m.must(&FailPayment{PaymentOutcome{p, "", 5000}, refundable, "no"})
+		return p
+	}
+	short, long := fails(at("0x1", 2000), false), fails(at("0x2", 90_000), false)
+	endless, unknown := fails(at("0x3", maxCreated), false), fails(at("0x4", 0), false)
+	owed, paid := fails(at("0x5", 2000), true), at("0x6", 2000)
+	m.must(m.commits(paid, "v1", contents[2], 5000))
+	late := fails(at("0x7", 3000), false)
+	m.must(m.commits(late, "v2", contents[2], 6000)) // it was settled after all
+	m.must(&EndPaidObjects{5000 + 60_000})
+	gone := func(all ...Payment) {
+		t.Helper()
+		for i := range all {
+			if _, err := m.view().Payment(all[i].ID); !errors.Is(err, ErrNotFound) {
+				t.Errorf("payment %s: %v", all[i].ID.Nonce, err)
+			}
+		}
+	}
+	m.wantDue(5000+FailedTrace-1, nil)
+	m.must(&ForgetPayments{5000 + FailedTrace - 1})
+	m.wantState(short, PaymentFailed, "no")
+	m.refused(&ReservePayment{Payment: short, Now: 5000 + FailedTrace - 1}, ErrExists)
+	m.wantDue(5000+FailedTrace, &ForgetPayments{5000 + FailedTrace})
+	m.must(&ForgetPayments{5000 + FailedTrace})
+	gone(short)
+	m.wantState(long, PaymentFailed, "no")
+	m.must(&ForgetPayments{90_000 + FailedTrace - 1})
+	m.wantState(long, PaymentFailed, "no")
+	m.must(&ForgetPayments{90_000 + FailedTrace})
+	gone(short, long)
+	m.check()
+	for _, p := range []Payment{short, long} {
+		m.refused(&ReservePayment{Payment: p, Now: 90_000 + FailedTrace}, ErrInvalid)
+	}
+	m.must(&ForgetPayments{maxCreated})
+	m.wantState(endless, PaymentFailed, "no")
+	m.wantState(unknown, PaymentFailed, "no")
+	m.wantState(owed, PaymentRefundable, "no")
+	m.wantState(late, PaymentRefundable, "not reserved any more")
+	m.wantState(paid, PaymentPaid, "")
+	sums, err := m.view().PaymentSums()
+	if want := []PaymentSum{
+		{PaymentPaid, "base-sepolia", "0xa55e7", 1, "1000"}, {PaymentFailed, "base-sepolia", "0xa55e7", 2, "2000"}, {PaymentRefundable, "base-sepolia", "0xa55e7", 2, "2000"},
+	}; err != nil || !slices.Equal(sums, want) {
+		t.Errorf("the sums are %v, %v, want %v", sums, err, want)
+	}
+}
+
+// One command forgets a bounded number of payments, the earliest first.
+func TestOneCommandForgetsABoundedNumberOfPayments(t *testing.T) {
+	m := newTill(t)
+	for i := range MaxSettle + 2 {
+		p := testPayment(fmt.Sprintf("0x%04x", i))
+		p.ValidBefore = Millis(2000 + i)
+		m.must(&FailPayment{PaymentOutcome{p, "", 1500}, false, "no"})
+	}
+	m.must(&ForgetPayments{10_000 + FailedTrace})
+	left, more, err := m.view().Payments(PaymentsQuery{Limit: 10})
+	if err != nil || more || len(left) != 2 || left[1].ID.Nonce != fmt.Sprintf("0x%04x", MaxSettle+1) {
+		t.Errorf("%d payments are left, %t, %v", len(left), more, err)
+	}
+	m.must(&ForgetPayments{10_000 + FailedTrace})
+	if left, _, err := m.view().Payments(PaymentsQuery{Limit: 10}); err != nil || len(left) != 0 {
+		t.Errorf("%d payments are left, %v", len(left), err)
+	}
+	m.check()
 }
 
 func TestAPaidPin(t *testing.T) {
@@ -328,6 +414,8 @@ func TestPaymentsOutOfBoundsChangeNothing(t *testing.T) {
 		"a pin too":       func(p *Payment) { p.Pin = "pin" },
 		"an unknown kind": func(p *Payment) { p.Kind = 9 },
 		"no kind":         func(p *Payment) { p.Kind = 0 },
+		"valid before 0":  func(p *Payment) { p.ValidBefore = -1 },
+		"always valid":    func(p *Payment) { p.ValidBefore = maxCreated + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.t = t
@@ -354,7 +442,7 @@ func TestPaymentsNeedTheirLevel(t *testing.T) {
 	p := testPayment("0x1")
 	for _, cmd := range []Command{
 		&ReservePayment{Payment: p, Now: 1000}, &ReleasePayment{p.ID, p.Request}, &FailPayment{PaymentOutcome{p, "", 1000}, true, "why"},
-		&SweepPayments{1000}, &EndPaidObjects{1000},
+		&SweepPayments{1000}, &EndPaidObjects{1000}, &ForgetPayments{1000},
 	} {
 		m.refused(cmd, ErrUnavailable)
 	}
@@ -441,6 +529,9 @@ func (m *machine) wantPayments(want *memory) {
 		if p.State == PaymentReserved {
 			set(m.t, want, p.reservedKey(), nil)
 		}
+		if p.State == PaymentFailed && p.ValidBefore != 0 {
+			set(m.t, want, p.failedKey(), nil)
+		}
 		if p.State == PaymentReserved && p.Object != "" {
 			set(m.t, want, p.claimKey(), nil)
 			if other := payers[p.Object]; other != "" && other != p.ID.Payer {
@@ -509,6 +600,7 @@ func anyPayment(t *rapid.T, m *machine) Command {
 		Request: rapid.SampledFrom([]string{"r1", "r1", "r1", "r2"}).Draw(t, "request"),
 		Kind:    rapid.SampledFrom([]PaymentKind{PaysObject, PaysObject, PaysObject, PaysPin, PaysDelete}).Draw(t, "kind of payment"),
 		Object:  rapid.SampledFrom([]string{"b/x", "b/x", "b/y"}).Draw(t, "object"), Seconds: uint64(rapid.IntRange(1, 3).Draw(t, "thousands")) * 1000,
+		ValidBefore: rapid.SampledFrom([]Millis{0, 1, PaymentTimeout, FailedTrace}).Draw(t, "valid before"),
 	}
 	if known, err := m.view().Payment(p.ID); err == nil && rapid.IntRange(0, 4).Draw(t, "as it is known") > 0 {
 		p = known
@@ -516,7 +608,7 @@ func anyPayment(t *rapid.T, m *machine) Command {
 		p.Object, p.Pin = "", RequestID(fmt.Sprint("paid", p.ID.Nonce))
 	}
 	end := PaymentOutcome{Payment: p, Transaction: rapid.SampledFrom([]string{"", "0x7a", "0x7b"}).Draw(t, "transaction"), Now: now}
-	switch rapid.IntRange(0, 13).Draw(t, "payment command") {
+	switch rapid.IntRange(0, 15).Draw(t, "payment command") {
 	case 0, 1, 2, 3:
 		return &ReservePayment{Payment: p, Now: now}
 	case 4:
@@ -541,6 +633,8 @@ func anyPayment(t *rapid.T, m *machine) Command {
 		return &FailPayment{end, rapid.Bool().Draw(t, "refundable"), "why"}
 	case 10:
 		return &SweepPayments{now}
+	case 14, 15:
+		return &ForgetPayments{now + Millis(rapid.IntRange(0, 2).Draw(t, "traces"))*FailedTrace}
 	case 11:
 		return &EndPaidObjects{now + Millis(rapid.IntRange(0, 1).Draw(t, "trace"))*PaidTrace}
 	default:

@@ -76,7 +76,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	case *state.SetDrain, *state.IndexPins:
 		return 10
 	case *state.ReservePayment, *state.ReleasePayment, *state.CommitPayment, *state.FailPayment, *state.SweepPayments,
-		*state.EndPaidObjects, *state.DeletePaidObject:
+		*state.EndPaidObjects, *state.DeletePaidObject, *state.ForgetPayments:
 		return state.PaymentsLevel
 	case *state.PostCredits:
 		return 9

@@ -19,6 +19,8 @@ func payments() []state.Command {
 		Content: state.Content{Root: state.RootOf(content), Bytes: 310, Blocks: 2, Held: []state.Holding{{Node: "node", Epoch: 3}}},
 	}
 	create := &state.CreatePin{Pin: state.Pin{ID: "request", Account: state.PaidAccount, Created: 8, CID: content.String()}, Nodes: []state.NodeID{"node"}}
+	valid := p
+	valid.ValidBefore = 12
 	ends := func(p state.Payment) state.PaymentOutcome {
 		return state.PaymentOutcome{Payment: p, Transaction: "0x7b", Now: 300}
 	}
@@ -31,5 +33,8 @@ func payments() []state.Command {
 		&state.SweepPayments{Now: 300},
 		&state.EndPaidObjects{Now: 300},
 		&state.DeletePaidObject{PaymentOutcome: ends(deletion)},
+		&state.ReservePayment{Payment: valid, Now: 300},
+		&state.FailPayment{PaymentOutcome: ends(valid), Reason: "why"},
+		&state.ForgetPayments{Now: 300},
 	}
 }

@@ -103,6 +103,7 @@ const (
 	kindEndContent       = 97
 	kindSetDrain         = 100
 	kindIndexPins        = 101
+	kindForgetPayments   = 102
 )
 
 // Bounds of what this package reads and writes.
@@ -215,6 +216,7 @@ var commands = map[uint16]func() state.Command{
 	kindFailPayment:      func() state.Command { return new(state.FailPayment) },
 	kindSweepPayments:    func() state.Command { return new(state.SweepPayments) },
 	kindEndPaidObjects:   func() state.Command { return new(state.EndPaidObjects) },
+	kindForgetPayments:   func() state.Command { return new(state.ForgetPayments) },
 	kindDeletePaidObject: func() state.Command { return new(state.DeletePaidObject) },
 }
 

@@ -324,8 +324,8 @@ func TestEveryCommandHasANumber(t *testing.T) {
 var notAudited = map[string]string{
 	"ReservePayment": "the receipts keep each payment", "ReleasePayment": "the payment was not used", "CommitPayment": "the receipts keep each payment",
 	"FailPayment": "the receipts keep each payment", "SweepPayments": "the receipts keep each payment", "EndPaidObjects": "the leader ends paid content by itself",
-	"DeletePaidObject": "the receipts keep each payment",
-	"UpdateNode":       "a member tells about itself at each start", "GrantVote": "the leader chooses voters by itself",
+	"DeletePaidObject": "the receipts keep each payment", "ForgetPayments": "the leader removes receipts of failed payments by itself",
+	"UpdateNode": "a member tells about itself at each start", "GrantVote": "the leader chooses voters by itself",
 	"RaiseLevel": "the leader raises the level by itself", "CheckState": "members compare their states by themselves",
 	"ReportHash": "members compare their states by themselves", "Fence": "a member's own bookkeeping",
 	"CreatePin": "content, not access", "ReplacePin": "content, not access", "DeletePin": "content, not access", "CreateOnce": "creates a pin",

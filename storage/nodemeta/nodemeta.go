@@ -5,7 +5,7 @@
 // Never:   the meaning of a key; facts that must not be lost.
 //
 // Metadata may be lost. Changes are written without fsync, so a crash of the machine
-// loses the newest, and unreadable records are skipped. A disk error is therefore logged
+// loses those after the last Sync, and unreadable records are skipped. A disk error is therefore logged
 // and not returned, and the map in memory goes on.
 //
 // The journal is a header and records. A record is the CRC-32C of its rest (4 bytes, big
@@ -60,6 +60,9 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
+	// flushing is held by the call of Sync that waits for the disk, without mu.
+	flushing sync.Mutex
+
 	// mu guards the following fields. It is held during writes of the journal, so records are
 	// in the order of the changes.
 	mu      sync.Mutex
@@ -68,9 +71,11 @@ type Store struct {
 	live    int64 // size of the current records in bytes
 	size    int64 // size of the journal file in bytes
 	buf     []byte
-	quiet   bool // the current disk error is logged already
-	wait    int  // number of changes until the next attempt to rewrite the journal
-	ended   bool // Close was called
+	quiet   bool   // the current disk error is logged already
+	wait    int    // number of changes until the next attempt to rewrite the journal
+	ended   bool   // Close was called
+	changes uint64 // number of changes
+	flushed uint64 // number of changes that are on the disk for certain
 }
 
 // Open reads the journal at path. If the file does not exist, it returns an empty Store. It
@@ -230,8 +235,35 @@ func (s *Store) Keys(fn func(key string)) {
 	}
 }
 
+// Sync returns when all changes so far are on the disk. Calls at one time share one flush. After a disk
+// error, or after Close, it returns at once.
+func (s *Store) Sync() {
+	s.mu.Lock()
+	want := s.changes
+	s.mu.Unlock()
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.mu.Lock()
+	file, now, done := s.file, s.changes, s.flushed >= want
+	s.mu.Unlock()
+	if done || file == nil {
+		return
+	}
+	err := file.Sync()
+	if errors.Is(err, os.ErrClosed) {
+		return // a new journal has all changes, and is on the disk
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.flushed = max(s.flushed, now)
+	}
+	s.trouble("flush", err)
+}
+
 // change applies a change to the map and appends it to the journal. The caller holds mu.
 func (s *Store) change(key string, value []byte) {
+	s.changes++
 	if value == nil {
 		s.forget(key)
 	} else {

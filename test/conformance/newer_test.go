@@ -48,6 +48,9 @@ func TestWhatANewerReleaseWroteStopsTheStart(t *testing.T) {
 		{"notes", func(t *testing.T, dir string) string {
 			return overwrite(t, filepath.Join(dir, "notes"), []byte("holdfast notes 2\nwhatever it has"))
 		}, "notes has format 2, and this release knows formats up to 1: " + sentence},
+		{"settlements", func(t *testing.T, dir string) string {
+			return overwrite(t, filepath.Join(dir, "settlements"), []byte("holdfast notes 2\nwhatever it has"))
+		}, "settlements has format 2, and this release knows formats up to 1: " + sentence},
 		{"settings", func(t *testing.T, dir string) string {
 			return overwrite(t, filepath.Join(dir, "config.toml"), []byte("[cluster]\nfederation = true\n"))
 		}, "cluster.federation"},
