@@ -2,7 +2,7 @@
 // of the x402 protocol pays for, without an account. It states the price, checks what a payment says,
 // and writes the answer; cluster/payments carries the request out.
 //
-// Imports: std, api/internal/web, internal/evm, cluster/payments, cluster/accounts, cluster/objects,
+// Imports: std, api/internal/web, api/internal/pinbody, internal/evm, cluster/payments, cluster/accounts, cluster/objects,
 // cluster/pins, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners, the facilitator.
 package paid
@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
@@ -101,14 +102,14 @@ func New(o Options) (http.Handler, error) {
 	s := &surface{Options: o, terms: &o.Terms}
 	s.prober = prober{ask: o.Payments.Supported, now: o.Now}
 	serve := web.Routes(append(s.routes(), web.HealthRoutes(o.Health, o.Version)...))
-	return web.Attended(web.StallTimeout, crossOrigin(web.Wrap(s.wrapping(), serve))), nil
+	return web.Attended(web.StallTimeout, anyOrigin(web.Wrap(s.wrapping(), serve))), nil
 }
 
 // Starting returns the handler until the use cases for New exist: health, and 503 for all other
 // requests. It needs the options Health, Version and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	s := &surface{Options: o, terms: &o.Terms}
-	return crossOrigin(web.Wrap(s.wrapping(), web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))))
+	return anyOrigin(web.Wrap(s.wrapping(), web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))))
 }
 
 func (s *surface) wrapping() web.Options {
@@ -187,4 +188,4 @@ func (s *surface) ok(w http.ResponseWriter, status int, receipt *payments.Receip
 }
 
 // timeOf writes a time of the state.
-func timeOf(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+func timeOf(at time.Time) string { return at.UTC().Format(pinbody.TimeForm) }

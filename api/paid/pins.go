@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
-	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -18,56 +18,6 @@ const headerMaxBytes = "X-Holdfast-Max-Bytes"
 
 // defaultPinBytes is the size that is paid for if a request names none.
 const defaultPinBytes = 1 << 20
-
-// pinStatus is a pin in the form of the Pinning Service API.
-type pinStatus struct {
-	RequestID state.RequestID   `json:"requestid"`
-	Status    string            `json:"status"`
-	Created   string            `json:"created"`
-	Pin       pinObject         `json:"pin"`
-	Delegates []string          `json:"delegates"`
-	Info      map[string]string `json:"info,omitempty"`
-}
-
-type pinObject struct {
-	CID     string            `json:"cid"`
-	Name    string            `json:"name,omitempty"`
-	Origins []string          `json:"origins,omitempty"`
-	Meta    map[string]string `json:"meta,omitempty"`
-}
-
-func statusOf(r *pins.Record) pinStatus {
-	s := pinStatus{
-		RequestID: r.ID, Status: r.Status.String(), Created: timeOf(r.Created.Time()),
-		Pin: pinObject{r.CID, r.Name, r.Origins, r.Meta}, Delegates: r.Delegates, Info: r.Info,
-	}
-	if s.Delegates == nil {
-		s.Delegates = []string{}
-	}
-	return s
-}
-
-// parsePin parses the Pin object of a request.
-func parsePin(body []byte) (p payments.PinRequest, err error) {
-	fields, err := web.Object("the body", body)
-	if err != nil {
-		return p, err
-	}
-	given := false
-	if p.CID, given, err = fields.Text("cid"); err == nil && !given {
-		err = web.BadRequest("cid is missing")
-	}
-	if err == nil {
-		p.Name, _, err = fields.Text("name")
-	}
-	if err == nil {
-		p.Origins, _, err = fields.Texts("origins")
-	}
-	if err == nil {
-		p.Meta, _, err = fields.Strings("meta")
-	}
-	return p, err
-}
 
 // maxBytesOf returns the size that a request pays for.
 func (t *Terms) maxBytesOf(h http.Header) (int64, error) {
@@ -105,23 +55,24 @@ func (s *surface) createPin(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	_ = control.SetReadDeadline(time.Time{})
-	ask, err := parsePin(body)
+	pin, err := pinbody.Parse(body)
 	if err != nil {
 		return err
 	}
-	if _, err := (&pins.Request{CID: ask.CID, Name: ask.Name, Origins: ask.Origins, Meta: ask.Meta}).Validate(); err != nil {
+	if _, err := pin.Validate(); err != nil {
 		return err
 	}
 	o := &offer{
-		description: fmt.Sprintf("pin %s, up to %d bytes for %d seconds", ask.CID, size, secondsOf(ttl)), mimeType: "application/json",
+		description: fmt.Sprintf("pin %s, up to %d bytes for %d seconds", pin.CID, size, secondsOf(ttl)), mimeType: "application/json",
 		amount: s.terms.Price(size, ttl, s.Copies()), seconds: validSeconds(0),
 	}
 	p, err := s.due(r, o)
 	if err != nil {
 		return err
 	}
-	ask.TTL, ask.MaxBytes, ask.Amount, ask.Payment = ttl, uint64(size), o.amount, *p
-	receipt, err := s.Payments.Pin(r.Context(), ask)
+	receipt, err := s.Payments.Pin(r.Context(), payments.PinRequest{
+		CID: pin.CID, Name: pin.Name, Origins: pin.Origins, Meta: pin.Meta, TTL: ttl, MaxBytes: uint64(size), Amount: o.amount, Payment: *p,
+	})
 	if err := settled(o, err); err != nil {
 		return err
 	}
@@ -129,12 +80,14 @@ func (s *surface) createPin(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	record, err := s.Pins.Get(ctx, state.PaidAccount, receipt.Pin)
 	if err != nil { // the pin exists and was paid for, so this is no failure of the request
-		record.Pin = state.Pin{ID: receipt.Pin, CID: ask.CID, Name: ask.Name, Origins: ask.Origins, Meta: ask.Meta, Created: receipt.Settled, Status: state.Queued}
+		record.Pin = state.Pin{
+			ID: receipt.Pin, CID: pin.CID, Given: pin.GivenFields(), Name: pin.Name, Origins: pin.Origins, Meta: pin.Meta, Created: receipt.Settled, Status: state.Queued,
+		}
 	}
 	h := w.Header()
 	h.Set(headerUntil, timeOf(receipt.Until.Time()))
 	h.Set(headerOwner, receipt.ID.Payer)
-	return s.ok(w, http.StatusAccepted, &receipt, statusOf(&record))
+	return s.ok(w, http.StatusAccepted, &receipt, pinbody.Of(&record))
 }
 
 // getPin answers GET /pins/{requestid}.
@@ -152,5 +105,5 @@ func (s *surface) getPin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return web.JSON(w, http.StatusOK, statusOf(&record))
+	return web.JSON(w, http.StatusOK, pinbody.Of(&record))
 }

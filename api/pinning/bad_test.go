@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
@@ -200,7 +201,7 @@ func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	create := func(token string) string {
 		rec := w.do(request{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`, token: token})
-		var made pinStatus
+		var made pinbody.Status
 		if err := json.Unmarshal(rec.Body.Bytes(), &made); err != nil || rec.Code != 202 {
 			t.Fatalf("%d %s", rec.Code, rec.Body)
 		}
@@ -279,7 +280,7 @@ func checkError(t *testing.T, body []byte, reason string, flat bool) string {
 func TestAnothersPinAnswersAsAnUnknownOne(t *testing.T) {
 	w := newWorld(t)
 	rec := w.do(request{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`, token: w.bob})
-	var made pinStatus
+	var made pinbody.Status
 	if err := json.Unmarshal(rec.Body.Bytes(), &made); err != nil {
 		t.Fatal(err)
 	}

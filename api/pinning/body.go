@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -19,7 +20,7 @@ func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Reque
 	if err != nil {
 		return pins.Request{}, err
 	}
-	p, err := parsePin(body)
+	p, err := pinbody.Parse(body)
 	if err != nil {
 		return p, err
 	}
@@ -42,36 +43,6 @@ func texts(p *pins.Request) (bytes int64) {
 	return bytes
 }
 
-// parsePin parses a Pin object and checks the types of its members. The use case checks their
-// values, and that there is a cid. parsePin ignores unknown members. A null member has the wrong
-// type.
-func parsePin(body []byte) (p pins.Request, err error) {
-	fields, err := web.Object("the body", body)
-	if err != nil {
-		return p, err
-	}
-	if p.CID, _, err = fields.Text("cid"); err != nil {
-		return p, err
-	}
-	var given bool
-	if p.Name, given, err = fields.Text("name"); err != nil {
-		return p, err
-	} else if given {
-		p.Given |= state.GivenName
-	}
-	if p.Origins, given, err = fields.Texts("origins"); err != nil {
-		return p, err
-	} else if given {
-		p.Given |= state.GivenOrigins
-	}
-	if p.Meta, given, err = fields.Strings("meta"); err != nil {
-		return p, err
-	} else if given {
-		p.Given |= state.GivenMeta
-	}
-	return p, nil
-}
-
 // requestEnd returns the end of a pin that the header of a request names. The zero End means that
 // there is no header.
 func requestEnd(r *http.Request) (end pins.End, err error) {
@@ -86,55 +57,6 @@ func requestEnd(r *http.Request) (end pins.End, err error) {
 		return end, fmt.Errorf("%s: %w", web.UntilHeader, err)
 	}
 	return end, nil
-}
-
-// createdForm is ISO 8601 with milliseconds in UTC. All values have the same length, so the order
-// of texts is that of times.
-const createdForm = "2006-01-02T15:04:05.000Z"
-
-// pinStatus is the PinStatus object of the specification.
-type pinStatus struct {
-	RequestID state.RequestID   `json:"requestid"`
-	Status    string            `json:"status"`
-	Created   string            `json:"created"`
-	Pin       pinObject         `json:"pin"`
-	Delegates []string          `json:"delegates"`
-	Info      map[string]string `json:"info,omitempty"`
-}
-
-// pinObject is the Pin object as submitted: absent members stay absent, and empty ones stay
-// empty.
-type pinObject struct {
-	CID     string            `json:"cid"`
-	Name    *string           `json:"name,omitempty"`
-	Origins []string          `json:"origins,omitzero"`
-	Meta    map[string]string `json:"meta,omitzero"`
-}
-
-func statusOf(r *pins.Record) pinStatus {
-	s := pinStatus{
-		RequestID: r.ID,
-		Status:    r.Status.String(),
-		Created:   r.Created.Time().Format(createdForm),
-		Pin:       pinObject{CID: r.CID},
-		Delegates: r.Delegates,
-		Info:      r.Info,
-	}
-	if r.Given&state.GivenName != 0 {
-		s.Pin.Name = &r.Name
-	}
-	if r.Given&state.GivenOrigins != 0 {
-		s.Pin.Origins = append([]string{}, r.Origins...)
-	}
-	if r.Given&state.GivenMeta != 0 {
-		if s.Pin.Meta = r.Meta; s.Pin.Meta == nil {
-			s.Pin.Meta = map[string]string{}
-		}
-	}
-	if s.Delegates == nil {
-		s.Delegates = []string{}
-	}
-	return s
 }
 
 // listBuffer is the size of the buffer of a list, in bytes. A page can have some megabytes, so it
@@ -162,7 +84,7 @@ func writeResults(w http.ResponseWriter, total uint64, rows []pins.Record) error
 		if i > 0 {
 			_ = out.WriteByte(',') // Flush returns the error
 		}
-		if err := encoder.Encode(statusOf(&rows[i])); err != nil {
+		if err := encoder.Encode(pinbody.Of(&rows[i])); err != nil {
 			return fmt.Errorf("write list: %w", err)
 		}
 	}

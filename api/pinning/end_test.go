@@ -57,7 +57,7 @@ func TestAnEndBeforeAllMembersAreUpgradedIs503(t *testing.T) {
 
 // A script of another origin may send the header.
 func TestScriptsMaySendTheEnd(t *testing.T) {
-	h := web.CrossOrigin([]string{web.AnyOrigin}, http.NotFoundHandler())
+	h := shared.Allow([]string{web.AnyOrigin}, http.NotFoundHandler())
 	req := httptest.NewRequest(http.MethodOptions, "/pins", nil)
 	req.Header.Set("Origin", "https://app.example")
 	req.Header.Set("Access-Control-Request-Method", http.MethodPost)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -33,7 +34,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 		ID: "r", CID: cidOne, Status: state.Pinned, Given: state.GivenMeta, Meta: map[string]string{"": strings.Repeat("<", state.MaxMetaBytes)},
 	}}
 	f := &fake{rows: []pins.Record{row, row, row}, record: large}
-	one, err := json.Marshal(statusOf(&large))
+	one, err := json.Marshal(pinbody.Of(&large))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 func TestAnswersToPinsThatNobodyReadsAreBounded(t *testing.T) {
 	meta := map[string]string{"": strings.Repeat("<", state.MaxMetaBytes)}
 	f := &fake{record: pins.Record{Pin: state.Pin{ID: "r", CID: cidOne, Status: state.Queued, Given: state.GivenMeta, Meta: meta}}}
-	answer, err := json.Marshal(statusOf(&f.record))
+	answer, err := json.Marshal(pinbody.Of(&f.record))
 	if err != nil {
 		t.Fatal(err)
 	}

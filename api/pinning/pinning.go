@@ -3,7 +3,7 @@
 // the public specification. Where the specification is silent, this package names the
 // limits.
 //
-// Imports: std, api/internal/web, cluster/pins, cluster/accounts,
+// Imports: std, api/internal/web, api/internal/pinbody, cluster/pins, cluster/accounts,
 // consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package pinning
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -119,7 +120,7 @@ func New(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: web.Explained(answer, o.Unavailable), Logger: o.Logger, Metrics: o.Metrics}, web.Routes(routes))
-	return web.CrossOrigin(o.Origins, wrapped), nil
+	return shared.Allow(o.Origins, wrapped), nil
 }
 
 // Values of operation.scope besides the scopes of the state.
@@ -362,7 +363,7 @@ func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	if err != nil {
 		return fmt.Errorf("create pin: %w", err)
 	}
-	return web.JSON(w, http.StatusAccepted, statusOf(&record))
+	return web.JSON(w, http.StatusAccepted, pinbody.Of(&record))
 }
 
 func (s *surface) replace(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
@@ -385,7 +386,7 @@ func (s *surface) replace(w http.ResponseWriter, r *http.Request, p accounts.Pri
 	if err != nil {
 		return fmt.Errorf("replace pin: %w", err)
 	}
-	return web.JSON(w, http.StatusAccepted, statusOf(&record))
+	return web.JSON(w, http.StatusAccepted, pinbody.Of(&record))
 }
 
 func (s *surface) get(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {
@@ -408,7 +409,7 @@ func (s *surface) get(w http.ResponseWriter, r *http.Request, p accounts.Princip
 	}
 	held := s.limits.Hold(p.Account)
 	defer held.Release()
-	return web.HeldJSON(w, http.StatusOK, statusOf(&record), held)
+	return web.HeldJSON(w, http.StatusOK, pinbody.Of(&record), held)
 }
 
 func (s *surface) delete(w http.ResponseWriter, r *http.Request, p accounts.Principal) error {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -227,14 +228,12 @@ func (w *world) created(t *testing.T, body string) string {
 	if rec.Code != http.StatusAccepted {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
-	return decode[pinStatus](t, rec.Body.Bytes()).id()
+	return string(decode[pinbody.Status](t, rec.Body.Bytes()).RequestID)
 }
-
-func (s pinStatus) id() string { return string(s.RequestID) }
 
 type results struct {
 	Count   int
-	Results []pinStatus
+	Results []pinbody.Status
 }
 
 func (w *world) list(t *testing.T, query string) results {
@@ -254,7 +253,7 @@ func TestThePinsOfAnAccountLiveTheirLife(t *testing.T) {
 		t.Fatal("two pins of one id")
 	}
 	page := w.list(t, "")
-	if page.Count != 2 || len(page.Results) != 2 || page.Results[0].id() != second || page.Results[1].id() != first {
+	if page.Count != 2 || len(page.Results) != 2 || string(page.Results[0].RequestID) != second || string(page.Results[1].RequestID) != first {
 		t.Fatalf("%+v", page)
 	}
 	rec := w.do(request{method: "GET", path: "/pins/" + first, token: w.reader})
@@ -271,8 +270,8 @@ func TestThePinsOfAnAccountLiveTheirLife(t *testing.T) {
 		}
 	}
 	rec = w.do(request{method: "POST", path: "/pins/" + first, body: `{"cid":"` + cidTwo + `"}`, token: w.writer})
-	replaced := decode[pinStatus](t, rec.Body.Bytes())
-	if rec.Code != 202 || replaced.id() == first || replaced.Status != "queued" || replaced.Pin.CID != cidTwo {
+	replaced := decode[pinbody.Status](t, rec.Body.Bytes())
+	if rec.Code != 202 || string(replaced.RequestID) == first || replaced.Status != "queued" || replaced.Pin.CID != cidTwo {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
 	if rec := w.do(request{method: "GET", path: "/pins/" + first, token: w.alice}); rec.Code != 404 {
@@ -284,7 +283,7 @@ func TestThePinsOfAnAccountLiveTheirLife(t *testing.T) {
 			t.Errorf("delete: %d %v %s, want %d", rec.Code, rec.Header(), rec.Body, want)
 		}
 	}
-	if page := w.list(t, ""); page.Count != 1 || page.Results[0].id() != replaced.id() {
+	if page := w.list(t, ""); page.Count != 1 || page.Results[0].RequestID != replaced.RequestID {
 		t.Errorf("%+v", page)
 	}
 	if body := w.do(request{method: "GET", path: "/pins", token: w.bob}).Body.String(); body != `{"count":0,"results":[]}` {

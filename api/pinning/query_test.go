@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/pinbody"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -88,7 +89,7 @@ func TestBodiesAreRead(t *testing.T) {
 		{`{"cid":"x","name":"n","origins":["o","o"],"meta":{"k":"v"}}`, pins.Request{CID: "x", Given: all, Name: "n", Origins: []string{"o", "o"}, Meta: map[string]string{"k": "v"}}},
 		{` {"x":null,"Cid":1,"cid":"\u0078","meta":{"a":"\ud83d\ude00\u0000"}} `, pins.Request{CID: "x", Given: state.GivenMeta, Meta: map[string]string{"a": "😀\x00"}}},
 	} {
-		got, err := parsePin([]byte(tc.body))
+		got, err := pinbody.Parse([]byte(tc.body))
 		if err != nil || !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %+v, %v, want %+v", tc.body, got, err, tc.want)
 		}
@@ -127,7 +128,7 @@ func FuzzPin(f *testing.F) {
 	}
 	f.Add([]byte(`{"cid":"` + cidOne + `","name":"a","origins":["/ip4/1.2.3.4/tcp/1"],"meta":{"a":"b"}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		request, err := parsePin(body)
+		request, err := pinbody.Parse(body)
 		if err == nil {
 			_, err = request.Validate()
 		}
@@ -137,11 +138,11 @@ func FuzzPin(f *testing.F) {
 		}
 		// What was taken is echoed so that it reads as the same again.
 		record := pins.Record{Pin: state.Pin{CID: request.CID, Given: request.Given, Name: request.Name, Origins: request.Origins, Meta: request.Meta}}
-		echo, err := json.Marshal(statusOf(&record).Pin)
+		echo, err := json.Marshal(pinbody.Of(&record).Pin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parsePin(echo)
+		again, err := pinbody.Parse(echo)
 		if err != nil || !reflect.DeepEqual(again, request) {
 			t.Fatalf("%+v is echoed as %s: %v", request, echo, err)
 		}
@@ -157,7 +158,7 @@ func TestWhatIsWrongIsSaidForUsers(t *testing.T) {
 	}
 	meta := "{" + strings.Join(pairs, ",") + "}"
 	body := func(text string) error {
-		request, err := parsePin([]byte(text))
+		request, err := pinbody.Parse([]byte(text))
 		if err == nil {
 			_, err = request.Validate()
 		}

@@ -6,12 +6,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
+// shared is what scripts of other origins may use.
+var shared = web.Cors{
+	Methods: "GET, HEAD, POST, DELETE",
+	Headers: "Authorization, Content-Type, " + web.IdempotencyHeader + ", " + web.UntilHeader + ", " + web.RequestIDHeader,
+	Exposed: "Retry-After, WWW-Authenticate, " + web.RequestIDHeader,
+}
+
 // Starting returns the handler until the use cases for New exist: health, and 503 for all other
 // requests. It needs the options Health, Origins, Version and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	serve := web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))
 	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, serve)
-	return web.CrossOrigin(o.Origins, wrapped)
+	return shared.Allow(o.Origins, wrapped)
 }
 
 // serverOf returns the value of the Server header for a version.

@@ -8,12 +8,12 @@ import (
 // AnyOrigin stands for all origins.
 const AnyOrigin = "*"
 
-// Values of the CORS headers.
-const (
-	corsMethods = "GET, HEAD, POST, DELETE"
-	corsHeaders = "Authorization, Content-Type, " + IdempotencyHeader + ", " + UntilHeader + ", " + RequestIDHeader
-	corsExposed = "Retry-After, WWW-Authenticate, " + RequestIDHeader
-)
+// Cors is what scripts of other origins may use of a surface: values of the headers of CORS.
+type Cors struct {
+	Methods string // of requests
+	Headers string // of requests
+	Exposed string // headers of answers
+}
 
 // IdempotencyHeader is the header that names a request, so that the cluster recognizes a
 // repeat.
@@ -25,10 +25,9 @@ const UntilHeader = "X-Holdfast-Until"
 // corsMaxAge is how long a browser may cache a preflight answer, in seconds.
 const corsMaxAge = "600"
 
-// CrossOrigin lets scripts of the given origins, or of all with AnyOrigin, use the surface
-// from a browser. It never allows cookies: a script has to send its token. Without origins
-// it changes nothing.
-func CrossOrigin(origins []string, h http.Handler) http.Handler {
+// Allow lets scripts of the given origins, or of all with AnyOrigin, use the surface from a browser. It
+// never allows cookies: a script has to send its token. Without origins it changes nothing.
+func (c Cors) Allow(origins []string, h http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return h
 	}
@@ -46,10 +45,10 @@ func CrossOrigin(origins []string, h http.Handler) http.Handler {
 		}
 		if allowed != "" && r.Header.Get("Origin") != "" {
 			header.Set("Access-Control-Allow-Origin", allowed)
-			header.Set("Access-Control-Expose-Headers", corsExposed)
+			header.Set("Access-Control-Expose-Headers", c.Exposed)
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-				header.Set("Access-Control-Allow-Methods", corsMethods)
-				header.Set("Access-Control-Allow-Headers", corsHeaders)
+				header.Set("Access-Control-Allow-Methods", c.Methods)
+				header.Set("Access-Control-Allow-Headers", c.Headers)
 				header.Set("Access-Control-Max-Age", corsMaxAge)
 			}
 		}
