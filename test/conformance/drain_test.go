@@ -74,6 +74,13 @@ func TestAMemberIsDrainedAndRemoved(t *testing.T) {
 	if got := state(); got != "draining" {
 		t.Errorf("the member is %s", got)
 	}
+	harness.Eventually(t, time.Minute, "the rate of the drain is known", func() (bool, error) {
+		row, _ := follower.Status().Member(leaving)
+		if row.Drain == nil || row.Drain.RootsLeft > 0 || row.Drain.BytesLeft == nil || *row.Drain.BytesLeft > 0 || row.Drain.SecondsLeft == nil || *row.Drain.SecondsLeft > 0 {
+			t.Fatalf("the drain is over, and the status has %+v", row.Drain)
+		}
+		return row.Drain.RootsPerMinute != nil && row.Drain.BytesPerMinute != nil, fmt.Errorf("%+v", *row.Drain)
+	})
 	put(objects+10, objects+20)
 	if roots, err := drain(); err != nil || roots > 0 {
 		t.Errorf("it was given %d new roots, %v", roots, err)

@@ -30,6 +30,8 @@ type PeerRow struct {
 	Name      string   `json:"name"`
 	Role      string   `json:"role"`  // voter, nonvoter
 	State     string   `json:"state"` // alive, suspect, down, draining
+	Zone      string   `json:"zone"`  // by its settings
+	Drain     *Drain   `json:"drain"` // nil: it is not being drained
 	Addrs     []string `json:"addrs"`
 	Version   string   `json:"version"`
 	Pins      int64    `json:"pins"`
@@ -39,6 +41,15 @@ type PeerRow struct {
 	// Quarantine is there only for a member whose state differs.
 	Quarantine string `json:"quarantine,omitempty"`
 	Full       bool   `json:"full"` // only there when true
+}
+
+// Drain tells how far the drain of a member is. What is nil is not known.
+type Drain struct {
+	RootsLeft      uint64   `json:"roots_left"`
+	BytesLeft      *uint64  `json:"bytes_left"`
+	RootsPerMinute *float64 `json:"roots_per_minute"`
+	BytesPerMinute *float64 `json:"bytes_per_minute"`
+	SecondsLeft    *int64   `json:"seconds_left"`
 }
 
 // Member returns the row of a member, and whether there is one.
