@@ -126,6 +126,21 @@ func (n *Node) snapshot(ctx context.Context) error {
 	return n.await(ctx, n.raft.Snapshot())
 }
 
+// newcomerPart says which part of SnapshotBytes the log after the newest snapshot may have when a
+// member is added: more is dearer for both nodes to send and to apply than a new snapshot.
+const newcomerPart = 16
+
+// renewSnapshot takes a snapshot for a member that is about to be added, if the log after the newest
+// snapshot is long. Without it the member still catches up, only later.
+func (n *Node) renewSnapshot(ctx context.Context) {
+	if n.fsm.grown.bytes.open() < n.timings.SnapshotBytes/newcomerPart {
+		return
+	}
+	if err := n.snapshot(ctx); err != nil {
+		n.log.WarnContext(ctx, "cannot write a snapshot for a new member now", "err", err)
+	}
+}
+
 // trailing returns how many of the newest entries stay in the log after a snapshot:
 // TrailingLogs, limited by TrailingBytes. While a snapshot is sent to a follower, the
 // entries that the follower lacks stay too, with a margin until Raft truncates, limited by

@@ -60,6 +60,25 @@ func (n *testNode) mustPinKiB(prefix string, pins int) {
 	}
 }
 
+// A new member is sent the state and not the log, although no snapshot is due.
+func TestANewMemberGetsASnapshotOfNow(t *testing.T) {
+	timings := Timings{SnapshotInterval: time.Hour, SnapshotBytes: 64 << 10, TrailingBytes: 4 << 10}
+	inVirtualTime(t, 1, timings, func(t *testing.T, c *testCluster) {
+		n := c.running()
+		n.mustPinKiB("p", 20)
+		if metas, err := n.snaps.List(); err != nil || len(metas) > 0 {
+			t.Fatalf("%d snapshots before, %v", len(metas), err)
+		}
+		late := c.add("n2")
+		c.join("n2")
+		c.until("n2 is ready", func() bool { return late.Ready() == nil && c.voters() == 2 })
+		if metas, err := late.snaps.List(); err != nil || len(metas) == 0 {
+			t.Errorf("no snapshot came: %v", err)
+		}
+		c.sameEverywhere()
+	})
+}
+
 func TestTheLogIsBoundedInBytes(t *testing.T) {
 	inVirtualTime(t, 3, shortInBytes(), func(t *testing.T, c *testCluster) {
 		began := time.Now()

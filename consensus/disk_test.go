@@ -36,7 +36,7 @@ func openOnDisk(t testing.TB, network *memNetwork, id state.NodeID, dir string) 
 			t.Fatal(err)
 		}
 	}
-	store, err := kv.Open(filepath.Join(dir, "state"), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}})
+	store, err := kv.Open(filepath.Join(dir, "state"), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}, Passing: state.Passing})
 	must(err)
 	log, err := raftlog.Open(filepath.Join(dir, "raft", "log"))
 	must(err)

@@ -105,6 +105,7 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	}
 	servers := n.servers()
 	if id, found := newcomer(members, servers); found {
+		n.renewSnapshot(ctx)
 		n.log.InfoContext(ctx, "leader added a member as a nonvoter", "node", id)
 		return true, n.change(ctx, "add "+string(id), n.raft.AddNonvoter(id, raft.ServerAddress(id), 0, changeTimeout))
 	}

@@ -15,7 +15,7 @@ import (
 func BenchmarkApply(b *testing.B) {
 	for _, size := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("create and hold/entries of %d", size), func(b *testing.B) {
-			s, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}})
+			s, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}, Passing: state.Passing})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -296,7 +296,7 @@ func (n *Node) openStorage(ctx context.Context) error {
 func (n *Node) storeOptions() kv.Options {
 	return kv.Options{
 		Logger: n.logger, CacheBytes: int64(n.opts.Config.Storage.Cache), Full: func() { n.volumes.Full(stateDir) },
-		Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter},
+		Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}, Passing: state.Passing,
 	}
 }
 

@@ -154,14 +154,15 @@ func (k key) end() key {
 }
 
 // Sparse returns true for the keys that most commands look up without finding them: an
-// operation by its id, a pin by its request, a root, and an object by its key. Such a key
-// exists only after a retry, or if the content or the name existed before.
+// operation by its id, a pin by its request, a root, and an object by its key, or that most commands
+// delete without a need: the marks of a root that is settling. Such a key exists only after a retry,
+// if the content or the name existed before, or while long work is not complete.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {
 		return false
 	}
 	switch k[0] {
-	case tableOp, tableRoot, tableObject:
+	case tableOp, tableRoot, tableSettling, tableArrived, tableObject:
 		return true
 	case tablePins:
 		at := partEnd(k)
@@ -178,8 +179,10 @@ func SparseAfter(k []byte) []byte {
 		return []byte{tableOp}
 	case k[0] > tableObject:
 		return []byte{0xff} // no table begins with this byte
-	case k[0] > tableRoot:
+	case k[0] > tableArrived:
 		return []byte{tableObject}
+	case k[0] > tableSettling:
+		return []byte{tableArrived}
 	case k[0] > tablePins:
 		return []byte{tableRoot}
 	}
@@ -187,6 +190,17 @@ func SparseAfter(k []byte) []byte {
 		return append(append([]byte(nil), k[:at]...), pinByID)
 	}
 	return nil
+}
+
+// Passing returns true for the rows of pins that are queued or pinning. A status has no such row of a
+// pin before the pin gets it, and the row is deleted when the pin gets another: see Options of
+// storage/kv.
+func Passing(k []byte) bool {
+	if len(k) == 0 || k[0] != tablePins {
+		return false
+	}
+	at := partEnd(k)
+	return at > 0 && at+1 < len(k) && k[at] == pinRow && (Status(k[at+1]) == Queued || Status(k[at+1]) == Pinning)
 }
 
 // partEnd returns where the first part behind the table ends, 0 when there is none.

@@ -25,7 +25,7 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 		others = append(others, opOrderKey(uint64(op[0])))
 	}
 	for _, root := range []RootKey{"", "r", RootKey(long)} {
-		sparse = append(sparse, rootKey(root))
+		sparse = append(sparse, rootKey(root), settlingKey(root), arrivedKey(root))
 		others = append(others, retainedPrefix(root), shortKey(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
 	}
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}

@@ -393,7 +393,7 @@ type onDisk struct {
 
 func newOnDisk(b *testing.B) *onDisk {
 	b.Helper()
-	store, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: Sparse, After: SparseAfter}})
+	store, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: Sparse, After: SparseAfter}, Passing: Passing})
 	if err != nil {
 		b.Fatal(err)
 	}

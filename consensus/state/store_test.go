@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -23,6 +24,9 @@ func (m *memory) Get(key []byte) ([]byte, bool, error) {
 }
 
 func (m *memory) Set(key, value []byte) error {
+	if _, ok := m.txn.Root().Get(key); ok && Passing(key) {
+		return fmt.Errorf("row %x is set over another, and a deletion would remove only one", key)
+	}
 	m.txn.Insert(slices.Clone(key), append([]byte{}, value...))
 	return nil
 }

@@ -23,6 +23,8 @@ type generation struct {
 	points points
 	filter filter
 	gaps   gaps
+	// passing is Options.Passing.
+	passing func(key []byte) bool
 
 	// The following fields are set before the Store gives up its reference, and read after the
 	// last reference is released.
@@ -30,9 +32,9 @@ type generation struct {
 	onClosed func() error // releases the lock of the store
 }
 
-func newGeneration(name, dir string, db *pebble.DB, sparse *Sparse) *generation {
-	g := &generation{name: name, dir: dir, db: db}
-	g.filter.begin(sparse)
+func newGeneration(name, dir string, db *pebble.DB, opts Options) *generation {
+	g := &generation{name: name, dir: dir, db: db, passing: opts.Passing}
+	g.filter.begin(opts.Sparse)
 	g.points.commits, g.points.recent = 1, newRecent()
 	g.gaps.steps = gapSteps
 	g.refs.Store(1)

@@ -44,10 +44,15 @@ const (
 	// of memtables from the block cache. They take at most a quarter of the cache: one memtable
 	// is written to while another is flushed.
 	memTableBytes = 8 << 20
-	// level0Tables is the number of overlapping tables in level 0 at which Pebble merges them.
-	// At level0Most tables writes wait. Merging more tables at once means fewer merges.
-	level0Tables = 8
+	// level0Tables is twice the number of overlapping tables in level 0 at which Pebble merges them.
+	// At level0Most tables writes wait. Merging more tables at once means fewer merges, and each
+	// merge writes all tables below that overlap.
+	level0Tables = 16
 	level0Most   = 3 * level0Tables
+	// denseTable is the part of a table's blocks that must be mostly tombstones before Pebble merges the
+	// table only because of them, at once and by itself. With Pebble's 10 % it did so with each table
+	// that a memtable became.
+	denseTable = 0.5
 	// maxOpenFiles bounds the file descriptors of one store.
 	maxOpenFiles = 512
 	// bloomBitsPerKey gives about 1 % false positives for point reads.
@@ -86,9 +91,16 @@ type Options struct {
 	// The store has a filter of the existing keys, so a transaction seldom searches Pebble for
 	// a missing key. The filter takes 4 MiB, sometimes 8 MiB, and serves up to 8 million keys.
 	Sparse *Sparse
+	// Passing selects keys with short lives: a transaction that sets such a key finds no value under
+	// it, or has deleted the value before. The result depends only on the key. Pebble then drops the
+	// value together with its deletion as soon as both meet, and not only in its last level. Nil
+	// selects no keys.
+	Passing func(key []byte) bool
 
 	// fs is the file system; nil means that of the machine. Tests use one that fails.
 	fs vfs.FS
+	// tune changes Pebble's settings; nil changes none. Benchmarks use it.
+	tune func(*pebble.Options)
 }
 
 // Sparse selects keys. The results of both functions depend only on their argument.
@@ -172,7 +184,7 @@ func (s *Store) openLive() (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGeneration(name, filepath.Join(s.dir, name), db, s.opts.Sparse), nil
+	return newGeneration(name, filepath.Join(s.dir, name), db, s.opts), nil
 }
 
 // liveName reads the name of the live generation from the pointer file. If the pointer file is
@@ -262,25 +274,8 @@ func generationNumber(name string) uint64 {
 }
 
 func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, error) {
-	inner := s.opts.fs
-	if inner == nil {
-		inner = vfs.Default
-	}
-	opts := &pebble.Options{
-		FS:                    FileSystem(inner, s.opts.Full),
-		FormatMajorVersion:    pebble.FormatNewest,
-		CacheSize:             s.opts.CacheBytes,
-		MemTableSize:          uint64(min(memTableBytes, s.opts.CacheBytes/4)),
-		L0CompactionThreshold: level0Tables,
-		L0StopWritesThreshold: level0Most,
-		MaxOpenFiles:          maxOpenFiles,
-		ErrorIfNotExists:      mustExist,
-		ReadOnly:              readOnly,
-		Logger:                PebbleLogger{Log: s.log, Fatal: s.opts.Fatal},
-	}
-	for i := range opts.Levels {
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
-	}
+	opts := s.settings()
+	opts.ErrorIfNotExists, opts.ReadOnly = mustExist, readOnly
 	opts.EventListener = &pebble.EventListener{
 		BackgroundError: func(err error) { s.log.Error("store background error", "dir", dir, "err", err) },
 		// Pebble's default ends the process. The reader gets the error and can repair, so
@@ -305,6 +300,32 @@ func (s *Store) openPebble(dir string, mustExist, readOnly bool) (*pebble.DB, er
 		return nil, fmt.Errorf("open %s: %w", dir, coded(err))
 	}
 	return db, nil
+}
+
+// settings returns the settings of Pebble that all generations have.
+func (s *Store) settings() *pebble.Options {
+	inner := s.opts.fs
+	if inner == nil {
+		inner = vfs.Default
+	}
+	opts := &pebble.Options{
+		FS:                    FileSystem(inner, s.opts.Full),
+		FormatMajorVersion:    pebble.FormatNewest,
+		CacheSize:             s.opts.CacheBytes,
+		MemTableSize:          uint64(min(memTableBytes, s.opts.CacheBytes/4)),
+		L0CompactionThreshold: level0Tables,
+		L0StopWritesThreshold: level0Most,
+		MaxOpenFiles:          maxOpenFiles,
+		Logger:                PebbleLogger{Log: s.log, Fatal: s.opts.Fatal},
+	}
+	opts.Experimental.TombstoneDenseCompactionThreshold = denseTable
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
+	}
+	if s.opts.tune != nil {
+		s.opts.tune(opts)
+	}
+	return opts
 }
 
 // coded makes errors that Pebble marks as corruption wrap ErrCorrupt.

@@ -11,6 +11,8 @@ type known struct {
 	exists  bool
 	written bool // written by this transaction; otherwise only read
 	reread  bool // the key existed when it was read, so it is worth caching
+	missing bool // the store has no such key, so a deletion need not be written
+	again   bool // the transaction deleted the key before it set it
 }
 
 // overlay has the keys that a transaction has read and written. At the end each written key is
@@ -40,6 +42,7 @@ const batchKeyBytes = 12
 // write records the new value of a key, or that the key is deleted.
 func (o *overlay) write(key, value []byte, exists bool) {
 	k := o.keys[string(key)]
+	again := k != nil && k.written && !k.exists && exists
 	if k == nil || !k.written {
 		name := string(key)
 		if k == nil {
@@ -60,6 +63,7 @@ func (o *overlay) write(key, value []byte, exists bool) {
 		o.size += len(key) + batchKeyBytes
 	}
 	o.size += len(value) - len(k.value)
+	k.again = k.again || again
 	k.value, k.exists = append([]byte(nil), value...), exists
 }
 

@@ -59,7 +59,7 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	t.overlay.keys[string(key)] = &known{value: value, exists: ok, reread: ok}
+	t.overlay.keys[string(key)] = &known{value: value, exists: ok, reread: ok, missing: !ok}
 	return owned(value, ok)
 }
 
@@ -167,23 +167,46 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	for _, key := range t.overlay.within(nil, nil) {
 		k := t.overlay.keys[key]
-		if k.exists {
-			op := b.SetDeferred(len(key), len(k.value))
-			copy(op.Key, key)
-			copy(op.Value, k.value)
-			t.gen.filter.add(op.Key) // before it can be there
-			t.gen.gaps.wrote(key)
-			err = op.Finish()
-		} else {
-			op := b.DeleteDeferred(len(key))
-			copy(op.Key, key)
-			err = op.Finish()
+		if !k.exists || k.again {
+			if err := t.remove(b, key, k); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if !k.exists {
+			continue
+		}
+		op := b.SetDeferred(len(key), len(k.value))
+		copy(op.Key, key)
+		copy(op.Value, k.value)
+		t.gen.filter.add(op.Key) // before it can be there
+		t.gen.gaps.wrote(key)
+		if err := op.Finish(); err != nil {
 			return err
 		}
 	}
+	if b.Empty() && opts.Sync { // an earlier commit has deleted what this one would delete
+		return t.gen.db.LogData(nil, opts)
+	}
 	return b.Commit(opts)
+}
+
+// remove adds the deletion of a key to a batch, if the store may have the key. Of a passing key that the
+// transaction deleted and set, the deletion parts the new value from the old one: both may be in
+// the store at once, and the next deletion removes only one.
+func (t *Tx) remove(b *pebble.Batch, key string, k *known) error {
+	name := []byte(key)
+	passing := t.gen.passing != nil && t.gen.passing(name)
+	if k.missing || k.exists && !passing || t.gen.filter.lacks(name) {
+		return nil
+	}
+	var op *pebble.DeferredBatchOp
+	if passing && !k.exists {
+		op = b.SingleDeleteDeferred(len(key))
+	} else {
+		op = b.DeleteDeferred(len(key))
+	}
+	copy(op.Key, key)
+	return op.Finish()
 }
 
 // Discard ends the transaction without its writes. After Commit it does nothing, so callers can
