@@ -1,7 +1,7 @@
 // Package chaos runs clusters of three to nine nodes in virtual time on a simulated
 // network, and injects faults: cut and slow links, power failures, full disks, lost
 // blocks, restarts. Meanwhile clients create, replace, delete, read and list pins
-// through all nodes. Afterwards each run checks three properties: the history of calls
+// through all nodes, and some pins end. Afterwards each run checks three properties: the history of calls
 // is linearizable, all nodes have one state, and every block of a pinned root exists.
 //
 // A seed decides the faults, the clients' calls, the nodes' keys and Raft's random
@@ -241,7 +241,7 @@ func (r *run) enrol(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.tenants[i] = &tenant{id: a.ID, history: &history{clock: clock}, ring: keyring{email: email, history: &history{clock: clock}}}
+		r.tenants[i] = &tenant{id: a.ID, history: &history{clock: clock, ends: true, skews: r.skews()}, ring: keyring{email: email, history: &history{clock: clock}}}
 	}
 	if r.prober != nil {
 		a, err := r.cluster.members[0].life.Accounts().CreateAccount(ctx, "prober@example.org", "")
@@ -249,6 +249,11 @@ func (r *run) enrol(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// skews returns whether a clock is wrong at some time.
+func (r *run) skews() bool {
+	return slices.ContainsFunc(r.steps, func(s step) bool { return s.fault == skew || s.with != nil && s.with.fault == skew })
 }
 
 // breakThings lets the faults happen, one after the other. A run that does not
@@ -309,7 +314,11 @@ func (r *run) settle(ctx context.Context) error {
 			}
 		}
 	}
-	err := await(ctx, "all that is pinned has its copies", func() bool {
+	err := await(ctx, "all pins have ended whose time is over", func() bool { return r.endedInTime(ctx) })
+	if err != nil {
+		return err
+	}
+	err = await(ctx, "all that is pinned has its copies", func() bool {
 		for _, m := range r.cluster.members {
 			if s, err := m.life.Members().Status(ctx); err != nil || s.UnderReplicated > 0 {
 				return false
@@ -321,6 +330,23 @@ func (r *run) settle(ctx context.Context) error {
 		return err
 	}
 	return await(ctx, "all nodes have applied the same entries", func() bool { return r.still(ctx) })
+}
+
+// endedWithin is how long a pin may stay after its end when nothing is wrong any more.
+const endedWithin = 5 * time.Second
+
+// endedInTime returns whether no pin is there whose end has passed.
+func (r *run) endedInTime(ctx context.Context) bool {
+	over := state.MillisOf(time.Now().Add(-endedWithin))
+	for _, t := range r.tenants {
+		call, cancel := context.WithTimeout(ctx, maxPatience)
+		_, all, err := r.cluster.members[0].life.Pins().List(call, t.id, state.PinQuery{Limit: 1000})
+		cancel()
+		if err != nil || slices.ContainsFunc(all, func(p pins.Record) bool { return p.Until != 0 && p.Until < over }) {
+			return false
+		}
+	}
+	return true
 }
 
 // inFlight is how long packets that were sent before a cut may arrive: less than

@@ -35,7 +35,18 @@ const (
 	maxFile  = 2 << 10
 	bigFile  = 700 << 10
 	bigEvery = 24
+	// endEvery is how many of the created pins have an end, one in so many, and maxEnd the most
+	// seconds until then.
+	endEvery, maxEnd = 6, 9
 )
+
+// endsAfter returns how long a created pin lasts; 0: it has no end. The number of the pin decides.
+func endsAfter(pin int) time.Duration {
+	if pin%endEvery != 0 {
+		return 0
+	}
+	return time.Duration(1+pin/endEvery%maxEnd) * time.Second
+}
 
 // known is a pin that somebody was told of.
 type known struct {
@@ -170,6 +181,9 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 		t.history.setContent(o.pin, cid)
 		request = pins.Request{CID: cid, Name: strconv.Itoa(o.pin), Meta: map[string]string{metaKey: metaOf(o.pin)}}
 	}
+	if o.kind == create {
+		request.End.For = endsAfter(o.pin)
+	}
 	if o.kind == remove || o.kind == get {
 		o.pin = target.pin
 	}
@@ -199,7 +213,10 @@ func (c *client) perform(ctx context.Context, l *life, o *op, target known) {
 	case l.crashed.Load():
 		o.outcome = unknown // the answer was never sent
 	case err == nil:
-		o.outcome, o.created = done, record.Created
+		o.outcome, o.created, o.until = done, record.Created, record.Until
+		if o.kind == create && (o.until != 0) != (endsAfter(o.pin) != 0) {
+			c.unexpected(fmt.Errorf("%v: created with the end %d", o, o.until))
+		}
 	case errors.Is(err, state.ErrNotFound) && o.kind != create && o.kind != list:
 		o.outcome = missing
 	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),

@@ -55,12 +55,14 @@ type op struct {
 	outcome  outcome
 	told     bool           // by a node that waited until the client's time was up
 	created  state.Millis   // of the pin, when the answer tells
+	until    state.Millis   // end of the pin, when the answer tells; 0: it has none
 	pins     []int          // of a list
 	times    []state.Millis // of a list, when they were created
 	filter   *filter        // of a list; nil: all, in one page
 	total    int            // that a filtered list counts
 	at       int            // the node that was asked
 	when     time.Time      // virtual, of the call
+	back     time.Time      // virtual, of the answer
 }
 
 func (o *op) String() string {
@@ -91,6 +93,8 @@ type filter struct {
 // history is all that was asked of one account.
 type history struct {
 	clock *atomic.Int64 // of calls and returns, one for all histories
+	ends  bool          // endsAfter says which of the created pins end
+	skews bool          // clocks are wrong at times, so an end may come at any time
 
 	// mu guards the fields below.
 	mu    sync.Mutex
@@ -126,7 +130,7 @@ func (h *history) number() int {
 
 // record keeps an op that has an outcome.
 func (h *history) record(o *op) {
-	o.ret = h.clock.Add(1)
+	o.ret, o.back = h.clock.Add(1), time.Now()
 	if o.outcome == unknown && o.told {
 		o.answered = o.ret
 	}
@@ -180,7 +184,40 @@ func (h *history) settled() []*op {
 		}
 		settled = append(settled, &bounded)
 	}
-	return settled
+	return append(settled, h.ended()...)
+}
+
+// ended returns the ends of pins, as removals that nobody asked for and nobody was answered: each takes
+// effect when it was first seen, and not before the end that was told.
+func (h *history) ended() (ends []*op) {
+	if !h.ends {
+		return nil
+	}
+	for _, o := range h.ops {
+		if o.kind != create || o.outcome == refused || endsAfter(o.pin) == 0 {
+			continue
+		}
+		end := &op{client: -1, kind: remove, pin: o.pin, call: o.call, ret: math.MaxInt64, outcome: unknown, at: -1, when: o.when}
+		if !h.skews && o.until != 0 {
+			end.call = max(o.call, h.before(o.until)+1)
+		}
+		if h.bound(end, false) {
+			ends = append(ends, end)
+		}
+	}
+	return ends
+}
+
+// before returns the last position in the history that was before a time for certain.
+func (h *history) before(at state.Millis) (position int64) {
+	for _, o := range h.ops {
+		if state.MillisOf(o.back) < at {
+			position = max(position, o.ret)
+		} else if state.MillisOf(o.when) < at {
+			position = max(position, o.call)
+		}
+	}
+	return position
 }
 
 // bound ends an unknown op where its effect was first seen, and tells whether
