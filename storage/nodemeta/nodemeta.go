@@ -303,6 +303,7 @@ func (s *Store) rewrite() {
 	}
 	err := durable.WriteFile(s.path, b, perm)
 	if err == nil {
+		s.flushed = s.changes
 		s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_APPEND, perm)
 	}
 	s.size = int64(len(b))

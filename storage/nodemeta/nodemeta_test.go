@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -123,6 +124,43 @@ func TestTheJournalStaysShort(t *testing.T) {
 	if got := open(t, path).Len(); got != 100 {
 		t.Fatalf("%d entries", got)
 	}
+}
+
+// After a Sync the changes before it are in the journal and flushed, also while others change the store
+// and it is rewritten.
+func TestManyFlushAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	n := open(t, path)
+	const writers, each = 8, 60
+	var work sync.WaitGroup
+	for w := range writers {
+		work.Go(func() {
+			for i := range each {
+				n.Set(fmt.Sprint(w), bytes.Repeat([]byte{byte(i)}, MaxValueBytes))
+				n.mu.Lock()
+				mine := n.changes
+				n.mu.Unlock()
+				n.Sync()
+				n.mu.Lock()
+				if n.flushed < mine {
+					t.Errorf("%d changes are flushed, and there were %d", n.flushed, mine)
+				}
+				n.mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	again := open(t, path) // as after a kill
+	for w := range writers {
+		if v, ok := again.Get(fmt.Sprint(w)); !ok || len(v) != MaxValueBytes || v[0] != each-1 {
+			t.Errorf("key %d has %d bytes", w, len(v))
+		}
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.Set("late", nil)
+	n.Sync()
 }
 
 func TestTheNumberOfEntriesIsBounded(t *testing.T) {

@@ -5,9 +5,12 @@ package conformance
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -272,4 +275,65 @@ func (g *gate) haveEnded(ids ...string) {
 		}
 		return true, nil
 	})
+}
+
+// TestAKilledNodeKnowsItsSettlements kills a node that was told of a settlement and could not commit it
+// without a majority. After the restart the payment is refundable, with its transaction.
+func TestAKilledNodeKnowsItsSettlements(t *testing.T) {
+	t.Parallel()
+	g := startGate(t)
+	// The leader would have the commit in its log, and commit it after the restart.
+	a, settles, transfers := g.c.Followers()[0], g.f.Calls("/settle"), len(g.f.Transfers())
+	journal := filepath.Join(a.Dir, "settlements")
+	before, err := os.Stat(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := paidURL(a) + "/killed/object"
+	name, value := g.sign(g.send(http.MethodPut, url, "content"), g.payer, nil)
+	g.f.Behave(x402test.Behaviour{SettleDelay: 1900 * time.Millisecond}) // less than paid.timeout
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(name, value)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if resp, err := http.DefaultClient.Do(r); err == nil { // it gets no answer
+			_ = resp.Body.Close()
+		}
+	}()
+	harness.Eventually(t, paidWithin, "the payment is being settled", func() (bool, error) {
+		return g.f.Calls("/settle") > settles, errors.New("nobody has asked")
+	})
+	for _, n := range harness.Without(g.c.Nodes, a) {
+		n.Kill()
+	}
+	harness.Eventually(t, paidWithin, "the settlement is on the disk", func() (bool, error) {
+		info, err := os.Stat(journal)
+		return err == nil && info.Size() > before.Size(), err
+	})
+	a.Kill()
+	<-ended
+	for _, n := range g.c.Nodes {
+		n.Restart()
+	}
+	g.c.Settle()
+	all := g.f.Transfers()
+	if len(all) != transfers+1 {
+		t.Fatalf("%d transfers", len(all)-transfers)
+	}
+	harness.Eventually(t, pinnedWithin, "the settlement is recorded", func() (bool, error) {
+		rows := g.payments(g.c.Nodes[1])
+		for _, p := range rows {
+			if p.Object == "killed/object" {
+				return p.State == "refundable" && p.Transaction == all[transfers].Transaction, fmt.Errorf("%+v", p)
+			}
+		}
+		return false, fmt.Errorf("no row in %+v", rows)
+	})
+	if r := g.send(http.MethodGet, paidURL(g.c.Nodes[2])+"/killed/object", ""); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the object: %d %s", r.StatusCode, r.body)
+	}
 }
