@@ -99,7 +99,7 @@ func TestTheDrainOfAMemberHasARate(t *testing.T) {
 		{members.Drain{Roots: 1, Bytes: &bytes, Rate: &members.DrainRate{}}, []string{"1 content moves", "12 GiB", "nothing moved", "not known<"}},
 		{
 			members.Drain{Roots: 4312, Bytes: &bytes, Rate: &members.DrainRate{RootsPerMinute: 229.5, BytesPerMinute: 600 << 20, Left: 20*time.Minute + 34*time.Second}},
-			[]string{"230 moved, 10 MiB/s", "20 minutes"},
+			[]string{"230 a minute, 10 MiB/s", "20 minutes"},
 		},
 		{members.Drain{Bytes: new(uint64)}, []string{"holds nothing any more"}},
 	} {
@@ -165,7 +165,7 @@ func TestMissingCopiesAreOnAMap(t *testing.T) {
 		t.Errorf("%s is answered with %d: %s", next, status, body)
 	}
 	const aged = "/cluster/missing?age=2&amp;node=n2"
-	if _, body := b.get("/cluster?by=age"); !strings.Contains(body, `<td class="number heat1"><a href="`+aged+`">1</a></td>`) || !strings.Contains(body, "&lt; 10 minutes") {
+	if _, body := b.get("/cluster?by=age"); !strings.Contains(body, `<td class="number heat1"><a href="`+aged+`">1</a></td>`) || !strings.Contains(body, "&lt; 10 min<") {
 		t.Errorf("the map by age is %s", body)
 	}
 	status, body = b.get(html.UnescapeString(aged))

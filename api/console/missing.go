@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
@@ -26,27 +27,30 @@ type column struct {
 
 // columns returns the columns of the map of missing copies, by size or by age.
 func columns(ages bool) (all []column) {
-	classes, bound := members.SizeClasses, func(i int) (string, bool) {
+	classes, bound := members.SizeClasses, func(i int) (short, long string, bounded bool) {
 		bytes, bounded := members.SizeBound(i)
-		return bytesText(bytes), bounded
+		return bytesText(bytes), bytesText(bytes), bounded
 	}
 	if ages {
-		classes, bound = members.AgeClasses, func(i int) (string, bool) {
+		classes, bound = members.AgeClasses, func(i int) (short, long string, bounded bool) {
 			age, bounded := members.AgeBound(i)
-			return span(age), bounded
+			if age < time.Hour {
+				return fmt.Sprintf("%d min", age/time.Minute), span(age), bounded
+			}
+			return fmt.Sprintf("%d h", age/time.Hour), span(age), bounded
 		}
 	}
 	for i := range classes {
 		c := column{Class: members.Class{OfAges: ages, Number: i}}
-		text, bounded := bound(i)
+		short, long, bounded := bound(i)
 		switch {
 		case !bounded:
-			c.Short, c.Long = "≥ "+text, text+" and more"
+			c.Short, c.Long = "≥ "+short, long+" and more"
 		case i == 0:
-			c.Short, c.Long = "< "+text, "below "+text
+			c.Short, c.Long = "< "+short, "below "+long
 		default:
-			from, _ := bound(i - 1)
-			c.Short, c.Long = "< "+text, "from "+from+" to below "+text
+			_, from, _ := bound(i - 1)
+			c.Short, c.Long = "< "+short, "from "+from+" to below "+long
 		}
 		all = append(all, c)
 	}

@@ -58,7 +58,7 @@ func TestADrainIsWatched(t *testing.T) {
 	p.shows("rack 1")
 	p.shows("draining")
 	p.follow("age")
-	p.shows("10 minutes")
+	p.shows("10 min")
 	p.picture("cluster-ages")
 	p.visit("/cluster/nodes/" + leaving.Status().Node.ID)
 	p.shows("It gets no new content.")

@@ -98,7 +98,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 		t.Errorf("behind the link to the content the focus is on %q", at)
 	}
 	for _, to := range []struct{ key, path, shows string }{
-		{"p", "/pins", "Pin a CID"}, {"b", "/buckets", "New bucket"}, {"k", "/keys", "New key"}, {"c", "/cluster", "Members"}, {"u", "/users", "Add a person"}, {"o", "/", "Recent pins"},
+		{"p", "/pins", "Pin many CIDs"}, {"b", "/buckets", "New bucket"}, {"k", "/keys", "New key"}, {"c", "/cluster", "Members"}, {"u", "/users", "Add a person"}, {"o", "/", "Recent pins"},
 	} {
 		p.keys("g", to.key)
 		p.shows(to.shows)
@@ -107,7 +107,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 		}
 	}
 	p.keys("g", "p")
-	p.shows("Pin a CID")
+	p.shows("Pin many CIDs") // the overview has "Pin a CID" too
 	p.opensDetails("More filters")
 	p.keys("/")
 	if at := p.focused(); at != "INPUT name" {
