@@ -41,9 +41,9 @@ const (
 	DefaultCacheBytes = 32 << 20
 	// memTableBytes is the size of a memtable. The write-ahead log of one memtable is what a
 	// restart replays, and what a checkpoint copies instead of linking. Pebble takes the memory
-	// of memtables from the block cache. They take at most a quarter of the cache: one memtable
+	// of memtables from the block cache. One takes at most a quarter of the cache: it
 	// is written to while another is flushed.
-	memTableBytes = 8 << 20
+	memTableBytes = 16 << 20
 	// level0Tables is twice the number of overlapping tables in level 0 at which Pebble merges them.
 	// At level0Most tables writes wait. Merging more tables at once means fewer merges, and each
 	// merge writes all tables below that overlap.
