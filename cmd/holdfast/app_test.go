@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,12 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"pin get a b", `"b"`},
 		{"pin ls --status lost", "lost"},
 		{"pin ls --limit many", "--limit"},
+		{"pin ls --match close --name a", "close"},
+		{"pin ls --match exact", "--name"},
+		{"pin ls --meta app", "key=value"},
+		{"pin ls --meta =x", "key=value"},
+		{"pin ls --meta a=x --meta a=y", `"a" twice`},
+		{"pin add bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi --meta app", "key=value"},
 		{"pin ls --limit -1", "--limit"},
 		{"user add", "EMAIL"},
 		{"user rm", "EMAIL"},
@@ -244,6 +251,10 @@ func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
 		{"key", "ls", "--user", ""},
 		{"pin", "ls", "--status", ""},
 		{"pin", "ls", "--user", ""},
+		{"pin", "ls", "--name", ""},
+		{"pin", "ls", "--match", ""},
+		{"pin", "ls", "--cid", ""},
+		{"pin", "ls", "--meta", "a=\xff"},
 		{"pin", "add", "bafyhave", "--name", "\xff\xfe"},
 		{"pin", "add", "bafyhave", "--origin", ""},
 		{"pin", "add", "bafy\xff"},
@@ -534,6 +545,23 @@ func TestListOfPinsStopsAtItsLimit(t *testing.T) {
 		if rows := strings.Count(got.out, `"requestid"`); rows != tc.rows || (got.errOut != "") != tc.more {
 			t.Errorf("%s --json: %+v, want %d rows", tc.args, got, tc.rows)
 		}
+	}
+}
+
+// TestPinsAreFilteredByTheNode checks that the node gets the whole filter, so that a list of few pins
+// of many reads few.
+func TestPinsAreFilteredByTheNode(t *testing.T) {
+	const content = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
+	node := &fakeNode{}
+	got := call(t, node, "", "pin", "ls", "--status", "failed,pinned", "--cid", "ipfs://"+content, "--name", "back", "--match", "ipartial", "--meta", "app=a=b", "--meta", "empty=")
+	want := client.PinFilter{
+		CIDs: []string{content}, Statuses: []string{"failed", "pinned"}, Name: "back", Match: "ipartial", Meta: map[string]string{"app": "a=b", "empty": ""},
+	}
+	if got.code != exitOK || len(node.filters) != 1 || !reflect.DeepEqual(node.filters[0], want) {
+		t.Errorf("%+v; asked for %+v, want %+v", got, node.filters, want)
+	}
+	if got := call(t, node, "", "pin", "add", content, "--meta", "app=a=b"); got.code != exitOK || node.pins[0].Pin.Meta["app"] != "a=b" {
+		t.Errorf("pin add: %+v, %+v", got, node.pins)
 	}
 }
 

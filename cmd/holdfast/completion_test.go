@@ -153,7 +153,7 @@ func TestShellsCompleteCommands(t *testing.T) {
 		"nosuch x": "",
 		// values of flags, of which bash splits some at = and :
 		"pin ls --status p": "pinned pinning", "pin ls --status pinned,": "pinned,failed pinned,pinning pinned,queued",
-		"pin ls --status = q": "queued", "pin import --format ip": "ipfs ipfs-cluster", "run --routing = ": "lan off public",
+		"pin ls --status = q": "queued", "pin ls --match ip": "ipartial", "pin import --format ip": "ipfs ipfs-cluster", "run --routing = ": "lan off public",
 		"run --log-level d": "debug", "run --log-format ": "json text",
 		"key create --scope storage : d": "delete", "key create --scope storage : read,storage : ": "delete write",
 		"key create --scope = storage : r": "read",

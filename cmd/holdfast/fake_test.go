@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +20,12 @@ import (
 type fakeNode struct {
 	operator
 
-	status client.Status
-	pins   []client.PinStatus // newest first
-	files  map[string]fakeFile
-	keys   []client.NewKey // asked for
-	shares []client.ShareRow
+	status  client.Status
+	pins    []client.PinStatus // newest first
+	filters []client.PinFilter // of the lists of pins that were asked for
+	files   map[string]fakeFile
+	keys    []client.NewKey // asked for
+	shares  []client.ShareRow
 
 	readers []string // of files: the users
 
@@ -187,9 +189,13 @@ func (f *fakeNode) CreateKey(_ context.Context, k client.NewKey) (client.Key, er
 	return client.Key{ID: "k1", Token: "a.b.c", Scope: strings.Join(k.Scopes, " ")}, nil
 }
 
-func (f *fakeNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, error] {
+func (f *fakeNode) Pins(_ context.Context, _ string, filter client.PinFilter) iter.Seq2[client.PinStatus, error] {
+	f.filters = append(f.filters, filter)
 	return func(yield func(client.PinStatus, error) bool) {
 		for _, p := range f.pins {
+			if len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, p.Status) {
+				continue
+			}
 			if !yield(p, nil) {
 				return
 			}

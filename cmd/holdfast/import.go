@@ -320,7 +320,7 @@ func (im *importer) counts() string {
 func (im *importer) look(ctx context.Context) error {
 	here := &taken{make(chan struct{}), true}
 	close(here.done)
-	for pin, err := range im.node.Pins(ctx, im.user) {
+	for pin, err := range im.node.Pins(ctx, im.user, client.PinFilter{}) {
 		if err != nil {
 			return fmt.Errorf("list the pins of the account: %w", err)
 		}

@@ -33,7 +33,7 @@ type importNode struct {
 	blind  int // looks for a pin that are refused before one is not
 }
 
-func (n *importNode) Pins(context.Context, string) iter.Seq2[client.PinStatus, error] {
+func (n *importNode) Pins(context.Context, string, client.PinFilter) iter.Seq2[client.PinStatus, error] {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := slices.Clone(n.pins)

@@ -54,7 +54,8 @@ type operator interface {
 
 	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
 	Pin(ctx context.Context, user, id string) (client.PinStatus, error)
-	Pins(ctx context.Context, user string) iter.Seq2[client.PinStatus, error]       // newest pins first
+	// Pins returns the newest pins first.
+	Pins(ctx context.Context, user string, f client.PinFilter) iter.Seq2[client.PinStatus, error]
 	PinsOf(ctx context.Context, user, cid, name string) ([]client.PinStatus, error) // the newest; an empty name means any
 	RemovePin(ctx context.Context, user, id string) error
 	// WaitPin waits until the pin is pinned or has failed, and returns it. It calls seen for

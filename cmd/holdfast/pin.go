@@ -33,6 +33,7 @@ func (a *app) pinAddCommand() *cobra.Command {
 	var (
 		user    string
 		request client.Pin
+		meta    []string
 		wait    bool
 		asJSON  bool
 	)
@@ -59,6 +60,9 @@ is fetched again.`,
 			if request.CID, err = plainCID(called(cmd), args[0]); err != nil {
 				return err
 			}
+			if request.Meta, err = metaPairs(called(cmd), meta); err != nil {
+				return err
+			}
 			pin, err := o.AddPin(cmd.Context(), user, request)
 			if err != nil {
 				return err
@@ -81,7 +85,8 @@ is fetched again.`,
 	mustNotBeEmpty(cmd, "origin")
 	cmd.Flags().StringVar(&request.Until, "until", "", "`end` of the pin: a time such as 2027-01-31T12:00:00Z, or how long from now, such as 720h")
 	mustNotBeEmpty(cmd, "until")
-	mustBeText(cmd, "name", "origin", "until")
+	cmd.Flags().StringArrayVar(&meta, "meta", nil, "`key=value` for the meta of the pin (repeatable)")
+	mustBeText(cmd, "name", "origin", "until", "meta")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the pin is pinned or has failed")
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -110,10 +115,56 @@ func (a *app) waitPinned(ctx context.Context, o operator, user string, pin clien
 // pinStates are the states of a pin, in the order of its life.
 var pinStates = []string{"queued", "pinning", "pinned", "failed"}
 
+// nameMatches are the ways to compare names of the Pinning Service API.
+var nameMatches = []string{"exact", "iexact", "partial", "ipartial"}
+
+// checkFilter checks the flags of a filter of pins and completes the filter.
+func checkFilter(command string, f *client.PinFilter, meta []string) (err error) {
+	f.Statuses = words(f.Statuses)
+	for _, s := range f.Statuses {
+		if !slices.Contains(pinStates, s) {
+			return usagef("%s: --status %q is not one of %s", command, s, strings.Join(pinStates, ", "))
+		}
+	}
+	f.CIDs = words(f.CIDs)
+	for i, text := range f.CIDs {
+		if f.CIDs[i], err = plainCID(command, text); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.Match != "" && !slices.Contains(nameMatches, f.Match):
+		return usagef("%s: --match %q is not one of %s", command, f.Match, strings.Join(nameMatches, ", "))
+	case f.Match != "" && f.Name == "":
+		return usagef("%s: --match needs --name", command)
+	}
+	f.Meta, err = metaPairs(command, meta)
+	return err
+}
+
+// metaPairs parses pairs of meta of the form key=value.
+func metaPairs(command string, given []string) (meta map[string]string, err error) {
+	for _, pair := range given {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return nil, usagef("%s: --meta %q is not key=value", command, pair)
+		}
+		if _, twice := meta[k]; twice {
+			return nil, usagef("%s: --meta has %q twice", command, k)
+		}
+		if meta == nil {
+			meta = map[string]string{}
+		}
+		meta[k] = v
+	}
+	return meta, nil
+}
+
 func (a *app) pinListCommand() *cobra.Command {
 	var (
 		user   string
-		states []string
+		filter client.PinFilter
+		meta   []string
 		limit  int
 		asJSON bool
 	)
@@ -121,14 +172,13 @@ func (a *app) pinListCommand() *cobra.Command {
 		Use:   "ls",
 		Short: "List pins, newest first",
 		Example: `  holdfast pin ls
-  holdfast pin ls --status failed --user ann@example.org --json`,
+  holdfast pin ls --status failed --user ann@example.org --json
+  holdfast pin ls --name backup --match partial
+  holdfast pin ls --meta app=photos --meta year=2026`,
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			states = words(states)
-			for _, s := range states {
-				if !slices.Contains(pinStates, s) {
-					return usagef("%s: --status %q is not one of %s", called(cmd), s, strings.Join(pinStates, ", "))
-				}
+			if err := checkFilter(called(cmd), &filter, meta); err != nil {
+				return err
 			}
 			if limit < 0 {
 				return usagef("%s: --limit %d is a negative number", called(cmd), limit)
@@ -137,7 +187,7 @@ func (a *app) pinListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			pins, more, err := listPins(o.Pins(cmd.Context(), user), states, limit)
+			pins, more, err := listPins(o.Pins(cmd.Context(), user, filter), limit)
 			if err != nil {
 				return err
 			}
@@ -153,9 +203,18 @@ func (a *app) pinListCommand() *cobra.Command {
 		},
 	}
 	userFlag(cmd, &user)
-	cmd.Flags().StringSliceVar(&states, "status", pinStates, "`states` of the pins to list, joined by commas")
+	cmd.Flags().StringSliceVar(&filter.Statuses, "status", pinStates, "`states` of the pins to list, joined by commas")
 	mustHaveEntries(cmd, "status")
 	completeLists(cmd, "status", pinStates...)
+	cmd.Flags().StringSliceVar(&filter.CIDs, "cid", nil, "only pins of these `CIDs`, joined by commas, at most 10")
+	mustHaveEntries(cmd, "cid")
+	cmd.Flags().StringVar(&filter.Name, "name", "", "only pins with this `name`")
+	mustNotBeEmpty(cmd, "name")
+	cmd.Flags().StringVar(&filter.Match, "match", "", "`way` to compare names: exact, iexact (letter case aside), partial (contains) or ipartial (default exact)")
+	mustNotBeEmpty(cmd, "match")
+	completeValues(cmd, "match", nameMatches...)
+	cmd.Flags().StringArrayVar(&meta, "meta", nil, "only pins with this `key=value` in their meta (repeatable)")
+	mustBeText(cmd, "name", "meta")
 	cmd.Flags().IntVar(&limit, "limit", defaultPinLimit, "largest `number` of pins to list; 0 means all")
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -164,15 +223,13 @@ func (a *app) pinListCommand() *cobra.Command {
 // defaultPinLimit is the default of --limit.
 const defaultPinLimit = 1000
 
-// listPins returns the first limit pins in one of states, or all of them if limit is 0. more
-// reports whether there are others.
-func listPins(all iter.Seq2[client.PinStatus, error], states []string, limit int) (pins []client.PinStatus, more bool, err error) {
+// listPins returns the first limit pins, or all of them if limit is 0. more reports whether there are
+// others.
+func listPins(all iter.Seq2[client.PinStatus, error], limit int) (pins []client.PinStatus, more bool, err error) {
 	for pin, err := range all {
 		switch {
 		case err != nil:
 			return nil, false, err
-		case !slices.Contains(states, pin.Status):
-			continue
 		case limit > 0 && len(pins) == limit:
 			return pins, true, nil
 		}

@@ -58,8 +58,8 @@ var commands = map[string][]string{
 	"audit verify": {"--json", "--data"},
 	"paid ls":      {"--limit", "--json", "--data"},
 	"scrub":        {"--json", "--data"},
-	"pin add":      {"--user", "--data"},
-	"pin ls":       {"--user", "--json", "--data"},
+	"pin add":      {"--user", "--meta", "--data"},
+	"pin ls":       {"--user", "--json", "--cid", "--name", "--match", "--meta", "--data"},
 	"pin get":      {"--user", "--data"},
 	"pin rm":       {"--user", "--data"},
 	"pin import":   {"--from", "--format", "--token-file", "--status", "--origin", "--parallel", "--user", "--json", "--data"},
@@ -434,7 +434,7 @@ func testPinCommands(t *testing.T, n *harness.Node) {
 		t.Errorf("a foreign peer fetches what add added: %+v: %v", got, err)
 	}
 	// The source is connected to the node by now, so no origin is needed.
-	n.CLI("pin", "add", offered.CID)
+	n.CLI("pin", "add", offered.CID, "--name", "Offered", "--meta", "app=cli")
 	var pins []map[string]any
 	harness.Eventually(t, pinnedWithin, "the pin is pinned", func() (bool, error) {
 		out := n.CLI("pin", "ls", "--json")
@@ -446,6 +446,14 @@ func testPinCommands(t *testing.T, n *harness.Node) {
 			return pin["cid"] == offered.CID && p["status"] == "pinned"
 		}), fmt.Errorf("%s", out)
 	})
+	for _, filter := range [][]string{{"--meta", "app=cli"}, {"--cid", offered.CID, "--name", "offered", "--match", "iexact"}, {"--name", "ffer", "--match", "partial", "--status", "pinned"}} {
+		if out := n.CLI(append([]string{"pin", "ls", "--json"}, filter...)...); strings.Count(out, "requestid") != 1 || !strings.Contains(out, offered.CID) {
+			t.Errorf("pin ls %v: %s", filter, out)
+		}
+	}
+	if out := strings.TrimSpace(n.CLI("pin", "ls", "--json", "--meta", "app=other")); out != "[]" {
+		t.Errorf("pin ls of other meta: %s", out)
+	}
 	for _, p := range pins {
 		id, _ := p["requestid"].(string)
 		if out := n.CLI("pin", "get", id); !strings.Contains(out, id) {

@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -64,12 +66,48 @@ func (c *Client) RemovePin(ctx context.Context, user, id string) error {
 	return c.call(ctx, http.MethodDelete, "/pins/"+url.PathEscape(id), as(user), nil, nil)
 }
 
-// Pins returns the pins of a user in all statuses, newest first, page by page. An error
+// PinFilter selects pins. The zero value of a field selects all.
+type PinFilter struct {
+	CIDs     []string          // any of these, at most 10
+	Statuses []string          // any of queued, pinning, pinned and failed
+	Name     string            // compared as Match says
+	Match    string            // exact, iexact, partial or ipartial; empty: exact
+	Meta     map[string]string // pairs that a pin must have
+}
+
+// query returns the parameters of a request for a list.
+func (f *PinFilter) query() (url.Values, error) {
+	q := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	set("cid", strings.Join(f.CIDs, ","))
+	set("status", strings.Join(f.Statuses, ","))
+	set("name", f.Name)
+	set("match", f.Match)
+	if len(f.Meta) > 0 {
+		meta, err := json.Marshal(f.Meta)
+		if err != nil {
+			return nil, fmt.Errorf("filter by meta: %w", err)
+		}
+		q.Set("meta", string(meta))
+	}
+	return q, nil
+}
+
+// Pins returns the pins of a user that a filter selects, newest first, page by page. An error
 // ends it. A page may be shorter than requested, because its bytes are limited too; its
 // count returns whether it is the last.
-func (c *Client) Pins(ctx context.Context, user string) iter.Seq2[PinStatus, error] {
+func (c *Client) Pins(ctx context.Context, user string, f PinFilter) iter.Seq2[PinStatus, error] {
 	return func(yield func(PinStatus, error) bool) {
-		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		query, err := f.query()
+		if err != nil {
+			yield(PinStatus{}, err)
+			return
+		}
+		query.Set("limit", strconv.Itoa(pageSize))
 		if user != "" {
 			query.Set("user", user)
 		}
