@@ -35,7 +35,7 @@ RACE ?= ./cluster/ingest ./storage/... ./api/... ./cluster/... ./consensus ./con
 # Left to make test and to make race-all: tests of much memory, of one goroutine (every byte and
 # bit in turn, models, histories), and hours of virtual time, which take the race detector a
 # third of its time and show it nothing that other tests do not.
-RACE_SKIP ?= ^(Fuzz|TestTenThousandRootsInLittleMemory|TestTornTailIsCutOffAtEveryByte|TestFlippedBitIsNeverServed|TestNoFlipIsEverServed|TestStoreBehavesLikeAMap|TestTenThousandCommandsLeadToOneState|TestNoFlippedBitOfTheLogIsEverRead|TestTransactionsAreThoseOfAMap|TestMembersThatKnowNoBeats|TestOneLeaderThroughLossAndPauses|TestOneLeaderWhereMembersAreFarApart|TestSmallWalksHaveRoomBesideTheLargest|TestFlippedBitsOf|TestNoncesDoNotRepeat)
+RACE_SKIP ?= ^(Fuzz|TestTenThousandRootsInLittleMemory|TestTornTailIsCutOffAtEveryByte|TestFlippedBitIsNeverServed|TestNoFlipIsEverServed|TestStoreBehavesLikeAMap|TestTenThousandCommandsLeadToOneState|TestNoFlippedBitOfTheLogIsEverRead|TestTransactionsAreThoseOfAMap|TestMembersThatKnowNoBeats|TestOneLeaderThroughLossAndPauses|TestOneLeaderWhereMembersAreFarApart|TestSmallWalksHaveRoomBesideTheLargest|TestFlippedBitsOf|TestNoncesDoNotRepeat|TestWhoIsSaidToHoldContentHasIt|TestASlowMemberLeavesOthersRoom|TestWhatALateNodeWasNotGiven)
 BENCH ?= ./...
 
 GOLANGCI_VERSION := v2.15.0

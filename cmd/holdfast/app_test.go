@@ -37,12 +37,6 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"pin get a b", `"b"`},
 		{"pin ls --status lost", "lost"},
 		{"pin ls --limit many", "--limit"},
-		{"pin ls --match close --name a", "close"},
-		{"pin ls --match exact", "--name"},
-		{"pin ls --meta app", "key=value"},
-		{"pin ls --meta =x", "key=value"},
-		{"pin ls --meta a=x --meta a=y", `"a" twice`},
-		{"pin add bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi --meta app", "key=value"},
 		{"pin ls --limit -1", "--limit"},
 		{"user add", "EMAIL"},
 		{"user rm", "EMAIL"},
@@ -559,6 +553,14 @@ func TestPinsAreFilteredByTheNode(t *testing.T) {
 	}
 	if got.code != exitOK || len(node.filters) != 1 || !reflect.DeepEqual(node.filters[0], want) {
 		t.Errorf("%+v; asked for %+v, want %+v", got, node.filters, want)
+	}
+	for args, named := range map[string]string{
+		"ls --match close --name a": "close", "ls --match exact": "--name", "ls --meta app": "key=value", "ls --meta =x": "key=value",
+		"ls --meta a=x --meta a=y": `"a" twice`, "add " + content + " --meta app": "key=value",
+	} {
+		if got := call(t, node, "", append([]string{"pin"}, strings.Fields(args)...)...); got.code != exitUsage || !strings.Contains(got.errOut, named) {
+			t.Errorf("pin %s: %+v, want %q", args, got, named)
+		}
 	}
 	if got := call(t, node, "", "pin", "add", content, "--meta", "app=a=b"); got.code != exitOK || node.pins[0].Pin.Meta["app"] != "a=b" {
 		t.Errorf("pin add: %+v, %+v", got, node.pins)
