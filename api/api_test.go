@@ -303,7 +303,7 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	}
 	slices.Reverse(ids)
 	var listed []string
-	for pin, err := range c.Pins(ctx, "alice@example.org") {
+	for pin, err := range c.Pins(ctx, "alice@example.org", client.PinFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +312,7 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	if !slices.Equal(listed, ids) {
 		t.Errorf("%d pins are listed, %d were made, or in another order", len(listed), len(ids))
 	}
-	for pin, err := range c.Pins(ctx, "") {
+	for pin, err := range c.Pins(ctx, "", client.PinFilter{}) {
 		t.Errorf("the operator has %+v, %v", pin, err)
 	}
 	if _, err := c.Pin(ctx, "", ids[0]); err == nil {
@@ -352,7 +352,7 @@ func TestTheClientListsPinsThatSayMuch(t *testing.T) {
 	}
 	slices.Reverse(ids)
 	var listed []string
-	for pin, err := range c.Pins(t.Context(), "") {
+	for pin, err := range c.Pins(t.Context(), "", client.PinFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
