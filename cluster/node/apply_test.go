@@ -10,20 +10,27 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
+// openState opens an empty store with the settings of the state of a node.
+func openState(b *testing.B) *kv.Store {
+	b.Helper()
+	s, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}, Passing: state.Passing})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
 // BenchmarkApply is what one command costs one node, in entries of several, in
 // a state that has some pins already.
 func BenchmarkApply(b *testing.B) {
 	for _, size := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("create and hold/entries of %d", size), func(b *testing.B) {
-			s, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}, Passing: state.Passing})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() {
-				if err := s.Close(); err != nil {
-					b.Error(err)
-				}
-			})
+			s := openState(b)
 			l := &log{b: b, store: ordered{s}}
 			l.found()
 			for range 20_000 / size {

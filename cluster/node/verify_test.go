@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
-	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
 // onDisk is the part of consensus that reads of the audit log use, over a store on disk.
@@ -24,15 +23,7 @@ func (o onDisk) View(context.Context) (state.View, func(), error) {
 
 // BenchmarkVerifyAudit is what one verification of the longest audit log costs a node.
 func BenchmarkVerifyAudit(b *testing.B) {
-	s, err := kv.Open(b.TempDir(), kv.Options{Sparse: &kv.Sparse{Is: state.Sparse, After: state.SparseAfter}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	s := openState(b)
 	l := &log{b: b, store: ordered{s}}
 	l.found()
 	l.entry(&state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})

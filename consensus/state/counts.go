@@ -6,12 +6,10 @@ import (
 	"slices"
 )
 
-// buckets counts rows by their creation time. It has counters of several widths; the last one
-// counts all of time.
+// buckets counts rows by their creation time. It has counters of the widths of counterShifts.
 type buckets struct {
 	r       Reader
 	scanned *scanned
-	shifts  []uint
 	counter func(level int) key                         // prefix of the counters of a level
 	each    func(from, to Millis) (n uint64, err error) // counts rows in [from, to) by reading them
 }
@@ -19,7 +17,7 @@ type buckets struct {
 // countPins counts an account's pins of a status created in [from, to).
 func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 	b := buckets{
-		r: l.r, scanned: &l.scanned, shifts: counterShifts[:],
+		r: l.r, scanned: &l.scanned,
 		counter: func(level int) key { return pinKey(l.account, pinCounter).byte(byte(s)).byte(byte(level)) },
 		each: func(from, to Millis) (n uint64, err error) {
 			q := PinQuery{After: from - 1, Before: to}
@@ -36,7 +34,7 @@ func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 
 // count counts the rows created in [from, to).
 func (b *buckets) count(from, to Millis) (uint64, error) {
-	last := len(b.shifts) - 1
+	last := len(counterShifts) - 1
 	if from <= 1 && to >= maxMillis {
 		return counter(b.r, b.counter(last).descending(0))
 	}
@@ -51,7 +49,7 @@ func (b *buckets) countLevel(level int, from, to Millis) (uint64, error) {
 	if level < 0 {
 		return b.each(from, to)
 	}
-	shift := b.shifts[level]
+	shift := counterShifts[level]
 	first, end := (from+(1<<shift)-1)>>shift, to>>shift // whole buckets: [first, end)
 	if first >= end {
 		return b.countLevel(level-1, from, to)

@@ -80,7 +80,7 @@ func (l *lister) withMeta(p pair, others []pair, statuses []Status) error {
 			}
 		}
 		many := madeRows{lister: l, status: s, use: func(row []byte) error { return l.offer(row, false) }}
-		err := l.entries(manyPairs, s, func(created Millis) (bool, error) { return true, many.add(created) })
+		err := l.entries(l.q, manyPairs, s, func(created Millis) (bool, error) { return true, many.add(created) })
 		if err == nil {
 			err = many.read()
 		}
@@ -107,7 +107,7 @@ func (l *lister) withPair(p pair, others []pair, s Status) error {
 	case l.filter.name != nil:
 		rows.use = func(row []byte) error { return l.offer(row, false) }
 	}
-	err := l.entries(p, s, func(created Millis) (bool, error) {
+	err := l.entries(l.q, p, s, func(created Millis) (bool, error) {
 		for _, other := range others {
 			if ok, err := has(l.r, metaIndex(l.account, other).descending(created)); err != nil {
 				return false, err
@@ -132,15 +132,12 @@ func (l *lister) withPair(p pair, others []pair, s Status) error {
 // countPair counts the pinned pins with a pair that were created in [from, to).
 func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 	b := buckets{
-		r: l.r, scanned: &l.scanned, shifts: counterShifts[:],
+		r: l.r, scanned: &l.scanned,
 		counter: func(level int) key { return metaCounters(l.account, p, level) },
 		each: func(from, to Millis) (n uint64, err error) {
 			q := PinQuery{After: from - 1, Before: to}
-			lower, upper := q.window(metaIndex(l.account, p))
-			err = l.r.Scan(lower, upper, false, func(_, value []byte) (bool, error) {
-				if len(value) == 1 && Status(value[0]) == Pinned {
-					n++
-				}
+			err = l.entries(&q, p, Pinned, func(Millis) (bool, error) {
+				n++
 				return true, l.scanned.add(1, 0)
 			})
 			return n, err
@@ -149,9 +146,10 @@ func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 	return b.count(from, to)
 }
 
-// entries calls fn for the entries of a pair whose pins have a status, newest first.
-func (l *lister) entries(p pair, s Status, fn func(created Millis) (more bool, err error)) error {
-	lower, upper := l.q.window(metaIndex(l.account, p))
+// entries calls fn for the entries of a pair in the time of a query whose pins have a status, newest
+// first.
+func (l *lister) entries(q *PinQuery, p pair, s Status, fn func(created Millis) (more bool, err error)) error {
+	lower, upper := q.window(metaIndex(l.account, p))
 	return l.r.Scan(lower, upper, false, func(k, value []byte) (bool, error) {
 		if len(value) != 1 {
 			return false, fmt.Errorf("state: key %x of a pair has a value of %d bytes", k, len(value))

@@ -87,15 +87,20 @@ const maxLocatorKey = 2*MaxIDLen + 16
 
 // foundMetaIndex begins the index. In a cluster with pins, IndexPins builds it.
 func foundMetaIndex(tx Tx) error {
-	complete := true
-	for _, s := range Statuses() {
-		n, err := counter(tx, totalKey(s))
-		if err != nil {
-			return err
-		}
-		complete = complete && n == 0
+	n, err := pinsOfAll(tx)
+	if err != nil {
+		return err
 	}
-	return put(tx, indexingKey, &indexing{Complete: complete})
+	return put(tx, indexingKey, &indexing{Complete: n == 0})
+}
+
+// pinsOfAll returns the number of pins of all accounts.
+func pinsOfAll(r Reader) (n uint64, err error) {
+	pins, _, err := View{r: r}.Totals()
+	for _, of := range pins {
+		n += of
+	}
+	return n, err
 }
 
 // inMetaIndex returns whether the index has the rows of a pin with meta, if the pin exists.
@@ -113,77 +118,41 @@ func metaIndexed(r Reader) (bool, error) {
 	return at != nil && at.Complete, err
 }
 
-// addToMetaIndex writes the rows of a new pin, or of one that had no rows.
-func addToMetaIndex(tx Tx, p *Pin) error {
-	for _, pair := range p.pairs() {
-		if err := tx.Set(metaIndex(p.Account, pair).descending(p.Created), []byte{byte(p.Status)}); err != nil {
-			return err
-		}
-		if p.Status == Pinned {
-			if err := countMeta(tx, p, pair, 1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+// addToMetaIndex writes the rows of a pin that has none.
+func addToMetaIndex(tx Tx, p *Pin) error { return changeMetaIndex(tx, p, 0, p.Status) }
 
-// indexPin adds a new pin to the index by meta, unless IndexPins will find it later.
-func indexPin(tx Tx, p *Pin) error {
-	if len(p.Meta) == 0 {
+// reindexPin changes the rows of a pin in the index by meta from one status to another: 0 is that of a
+// pin that does not exist. It does nothing if IndexPins will find the pin later.
+func reindexPin(tx Tx, p *Pin, from, to Status) error {
+	if len(p.Meta) == 0 || from == to {
 		return nil
 	}
 	if in, err := inMetaIndex(tx, p); err != nil || !in {
 		return err
 	}
-	return addToMetaIndex(tx, p)
+	return changeMetaIndex(tx, p, from, to)
 }
 
-// reindexPin writes the new status of a pin into the index by meta.
-func reindexPin(tx Tx, p *Pin, was Status) error {
-	if len(p.Meta) == 0 || p.Status == was {
-		return nil
-	}
-	if in, err := inMetaIndex(tx, p); err != nil || !in {
-		return err
-	}
+func changeMetaIndex(tx Tx, p *Pin, from, to Status) error {
 	for _, pair := range p.pairs() {
-		if err := tx.Set(metaIndex(p.Account, pair).descending(p.Created), []byte{byte(p.Status)}); err != nil {
+		k := metaIndex(p.Account, pair).descending(p.Created)
+		var err error
+		if to == 0 {
+			err = tx.Delete(k)
+		} else {
+			err = tx.Set(k, []byte{byte(to)})
+		}
+		if err != nil {
 			return err
 		}
-		delta := int64(0)
 		switch Pinned {
-		case p.Status:
-			delta = 1
-		case was:
-			delta = -1
+		case to:
+			err = countMeta(tx, p, pair, 1)
+		case from:
+			err = countMeta(tx, p, pair, -1)
 		}
-		if delta == 0 {
-			continue
-		}
-		if err := countMeta(tx, p, pair, delta); err != nil {
+		if err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// unindexPin removes a pin from the index by meta.
-func unindexPin(tx Tx, p *Pin) error {
-	if len(p.Meta) == 0 {
-		return nil
-	}
-	if in, err := inMetaIndex(tx, p); err != nil || !in {
-		return err
-	}
-	for _, pair := range p.pairs() {
-		if err := tx.Delete(metaIndex(p.Account, pair).descending(p.Created)); err != nil {
-			return err
-		}
-		if p.Status == Pinned {
-			if err := countMeta(tx, p, pair, -1); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -303,12 +272,8 @@ func (v View) PinsToIndex() (next *IndexPins, done, of uint64, err error) {
 	if err != nil || at == nil || at.Complete {
 		return nil, 0, 0, err
 	}
-	for _, s := range Statuses() {
-		n, err := counter(v.r, totalKey(s))
-		if err != nil {
-			return nil, 0, 0, err
-		}
-		of += n
+	if of, err = pinsOfAll(v.r); err != nil {
+		return nil, 0, 0, err
 	}
 	return &IndexPins{From: at.To, Most: indexPins}, at.Pins, of, nil
 }

@@ -215,7 +215,7 @@ func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 			return err
 		}
 	}
-	if err := indexPin(tx, p); err != nil {
+	if err := reindexPin(tx, p, 0, p.Status); err != nil {
 		return err
 	}
 	return writeRow(tx, p)
@@ -243,7 +243,7 @@ func movePin(tx Tx, p *Pin, to Status, detail string) error {
 	}
 	was := p.Status
 	p.Status, p.Detail = to, detail
-	if err := reindexPin(tx, p, was); err != nil {
+	if err := reindexPin(tx, p, was, to); err != nil {
 		return err
 	}
 	return writeRow(tx, p)
@@ -267,7 +267,7 @@ func removePin(tx Tx, p *Pin) error {
 			return err
 		}
 	}
-	if err := unindexPin(tx, p); err != nil {
+	if err := reindexPin(tx, p, p.Status, 0); err != nil {
 		return err
 	}
 	if err := reweigh(tx, p.Account, p.weight(), 0); err != nil {

@@ -2,7 +2,7 @@
 // memory and a journal of its changes.
 //
 // Imports: storage/durable.
-// Never:   the meaning of a key; facts that must not be lost.
+// Never:   the meaning of a key; facts that must not be lost, but for those that wait for Sync.
 //
 // Metadata may be lost. Changes are written without fsync, so a crash of the machine
 // loses those after the last Sync, and unreadable records are skipped. A disk error is therefore logged
