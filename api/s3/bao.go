@@ -80,11 +80,11 @@ func sliceOf(q query, o *state.Object) (*objects.Slice, error) {
 	if !begins && !ends {
 		return nil, nil
 	}
-	start, ok := decimal(from)
+	start, ok := web.Decimal(from)
 	if !ok {
 		return nil, errorf(InvalidArgument, "start has to be a number from 0 on, and there has to be one with length")
 	}
-	count, ok := decimal(length)
+	count, ok := web.Decimal(length)
 	if !ok || count == 0 {
 		return nil, errorf(InvalidArgument, "length has to be a number from 1 on, and there has to be one with start")
 	}

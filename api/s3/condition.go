@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -174,7 +175,7 @@ func conditionTags(header string, values []string, strong bool) ([]string, error
 }
 
 func sizeCondition(text string) (size uint64, sized bool, err error) {
-	n, ok := decimal(text)
+	n, ok := web.Decimal(text)
 	if !ok {
 		return 0, false, errorf(InvalidArgument, "a size as a condition is a number of bytes")
 	}
@@ -215,49 +216,9 @@ type span struct{ first, count int64 }
 // several ranges are ignored as in Amazon S3; then given is false. A range that starts past
 // the end is an InvalidRange error.
 func rangeOf(header string, size int64) (s span, given bool, err error) {
-	text, ok := cutFold(header, "bytes=")
-	if !ok {
-		return s, false, nil
-	}
-	from, to, ok := strings.Cut(text, "-")
-	if !ok {
-		return s, false, nil
-	}
-	if from == "" {
-		n, ok := decimal(to)
-		switch {
-		case !ok:
-			return s, false, nil
-		case n == 0:
-			return s, true, unsatisfiable(header, size)
-		case size == 0:
-			// The last bytes of an empty object are the whole object (RFC 9110, section
-			// 14.1.2), and no Content-Range can express that.
-			return s, false, nil
-		}
-		n = min(n, size)
-		return span{size - n, n}, true, nil
-	}
-	first, ok := decimal(from)
-	if !ok {
-		return s, false, nil
-	}
-	last := size - 1
-	if to != "" {
-		if last, ok = decimal(to); !ok || last < first {
-			return s, false, nil
-		}
-		last = min(last, size-1)
-	}
-	if first >= size {
+	part, given := web.ParseRange(header, size)
+	if given && part.Count == 0 {
 		return s, true, unsatisfiable(header, size)
 	}
-	return span{first, last - first + 1}, true, nil
-}
-
-func cutFold(text, prefix string) (string, bool) {
-	if len(text) < len(prefix) || !strings.EqualFold(text[:len(prefix)], prefix) {
-		return text, false
-	}
-	return text[len(prefix):], true
+	return span{part.First, part.Count}, given, nil
 }

@@ -180,7 +180,7 @@ func addToRule(rule *state.CorsRule, name, text string) error {
 		}
 		return nil
 	case "MaxAgeSeconds":
-		n, ok := decimal(strings.TrimSpace(text))
+		n, ok := web.Decimal(strings.TrimSpace(text))
 		if !ok || n > math.MaxInt32 || rule.MaxAge >= 0 {
 			return malformed("MaxAgeSeconds has to be one number of seconds")
 		}

@@ -21,7 +21,7 @@ const maxComplete = 4 << 20
 
 // partNumber parses the partNumber parameter.
 func partNumber(q query) (int, error) {
-	n, ok := decimal(q.get("partNumber"))
+	n, ok := web.Decimal(q.get("partNumber"))
 	if !ok || n < 1 || n > state.MaxPartNumber {
 		return 0, errorf(InvalidArgument, "part number must be an integer between 1 and %d, inclusive", state.MaxPartNumber)
 	}
@@ -240,8 +240,8 @@ func sourceRange(header string, most uint64) (func(size uint64) (first, count ui
 		text, ok := strings.CutPrefix(header, "bytes=")
 		from, to, dash := strings.Cut(text, "-")
 		var good [2]bool
-		first, good[0] = decimal(from)
-		last, good[1] = decimal(to)
+		first, good[0] = web.Decimal(from)
+		last, good[1] = web.Decimal(to)
 		if !ok || !dash || !good[0] || !good[1] || last < first {
 			return nil, errorf(InvalidArgument, "the x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy")
 		}
@@ -314,7 +314,7 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 // from the headers.
 func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	size, kind := h.Get("X-Amz-Mp-Object-Size"), strings.ToUpper(h.Get("X-Amz-Checksum-Type"))
-	n, ok := decimal(size)
+	n, ok := web.Decimal(size)
 	if size != "" && !ok {
 		return nil, errorf(InvalidRequest, "the value for x-amz-mp-object-size is not a number")
 	}
@@ -362,7 +362,7 @@ func uncount(h http.Header) (counted bool, parts uint64) {
 	for i := range algorithms {
 		name := algorithms[i].header
 		value, count, found := strings.Cut(h.Get(name), "-")
-		if n, number := decimal(count); found && number {
+		if n, number := web.Decimal(count); found && number {
 			h.Set(name, value)
 			counted, parts = true, uint64(n)
 		}
@@ -377,7 +377,7 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 	}
 	parts := make([]objects.CompletePart, len(listed))
 	for i, l := range listed {
-		n, ok := decimal(l.number)
+		n, ok := web.Decimal(l.number)
 		if !ok || n < 1 || n > state.MaxPartNumber {
 			return nil, errorf(InvalidArgument, "PartNumber must be an integer between 1 and %d, inclusive", state.MaxPartNumber)
 		}

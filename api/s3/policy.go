@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
 // policy has the conditions under which its signer allows the upload of a form. See "POST
@@ -130,8 +132,8 @@ func (p *policy) add(data json.RawMessage) error {
 
 // between parses the bounds of the file's size.
 func (p *policy) between(least, most json.RawMessage) error {
-	from, good := decimal(strings.Trim(string(least), `"`))
-	to, also := decimal(strings.Trim(string(most), `"`))
+	from, good := web.Decimal(strings.Trim(string(least), `"`))
+	to, also := web.Decimal(strings.Trim(string(most), `"`))
 	if !good || !also || from > to {
 		return badPolicy("%s has to have two numbers of bytes, the smaller one first", opLength)
 	}

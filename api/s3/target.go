@@ -151,7 +151,7 @@ func (q query) number(name string, absent, least, most int) (int, error) {
 	if text == "" {
 		return absent, nil
 	}
-	n, ok := decimal(text)
+	n, ok := web.Decimal(text)
 	if !ok || n < int64(least) {
 		return 0, errorf(InvalidArgument, "%s has to be a number from %d on", name, least)
 	}
@@ -161,27 +161,10 @@ func (q query) number(name string, absent, least, most int) (int, error) {
 // ranged parses a parameter like number. It returns 0 for an absent parameter, and an error for
 // a number above most.
 func (q query) ranged(name string, least, most int) (int, error) {
-	if n, ok := decimal(q.get(name)); ok && n > int64(most) {
+	if n, ok := web.Decimal(q.get(name)); ok && n > int64(most) {
 		return 0, errorf(InvalidArgument, "%s has to be a number from %d to %d", name, least, most)
 	}
 	return q.number(name, 0, least, most)
-}
-
-// decimal parses a number of digits only. A number that is too large becomes math.MaxInt64.
-func decimal(text string) (n int64, ok bool) {
-	if text == "" {
-		return 0, false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n < 1<<59 {
-			n = n*10 + int64(c-'0')
-		}
-	}
-	return n, true
 }
 
 // nibble returns the value of a hexadecimal digit, or -1.

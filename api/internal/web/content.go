@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -68,7 +69,7 @@ func (l *Limits) sendVersion(w http.ResponseWriter, r *http.Request, c *Content,
 	header.Set("Etag", `"`+o.ETag+`"`)
 	c.Header(header, o)
 	in, out := &observed{ReadSeeker: f}, &late{ResponseWriter: w, body: NewSteady(w, StallTimeout)}
-	http.ServeContent(out, r, "", o.Created.Time(), in)
+	http.ServeContent(out, plainRange(r, int64(min(o.Size, math.MaxInt64))), "", o.Created.Time(), in)
 	switch {
 	case out.err != nil:
 		return fmt.Errorf("send content: %w", out.err)
