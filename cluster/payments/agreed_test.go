@@ -2,6 +2,7 @@ package payments
 
 import (
 	"errors"
+	"math/big"
 	"testing"
 	"time"
 
@@ -44,4 +45,27 @@ func TestAPaymentWaitsForTheTimeOfMostMembers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The payer gets the whole paid time, although the samples with the times of other members are some
+// seconds old.
+func TestThePaidTimeIsWhole(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		p.opts.Agreed = func() (early, late state.Millis, ok bool) {
+			now := state.MillisOf(time.Now())
+			return now - 2000, now - 3, true
+		}
+		begun := time.Now()
+		object, err := p.Put(t.Context(), putOf("k", "hello", paymentOf("0xann", "0x1")))
+		if err != nil || object.Until.Time().Before(begun.Add(time.Minute)) {
+			t.Errorf("the object ends after %s, %v", object.Until.Time().Sub(begun), err)
+		}
+		ask := PinRequest{
+			CID: "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e", TTL: time.Hour, MaxBytes: 300, Amount: big.NewInt(1000), Payment: paymentOf("0xann", "0x2"),
+		}
+		pin, err := p.Pin(t.Context(), ask)
+		if err != nil || pin.Until.Time().Before(begun.Add(ask.TTL)) {
+			t.Errorf("the pin ends after %s of %s, %v", pin.Until.Time().Sub(begun), ask.TTL, err)
+		}
+	})
 }

@@ -318,7 +318,12 @@ func (a *attempt) outcome(ctx context.Context, done Settlement, err error) (stat
 	return row, &RefundError{Payment: row, Err: err}
 }
 
-// ends returns the part of a command that ends the reservation after a settlement.
+// ends returns the part of a command that ends the reservation after a settlement. The paid time begins
+// at its Now.
 func (a *attempt) ends(done Settlement) state.PaymentOutcome {
-	return state.PaymentOutcome{Payment: a.row, Transaction: done.Transaction, Now: a.now()}
+	now := a.now()
+	if _, _, ok := a.p.opts.Agreed(); ok {
+		now = max(now, state.BeginsAt(state.MillisOf(a.p.opts.Now()), a.p.opts.Agreed))
+	}
+	return state.PaymentOutcome{Payment: a.row, Transaction: done.Transaction, Now: now}
 }

@@ -58,8 +58,7 @@ func EndText(until state.Millis) string {
 	return until.Time().UTC().Format(endForm)
 }
 
-// setEnd sets the end and the bound of a new pin, by the time that most members have reached, or by
-// this node's own clock while that time is unknown. It returns state.ErrInvalid if the end has
+// setEnd sets the end and the bound of a new pin, by state.BeginsAt. It returns state.ErrInvalid if the end has
 // passed, and state.ErrUnavailable if the cluster is below state.PinsEndLevel.
 func (p *Pins) setEnd(pin *state.Pin, r *Request) error {
 	if r.End == (End{}) && r.MaxBytes == 0 {
@@ -75,10 +74,7 @@ func (p *Pins) setEnd(pin *state.Pin, r *Request) error {
 		return state.Errorf(state.CodeUnavailable, "the cluster has no pins with an end until all members are upgraded: nothing was written")
 	}
 	pin.MaxBytes = r.MaxBytes
-	now, _, ok := p.agreed()
-	if !ok {
-		now = state.MillisOf(p.now())
-	}
+	now := state.BeginsAt(state.MillisOf(p.now()), p.agreed)
 	switch {
 	case r.End.For > 0:
 		pin.Until = now + state.Millis(r.End.For.Milliseconds())

@@ -217,6 +217,24 @@ func TestABoundOfTheSizeFailsAPin(t *testing.T) {
 	}
 }
 
+// A pin lasts for the whole of its duration, although the samples with the times of other members are
+// some seconds old.
+func TestAPinLastsForItsWholeDuration(t *testing.T) {
+	w := newest(t)
+	begin := state.MillisOf(w.now())
+	node := New(Options{
+		State: w.state, Nodes: w.load, Now: w.now,
+		Agreed: func() (early, late state.Millis, ok bool) { return begin - 2000, begin - 3, true },
+	})
+	r, err := node.Create(t.Context(), alice, Request{CID: v0, End: End{For: time.Hour}})
+	if err != nil || r.Until < r.Created+state.Millis(time.Hour.Milliseconds()) {
+		t.Errorf("the pin ends %d ms after its creation, %v", r.Until-r.Created, err)
+	}
+	if _, err := node.Create(t.Context(), alice, Request{CID: v0, End: End{At: begin - 1}}); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("an end that has passed by all clocks: %v", err)
+	}
+}
+
 // The leader ends pins by the agreed time, whatever its own clock says: all that are due, and no
 // others. Nodes that do not lead end none.
 func TestTheLeaderEndsPinsByTheAgreedTime(t *testing.T) {

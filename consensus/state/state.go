@@ -55,6 +55,24 @@ func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 	}
 }
 
+// sampleDelay is by how much a right clock may be later than the late bound of the time: the times of
+// other members are old by the time for which they were on their way.
+const sampleDelay Millis = 1000
+
+// BeginsAt returns the time from which a duration counts that begins now: that of the own clock of a
+// node, unless the bounds of agreed contradict it. So content is kept for the whole of a duration,
+// although the early bound lags behind all clocks. Without bounds it is the time of the own clock.
+func BeginsAt(own Millis, agreed func() (early, late Millis, ok bool)) Millis {
+	early, late, ok := agreed()
+	switch {
+	case !ok || own >= early && own <= late+sampleDelay:
+		return own
+	case own < early:
+		return early
+	}
+	return max(early, late)
+}
+
 // Time returns m as a time in UTC.
 func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
 
