@@ -1,6 +1,10 @@
 package state
 
-import "slices"
+import (
+	"errors"
+	"slices"
+	"testing"
+)
 
 // wantDrains checks that all drains are of members, and counts them.
 func (m *machine) wantDrains(want *memory, nodes []Node) {
@@ -15,4 +19,26 @@ func (m *machine) wantDrains(want *memory, nodes []Node) {
 		}
 	}
 	bump(m.t, want, drainCount, len(drains))
+}
+
+// Some member always keeps content: the last one can neither be drained nor removed, until the drain of
+// another one ends.
+func TestSomeMemberKeepsContent(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	for _, id := range []NodeID{"n1", "n2"} {
+		m.must(&SetDrain{Node: id, On: true, At: 1})
+	}
+	before := m.rows()
+	for name, cmd := range map[string]Command{"drain": &SetDrain{Node: "n3", On: true, At: 1}, "remove": &RemoveNode{ID: "n3"}} {
+		if _, err := m.apply(cmd); !errors.Is(err, ErrConflict) || !slices.Equal(m.rows(), before) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	m.must(&RemoveNode{ID: "n2"}) // one that is drained can go
+	m.must(&SetDrain{Node: "n1"})
+	m.must(&RemoveNode{ID: "n3"})
+	if need, full, err := copiesIn(m.view().r); err != nil || need != 1 || full != 1 {
+		t.Errorf("%d copies make a root pinned, and it has %d, %v", need, full, err)
+	}
 }

@@ -280,6 +280,9 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 
 // RemoveNode ends a membership. The node's allocations stay on record until
 // PlaceRoots moves them, so that nothing loses count of what it held.
+//
+// Errors: ErrNotFound; ErrInvalid for the last member; ErrConflict if Of or At is not what it was, or if
+// all other members are being drained.
 type RemoveNode struct {
 	ID NodeID
 	// Of are the members, in their order, for which the proposer found that no content is lost
@@ -316,6 +319,17 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	}
 	if n == 1 {
 		return Result{}, Errorf(CodeInvalid, "the last member cannot be removed")
+	}
+	if drained, err := has(tx, drainKey(v.ID)); err != nil {
+		return Result{}, err
+	} else if !drained {
+		keeping, err := keepingMembers(tx)
+		if err != nil {
+			return Result{}, err
+		}
+		if keeping <= 1 {
+			return Result{}, Errorf(CodeConflict, "all other members are being drained, and no member would keep content without node %s: end a drain first (peers drain NODE --cancel)", v.ID)
+		}
 	}
 	if len(v.Of) > 0 {
 		nodes, err := scanAll[Node](tx, table(tableNode))
