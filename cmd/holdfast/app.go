@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -312,13 +313,15 @@ func subcommand(cmd *cobra.Command, args []string) error {
 // must be UTF-8.
 const fileArgument = "FILE"
 
-// listedBy describes each argument and names the command that lists its values.
+// listedBy describes arguments and names the command that lists their values. The argument of one
+// command has the command before its name.
 var listedBy = map[string]string{
-	"JTI":      "the id of a key, which holdfast key ls lists",
-	"ID":       "the id of a pin, which holdfast pin ls lists",
-	"NODE":     "the id or the name of a member, which holdfast peers ls lists",
-	"EMAIL":    "the e-mail of an account; holdfast user ls lists them",
-	"EMAIL|ID": "an account, of those that holdfast user ls lists",
+	"JTI":             "the id of a key, which holdfast key ls lists",
+	"ID":              "the id of a pin, which holdfast pin ls lists",
+	"user link rm ID": "the id of a link, which holdfast user link ls lists",
+	"NODE":            "the id or the name of a member, which holdfast peers ls lists",
+	"EMAIL":           "the e-mail of an account; holdfast user ls lists them",
+	"EMAIL|ID":        "an account, of those that holdfast user ls lists",
 }
 
 // arguments returns a check that accepts exactly one argument for each name.
@@ -332,7 +335,7 @@ func arguments(names ...string) cobra.PositionalArgs {
 			}
 			missing := names[len(args):]
 			hint := "see " + cmd.CommandPath() + " --help"
-			if list := listedBy[missing[0]]; list != "" {
+			if list := cmp.Or(listedBy[called(cmd)+" "+missing[0]], listedBy[missing[0]]); list != "" {
 				hint = list + "; " + hint
 			}
 			return usagef("%s: %s %s missing (%s)", called(cmd), strings.Join(missing, " and "), verb, hint)
