@@ -169,6 +169,7 @@ type Paid struct {
 // Gateway has the settings of the IPFS gateway.
 type Gateway struct {
 	Listen string // host:port, empty is off
+	Hosts  []string
 }
 
 // Admin has the settings of metrics and health checks.

@@ -285,6 +285,12 @@ func TestWhatIsNotServedYetIsNamedWhereItWasSet(t *testing.T) {
 			want: []Unserved{{"gateway.listen", FileName}},
 		},
 		{env: []string{"HOLDFAST_GATEWAY_LISTEN=127.0.0.1:2"}, args: []string{"--gateway-listen="}},
+		{
+			env:  []string{"HOLDFAST_GATEWAY_HOSTS=ipfs.example.org,dweb.example.org"},
+			want: []Unserved{{"gateway.hosts", "HOLDFAST_GATEWAY_HOSTS"}},
+		},
+		{file: "[gateway]\nhosts = [\"ipfs.example.org\"]", want: []Unserved{{"gateway.hosts", FileName}}},
+		{file: "[gateway]\nhosts = []"},
 	} {
 		c, err := load(t, tc.file, tc.env, tc.args)
 		if err != nil {

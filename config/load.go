@@ -169,8 +169,17 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 // than off.
 func unserved(c *Config, origin map[string]source) (all []Unserved) {
 	for _, s := range table {
-		value, ok := s.field(c).(*string)
-		if from, set := origin[s.key]; s.unserved && set && ok && *value != "" {
+		from, set := origin[s.key]
+		if !s.unserved || !set {
+			continue
+		}
+		switch value := s.field(c).(type) {
+		case *string:
+			set = *value != ""
+		case *[]string:
+			set = len(*value) > 0
+		}
+		if set {
 			all = append(all, Unserved{Key: s.key, Source: from.name})
 		}
 	}

@@ -237,6 +237,10 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort, unserved: true,
 	},
 	{
+		key: "gateway.hosts", help: "`host name` of the IPFS gateway below which each CID has a host of its own; not served by this release",
+		field: func(c *Config) any { return &c.Gateway.Hosts }, check: entries, unserved: true,
+	},
+	{
 		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health checks; empty turns it off",
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,
 	},
