@@ -17,6 +17,7 @@ const (
 	// maxDrainRead is how many recorded copies one sample reads for their sizes, which takes about
 	// 50 ms. If a member has more, the next sample goes on there.
 	maxDrainRead = 10_000
+	maxLeft      = 10 * 365 * 24 * time.Hour // longest time left that is told
 )
 
 // Drain tells how far the drain of a member is, as this node has seen it.
@@ -196,9 +197,18 @@ func rateOf(samples []drainSample) *DrainRate {
 	}
 	switch {
 	case r.BytesPerMinute > 0:
-		r.Left = time.Duration(float64(*last.bytes) / r.BytesPerMinute * float64(time.Minute))
+		r.Left = timeLeft(float64(*last.bytes), r.BytesPerMinute)
 	case r.RootsPerMinute > 0:
-		r.Left = time.Duration(float64(last.roots) / r.RootsPerMinute * float64(time.Minute))
+		r.Left = timeLeft(float64(last.roots), r.RootsPerMinute)
 	}
 	return r
+}
+
+// timeLeft returns how long an amount takes at a rate, or 0, which means not known, if that is more than
+// maxLeft: when a few bytes of many have gone in a minute, the time may exceed a Duration.
+func timeLeft(amount, perMinute float64) time.Duration {
+	if minutes := amount / perMinute; minutes <= maxLeft.Minutes() {
+		return time.Duration(minutes * float64(time.Minute))
+	}
+	return 0
 }

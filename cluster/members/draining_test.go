@@ -133,3 +133,17 @@ func TestADrainThatCannotBeReadIsNoDrain(t *testing.T) {
 		return errors.Join(err, w.sampleDrains())
 	})
 }
+
+// When a minute saw one small content of many large ones leave, the time left is not known, and never
+// below zero.
+func TestATimeLeftBeyondAllBoundsIsNotKnown(t *testing.T) {
+	begun := time.Now()
+	whole, rest := uint64(1<<50), uint64(1<<50-1)
+	r := rateOf([]drainSample{{begun, 1001, &whole, true}, {begun.Add(time.Minute), 1000, &rest, true}})
+	if r == nil || r.BytesPerMinute != 1 || r.Left != 0 {
+		t.Errorf("the rate is %+v", r)
+	}
+	if left, known := (&Drain{Roots: 1000, Bytes: &rest, Rate: r}).Left(); known {
+		t.Errorf("%s are left", left)
+	}
+}

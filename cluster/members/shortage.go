@@ -379,7 +379,7 @@ func (r *repairs) note(now time.Time, short uint64) Repair {
 			break
 		}
 		rate := float64(s.short-short) / since.Minutes()
-		return Repair{PerMinute: rate, Left: time.Duration(float64(short) / rate * float64(time.Minute))}
+		return Repair{PerMinute: rate, Left: timeLeft(float64(short), rate)}
 	}
 	return Repair{}
 }
