@@ -3,7 +3,7 @@
 // the local API. The socket requires no key: a process that can open it controls the
 // node.
 //
-// Imports: std, prometheus, api/internal/web, cluster/members, cluster/accounts,
+// Imports: std, prometheus, api/internal/drainbody, api/internal/web, cluster/members, cluster/accounts,
 // cluster/audit, cluster/integrity, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package admin

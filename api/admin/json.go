@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/drainbody"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -63,15 +64,8 @@ type Peer struct {
 	Full bool `json:"full,omitempty"`
 }
 
-// Drain tells how far the drain of a member is, as the answering node has seen it. Rates are those of the
-// last minute, and null while the node has watched for less than 10 s.
-type Drain struct {
-	RootsLeft      uint64   `json:"roots_left"`
-	BytesLeft      *uint64  `json:"bytes_left"` // null: not known yet
-	RootsPerMinute *float64 `json:"roots_per_minute"`
-	BytesPerMinute *float64 `json:"bytes_per_minute"`
-	SecondsLeft    *int64   `json:"seconds_left"` // null: not known, also because nothing has left the member
-}
+// Drain tells how far the drain of a member is.
+type Drain = drainbody.Drain
 
 // Leaving is a member and the effect of its removal.
 type Leaving struct {
@@ -306,23 +300,8 @@ func peerOf(p *members.Peer) Peer {
 	return Peer{
 		ID: string(p.ID), Name: p.Name, Role: p.Role, State: p.State, Addrs: array(p.Addrs), Version: p.Load.Version,
 		Pins: p.Pins, PinsPartial: p.PinsPartial, UsedBytes: p.UsedBytes, FreeBytes: p.FreeBytes, Queue: p.Queue, Full: p.Full,
-		Zone: p.Zone, Drain: drainOf(p.Drain), Quarantine: p.Quarantine,
+		Zone: p.Zone, Drain: drainbody.Of(p.Drain), Quarantine: p.Quarantine,
 	}
-}
-
-func drainOf(d *members.Drain) *Drain {
-	if d == nil {
-		return nil
-	}
-	out := &Drain{RootsLeft: d.Roots, BytesLeft: d.Bytes}
-	if d.Rate != nil {
-		out.RootsPerMinute, out.BytesPerMinute = &d.Rate.RootsPerMinute, &d.Rate.BytesPerMinute
-	}
-	if left, known := d.Left(); known {
-		seconds := int64(left / time.Second)
-		out.SecondsLeft = &seconds
-	}
-	return out
 }
 
 func leavingOf(l *members.Leaving) Leaving {

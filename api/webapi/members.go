@@ -2,8 +2,8 @@ package webapi
 
 import (
 	"fmt"
-	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/drainbody"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -28,49 +28,25 @@ type quorumBody struct {
 
 // memberBody is a member.
 type memberBody struct {
-	ID         state.NodeID `json:"id"`
-	Name       string       `json:"name"`
-	Role       string       `json:"role"`
-	State      string       `json:"state"`
-	Version    string       `json:"version"`
-	Pins       uint64       `json:"pins"`
-	UsedBytes  uint64       `json:"used_bytes"`
-	FreeBytes  uint64       `json:"free_bytes"`
-	Queue      int          `json:"queue"`
-	Full       bool         `json:"full"`
-	Zone       string       `json:"zone,omitempty"`
-	Drain      *drainBody   `json:"drain,omitempty"`
-	Quarantine string       `json:"quarantine,omitempty"`
-}
-
-// drainBody tells how far the drain of a member is. What is null is not known.
-type drainBody struct {
-	RootsLeft      uint64   `json:"roots_left"`
-	BytesLeft      *uint64  `json:"bytes_left"`
-	RootsPerMinute *float64 `json:"roots_per_minute"`
-	BytesPerMinute *float64 `json:"bytes_per_minute"`
-	SecondsLeft    *int64   `json:"seconds_left"`
+	ID         state.NodeID     `json:"id"`
+	Name       string           `json:"name"`
+	Role       string           `json:"role"`
+	State      string           `json:"state"`
+	Version    string           `json:"version"`
+	Pins       uint64           `json:"pins"`
+	UsedBytes  uint64           `json:"used_bytes"`
+	FreeBytes  uint64           `json:"free_bytes"`
+	Queue      int              `json:"queue"`
+	Full       bool             `json:"full"`
+	Zone       string           `json:"zone,omitempty"`
+	Drain      *drainbody.Drain `json:"drain,omitempty"`
+	Quarantine string           `json:"quarantine,omitempty"`
 }
 
 func bodyOfMember(p *members.Peer) memberBody {
 	return memberBody{
-		p.ID, p.Name, p.Role, p.State, p.Load.Version, p.Pins, p.UsedBytes, p.FreeBytes, p.Queue, p.Full, p.Zone, bodyOfDrain(p.Drain), p.Quarantine,
+		p.ID, p.Name, p.Role, p.State, p.Load.Version, p.Pins, p.UsedBytes, p.FreeBytes, p.Queue, p.Full, p.Zone, drainbody.Of(p.Drain), p.Quarantine,
 	}
-}
-
-func bodyOfDrain(d *members.Drain) *drainBody {
-	if d == nil {
-		return nil
-	}
-	body := &drainBody{RootsLeft: d.Roots, BytesLeft: d.Bytes}
-	if d.Rate != nil {
-		body.RootsPerMinute, body.BytesPerMinute = &d.Rate.RootsPerMinute, &d.Rate.BytesPerMinute
-	}
-	if left, known := d.Left(); known {
-		seconds := int64(left / time.Second)
-		body.SecondsLeft = &seconds
-	}
-	return body
 }
 
 // listMembers answers GET /members, also without a majority.

@@ -7,7 +7,7 @@
 // an API key as a Bearer token instead, which no browser sends by itself. An API key opens what
 // its scope covers: pins, buckets, objects and usage.
 //
-// Imports: std, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
+// Imports: std, api/internal/drainbody, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
 // cluster/members, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package webapi
