@@ -255,6 +255,16 @@ func helpCommand() *cobra.Command {
 		Use:     "help [COMMAND]",
 		Short:   "Show the help of a command",
 		Example: "  holdfast help key create",
+		ValidArgsFunction: func(cmd *cobra.Command, typed []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+			if at, left, err := cmd.Root().Find(typed); err == nil && len(left) == 0 {
+				for _, below := range at.Commands() {
+					if below.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(below.Name(), below.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, left, err := cmd.Root().Find(args)
 			if err == nil && len(left) > 0 {

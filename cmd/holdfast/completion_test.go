@@ -104,6 +104,9 @@ func TestCompletionsDescribeThemselves(t *testing.T) {
 		"status --d":         "--data\tdata folder of the node",
 		"key r":              "revoke\tRevoke an API key",
 		"run --replication=": ":",
+		"help ":              "key\t",
+		"help key r":         "revoke\tRevoke an API key",
+		"help status ":       ":4",
 	} {
 		got := call(t, &fakeNode{}, "", append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		if got.code != exitOK || !strings.Contains(got.out, want) || strings.Contains(got.out, "`") {
