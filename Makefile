@@ -22,8 +22,9 @@ CHAOS_CUTS_CI  ?= 2
 SOAK_FOR       ?= 30m
 
 # go vet is a step of its own (make vet), with every check and every tag: again for
-# the packages of each test run it would cost a minute on a machine without a cache.
-TEST := $(GO) test -vet=off
+# the packages of each test run it would cost a minute on a machine without a cache. A
+# binary without DWARF is linked faster; the stack of a panic has its lines all the same.
+TEST := $(GO) test -vet=off -ldflags=-w
 
 # One test of a target, for `make timings` and for whoever looks at one: ONLY is a regular
 # expression of names, PKGS the packages.
@@ -32,6 +33,8 @@ ONLY_FLAG = $(if $(ONLY),-run '$(ONLY)')
 # Packages whose tests run code of several goroutines at once.
 # The state machine and its codecs have no goroutines: go test ./... is enough for them.
 RACE ?= ./cluster/ingest ./storage/... ./api/... ./cluster/... ./consensus ./consensus/transport ./peer/...
+# Those of them with the most goroutines on common data, which build without libp2p: for CI.
+RACE_CI ?= ./consensus ./consensus/transport ./cluster/ingest ./cluster/tracker ./storage/kv ./api/internal/web
 # Left to make test and to make race-all: tests of much memory, of one goroutine (every byte and
 # bit in turn, models, histories), and hours of virtual time, which take the race detector a
 # third of its time and show it nothing that other tests do not.
@@ -107,6 +110,10 @@ $(GOLANGCI):
 race: ## the packages with concurrency, under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(TEST) -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(ONLY_FLAG) $(or $(PKGS),$(RACE))
 
+.PHONY: race-ci
+race-ci: ## the same for the core of them, as CI runs it
+	$(MAKE) race RACE='$(RACE_CI)'
+
 .PHONY: race-all
 race-all: ## every package under the race detector, with the tests that race leaves out
 	CGO_ENABLED=1 $(TEST) -race -timeout 3h ./...
@@ -157,7 +164,7 @@ console: build ## the web console in a real browser (needs Chromium and npm)
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/console $(if $(PICTURES),-pictures $(PICTURES))
 
 .PHONY: console-long
-console-long: build ## the same, with 10,000 files and one of 20 GiB through the browser
+console-long: build ## all pages and flows in all looks, with 10,000 files and one of 20 GiB through the browser
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 2h -v ./test/console -long
 
 .PHONY: console-pictures

@@ -73,6 +73,7 @@ func (x *tool) ownSettings() (check func()) {
 // TestTheToolsPage does what docs/tools.md says, tool by tool, as a new user would: in an
 // empty home, with no more than the four variables that the page begins with.
 func TestTheToolsPage(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
 	bucketOf := regexp.MustCompile(`from-[a-z0-9]+`)

@@ -36,6 +36,7 @@ func audit(t *testing.T, n *harness.Node, args ...string) (rows []auditRow) {
 // TestTheAuditLog promises that what is done through one node is in the list of another, that wrong passwords of a minute are one
 // row, that no row has a secret, and that all members have the same intact log.
 func TestTheAuditLog(t *testing.T) {
+	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	const email, password, wrong = "audited@example.org", "canary correct horse battery", "canary wrong horse"
 	first, second, third := c.Nodes[0], c.Nodes[1], c.Nodes[2]

@@ -304,6 +304,7 @@ func TestNodesStoreCiphertextAlone(t *testing.T) {
 
 // TestASyncOutlivesANode promises that a sync goes on when a node is killed in its middle.
 func TestASyncOutlivesANode(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	cluster := harness.Start(t, harness.Options{})
 	for _, flags := range [][]string{nil, {"--encrypt"}} {
@@ -334,6 +335,7 @@ func TestASyncOutlivesANode(t *testing.T) {
 // TestAKilledSyncIsRepeated promises that a sync that is killed at any moment ends with equal
 // folders and without open uploads when it runs again.
 func TestAKilledSyncIsRepeated(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	rounds := 3
 	if *longFlag {
@@ -376,6 +378,7 @@ func TestAKilledSyncIsRepeated(t *testing.T) {
 
 // TestClientMemory promises that the memory of a command does not depend on the size of a file.
 func TestClientMemory(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	size := int64(256 << 20)
 	if *longFlag {

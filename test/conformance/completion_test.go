@@ -104,6 +104,7 @@ func completesAll(t *testing.T, h *helped) {
 // TestCompletionIsLoadedByZsh has an interactive zsh load the script as compinit does, from its
 // folder of functions, and press the tab key. What compadd would show is written to a file.
 func TestCompletionIsLoadedByZsh(t *testing.T) {
+	longForm(t)
 	if _, err := exec.LookPath("zsh"); err != nil {
 		t.Skip("zsh is not installed")
 	}

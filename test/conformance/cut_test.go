@@ -179,6 +179,7 @@ func (l *cutLeader) heal(ctx context.Context, t *testing.T) (took time.Duration)
 // hears nobody and nobody hears it. The others go on, the leader refuses all in
 // time, and in the end there is one list with everything acknowledged on it once.
 func TestALeaderThatIsCutOff(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{Replication: 2, Apart: true})
 	source := c.StartBoxo()
 	f := &fire{

@@ -84,6 +84,7 @@ func wipeBlocks(t *testing.T, n *harness.Node) {
 // stores. Nobody, on any node, may ever read a wrong byte, and the copy must be
 // whole again in time.
 func TestDamagedBlocksAreNeverServedAndRepaired(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 3})
 	s := newService(t, c, "damage@example.org")
@@ -182,6 +183,7 @@ func wholeEverywhere(t *testing.T, c *harness.Cluster) {
 // and fail, what is left must stay, and the copy must become whole when the
 // content turns up again.
 func TestDamageThatNobodyCanRepairIsSaid(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	n := c.Nodes[0]

@@ -34,6 +34,7 @@ const (
 // small objects as fast as the cluster takes them: a load of 32 clients, and rclone, aws and
 // restic with many small files.
 func TestDefaultsRefuseNoHonestClient(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{DefaultRates: true})
 	s3, many := g.node.S3URL(), honestFiles

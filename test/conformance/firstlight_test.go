@@ -34,6 +34,7 @@ type acknowledged struct {
 // TestForeignPeersUnderstandEachOther shows that the foreign peers work, so that a
 // failure elsewhere is not theirs.
 func TestForeignPeersUnderstandEachOther(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	var peers []harness.Foreign
 	for _, start := range foreignPeers() {

@@ -118,6 +118,7 @@ func (f flooder) flood(ctx context.Context, h host.Host, to peer.AddrInfo, rpc f
 // wrong hands sends is dropped and costs little, and Raft takes no notice. A
 // unknown peer cannot even open the stream, see TestAnUnknownPeerOnTheClusterPortGetsNothing.
 func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "gossip@example.org")
 	victim := c.Leader()

@@ -155,6 +155,7 @@ func manyLinks(child cid.Cid, n int) []byte {
 // reason, or pinned when it is only strange, and the node lives on in little
 // memory.
 func TestHostileContent(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1, Env: []string{
 		// Longer than the 15 s after which a fetch asks again for what bitswap

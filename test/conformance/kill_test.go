@@ -5,7 +5,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
-
-var longFlag = flag.Bool("long", false, "the long form of the tests that kill and restart")
 
 // Sizes of the tests under fire. The long form kills a hundred times.
 const (

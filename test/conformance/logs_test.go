@@ -45,6 +45,7 @@ func loudLines(n *harness.Node) (lines []string) {
 // TestNothingToWorryAboutIsNoWarning has three nodes start, join, write, restart one after
 // the other, and stop: no line of it is a warning.
 func TestNothingToWorryAboutIsNoWarning(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "quiet@example.org")
 	putObjects(t, c.Nodes, s.token, 30)
@@ -73,6 +74,7 @@ func TestNothingToWorryAboutIsNoWarning(t *testing.T) {
 // TestADeadNodeIsSaidOnce kills one of three under a load of writes: the others warn of it
 // and do not say the same for every object.
 func TestADeadNodeIsSaidOnce(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{LogBytes: 8 << 20})
 	s := newService(t, c, "load@example.org")
 	dead := c.Followers()[0]
@@ -111,6 +113,7 @@ func TestADeadNodeIsSaidOnce(t *testing.T) {
 // TestTwoVotesAreWarnedOf has a cluster of two say in its log, in status and on the board of
 // the node that joined that it is one.
 func TestTwoVotesAreWarnedOf(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{Nodes: 2})
 	// The board comes after the node is ready.
 	harness.Eventually(t, time.Minute, "the node that joined says on its board that both votes are needed", func() (bool, error) {

@@ -5,6 +5,7 @@ package conformance
 import (
 	"crypto/rand"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -37,8 +38,11 @@ func foreignPeers() map[string]func(*testing.T) harness.Foreign {
 	return peers
 }
 
-// longForm leaves a test to `make conformance-long`: of programs that take long to build, as
-// Kubo, or to start, as the AWS CLI does for each command.
+// longFlag asks for all tests in their full length.
+var longFlag = flag.Bool("long", false, "all tests, in their full length")
+
+// longForm leaves a test to `make conformance-long`: of loads, kills and waiting, whose promise a
+// cheaper test holds too, and of foreign programs that take long to build or to start.
 func longForm(t *testing.T) {
 	t.Helper()
 	if !*longFlag {

@@ -12,6 +12,7 @@ import (
 // got other addresses: each node is started with its new ones and, by --join, that of one
 // other. From then on the cluster knows the new ones by itself.
 func TestAllNodesAtOtherAddressesFindEachOther(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	before := c.Nodes[0].Status()

@@ -31,6 +31,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // folder of a node that was stopped, as a newer release would have left it. The start ends with
 // a sentence that says so, and changes nothing of the file.
 func TestWhatANewerReleaseWroteStopsTheStart(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a node of its own
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	n := c.Nodes[0]

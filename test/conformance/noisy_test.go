@@ -29,6 +29,7 @@ const pacedMetric = "holdfast_http_requests_paced_total"
 // account back that stores with 32 clients beside another account, and refuses none of either.
 // How long the other one waits is measured by test/bench, group noisy.
 func TestANoisyAccountIsPacedAndNotRefused(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	needsPressure(t)
 	c := harness.Start(t, harness.Options{DefaultRates: true})
@@ -39,6 +40,7 @@ func TestANoisyAccountIsPacedAndNotRefused(t *testing.T) {
 // TestANoisyAccountIsPacedForOneOnAnotherNode promises the same of two accounts that send to
 // different nodes, and that an account alone is not paced when it sends to all nodes.
 func TestANoisyAccountIsPacedForOneOnAnotherNode(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	needsPressure(t)
 	c := harness.Start(t, harness.Options{DefaultRates: true})

@@ -101,6 +101,7 @@ func (s *sent) note(r harness.Response, err error, took time.Duration) {
 // rate is told to wait, and another one on the same node never is. How long the
 // other waits is logged; test/bench, group noisy, measures it.
 func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c := harness.Start(t, harness.Options{Env: []string{
 		fmt.Sprintf("HOLDFAST_API_ACCOUNT_RATE=%d", accountRate), fmt.Sprintf("HOLDFAST_API_ACCOUNT_BURST=%d", accountRate),
@@ -140,6 +141,7 @@ func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
 // key is revoked on another node. From then on the key is told to wait, or that it
 // has ended, and served by neither API; a second account works all the time.
 func TestAnEndedKeyOfANoisyAccountIsNotServed(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	const rate = 20
 	c := harness.Start(t, harness.Options{Env: []string{

@@ -22,6 +22,7 @@ import (
 // sentence that says so. Nobody becomes a member, and the ticket and the folder are good for
 // the release that is new enough.
 func TestAnOlderReleaseIsRefusedByANewerCluster(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits for the compiler
 	older := buildOlder(t)
 	c := harness.Start(t, harness.Options{Nodes: 1})

@@ -79,6 +79,7 @@ func (v *visitor) form(page string, values url.Values) *http.Request {
 // TestAOneTimeLinkThatIsUsedOnTwoNodesAtOnceOpensOnce promises that of two uses of one link at the same moment on two nodes one
 // signs in, and that the link opens nothing afterwards: a link of the operator, an invitation and a link for a new password.
 func TestAOneTimeLinkThatIsUsedOnTwoNodesAtOnceOpensOnce(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_CONSOLE_SIGN_UP=invited"}})
 	const password = "correct horse battery staple"

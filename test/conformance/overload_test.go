@@ -295,6 +295,7 @@ func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map
 // the table with -long and in those that cost most without, and members go on as
 // if they were not there.
 func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "overload@example.org")
 	boxo := harness.StartBoxo(t)

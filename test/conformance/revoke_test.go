@@ -176,6 +176,7 @@ const (
 // a node hears nobody, in the short form the leader: it is asked with each from the
 // acknowledgement on and refuses, cut off as it is and when it is back. P5, A43.
 func TestRevocationWhileANodeIsCutOff(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch, Apart: true})
 	const email = "cut@example.org"

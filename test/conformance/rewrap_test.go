@@ -34,6 +34,7 @@ func (c *clientOf) ciphertexts(bucket string) map[string]string {
 // files to a new identity at three processes: it moves no content, and the old identity and old
 // shares open nothing afterwards.
 func TestRewrapByCommand(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	cluster := harness.Start(t, harness.Options{})
 	c := newClient(t, cluster, "rewrapped")

@@ -57,6 +57,7 @@ func bootDHT(t *testing.T) (at peer.AddrInfo, address string) {
 // that knows nothing but a CID finds the nodes that hold it, if it was pinned or is in
 // a public bucket, and fetches it from them. Of what is private nobody is told.
 func TestRootsAreFoundThroughTheDHT(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	at, address := bootDHT(t)
 	c := harness.Start(t, harness.Options{Args: []string{
@@ -132,6 +133,7 @@ func dashed(t *testing.T, o *objects, path string, data []byte) (root cid.Cid, l
 // TestRootsThatWaitAreAnnouncedByTheNextStart shows that a node which ends before it has
 // reached the DHT knows at its next start what it had to announce.
 func TestRootsThatWaitAreAnnouncedByTheNextStart(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--routing", "lan"}})
 	s, n := newService(t, c, "pins@example.org"), c.Nodes[0]

@@ -39,6 +39,7 @@ const (
 // was acknowledged is whole on every node afterwards, nothing is listed that cannot
 // be read, and when everything is deleted no block is left.
 func TestNodesDieUnderPuts(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{
 		"HOLDFAST_S3_MIN_PART_SIZE=100KiB", "HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0",

@@ -65,6 +65,7 @@ func (u *uploads) gone(key, id string) {
 // every node. Its parts are freed after that, also when the node that leads dies in
 // between; then the account is charged for what there is, and nothing of them stays.
 func TestUploadsOfManyPartsEndAtOnce(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	const email = "many@example.org"
 	c := harness.Start(t, harness.Options{Env: []string{

@@ -24,6 +24,7 @@ const hangPatience = 15 * time.Second
 // outlive, and at once reads through the others what it holds a copy of, and puts what it was
 // to hold a copy of.
 func TestAMemberThatHangsHoldsUpNobodyForLong(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	const (
 		objectBytes = 3000

@@ -51,6 +51,7 @@ func toldHash(t *testing.T, o *objects, path, want string) {
 // TestHashesAreComputedInTheBackground of uploads whose parts cannot tell them: also of
 // copies of them, and by another node when the one that reads the object is killed.
 func TestHashesAreComputedInTheBackground(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_S3_HASH_RATE=2MiB"}})
 	o := newObjects(t, c, "hash@example.org")

@@ -90,6 +90,7 @@ var objectModel = porcupine.Model{
 // keys, while a node that does not lead is killed and comes back: what they saw has
 // to be explained by one order.
 func TestHistoriesOfObjects(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
 	o := newObjects(t, c, "history@example.org")

@@ -260,6 +260,7 @@ func (b *toggled) turn(peer *unknownPeer, settings ...bool) {
 // TestALargeBucketTurnsWhileItChanges promises that a bucket of more objects than two entries
 // have room for turns public and private while objects come and go.
 func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})
 	b := &toggled{

@@ -19,6 +19,7 @@ const readBytes = 48 << 20
 // TestWhatIsBeingReadIsSentToItsEnd replaces and deletes objects of which downloads are
 // under way, and waits until the nodes that nobody reads from have dropped the content.
 func TestWhatIsBeingReadIsSentToItsEnd(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, "reading@example.org")
@@ -41,6 +42,7 @@ func TestWhatIsBeingReadIsSentToItsEnd(t *testing.T) {
 // TestWhatIsReadFromAnotherNodeIsSentToItsEnd is the same for downloads through a node that
 // has no copy.
 func TestWhatIsReadFromAnotherNodeIsSentToItsEnd(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c := harness.Start(t, harness.Options{Replication: 2})
 	o := newObjects(t, c, "elsewhere@example.org")

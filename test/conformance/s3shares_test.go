@@ -288,6 +288,7 @@ func sharesEndWithTheirBucket(t *testing.T, owner *objects) {
 // a release that does not know shares: the error says so, and nothing is made. After the last
 // upgrade the same request makes the share.
 func TestSharesWaitForTheLastMemberToBeUpgraded(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Program: buildOlder(t)})
 	o := newObjects(t, c, "early@example.org")

@@ -59,6 +59,7 @@ var slowlyPut = []struct{ name, first, then string }{
 // that send a byte of a head or body now and then, or read one, lose their
 // connections, and others' puts and reads go on.
 func TestSlowClientsOfObjectsAreCut(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
 	o := newObjects(t, c, "slow@example.org")
@@ -104,6 +105,7 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 // TestTricklingClientsDoNotHoldTheMemory is A37 for the memory of bodies: it is taken
 // from clients that hardly send when others need it, and nobody else's put fails.
 func TestTricklingClientsDoNotHoldTheMemory(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
 	o := newObjects(t, c, "trickle@example.org")

@@ -164,11 +164,13 @@ func treeOf(t *testing.T, root string) string {
 func TestStockS3Tools(t *testing.T) {
 	t.Parallel() // the tools of Python mostly start
 	g := newGateway(t, harness.Options{})
-	t.Run("aws of Debian", func(t *testing.T) {
+	t.Run("aws of Debian", func(t *testing.T) { // TestReadme has a short form
+		longForm(t)
 		t.Parallel()
 		testAWS(g.tool(t), "/usr/bin/aws", g.node.S3URL())
 	})
 	t.Run("newest aws", func(t *testing.T) {
+		longForm(t)
 		t.Parallel()
 		newest, err := exec.LookPath("aws")
 		if err != nil || newest == "/usr/bin/aws" {

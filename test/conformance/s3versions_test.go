@@ -622,6 +622,7 @@ const (
 // under puts and deletions of few keys. Each that was acknowledged is there once, in
 // the order of the acknowledgements of its client, and nothing that nobody asked for.
 func TestVersionsOutliveNodesThatDie(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}})
 	o := newObjects(t, c, "fire@example.org")

@@ -87,6 +87,7 @@ func (c *clientOf) shares(args ...string) (all []made) {
 // every node and nothing else, a permission to write works and its lack is told, and after a
 // revocation at one node, every node refuses the share.
 func TestASharedFolder(t *testing.T) {
+	longForm(t)
 	t.Parallel() // a cluster of its own
 	cluster := harness.Start(t, harness.Options{})
 	c := newClient(t, cluster, "sharing")

@@ -36,6 +36,7 @@ var slowly = []struct{ name, first, then string }{
 // TestSlowClientsAreCut is P14 for HTTP: a thousand clients that send a byte now
 // and then lose their connections, and others do not notice them.
 func TestSlowClientsAreCut(t *testing.T) {
+	longForm(t)
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "slow@example.org")

@@ -13,6 +13,7 @@ import (
 // TestAPersonDeletesTheAccount: the page says what goes with the account, and asks for the e-mail
 // address and the password. From the next page on no node takes a key or a session of it.
 func TestAPersonDeletesTheAccount(t *testing.T) {
+	longForm(t)
 	c, p := signedIn(t)
 	key := c.Nodes[0].Key(email)
 	if _, err := c.Nodes[0].Pins(key.Token).Post(t.Context(), harness.Pin{CID: catCID, Name: "cat"}); err != nil {

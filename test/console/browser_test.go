@@ -249,23 +249,28 @@ func (p *tab) at() string {
 	return strings.TrimPrefix(ask(p, chromedp.Location()), p.base)
 }
 
-// looks are the sizes and colours in which every page is looked at.
+// looks are the sizes and colours in which every page is looked at. Both that are always looked at have
+// each size and each scheme once.
 var looks = []struct {
 	name          string
 	width, height int64
 	scheme        string
+	always        bool // also in the short form
 }{
-	{"wide-light", 1440, 900, "light"},
-	{"wide-dark", 1440, 900, "dark"},
-	{"narrow-light", 390, 844, "light"},
-	{"narrow-dark", 390, 844, "dark"},
+	{"wide-light", 1440, 900, "light", true},
+	{"wide-dark", 1440, 900, "dark", false},
+	{"narrow-light", 390, 844, "light", false},
+	{"narrow-dark", 390, 844, "dark", true},
 }
 
-// picture looks at the page in each of looks: nothing may be wider than the window, and axe-core
-// finds no violation. With -pictures DIR it saves what is seen.
+// picture looks at the page in two of looks, and with -long or -pictures in each: nothing may be wider than
+// the window, and axe-core finds no violation. With -pictures DIR it saves what is seen.
 func (p *tab) picture(name string) {
 	p.t.Helper()
 	for _, l := range looks {
+		if !l.always && !*long && *pictures == "" {
+			continue
+		}
 		p.look(l.width, l.height, l.scheme)
 		over := ask(p, chromedp.Evaluate[string](`document.documentElement.scrollWidth > innerWidth ? [...document.querySelectorAll('body *')]
 			.filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)).slice(0, 3).join(' and ') || 'the page' : ''`))

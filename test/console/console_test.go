@@ -361,6 +361,7 @@ func (p *tab) readsTheAuditLog() {
 // TestAPersonChangesThePassword: who got a first password changes it; the session elsewhere ends, this one goes on, and the old
 // password opens nothing any more.
 func TestAPersonChangesThePassword(t *testing.T) {
+	longForm(t)
 	c, p := signedIn(t)
 	elsewhere := startBrowser(t).open(t, c.Leader().ConsoleURL())
 	elsewhere.signIn()

@@ -19,6 +19,7 @@ import (
 // shows without being loaded anew what is left and at which rate it left, and the end of the drain when the other node is back.
 // The nodes stand in a zone, and the map of missing copies has columns of ages.
 func TestADrainIsWatched(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{Replication: 1, Env: []string{"HOLDFAST_NODE_ZONE=rack 1"}})

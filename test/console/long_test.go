@@ -59,7 +59,7 @@ func (p *tab) uploadLong(summary string) (most float64) {
 // of the tab flat, and come out as they went in.
 func TestManyFilesAndAHugeOne(t *testing.T) {
 	if !*long {
-		t.Skip("in the long form")
+		t.Skip("in the long form: make console-long")
 	}
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{Nodes: 1, Replication: 1, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB"}})

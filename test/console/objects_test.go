@@ -211,6 +211,7 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 // TestAnObjectIsRenamedTaggedAndRestored: a person keeps versions in a bucket, renames an object, tags it, and brings an older
 // version back after a program has stored another one.
 func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
+	longForm(t)
 	c, p := signedIn(t)
 	p.bucket("notes")
 	p.press("Settings")
@@ -293,6 +294,7 @@ func (p *tab) downloaded(t *testing.T, begin func()) []byte {
 
 // TestALargeFileIsPausedResumedAndCancelled: a large file goes in parts. It is paused and resumed, and one that is cancelled leaves nothing.
 func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
+	longForm(t)
 	c, p := signedIn(t)
 	dir := t.TempDir()
 	data := noise(80 << 20)
@@ -327,6 +329,7 @@ func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 
 // TestFilesAreUploadedWithoutScripts: without scripts the form sends files and folders by itself.
 func TestFilesAreUploadedWithoutScripts(t *testing.T) {
+	longForm(t)
 	c, p := signedIn(t)
 	dir := t.TempDir()
 	p.bucket("photos")

@@ -179,6 +179,7 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 // another one; every node then knows the session. A link opens what it was made for, once, on any
 // node. While the provider is down, who has a password signs in.
 func TestSignInAtAProvider(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	id := oidctest.Start(t)
 	c := harness.Start(t, harness.Options{Settings: settingsOf(id)})

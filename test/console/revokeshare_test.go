@@ -15,6 +15,7 @@ import (
 // TestAShareIsRevokedOnThePageOfItsBucket makes a share at the gateway, finds it on the page of the
 // bucket, on a small screen too, and revokes it there: another node refuses it.
 func TestAShareIsRevokedOnThePageOfItsBucket(t *testing.T) {
+	longForm(t)
 	c, p := signedIn(t)
 	key := c.Leader().Key(email)
 	call := func(n *harness.Node, token, method, path, body string) harness.Response {

@@ -464,6 +464,7 @@ func (p *tab) refusesDamage(s *sharer, film []byte) {
 
 // TestALargeFolderIsSharedByALink: a folder whose names fill several objects of the index is listed as a whole, a part of it at once.
 func TestALargeFolderIsSharedByALink(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	const names = 1100 // an object of an index has at most 1,024
 	dir := t.TempDir()
@@ -500,6 +501,7 @@ func TestALargeFolderIsSharedByALink(t *testing.T) {
 
 // TestShareLinksThatOpenNothing: each link that cannot be opened says why in a sentence of its own, and nothing is asked of the node.
 func TestShareLinksThatOpenNothing(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, "notes.txt", []byte("By the sea."))

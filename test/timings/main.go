@@ -19,7 +19,7 @@ import (
 )
 
 // goTest is the value of the Makefile's variable TEST, by which a step runs tests.
-const goTest = "TEST=go test -vet=off -json"
+const goTest = "TEST=go test -vet=off -ldflags=-w -json"
 
 // usage is what a process and its descendants took.
 type usage struct{ wall, processor time.Duration }
