@@ -126,6 +126,7 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 // TestContentWhoseNodesAreFullByThenIsKeptByOthers fills the disks of all three nodes that
 // were told to keep content before anybody has it, of five.
 func TestContentWhoseNodesAreFullByThenIsKeptByOthers(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c, disks := nodesOnVolumes(t, 5, "blocks", 192, "HOLDFAST_STORAGE_RESERVE=72MiB")
 	user := c.Nodes[0].Pins(c.Nodes[0].UserKey("full@example.org").Token)
@@ -269,6 +270,7 @@ func collected(t *testing.T, c *harness.Cluster, deleteAll func()) {
 // TestFullDataVolumesRefuseNewContentAndNothingElse is A9 for pins: on the disks
 // of the blocks of all nodes there is not a byte left.
 func TestFullDataVolumesRefuseNewContentAndNothingElse(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	s := stuff(t)
 	fresh := s.source.AddRandom(1, 1<<20)[0]

@@ -16,6 +16,7 @@ import (
 // TestStatusSaysThatFullDisksTakeTheMajority fills the disks of the Raft logs of two of three
 // nodes: all answer, and nothing can be written.
 func TestStatusSaysThatFullDisksTakeTheMajority(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c, disks := onVolumes(t, "raft", 64, "HOLDFAST_STORAGE_RESERVE=16MiB")
 	source := harness.StartBoxo(t)

@@ -43,6 +43,7 @@ func (k nodes) leader(asked ...*harness.Node) *harness.Node {
 
 // TestAnotherNodeLeadsWhenTheLeadersDiskHangs is A6.
 func TestAnotherNodeLeadsWhenTheLeadersDiskHangs(t *testing.T) {
+	longForm(t)
 	c, disks := onDisks(t)
 	known := learn(c)
 	source := harness.StartBoxo(t)

@@ -80,8 +80,8 @@ func TestALeaderStays(t *testing.T) {
 		{"400 ms, any member pauses", 400 * time.Millisecond, one, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if !tc.short && !*long {
-				t.Skip("in the long form")
+			if !tc.short {
+				longForm(t)
 			}
 			t.Parallel()
 			o := harness.Options{Apart: true, LogBytes: logKept}

@@ -28,6 +28,7 @@ const (
 // line what it lacks: entries of some hundred KiB, as bulk writes with much to say of each pin
 // make them.
 func TestAMemberCatchesUpOverASlowLine(t *testing.T) {
+	longForm(t)
 	c := harness.Start(t, harness.Options{Line: &harness.Line{Delay: slowDelay, Rate: slowRate, Queue: slowQueue}})
 	token := c.Nodes[0].UserKey("lines@example.org").Token
 	leader, away := c.Leader(), c.Followers()[0]

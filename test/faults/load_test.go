@@ -20,7 +20,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-var long = flag.Bool("long", false, "frozen for a minute, 2,000 pins: what the requirements say, in full length")
+var long = flag.Bool("long", false, "all tests, with what the requirements say: frozen for a minute, 2,000 pins")
+
+// longForm leaves a test to `make faults`: of faults that are like those of other tests.
+func longForm(t *testing.T) {
+	t.Helper()
+	if !*long {
+		t.Skip("in the long form: make faults")
+	}
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -180,6 +180,7 @@ func (p *pausing) Read(b []byte) (int, error) {
 // when it has room; with two full it is refused, and nothing of it stays. In short, one
 // case of each.
 func TestADiskThatFillsUnderABody(t *testing.T) {
+	longForm(t)
 	t.Parallel()
 	c, disks := onVolumes(t, "blocks", 420, onFullDisks...)
 	b := newBucket(t, c)
