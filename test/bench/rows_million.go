@@ -15,14 +15,23 @@ const fillers = 256
 // joinWithin bounds how long a node may take to be sent a large state.
 const joinWithin = 10 * time.Minute
 
+// tinyObject is the size in bytes of the objects that are put beside very many pins.
+const tinyObject = 1 << 10
+
 // measureMillion reads pages of an account with very many pins, and starts a
 // node with them in its state. One node alone takes the pins in, which is the
-// fastest way; two more then join and are sent the state.
+// fastest way; two more then join and are sent the state. Objects are put before, to a
+// cluster without pins, and after it.
 func measureMillion(b *bench) {
 	if b.million == 0 {
 		return
 	}
-	c := harness.Start(b, harness.Options{Nodes: 1, Replication: 2, Env: rates()})
+	empty := newStore(b, harness.Options{Replication: 2})
+	empty.putTiny("no pins")
+	for _, n := range empty.cluster.Nodes {
+		n.Stop()
+	}
+	c := harness.Start(b, harness.Options{Nodes: 1, Replication: 2, Env: storeEnv()})
 	source := harness.StartBoxo(b)
 	u := newUser(b, c, "million")
 	files := source.AddRandom(heldRoots, heldBytes)
@@ -51,6 +60,12 @@ func measureMillion(b *bench) {
 		note: strconv.Itoa(b.million) + " pins", used: newMeter(c.Nodes, nil).before,
 	}.print()
 	measureLists(b, c, u, b.million)
+	objectsOf(b, c).putTiny(strconv.Itoa(b.million) + " pins")
+}
+
+// putTiny puts objects of 1 KiB through a node that does not lead.
+func (s *store) putTiny(note string) {
+	s.run("PUT 1 KiB, 32 clients, 3 copies, "+note, "", s.at(s.cluster.Followers()[0]), s.puts("tiny", tinyObject, objectClients), 0)
 }
 
 // fill creates many pins of files that are held, and keeps none of the answers.

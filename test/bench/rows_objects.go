@@ -36,8 +36,17 @@ type store struct {
 }
 
 func newStore(b *bench, o harness.Options) *store {
-	o.Env = append(rates(), "HOLDFAST_S3_MIN_PART_SIZE=1KiB", "HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB")
-	c := harness.Start(b, o)
+	o.Env = storeEnv()
+	return objectsOf(b, harness.Start(b, o))
+}
+
+// storeEnv is the environment of nodes that take much.
+func storeEnv() []string {
+	return append(rates(), "HOLDFAST_S3_MIN_PART_SIZE=1KiB", "HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB")
+}
+
+// objectsOf makes an account with a bucket on a cluster that runs with storeEnv.
+func objectsOf(b *bench, c *harness.Cluster) *store {
 	s := &store{b: b, cluster: c, token: c.Nodes[0].UserKey("objects@example.org").Token, bucket: "/bench"}
 	s.one(s.at(c.Leader()), http.MethodPut, s.bucket, nil)
 	return s
