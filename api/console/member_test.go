@@ -117,6 +117,30 @@ func TestTheDrainOfAMemberHasARate(t *testing.T) {
 	}
 }
 
+// The page of a member that is down tells when it was last heard, and not how it was then.
+func TestAMemberThatIsDownWasLastHeard(t *testing.T) {
+	w := newWorld(t)
+	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	load := members.Load{Started: 1, Silent: 3 * time.Minute, Busy: true, Queue: 7}
+	w.Change = func(p *members.Peer) {
+		if p.ID == "n3" {
+			p.Load = load
+		}
+	}
+	const heard, busy, uptime = "<dt>Last heard</dt><dd>3 minutes ago</dd>", "busy:", "<dt>Uptime</dt>"
+	for of, down := range map[string]bool{"alive": false, "suspect": false, "down": true} {
+		load.State = of
+		_, body := b.get(memberPath("n3"))
+		if strings.Contains(body, heard) != down || strings.Contains(body, busy) == down || strings.Contains(body, uptime) == down {
+			t.Errorf("%s: %s", of, body)
+		}
+	}
+}
+
 // Members stand by the zone that their settings name, those without one last. Without zones there are no
 // names of zones.
 func TestMembersStandByZone(t *testing.T) {
