@@ -176,6 +176,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.PlaceRoots{}, false},
 		{&state.SettleRoots{}, false},
 		{&state.IndexPins{}, false},
+		{&state.PackNames{}, false},
 		{&state.ClearAccounts{}, false},
 		{&state.ReportArrivals{}, false},
 		{&state.ClearBuckets{}, false},

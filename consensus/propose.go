@@ -136,7 +136,7 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 // its entry, so a repeat is a new check.
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
-	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.IndexPins, *state.UpdateNode,
+	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.IndexPins, *state.PackNames, *state.UpdateNode,
 		*state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel, *state.NoteUses, *state.ClearAccounts,
 		*state.ReportArrivals, *state.ClearBuckets, *state.ClearUploads, *state.Fence, *state.ChargeStorage, *state.EndContent:
 		return op, nil

@@ -178,7 +178,20 @@ func get(root *radix.Node, key []byte) ([]byte, bool, error) {
 
 func scan(root *radix.Node, lower, upper []byte, reverse bool, fn func(k, v []byte) (bool, error)) error {
 	if reverse {
-		return errors.New("the state never scans backwards")
+		it := root.ReverseIterator()
+		it.SeekReverseLowerBound(upper)
+		for {
+			k, v, ok := it.Previous()
+			if !ok || bytes.Compare(k, lower) < 0 {
+				return nil
+			}
+			if bytes.Equal(k, upper) {
+				continue
+			}
+			if more, err := fn(k, v.([]byte)); err != nil || !more {
+				return err
+			}
+		}
 	}
 	it := root.Iterator()
 	it.SeekLowerBound(lower)

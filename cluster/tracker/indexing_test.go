@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,7 +10,7 @@ import (
 )
 
 // TestTheReconcilerIndexesPinsOfAnOlderRelease promises that the leader builds the index of pins by
-// meta after an upgrade, however many pins there are, and that a log line says so.
+// meta and packs names after an upgrade, however many pins there are, and that log lines say so.
 func TestTheReconcilerIndexesPinsOfAnOlderRelease(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		for range 2_500 {
@@ -20,8 +21,12 @@ func TestTheReconcilerIndexesPinsOfAnOlderRelease(t *testing.T) {
 			view, release := w.state.State.LocalView()
 			defer release()
 			next, _, of, err := view.PinsToIndex()
-			if err != nil {
+			pack, _, named, perr := view.NamesToPack()
+			if err := errors.Join(err, perr); err != nil {
 				w.Fatal(err)
+			}
+			if (next == nil) != (pack == nil) || of != named {
+				w.Errorf("%d pins are to be indexed, and the names of %d", of, named)
 			}
 			return next, of
 		}
@@ -33,7 +38,7 @@ func TestTheReconcilerIndexesPinsOfAnOlderRelease(t *testing.T) {
 		stop := running(w, s.Run)
 		w.pass(2 * reconcileEvery)
 		stop()
-		if next, _ := toIndex(); next != nil || strings.Count(log.String(), "index by meta") != 1 {
+		if next, _ := toIndex(); next != nil || strings.Count(log.String(), "index by meta") != 1 || strings.Count(log.String(), "are packed") != 1 {
 			w.Errorf("next is %+v, and the log says %s", next, log.String())
 		}
 	})

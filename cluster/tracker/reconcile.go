@@ -18,8 +18,8 @@ const (
 
 // Reconciler does the background work of the state on the leader. It changes pins that did not
 // fit into a log entry to the status of their roots. It clears closed accounts, deleted buckets
-// and ended uploads, changes objects to the setting of their bucket, and builds the index of pins
-// by meta. All exported fields are required.
+// and ended uploads, changes objects to the setting of their bucket, builds the index of pins
+// by meta, and packs the names of older pins. All exported fields are required.
 type Reconciler struct {
 	Self   state.NodeID
 	State  State
@@ -27,6 +27,7 @@ type Reconciler struct {
 	Logger *slog.Logger
 
 	indexingSaid time.Time // last log line about the index by meta
+	packingSaid  time.Time // last log line about packed names
 }
 
 // Run works until ctx ends, then returns nil. On a node that does not lead it only waits.
@@ -65,18 +66,25 @@ func (s *Reconciler) pass(ctx context.Context) error {
 		buckets, berr := view.Emptying(state.MaxReports)
 		uploads, uerr := view.Ended(state.MaxReports)
 		turning, terr := view.Turning(state.MaxReports)
-		index, done, pins, ierr := view.PinsToIndex()
+		index, indexed, pins, ierr := view.PinsToIndex()
+		pack, packed, named, perr := view.NamesToPack()
 		release()
-		if err := errors.Join(err, cerr, berr, uerr, terr, ierr); err != nil {
+		if err := errors.Join(err, cerr, berr, uerr, terr, ierr, perr); err != nil {
 			return wrap("read what is to be settled", err)
 		}
-		if len(roots)+len(closed)+len(buckets)+len(uploads)+len(turning) == 0 && index == nil {
+		if len(roots)+len(closed)+len(buckets)+len(uploads)+len(turning) == 0 && index == nil && pack == nil {
 			return nil
 		}
 		if index != nil {
-			s.sayIndexing(ctx, done, pins)
+			s.say(ctx, &s.indexingSaid, "pins of an older release are added to the index by meta; lists by meta read all pins until then", indexed, pins)
 			if _, err := s.State.Propose(ctx, index); err != nil {
 				return wrap("index pins by meta", err)
+			}
+		}
+		if pack != nil {
+			s.say(ctx, &s.packingSaid, "names of pins of an older release are packed; lists by a part of a name are slower until then", packed, named)
+			if _, err := s.State.Propose(ctx, pack); err != nil {
+				return wrap("pack names of pins", err)
 			}
 		}
 		if len(roots) > 0 {
@@ -108,10 +116,10 @@ func (s *Reconciler) pass(ctx context.Context) error {
 	return nil
 }
 
-// sayIndexing logs every indexingEvery how far the index of pins by meta is.
-func (s *Reconciler) sayIndexing(ctx context.Context, done, pins uint64) {
-	if now := time.Now(); now.Sub(s.indexingSaid) >= indexingEvery {
-		s.indexingSaid = now
-		s.Logger.InfoContext(ctx, "pins of an older release are added to the index by meta; lists by meta read all pins until then", "done", done, "pins", pins)
+// say logs every indexingEvery how far an index is.
+func (s *Reconciler) say(ctx context.Context, last *time.Time, what string, done, pins uint64) {
+	if now := time.Now(); now.Sub(*last) >= indexingEvery {
+		*last = now
+		s.Logger.InfoContext(ctx, what, "done", done, "pins", pins)
 	}
 }

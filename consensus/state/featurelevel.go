@@ -32,7 +32,8 @@ import (
 // Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
 // key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
 // Level 10 brought EndPins, SetDrain, the ends and bounds of pins, payments and paid content, EndContent,
-// prices of requests, the numbers of NoteUsage, and IndexPins with the index of pins by meta.
+// prices of requests, the numbers of NoteUsage, and IndexPins with the index of pins by meta. Level 11
+// brought packed names of pins with PackNames.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -40,7 +41,7 @@ type FeatureLevel uint32
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
 // NewestFeatureLevel is the newest feature level that this release understands.
-const NewestFeatureLevel FeatureLevel = 10
+const NewestFeatureLevel FeatureLevel = 11
 
 var levelKey = metaKey("level")
 
@@ -111,6 +112,11 @@ func raise(tx Tx, from, to FeatureLevel, e *entry) error {
 	}
 	if from < MetaIndexLevel && to >= MetaIndexLevel {
 		if err := foundMetaIndex(tx); err != nil {
+			return err
+		}
+	}
+	if from < PackedNamesLevel && to >= PackedNamesLevel {
+		if err := foundPackedNames(tx); err != nil {
 			return err
 		}
 	}

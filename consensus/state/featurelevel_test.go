@@ -153,6 +153,8 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 
 // pinRecords adds the forms of the records of pins.
 func pinRecords(add func(name string, code func(*codec.Coder))) {
+	add("packed names", newChunk(300, []pinName{{70_000, []byte("Näme")}, {1000, []byte("b")}}).Code)
+	add("packing", (&packingNames{At: "Ga", Pins: 300}).Code)
 	pin := Pin{
 		ID: "p", Account: "a", Created: 300, Status: Pinned, CID: contents[0], Given: GivenName, Name: "n", Origins: []string{"o"}, Meta: map[string]string{"m": "ä"},
 	}

@@ -39,6 +39,7 @@ func (m *machine) check() {
 	m.wantWeights(pins)
 	m.wantLedgers()
 	m.wantAuditChain()
+	m.wantPackedNames(pins)
 	m.wantPayments(want)
 
 	for _, table := range []byte{
@@ -48,7 +49,7 @@ func (m *machine) check() {
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc(everyone(), func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
-			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey) || r.key == string(meteringKey) || r.key == string(indexingKey)
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey) || r.key == string(meteringKey) || r.key == string(indexingKey) || r.key == string(packingKey)
 		})
 		compare(m.t, table, got, want.rows(table))
 	}

@@ -77,6 +77,7 @@ const (
 	tableBounded     = '0' // root, account, request of an attached pin that bounds the size of its content -> -
 	tablePaid        = '+' // one of the paid* parts of payment.go -> payments, and the owners of paid objects
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
+	tableNames       = '_' // account, then one of the names* parts below -> packed names of its pins
 
 	pinByID        = 'r' // request -> locator
 	pinRow         = 'l' // status, created descending -> Pin
@@ -86,6 +87,11 @@ const (
 	pinCounter     = '#' // status, level, bucket descending -> count
 	pinMetaCounter = '%' // pair of meta, level, bucket descending -> count of pinned pins
 	pinLast        = 't' // -> created of the newest pin ever
+
+	namesTo    = 't' // -> created up to which names are packed
+	namesChunk = 'c' // created of the oldest descending, chunkGone or chunkRow
+	chunkGone  = 0   // -> bits of the chunk's names that are gone
+	chunkRow   = 1   // -> chunk
 )
 
 // key builds an ordered key: parts of variable length carry their length, so

@@ -1,9 +1,7 @@
 package state
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,9 +80,9 @@ func ListBytes(p *Pin) int {
 // Without filters by cid, name or meta it reads the returned rows and counters. With a
 // filter by cid or exact name it reads the pins of that cid or name. With a filter by one pair of
 // meta it reads the returned rows and counters, with several pairs the index of the rarest
-// one. With another filter by name it reads the account's names, and then the pins with matching
-// names if they are few. Otherwise it reads all rows of the account with the requested statuses and
-// times. It fails with the error of ctx, or with ErrLong.
+// one. With another filter by name it reads the account's packed names, the returned rows, and the rows
+// of pins that are not pinned. Otherwise it reads all rows of the account with the requested
+// statuses and times. It fails with the error of ctx, or with ErrLong.
 func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = Statuses()
@@ -136,7 +134,7 @@ func (l *lister) list() error {
 		}
 	}
 	if l.filter.name != nil {
-		if done, err := l.named(); done || err != nil {
+		if done, err := l.byName(); done || err != nil {
 			return err
 		}
 	}
@@ -253,36 +251,6 @@ func (l *lister) pin(id RequestID) (more bool, err error) {
 		return false, err
 	}
 	return true, l.offer(row, every)
-}
-
-// named lists the pins with a matching name. It first reads only the names, because rows can be
-// large. done is false, and nothing was listed, when more than maxNamed match.
-func (l *lister) named() (done bool, err error) {
-	var found []Pin
-	prefix := pinKey(l.account, pinByName)
-	err = l.r.Scan(prefix, prefix.end(), false, func(k, id []byte) (bool, error) {
-		k = k[len(prefix):]
-		if len(k) < 2+8 || len(k)-2-8 != int(binary.BigEndian.Uint16(k)) {
-			return false, fmt.Errorf("state: key %x of a name", k)
-		}
-		created := Millis(^binary.BigEndian.Uint64(k[len(k)-8:]))
-		if created < l.q.Before && created > l.q.After && l.filter.name(k[2:len(k)-8]) {
-			found = append(found, Pin{ID: RequestID(id), Created: created})
-		}
-		return len(found) <= maxNamed, l.scanned.add(1, len(k))
-	})
-	if err != nil || len(found) > maxNamed {
-		return false, err
-	}
-	slices.SortFunc(found, func(a, b Pin) int { return cmp.Compare(b.Created, a.Created) })
-	l.filter.name = nil // it matches
-	defer l.page.next()
-	for i := range found {
-		if _, err := l.pin(found[i].ID); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // distinct returns the CIDs of a list without repetitions.

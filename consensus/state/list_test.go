@@ -101,17 +101,11 @@ func manyMeta(n int) map[string]string {
 // listed returns what ListPins should return, by looking at every pin.
 func listed(m *machine, a AccountID, q PinQuery) (total uint64, pins []Pin) {
 	for _, p := range m.allPins() {
-		name := p.Name
-		want := q.Name
-		if q.Match == IExact || q.Match == IPartial {
-			name, want = strings.ToLower(name), strings.ToLower(want)
-		}
 		if p.Account != a ||
 			len(q.Statuses) > 0 && !slices.Contains(q.Statuses, p.Status) ||
 			len(q.CIDs) > 0 && !slices.ContainsFunc(q.CIDs, func(c cid.Cid) bool { return c.String() == p.CID }) ||
 			q.Before != 0 && p.Created >= q.Before || p.Created <= q.After ||
-			want != "" && (q.Match == Exact || q.Match == IExact) && name != want ||
-			want != "" && (q.Match == Partial || q.Match == IPartial) && !strings.Contains(name, want) ||
+			q.Name != "" && !nameIs(p.Name, q.Name, q.Match) ||
 			slices.ContainsFunc(slices.Collect(maps.Keys(q.Meta)), func(k string) bool { got, ok := p.Meta[k]; return !ok || got != q.Meta[k] }) {
 			continue
 		}
@@ -282,6 +276,9 @@ func TestAPageHasARow(t *testing.T) {
 // any list ends with its context.
 func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 	many, large := found(t), found(t)
+	packed := found(t)
+	packed.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	packed.named(rand.New(rand.NewPCG(1, 1)), 3*briefRows)
 	ordinary := found(t) // as many as an edge of a count can have, of 800 bytes each
 	for i := range 1 << counterShifts[0] {
 		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
@@ -328,6 +325,8 @@ func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 		{"two pairs and a part of a name, indexed", indexed, PinQuery{Limit: 10, Name: "zzz", Match: Partial, Meta: map[string]string{"app": "x", "n": "7"}}, nil},
 		{"two pairs that many have, indexed", indexed, PinQuery{Limit: 10, Statuses: []Status{Pinned}, Meta: map[string]string{"app": "x", "half": "0"}}, nil},
 		{"part of many names", many, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, ErrLong},
+		{"part of many names, packed", packed, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, nil},
+		{"part of many names, packed, that many match", packed, PinQuery{Limit: 1000, Name: "k", Match: IPartial}, nil},
 		{"part of the names of large rows", large, PinQuery{Limit: 10, Name: "zzz", Match: Partial}, nil},
 		{"one name of many", many, PinQuery{Limit: 10, Name: "name"}, ErrLong},
 		{"no such name", many, PinQuery{Limit: 10, Name: "zzz"}, nil},

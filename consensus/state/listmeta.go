@@ -218,7 +218,7 @@ func (m *madeRows) readSome() error {
 		return found < len(m.made), m.use(row)
 	})
 	if err == nil && found == 0 {
-		err = fmt.Errorf("state: the index by meta names a pin of %s at %d that does not exist", m.account, first)
+		err = fmt.Errorf("state: an index names a pin of %s at %d that does not exist", m.account, first)
 	}
 	m.made = append(m.made[:0], m.made[found:]...)
 	return err

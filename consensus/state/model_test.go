@@ -50,6 +50,15 @@ func anyMeta(t *rapid.T) map[string]string {
 	return map[string]string{"m": strings.Repeat("x", FreeMeta+over-1)}
 }
 
+// anyCreated draws the creation time of a pin. Every other one packs the names before it.
+func anyCreated(t *rapid.T) Millis {
+	at := Millis(rapid.IntRange(1, 1<<24).Draw(t, "created"))
+	if rapid.Bool().Draw(t, "packs") {
+		at = (at/packEvery + 1) * packEvery
+	}
+	return at
+}
+
 // withAnyEnd draws an end and a bound for a pin, from the level on that has them.
 func withAnyEnd(t *rapid.T, level FeatureLevel, p Pin) Pin {
 	if level >= PinsEndLevel {
@@ -77,8 +86,8 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	pin := func() Pin {
 		p := Pin{
 			ID: id("pin"), Account: account, CID: rapid.SampledFrom(contents).Draw(t, "cid"),
-			Created: Millis(rapid.IntRange(1, 1<<24).Draw(t, "created")),
-			Name:    rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name"),
+			Created: anyCreated(t),
+			Name:    rapid.SampledFrom([]string{"", "a", "b", "ſtraße"}).Draw(t, "name"),
 			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"o1", "o2", "o3"}), 0, 2).Draw(t, "origins"),
 			Meta:    anyMeta(t),
 		}
@@ -165,10 +174,21 @@ func anyLevel(t *rapid.T) Command {
 }
 
 // anyUpkeep returns a command that no account asks for: EndPins, or the next step of the index by
-// meta, or one that changes nothing.
+// meta or of packed names, or one that changes nothing.
 func anyUpkeep(t *rapid.T, m *machine) Command {
-	if rapid.Bool().Draw(t, "end") {
+	switch rapid.IntRange(0, 3).Draw(t, "upkeep") {
+	case 0, 1:
 		return &EndPins{Now: Millis(rapid.IntRange(0, 9).Draw(t, "now"))}
+	case 2:
+		next, _, _, err := m.view().NamesToPack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next == nil {
+			next = &PackNames{}
+		}
+		next.Most = rapid.Uint32Range(1, 20).Draw(t, "most")
+		return next
 	}
 	next, _, _, err := m.view().PinsToIndex()
 	if err != nil {

@@ -218,7 +218,10 @@ func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 	if err := reindexPin(tx, p, 0, p.Status); err != nil {
 		return err
 	}
-	return writeRow(tx, p)
+	if err := writeRow(tx, p); err != nil {
+		return err
+	}
+	return packOnCreation(tx, p)
 }
 
 // writeRow writes a pin under its status, and counts it there.
@@ -268,6 +271,9 @@ func removePin(tx Tx, p *Pin) error {
 		}
 	}
 	if err := reindexPin(tx, p, p.Status, 0); err != nil {
+		return err
+	}
+	if err := unpackName(tx, p); err != nil {
 		return err
 	}
 	if err := reweigh(tx, p.Account, p.weight(), 0); err != nil {

@@ -38,7 +38,20 @@ func (m *memory) Delete(key []byte) error {
 
 func (m *memory) Scan(lower, upper []byte, reverse bool, fn func(k, v []byte) (bool, error)) error {
 	if reverse {
-		return errors.New("nothing here scans backwards")
+		it := m.txn.Root().ReverseIterator()
+		it.SeekReverseLowerBound(upper)
+		for {
+			k, v, ok := it.Previous()
+			if !ok || bytes.Compare(k, lower) < 0 {
+				return nil
+			}
+			if bytes.Equal(k, upper) {
+				continue
+			}
+			if more, err := fn(k, v.([]byte)); err != nil || !more {
+				return err
+			}
+		}
 	}
 	it := m.txn.Root().Iterator()
 	it.SeekLowerBound(lower)

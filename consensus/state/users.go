@@ -247,7 +247,7 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 		e.fx.Settling = true
 		return nil
 	}
-	for _, k := range []key{quotaKey(a), owedKey(a), requestsKey(a), dryKey(a), pinKey(a, pinLast), bornKey(a), closingKey(a)} {
+	for _, k := range []key{quotaKey(a), owedKey(a), requestsKey(a), dryKey(a), pinKey(a, pinLast), packedToKey(a), bornKey(a), closingKey(a)} {
 		if err := tx.Delete(k); err != nil {
 			return err
 		}

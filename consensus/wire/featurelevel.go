@@ -75,6 +75,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 9
 	case *state.SetDrain, *state.IndexPins:
 		return 10
+	case *state.PackNames:
+		return state.PackedNamesLevel
 	case *state.ReservePayment, *state.ReleasePayment, *state.CommitPayment, *state.FailPayment, *state.SweepPayments,
 		*state.EndPaidObjects, *state.DeletePaidObject, *state.ForgetPayments:
 		return state.PaymentsLevel

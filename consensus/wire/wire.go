@@ -104,6 +104,7 @@ const (
 	kindSetDrain         = 100
 	kindIndexPins        = 101
 	kindForgetPayments   = 102
+	kindPackNames        = 103 // feature level 11
 )
 
 // Bounds of what this package reads and writes.
@@ -210,6 +211,7 @@ var commands = map[uint16]func() state.Command{
 	kindEndContent:       func() state.Command { return new(state.EndContent) },
 	kindSetDrain:         func() state.Command { return new(state.SetDrain) },
 	kindIndexPins:        func() state.Command { return new(state.IndexPins) },
+	kindPackNames:        func() state.Command { return new(state.PackNames) },
 	kindReservePayment:   func() state.Command { return new(state.ReservePayment) },
 	kindReleasePayment:   func() state.Command { return new(state.ReleasePayment) },
 	kindCommitPayment:    func() state.Command { return new(state.CommitPayment) },

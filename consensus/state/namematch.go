@@ -1,0 +1,210 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+)
+
+// nameMatcher returns a function that compares names, or nil if no name is requested. The
+// function is for one goroutine.
+func nameMatcher(want string, how Match) func([]byte) bool {
+	if want == "" {
+		return nil
+	}
+	exact := []byte(want)
+	switch how {
+	case IExact:
+		return func(name []byte) bool { return bytes.EqualFold(name, exact) }
+	case Partial:
+		return func(name []byte) bool { return bytes.Contains(name, exact) }
+	case IPartial:
+		var f folder
+		folded := f.fold(nil, exact)
+		var buf []byte
+		return func(name []byte) bool {
+			buf = f.fold(buf[:0], name)
+			return bytes.Contains(buf, folded)
+		}
+	default:
+		return func(name []byte) bool { return string(name) == want }
+	}
+}
+
+// folder replaces characters by the smallest characters that equal them without regard to case, as
+// bytes.EqualFold does. Bytes that are no UTF-8 stay. The zero value works.
+type folder struct {
+	least []uint16 // what characters below foldTable fold to; nil until enough of them were folded one by one
+	slow  int      // number of characters that were folded one by one
+}
+
+const (
+	// foldTable is above the characters of the scripts with two cases that most names are written in.
+	foldTable = 0x2000
+	// foldOneByOne is how many characters cost about as much as the table.
+	foldOneByOne = foldTable / 2
+	// Characters in these ranges have one case.
+	oneCaseFrom, oneCaseTo = 0x2e80, 0xa640 // Chinese, Japanese and others
+	hangulFrom, hangulTo   = 0xac00, 0xd800
+	emojiFrom, emojiTo     = 0x1f000, 0x20000
+)
+
+// fold appends text to buf and folds it.
+func (f *folder) fold(buf, text []byte) []byte {
+	for len(text) > 0 {
+		n, word := 0, uint64(0)
+		if len(text) >= 8 {
+			word = binary.LittleEndian.Uint64(text)
+			n = bits.TrailingZeros64(word&allHigh) / 8 // ASCII characters before the first other
+		}
+		if n > 0 {
+			buf = binary.LittleEndian.AppendUint64(buf, upper(word))
+			buf, text = buf[:len(buf)-8+n], text[n:]
+			continue
+		}
+		if c := text[0]; c < utf8.RuneSelf {
+			if 'a' <= c && c <= 'z' {
+				c -= 'a' - 'A' // upper case is the smallest
+			}
+			buf, text = append(buf, c), text[1:]
+			continue
+		}
+		r, n := utf8.DecodeRune(text)
+		if r == utf8.RuneError && n <= 1 {
+			buf, text = append(buf, text[0]), text[1:]
+			continue
+		}
+		buf, text = utf8.AppendRune(buf, f.character(r)), text[n:]
+	}
+	return buf
+}
+
+// character folds a character that is not ASCII.
+func (f *folder) character(r rune) rune {
+	switch {
+	case r < foldTable && f.least != nil:
+		return rune(f.least[r])
+	case oneCaseFrom <= r && r < oneCaseTo, hangulFrom <= r && r < hangulTo, emojiFrom <= r && r < emojiTo:
+		return r
+	case r < foldTable:
+		if f.slow++; f.slow >= foldOneByOne {
+			f.least = make([]uint16, foldTable)
+			for i := range f.least {
+				f.least[i] = uint16(leastFold(rune(i)))
+			}
+		}
+	}
+	return leastFold(r)
+}
+
+// leastFold returns the smallest character that equals r without regard to case.
+func leastFold(r rune) rune {
+	least := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		least = min(least, next)
+	}
+	return least
+}
+
+// Words of eight bytes.
+const (
+	allHigh = 0x8080808080808080
+	each    = 0x0101010101010101
+)
+
+// upper returns eight bytes with ASCII letters in upper case. It does not change bytes that are not
+// ASCII.
+func upper(word uint64) uint64 {
+	low := word &^ allHigh
+	fromA, beyondZ := low+(0x80-'a')*each, low+(0x80-'z'-1)*each
+	return word ^ (fromA^beyondZ)&^word&allHigh>>2 // 0x20 is between the cases
+}
+
+// upperAll appends text to buf with ASCII letters in upper case.
+func upperAll(buf, text []byte) []byte {
+	buf = slices.Grow(buf, len(text)+8)
+	for ; len(text) >= 8; text = text[8:] {
+		buf = binary.LittleEndian.AppendUint64(buf, upper(binary.LittleEndian.Uint64(text)))
+	}
+	var rest [8]byte
+	n := copy(rest[:], text)
+	binary.LittleEndian.PutUint64(rest[:], upper(binary.LittleEndian.Uint64(rest[:])))
+	return append(buf, rest[:n]...)
+}
+
+func isASCII(text []byte) bool {
+	for len(text) >= 8 {
+		if binary.LittleEndian.Uint64(text)&allHigh != 0 {
+			return false
+		}
+		text = text[8:]
+	}
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// chunkMatcher finds names in chunks as nameMatcher does in one name. It is for one goroutine.
+type chunkMatcher struct {
+	want   []byte // with nameEnd on both sides if a whole name must match
+	folds  bool
+	ascii  bool // want has only ASCII characters
+	plain  bool // no other character than ASCII folds to one of want
+	folder folder
+	buf    []byte
+}
+
+// newChunkMatcher returns a matcher of names that contain text, or that equal it without regard to
+// case.
+func newChunkMatcher(text string, how Match) *chunkMatcher {
+	m := &chunkMatcher{want: []byte(text), folds: how == IExact || how == IPartial}
+	if m.folds {
+		m.want = m.folder.fold(nil, m.want)
+	}
+	m.ascii = isASCII(m.want)
+	m.plain = m.ascii && !bytes.ContainsAny(m.want, "KS") // there are a Kelvin sign and a long s
+	if how == IExact {
+		m.want = slices.Concat([]byte{nameEnd}, m.want, []byte{nameEnd})
+	} else if bytes.IndexByte(m.want, nameEnd) >= 0 {
+		m.want = nil // no name has it
+	}
+	return m
+}
+
+// find appends the places in a chunk of the names that match, newest first, to found.
+func (m *chunkMatcher) find(c *chunk, found []int) []int {
+	if m.want == nil || c.ascii && !m.ascii {
+		return found
+	}
+	text := c.names
+	switch {
+	case !m.folds:
+	case m.plain || c.ascii:
+		m.buf = upperAll(m.buf[:0], text)
+		text = m.buf
+	default:
+		m.buf = m.folder.fold(m.buf[:0], text)
+		text = m.buf
+	}
+	before := 0 // number of nameEnd before text
+	for {
+		i := bytes.Index(text, m.want)
+		if i < 0 {
+			return found
+		}
+		before += bytes.Count(text[:i+1], []byte{nameEnd})
+		found = append(found, before-1)
+		end := bytes.IndexByte(text[i+1:], nameEnd)
+		if end < 0 {
+			return found
+		}
+		// The end of a name is the beginning of the next one.
+		text = text[i+1+end:]
+	}
+}

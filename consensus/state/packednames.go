@@ -1,0 +1,457 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/holdfast-ipfs/holdfast/consensus/codec"
+)
+
+// PackedNamesLevel is the lowest feature level with packed names.
+const PackedNamesLevel FeatureLevel = 11
+
+// The names of an account's pins are packed in the order of their creation, so that a list by a part
+// of a name reads few large rows instead of one row for each pin. A chunk has the names of the pins
+// that were created in a range of time, and the chunks of an account cover all time up to packedTo.
+// Creation times rise, so no name is ever added to a chunk. A removed pin sets a bit beside its
+// chunk; the chunk is written anew when a quarter of its names are gone.
+
+// Bounds of packed names.
+const (
+	// packEvery is the mean number of pins between two packings, if the account creates a pin a
+	// millisecond: a new pin whose creation time is a multiple of packEvery packs the names of all pins
+	// up to itself.
+	packEvery = 512
+	// A chunk has at most chunkNames names. It ends with the name that makes them chunkBytes.
+	chunkNames = 512
+	chunkBytes = 16 << 10
+	// One packing reads at most packRows pins of each status, and ends with those that make them
+	// packBytes. It is enough for the pins between two packings, and for some of an older release.
+	packRows  = 2048
+	packBytes = 8 << 20
+	// goneShare is the part of a chunk's names, one in goneShare, that are gone when it is written anew.
+	goneShare = 4
+	// smallAccount is what PackNames counts for an account, in pins, besides the pins that it reads.
+	smallAccount = 8
+
+	maxTimesBytes = chunkNames * binary.MaxVarintLen64
+	maxNamesBytes = chunkBytes + maxNameBytes + chunkNames + 1
+)
+
+// nameEnd is before the first name of a chunk and after each. UTF-8 has no such byte.
+const nameEnd = 0xff
+
+func packedNames(a AccountID) key { return part(table(tableNames), a) }
+
+func packedToKey(a AccountID) key { return packedNames(a).byte(namesTo) }
+
+// chunksOf returns the prefix of the rows of an account's chunks, newest first.
+func chunksOf(a AccountID) key { return packedNames(a).byte(namesChunk) }
+
+// goneKey returns the key of the bits of a chunk's names that are gone. chunkKey is the next key.
+func goneKey(a AccountID, oldest Millis) key { return chunksOf(a).descending(oldest).byte(chunkGone) }
+
+func chunkKey(a AccountID, oldest Millis) key { return chunksOf(a).descending(oldest).byte(chunkRow) }
+
+// readChunkKey reads what follows chunksOf in the key of a row.
+func readChunkKey(k []byte) (oldest Millis, form byte, err error) {
+	if len(k) != 8+1 || k[8] != chunkGone && k[8] != chunkRow {
+		return 0, 0, fmt.Errorf("state: key %x of packed names", k)
+	}
+	return Millis(^binary.BigEndian.Uint64(k)), k[8], nil
+}
+
+// packedTo returns the creation time up to which the names of an account's pins are packed; 0 means
+// that none are.
+func packedTo(r Reader, a AccountID) (Millis, error) {
+	to, err := counter(r, packedToKey(a))
+	return Millis(to), err
+}
+
+// chunk is a row of packed names, newest pin first.
+type chunk struct {
+	oldest Millis // from the key; no name of the chunk is of an older pin
+	count  int
+	ascii  bool   // all characters are ASCII
+	times  []byte // varints: how much later than oldest the newest pin was created, then how much earlier each next one
+	names  []byte // nameEnd, then each name and a nameEnd
+}
+
+// Code implements the record's form.
+func (v *chunk) Code(c *codec.Coder) {
+	c.Version(1)
+	n := uint16(v.count)
+	codec.Uint(c, &n)
+	v.count = int(n)
+	codec.Bool(c, &v.ascii)
+	codec.Bytes(c, &v.times, maxTimesBytes)
+	codec.Bytes(c, &v.names, maxNamesBytes)
+}
+
+// readChunk reads a row of packed names without copying it.
+func readChunk(oldest Millis, row []byte) (chunk, error) {
+	c := codec.Decoder(row)
+	c.Version(1)
+	var n uint16
+	codec.Uint(c, &n)
+	v := chunk{oldest: oldest, count: int(n)}
+	codec.Bool(c, &v.ascii)
+	v.times = codec.Text(c, maxTimesBytes)
+	v.names = codec.Text(c, maxNamesBytes)
+	if _, err := c.Finish(); err != nil {
+		return v, fmt.Errorf("state: packed names: %w", err)
+	}
+	return v, nil
+}
+
+// created appends the creation times of the chunk's pins to made.
+func (v *chunk) created(made []Millis) ([]Millis, error) {
+	at := v.oldest
+	rest := v.times
+	for i := range v.count {
+		d, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return nil, fmt.Errorf("state: packed names of %d have %d of %d times", v.oldest, i, v.count)
+		}
+		if rest = rest[n:]; i == 0 {
+			at += Millis(d)
+		} else {
+			at -= Millis(d)
+		}
+		made = append(made, at)
+	}
+	return made, nil
+}
+
+// newest returns the creation time of the newest pin of the chunk.
+func (v *chunk) newest() Millis {
+	d, _ := binary.Uvarint(v.times)
+	return v.oldest + Millis(d)
+}
+
+// pinName is the name of a pin, and when it was created.
+type pinName struct {
+	created Millis
+	name    []byte
+}
+
+// add adds the name of an older pin.
+func (v *chunk) add(n pinName, last Millis) {
+	if v.count == 0 {
+		*v = chunk{oldest: v.oldest, ascii: true, names: append(make([]byte, 0, maxNamesBytes), nameEnd)}
+		v.times = binary.AppendUvarint(nil, uint64(n.created-v.oldest))
+	} else {
+		v.times = binary.AppendUvarint(v.times, uint64(last-n.created))
+	}
+	v.count++
+	v.ascii = v.ascii && isASCII(n.name)
+	v.names = append(append(v.names, n.name...), nameEnd)
+}
+
+// newChunk returns a chunk of names, newest first.
+func newChunk(oldest Millis, all []pinName) *chunk {
+	v := &chunk{oldest: oldest}
+	last := Millis(0)
+	for _, n := range all {
+		v.add(n, last)
+		last = n.created
+	}
+	return v
+}
+
+// packOnCreation packs the names of an account if its new pin is the one to do it.
+func packOnCreation(tx Tx, p *Pin) error {
+	if p.Created%packEvery != 0 {
+		return nil
+	}
+	level, err := levelOf(tx)
+	if err != nil || level < PackedNamesLevel {
+		return err
+	}
+	_, _, err = packNames(tx, p.Account, &packing{rows: packRows, bytes: packBytes})
+	return err
+}
+
+// packing is how much a packing may read, of each status.
+type packing struct{ rows, bytes int }
+
+// packNames packs the names of an account's oldest pins that are not packed, and subtracts from what
+// it may read. It returns the number of pins that it has passed, and whether no others are left.
+func packNames(tx Tx, a AccountID, may *packing) (passed int, all bool, err error) {
+	from, err := packedTo(tx, a)
+	if err != nil {
+		return 0, false, err
+	}
+	pins, to, all, err := unpacked(tx, a, from, may)
+	if err != nil || len(pins) == 0 {
+		return 0, all, err
+	}
+	passed = len(pins)
+	pins = slices.DeleteFunc(pins, func(n pinName) bool { return len(n.name) == 0 })
+	slices.SortFunc(pins, func(a, b pinName) int { return cmp.Compare(a.created, b.created) })
+	oldest := from + 1 // a chunk begins where the one before ends
+	for len(pins) > 0 {
+		n, size := 0, 0
+		for n < min(len(pins), chunkNames) && size < chunkBytes {
+			size += len(pins[n].name)
+			n++
+		}
+		next := pins[n-1].created + 1
+		slices.Reverse(pins[:n])
+		if err := put(tx, chunkKey(a, oldest), newChunk(oldest, pins[:n])); err != nil {
+			return 0, false, err
+		}
+		pins, oldest = pins[n:], next
+	}
+	return passed, all, tx.Set(packedToKey(a), binary.BigEndian.AppendUint64(nil, uint64(to)))
+}
+
+// unpacked returns an account's pins that were created after from and not after to, in no order. all
+// says that no pin was created later.
+func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName, to Millis, all bool, err error) {
+	until := maxMillis
+	newest, rows, size := from, 0, 0
+	for _, s := range Statuses() {
+		n, read := 0, 0
+		prefix := pinKey(a, pinRow).byte(byte(s))
+		err := r.Scan(prefix, slices.Clone(prefix).descending(from), true, func(k, row []byte) (bool, error) {
+			if len(k) < len(prefix)+8 {
+				return false, fmt.Errorf("state: key %x of a pin", k)
+			}
+			created := Millis(^binary.BigEndian.Uint64(k[len(prefix):]))
+			name, _, err := peekPin(row)
+			if err != nil {
+				return false, err
+			}
+			newest = max(newest, created)
+			pins = append(pins, pinName{created, slices.Clone(name)})
+			n, read = n+1, read+len(row)
+			if n < may.rows && read < may.bytes {
+				return true, nil
+			}
+			until = min(until, created)
+			return false, nil
+		})
+		if err != nil {
+			return nil, 0, false, err
+		}
+		rows, size = max(rows, n), max(size, read)
+	}
+	may.rows, may.bytes = may.rows-rows, may.bytes-size
+	if until == maxMillis {
+		return pins, newest, true, nil
+	}
+	return slices.DeleteFunc(pins, func(n pinName) bool { return n.created > until }), until, false, nil
+}
+
+// unpackName removes the name of a pin that is removed from the packed names, if it is there.
+func unpackName(tx Tx, p *Pin) error {
+	if p.Name == "" {
+		return nil
+	}
+	to, err := packedTo(tx, p.Account)
+	if err != nil || p.Created > to {
+		return err
+	}
+	v, gone, err := chunkAt(tx, p.Account, p.Created)
+	if err != nil {
+		return err
+	}
+	made, err := v.created(make([]Millis, 0, v.count))
+	if err != nil {
+		return err
+	}
+	at := slices.Index(made, p.Created)
+	if at < 0 || isGone(gone, at) {
+		return fmt.Errorf("state: pin %s of %d is not in the packed names of %s", p.ID, p.Created, p.Account)
+	}
+	if gone == nil {
+		gone = make([]byte, (v.count+7)/8)
+	}
+	gone[at/8] |= 1 << (at % 8)
+	if n := countGone(gone); n*goneShare < v.count {
+		return tx.Set(goneKey(p.Account, v.oldest), gone)
+	}
+	if err := tx.Delete(goneKey(p.Account, v.oldest)); err != nil {
+		return err
+	}
+	left := make([]pinName, 0, v.count)
+	for i, name := range v.list() {
+		if !isGone(gone, i) {
+			left = append(left, pinName{made[i], name})
+		}
+	}
+	if len(left) == 0 {
+		return tx.Delete(chunkKey(p.Account, v.oldest))
+	}
+	return put(tx, chunkKey(p.Account, v.oldest), newChunk(v.oldest, left))
+}
+
+// list returns the names of the chunk, which are parts of it.
+func (v *chunk) list() (all [][]byte) {
+	from := 1
+	for i := 1; i < len(v.names); i++ {
+		if v.names[i] == nameEnd {
+			all, from = append(all, v.names[from:i]), i+1
+		}
+	}
+	return all
+}
+
+// chunkAt returns the chunk that has the name of a pin created at a time, and the bits of its names
+// that are gone.
+func chunkAt(r Reader, a AccountID, created Millis) (v chunk, gone []byte, err error) {
+	prefix := chunksOf(a)
+	found := false
+	err = r.Scan(slices.Clone(prefix).descending(created), prefix.end(), false, func(k, value []byte) (bool, error) {
+		oldest, form, err := readChunkKey(k[len(prefix):])
+		if err != nil {
+			return false, err
+		}
+		if form == chunkGone {
+			gone = slices.Clone(value)
+			return true, nil
+		}
+		found = true
+		v, err = readChunk(oldest, slices.Clone(value))
+		return false, err
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("state: no packed names of %s at %d", a, created)
+	}
+	return v, gone, err
+}
+
+// isGone returns whether the bits say that a name is gone.
+func isGone(gone []byte, at int) bool { return at/8 < len(gone) && gone[at/8]&(1<<(at%8)) != 0 }
+
+func countGone(gone []byte) (n int) {
+	for _, b := range gone {
+		n += bits.OnesCount8(b)
+	}
+	return n
+}
+
+var packingKey = metaKey("pins/packing")
+
+// packingNames says how far PackNames has come.
+type packingNames struct {
+	Complete bool
+	At       string // where the next account begins among the rows of pins, or the account of which only some names are packed, and up to when
+	Pins     uint64 // number of pins of the accounts that PackNames has passed
+}
+
+// Code implements the record's form.
+func (v *packingNames) Code(c *codec.Coder) {
+	c.Version(1)
+	codec.Bool(c, &v.Complete)
+	codec.String(c, &v.At, maxPackingAt)
+	codec.Uint(c, &v.Pins)
+}
+
+// maxPackingAt is more than the length of packingNames.At in bytes.
+const maxPackingAt = MaxIDLen + 16
+
+// foundPackedNames begins to pack names. In a cluster with pins, PackNames packs those that are there.
+func foundPackedNames(tx Tx) error {
+	n, err := pinsOfAll(tx)
+	if err != nil {
+		return err
+	}
+	return put(tx, packingKey, &packingNames{Complete: n == 0})
+}
+
+// PackNames packs names in a cluster that had pins before PackedNamesLevel. The leader proposes
+// it until View.NamesToPack returns nil. It changes nothing if From is not where the one before ended. It
+// passes accounts with few pins: their next pins pack their names.
+type PackNames struct {
+	From string // as View.NamesToPack returned it
+	Most uint32 // pins to read at most, about, and no more than packRows
+}
+
+// Code implements Command.
+func (v *PackNames) Code(c *codec.Coder) {
+	codec.String(c, &v.From, maxPackingAt)
+	codec.Uint(c, &v.Most)
+}
+
+func (v *PackNames) apply(tx Tx, _ *entry) (Result, error) {
+	if err := needsLevel(tx, PackedNamesLevel, "packed names need feature level %d"); err != nil {
+		return Result{}, err
+	}
+	at, err := get[packingNames](tx, packingKey)
+	if err != nil || at == nil || at.Complete || at.At != v.From {
+		return Result{}, err
+	}
+	if at.At == "" {
+		at.At = string(table(tablePins))
+	}
+	may := &packing{rows: min(int(v.Most), packRows), bytes: packBytes}
+	for may.rows > 0 && may.bytes > 0 {
+		a, ok, err := accountAt(tx, key(at.At))
+		if err != nil {
+			return Result{}, err
+		}
+		if !ok {
+			*at = packingNames{Complete: true}
+			break
+		}
+		if err := packAccount(tx, a, at, may); err != nil {
+			return Result{}, err
+		}
+	}
+	return Result{}, put(tx, packingKey, at)
+}
+
+// packAccount packs names of an account if it has more than a few pins, as many as it may, and
+// records how far it has come.
+func packAccount(tx Tx, a AccountID, at *packingNames, may *packing) error {
+	n, err := pinsOf(tx, a)
+	if err != nil {
+		return err
+	}
+	may.rows -= smallAccount
+	passed, all := int(n), true
+	if n > packEvery {
+		if passed, all, err = packNames(tx, a, may); err != nil {
+			return err
+		}
+	}
+	at.Pins += uint64(passed)
+	if all {
+		at.At = string(part(table(tablePins), a).end())
+		return nil
+	}
+	to, err := packedTo(tx, a)
+	at.At = string(part(table(tablePins), a).u64(uint64(to))) // before all rows of the account
+	return err
+}
+
+// pinsOf returns the number of an account's pins.
+func pinsOf(r Reader, a AccountID) (sum uint64, err error) {
+	for _, s := range Statuses() {
+		n, err := counter(r, counterKey(a, s, len(counterShifts)-1, 0))
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// NamesToPack returns the next PackNames to propose, how many pins the ones before have passed, and of
+// how many. It returns nil if the names of all older pins are packed, or if the cluster is below
+// PackedNamesLevel.
+func (v View) NamesToPack() (next *PackNames, done, of uint64, err error) {
+	at, err := get[packingNames](v.r, packingKey)
+	if err != nil || at == nil || at.Complete {
+		return nil, 0, 0, err
+	}
+	if of, err = pinsOfAll(v.r); err != nil {
+		return nil, 0, 0, err
+	}
+	return &PackNames{From: at.At, Most: packRows / 2}, at.Pins, of, nil
+}
