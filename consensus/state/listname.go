@@ -175,21 +175,18 @@ func (s *packedSearch) chunks() error {
 
 // chunk lists the pinned pins of a chunk whose names match.
 func (s *packedSearch) chunk(c *chunk, gone []byte) error {
-	s.found = s.matcher.find(c, s.found[:0])
-	if len(gone) > 0 {
-		s.found = slices.DeleteFunc(s.found, func(at int) bool { return isGone(gone, at) })
-	}
-	if len(s.found) == 0 {
-		return nil
-	}
 	newest := c.newest()
 	for len(s.unpinned) > 0 && s.unpinned[0] > newest {
 		s.unpinned = s.unpinned[1:]
 	}
 	within := c.oldest > s.q.After && newest < s.q.Before
 	pinned := len(s.unpinned) == 0 || s.unpinned[0] < c.oldest
-	if within && pinned && len(s.filter.meta) == 0 && !s.rows.wanted() {
-		s.total += uint64(len(s.found))
+	if within && pinned && len(gone) == 0 && len(s.filter.meta) == 0 && !s.rows.wanted() {
+		s.total += uint64(s.matcher.count(c))
+		return nil
+	}
+	s.found = s.matcher.find(c, s.found[:0])
+	if len(s.found) == 0 {
 		return nil
 	}
 	var err error
@@ -197,6 +194,9 @@ func (s *packedSearch) chunk(c *chunk, gone []byte) error {
 		return err
 	}
 	for _, at := range s.found {
+		if isGone(gone, at) {
+			continue
+		}
 		if at >= len(s.made) {
 			return fmt.Errorf("state: packed names of %d have more than %d names", c.oldest, len(s.made))
 		}

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oddNames have characters of one to four bytes, and letters with more than two forms, with forms of
+// oddLetters are characters of one to four bytes, and letters with more than two forms, with forms of
 // other lengths, or without a counterpart: K and the Kelvin sign, s and ſ, σ and ς, ß and ẞ, İ, ı, Å
 // and the Ångström sign, and Ꭰ, whose small form is the younger one.
 var oddLetters = []string{
@@ -86,6 +86,9 @@ func TestNamesInChunksMatchAsEachNameDoes(t *testing.T) {
 			if got := newChunkMatcher(want, how).find(c, nil); !slices.Equal(got, should) {
 				t.Fatalf("match %d of %q in %q: %d, want %d", how, want, c.names, got, should)
 			}
+			if got := newChunkMatcher(want, how).count(c); got != len(should) {
+				t.Fatalf("match %d of %q in %q counts %d, want %d", how, want, c.names, got, len(should))
+			}
 			matched += len(should)
 		}
 	}
@@ -153,7 +156,7 @@ func TestListsByNamesAreWhatLookingAtEveryPinGives(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: PackedNamesLevel - 1})
-	m.named(rng, 1800)
+	m.named(rng, 1200)
 	m.listsByNamesAreRight(rng, "not packed")
 	m.must(&RaiseLevel{FeatureLevel: PackedNamesLevel})
 	for step := 0; ; step++ {
@@ -174,7 +177,7 @@ func TestListsByNamesAreWhatLookingAtEveryPinGives(t *testing.T) {
 		m.named(rng, 20)
 		m.deleted(rng, 200)
 	}
-	if rows := m.rows(tableNames); len(rows) < 6 {
+	if rows := m.rows(tableNames); len(rows) < 4 {
 		t.Fatalf("%d rows of packed names", len(rows))
 	}
 	for left := 1; left < 6; left++ {
@@ -200,7 +203,7 @@ func (m *machine) listsByNamesAreRight(rng *rand.Rand, when string) {
 	}
 	metas := []map[string]string{nil, nil, nil, {"app": "x"}, {"app": "x", "0": ""}}
 	statuses := [][]Status{nil, {Pinned}, {Pinned}, {Failed}, {Queued, Pinned}, {Queued, Pinning, Failed}}
-	for range 60 {
+	for range 40 {
 		q := PinQuery{
 			Name: anyName(rng, 2), Match: []Match{IExact, Partial, IPartial}[rng.IntN(3)], Limit: []int{0, 1, 10, 1000}[rng.IntN(4)],
 			Before: times[rng.IntN(len(times))], After: times[rng.IntN(5)] * Millis(rng.IntN(2)),

@@ -61,7 +61,7 @@ func (f *folder) fold(buf, text []byte) []byte {
 			n = bits.TrailingZeros64(word&allHigh) / 8 // ASCII characters before the first other
 		}
 		if n > 0 {
-			buf = binary.LittleEndian.AppendUint64(buf, upper(word))
+			buf = binary.LittleEndian.AppendUint64(buf, upperWord(word))
 			buf, text = buf[:len(buf)-8+n], text[n:]
 			continue
 		}
@@ -111,15 +111,15 @@ func leastFold(r rune) rune {
 
 // Words of eight bytes.
 const (
-	allHigh = 0x8080808080808080
-	each    = 0x0101010101010101
+	allHigh  = 0x8080808080808080
+	eachByte = 0x0101010101010101
 )
 
-// upper returns eight bytes with ASCII letters in upper case. It does not change bytes that are not
+// upperWord returns eight bytes with ASCII letters in upper case. It does not change bytes that are not
 // ASCII.
-func upper(word uint64) uint64 {
+func upperWord(word uint64) uint64 {
 	low := word &^ allHigh
-	fromA, beyondZ := low+(0x80-'a')*each, low+(0x80-'z'-1)*each
+	fromA, beyondZ := low+(0x80-'a')*eachByte, low+(0x80-'z'-1)*eachByte
 	return word ^ (fromA^beyondZ)&^word&allHigh>>2 // 0x20 is between the cases
 }
 
@@ -127,11 +127,11 @@ func upper(word uint64) uint64 {
 func upperAll(buf, text []byte) []byte {
 	buf = slices.Grow(buf, len(text)+8)
 	for ; len(text) >= 8; text = text[8:] {
-		buf = binary.LittleEndian.AppendUint64(buf, upper(binary.LittleEndian.Uint64(text)))
+		buf = binary.LittleEndian.AppendUint64(buf, upperWord(binary.LittleEndian.Uint64(text)))
 	}
 	var rest [8]byte
 	n := copy(rest[:], text)
-	binary.LittleEndian.PutUint64(rest[:], upper(binary.LittleEndian.Uint64(rest[:])))
+	binary.LittleEndian.PutUint64(rest[:], upperWord(binary.LittleEndian.Uint64(rest[:])))
 	return append(buf, rest[:n]...)
 }
 
@@ -177,13 +177,12 @@ func newChunkMatcher(text string, how Match) *chunkMatcher {
 	return m
 }
 
-// find appends the places in a chunk of the names that match, newest first, to found.
-func (m *chunkMatcher) find(c *chunk, found []int) []int {
-	if m.want == nil || c.ascii && !m.ascii {
-		return found
-	}
+// text returns the names of a chunk in the form in which want is to be found; nil if none can match.
+func (m *chunkMatcher) text(c *chunk) []byte {
 	text := c.names
 	switch {
+	case m.want == nil || c.ascii && !m.ascii:
+		return nil
 	case !m.folds:
 	case m.plain || c.ascii:
 		m.buf = upperAll(m.buf[:0], text)
@@ -192,19 +191,43 @@ func (m *chunkMatcher) find(c *chunk, found []int) []int {
 		m.buf = m.folder.fold(m.buf[:0], text)
 		text = m.buf
 	}
-	before := 0 // number of nameEnd before text
-	for {
-		i := bytes.Index(text, m.want)
-		if i < 0 {
-			return found
-		}
-		before += bytes.Count(text[:i+1], []byte{nameEnd})
-		found = append(found, before-1)
-		end := bytes.IndexByte(text[i+1:], nameEnd)
-		if end < 0 {
-			return found
-		}
-		// The end of a name is the beginning of the next one.
-		text = text[i+1+end:]
+	return text
+}
+
+// next returns where in text the next name that matches has a match, and the rest of the text from the
+// end of the name on: the end of a name is the beginning of the next one. at is -1 if none matches.
+func (m *chunkMatcher) next(text []byte) (at int, rest []byte) {
+	if at = bytes.Index(text, m.want); at < 0 {
+		return -1, nil
 	}
+	end := bytes.IndexByte(text[at+1:], nameEnd)
+	if end < 0 {
+		return at, nil
+	}
+	return at, text[at+1+end:]
+}
+
+// count returns how many names of a chunk match.
+func (m *chunkMatcher) count(c *chunk) (n int) {
+	for text := m.text(c); len(text) > 0; n++ {
+		var at int
+		if at, text = m.next(text); at < 0 {
+			break
+		}
+	}
+	return n
+}
+
+// find appends the numbers of a chunk's names that match to found.
+func (m *chunkMatcher) find(c *chunk, found []int) []int {
+	before := 0 // number of nameEnd before text
+	for text := m.text(c); len(text) > 0; {
+		at, rest := m.next(text)
+		if at < 0 {
+			break
+		}
+		before += bytes.Count(text[:at+1], []byte{nameEnd})
+		found, text = append(found, before-1), rest
+	}
+	return found
 }

@@ -107,23 +107,46 @@ func readChunk(oldest Millis, row []byte) (chunk, error) {
 	return v, nil
 }
 
-// created appends the creation times of the chunk's pins to made.
-func (v *chunk) created(made []Millis) ([]Millis, error) {
-	at := v.oldest
+// each calls fn for the creation times of the chunk's pins until fn returns false.
+func (v *chunk) each(fn func(at int, created Millis) (more bool)) error {
+	created := v.oldest
 	rest := v.times
 	for i := range v.count {
 		d, n := binary.Uvarint(rest)
 		if n <= 0 {
-			return nil, fmt.Errorf("state: packed names of %d have %d of %d times", v.oldest, i, v.count)
+			return fmt.Errorf("state: packed names of %d have %d of %d times", v.oldest, i, v.count)
 		}
 		if rest = rest[n:]; i == 0 {
-			at += Millis(d)
+			created += Millis(d)
 		} else {
-			at -= Millis(d)
+			created -= Millis(d)
 		}
-		made = append(made, at)
+		if !fn(i, created) {
+			break
+		}
 	}
-	return made, nil
+	return nil
+}
+
+// created appends the creation times of the chunk's pins to made.
+func (v *chunk) created(made []Millis) ([]Millis, error) {
+	err := v.each(func(_ int, created Millis) bool {
+		made = append(made, created)
+		return true
+	})
+	return made, err
+}
+
+// find returns the number of the name of the pin that was created at a time, or -1.
+func (v *chunk) find(created Millis) (at int, err error) {
+	at = -1
+	err = v.each(func(i int, is Millis) bool {
+		if is == created {
+			at = i
+		}
+		return is > created
+	})
+	return at, err
 }
 
 // newest returns the creation time of the newest pin of the chunk.
@@ -256,38 +279,57 @@ func unpackName(tx Tx, p *Pin) error {
 	if err != nil || p.Created > to {
 		return err
 	}
-	v, gone, err := chunkAt(tx, p.Account, p.Created)
+	is, err := placeOf(tx, p.Account, p.Created)
 	if err != nil {
 		return err
 	}
-	made, err := v.created(make([]Millis, 0, v.count))
-	if err != nil {
-		return err
-	}
-	at := slices.Index(made, p.Created)
-	if at < 0 || isGone(gone, at) {
+	if is.at < 0 || isGone(is.gone, is.at) {
 		return fmt.Errorf("state: pin %s of %d is not in the packed names of %s", p.ID, p.Created, p.Account)
 	}
-	if gone == nil {
-		gone = make([]byte, (v.count+7)/8)
+	if is.gone == nil {
+		is.gone = make([]byte, (is.count+7)/8)
 	}
-	gone[at/8] |= 1 << (at % 8)
-	if n := countGone(gone); n*goneShare < v.count {
-		return tx.Set(goneKey(p.Account, v.oldest), gone)
+	is.gone[is.at/8] |= 1 << (is.at % 8)
+	if n := countGone(is.gone); n*goneShare < is.count {
+		return tx.Set(goneKey(p.Account, is.oldest), is.gone)
 	}
-	if err := tx.Delete(goneKey(p.Account, v.oldest)); err != nil {
+	return renewChunk(tx, p.Account, is)
+}
+
+// renewChunk writes a chunk without the names that are gone, or deletes it if none are left.
+func renewChunk(tx Tx, a AccountID, is place) error {
+	row, ok, err := tx.Get(chunkKey(a, is.oldest))
+	if err == nil && !ok {
+		err = fmt.Errorf("state: no packed names of %s at %d", a, is.oldest)
+	}
+	if err != nil {
 		return err
 	}
-	left := make([]pinName, 0, v.count)
-	for i, name := range v.list() {
-		if !isGone(gone, i) {
+	v, err := readChunk(is.oldest, row)
+	if err != nil {
+		return err
+	}
+	made, err := v.created(nil)
+	if err != nil {
+		return err
+	}
+	names := v.list()
+	if len(names) != len(made) {
+		return fmt.Errorf("state: packed names of %s at %d are %d of %d pins", a, is.oldest, len(names), len(made))
+	}
+	left := make([]pinName, 0, len(made))
+	for i, name := range names {
+		if !isGone(is.gone, i) {
 			left = append(left, pinName{made[i], name})
 		}
 	}
-	if len(left) == 0 {
-		return tx.Delete(chunkKey(p.Account, v.oldest))
+	if err := tx.Delete(goneKey(a, is.oldest)); err != nil {
+		return err
 	}
-	return put(tx, chunkKey(p.Account, v.oldest), newChunk(v.oldest, left))
+	if len(left) == 0 {
+		return tx.Delete(chunkKey(a, is.oldest))
+	}
+	return put(tx, chunkKey(a, is.oldest), newChunk(is.oldest, left))
 }
 
 // list returns the names of the chunk, which are parts of it.
@@ -301,28 +343,36 @@ func (v *chunk) list() (all [][]byte) {
 	return all
 }
 
-// chunkAt returns the chunk that has the name of a pin created at a time, and the bits of its names
-// that are gone.
-func chunkAt(r Reader, a AccountID, created Millis) (v chunk, gone []byte, err error) {
+// place is where a chunk has the name of a pin.
+type place struct {
+	oldest Millis // of the chunk
+	count  int    // number of names of the chunk
+	at     int    // number of the name; -1: the chunk does not have it
+	gone   []byte // bits of the names that are gone; nil if none are
+}
+
+// placeOf returns the place of the name of a pin that was created at a time.
+func placeOf(r Reader, a AccountID, created Millis) (is place, err error) {
+	is.at = -1
 	prefix := chunksOf(a)
-	found := false
-	err = r.Scan(slices.Clone(prefix).descending(created), prefix.end(), false, func(k, value []byte) (bool, error) {
+	err = r.Scan(slices.Clone(prefix).descending(created), prefix.end(), false, func(k, row []byte) (bool, error) {
 		oldest, form, err := readChunkKey(k[len(prefix):])
 		if err != nil {
 			return false, err
 		}
 		if form == chunkGone {
-			gone = slices.Clone(value)
+			is.gone = slices.Clone(row)
 			return true, nil
 		}
-		found = true
-		v, err = readChunk(oldest, slices.Clone(value))
+		v, err := readChunk(oldest, row)
+		if err != nil {
+			return false, err
+		}
+		is.oldest, is.count = oldest, v.count
+		is.at, err = v.find(created)
 		return false, err
 	})
-	if err == nil && !found {
-		err = fmt.Errorf("state: no packed names of %s at %d", a, created)
-	}
-	return v, gone, err
+	return is, err
 }
 
 // isGone returns whether the bits say that a name is gone.

@@ -222,6 +222,9 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 		if kind > kindChargeStorage {
 			want = 10
 		}
+		if kind >= kindPackNames {
+			want = 11
+		}
 		if want == 3 && asked != kind {
 			want = 4
 		}
