@@ -42,3 +42,14 @@ func TestSomeMemberKeepsContent(t *testing.T) {
 		t.Errorf("%d copies make a root pinned, and it has %d, %v", need, full, err)
 	}
 }
+
+// While older releases may apply the same entry, the last member that is not being drained is removed,
+// as they remove it.
+func TestOlderReleasesRemoveTheLastMemberThatKeepsContent(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{FeatureLevel: lastKeeperLevel - 1})
+	for _, id := range []NodeID{"n1", "n2"} {
+		m.must(&SetDrain{Node: id, On: true, At: 1})
+	}
+	m.must(&RemoveNode{ID: "n3"})
+}

@@ -278,6 +278,27 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, putNode(tx, &node, e)
 }
 
+// lastKeeperLevel is the feature level from which the last member that is not being drained cannot be
+// removed. Members of older releases remove it, and all members must decide alike.
+const lastKeeperLevel FeatureLevel = 11
+
+// leavesKeeper returns ErrConflict if no member would take content without a node.
+func leavesKeeper(r Reader, id NodeID) error {
+	level, err := levelOf(r)
+	if err != nil || level < lastKeeperLevel {
+		return err
+	}
+	drained, err := has(r, drainKey(id))
+	if err != nil || drained {
+		return err
+	}
+	keeping, err := keepingMembers(r)
+	if err == nil && keeping <= 1 {
+		err = Errorf(CodeConflict, "all other members are being drained, and no member would keep content without node %s: end a drain first (peers drain NODE --cancel)", id)
+	}
+	return err
+}
+
 // RemoveNode ends a membership. The node's allocations stay on record until
 // PlaceRoots moves them, so that nothing loses count of what it held.
 //
@@ -320,16 +341,8 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	if n == 1 {
 		return Result{}, Errorf(CodeInvalid, "the last member cannot be removed")
 	}
-	if drained, err := has(tx, drainKey(v.ID)); err != nil {
+	if err := leavesKeeper(tx, v.ID); err != nil {
 		return Result{}, err
-	} else if !drained {
-		keeping, err := keepingMembers(tx)
-		if err != nil {
-			return Result{}, err
-		}
-		if keeping <= 1 {
-			return Result{}, Errorf(CodeConflict, "all other members are being drained, and no member would keep content without node %s: end a drain first (peers drain NODE --cancel)", v.ID)
-		}
 	}
 	if len(v.Of) > 0 {
 		nodes, err := scanAll[Node](tx, table(tableNode))
