@@ -33,10 +33,15 @@ func TestContentThatNobodyMayBeAskedForFailsAtTheFirstAttempt(t *testing.T) {
 		if n := len(w.net.fetched(key(2))); n <= DefaultAttempts {
 			w.Errorf("%d attempts of what another node holds", n)
 		}
-		// Of two pins one may have named the origins, and the other counts on whoever comes by.
+	})
+	// Of two pins one may have named the origins, and the other counts on whoever comes by. Both are there
+	// before the first attempt.
+	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(3), unasked)
 		w.pin(3, self, other)
 		w.pin(3, self, other)
+		w.start()
+		defer w.stop()
 		w.pass(time.Hour)
 		if n := len(w.net.fetched(key(3))); n != DefaultAttempts {
 			w.Errorf("%d attempts of what two pins want, want %d", n, DefaultAttempts)
