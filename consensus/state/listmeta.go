@@ -207,10 +207,11 @@ func (m *madeRows) readSome() error {
 	first, last := m.made[0], m.made[len(m.made)-1]
 	others, found := 0, 0
 	err := m.r.Scan(slices.Clone(prefix).descending(first), slices.Clone(prefix).descending(last-1), false, func(k, row []byte) (bool, error) {
-		if len(k) < len(prefix)+8 {
-			return false, fmt.Errorf("state: key %x of a pin", k)
+		created, err := createdOf(k, prefix)
+		if err != nil {
+			return false, err
 		}
-		if Millis(^binary.BigEndian.Uint64(k[len(prefix):])) != m.made[found] {
+		if created != m.made[found] {
 			others++
 			return others <= otherRows*len(m.made), nil
 		}

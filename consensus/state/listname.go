@@ -25,7 +25,7 @@ const (
 func (l *lister) byName() (done bool, err error) {
 	var all, asked, pinned uint64
 	for _, s := range Statuses() {
-		n, err := counter(l.r, counterKey(l.account, s, len(counterShifts)-1, 0))
+		n, err := l.countPins(s, 1, maxMillis)
 		if err != nil {
 			return false, err
 		}
@@ -111,15 +111,16 @@ func (s *packedSearch) notPinned(status Status) (ok bool, err error) {
 	prefix := pinKey(s.account, pinRow).byte(byte(status))
 	lower, upper := s.q.window(prefix)
 	err = s.r.Scan(lower, upper, false, func(k, row []byte) (bool, error) {
-		if len(k) < len(prefix)+8 {
-			return false, fmt.Errorf("state: key %x of a pin", k)
+		created, err := createdOf(k, prefix)
+		if err != nil {
+			return false, err
 		}
 		name, _, err := peekPin(row)
 		if err != nil {
 			return false, err
 		}
 		matches := s.filter.name(name)
-		if created := Millis(^binary.BigEndian.Uint64(k[len(prefix):])); matches && created <= s.to {
+		if matches && created <= s.to {
 			s.unpinned = append(s.unpinned, created)
 		}
 		if matches && listed {

@@ -2,8 +2,6 @@ package state
 
 import (
 	"cmp"
-	"encoding/binary"
-	"fmt"
 	"slices"
 )
 
@@ -62,8 +60,9 @@ func (v View) Newest(a AccountID, limit int) ([]Ending, error) {
 func (v View) newestPins(a AccountID, s Status, n *newest) error {
 	prefix, found := pinKey(a, pinRow).byte(byte(s)), 0
 	return v.r.Scan(prefix, prefix.end(), false, func(k, row []byte) (bool, error) {
-		if len(k) < len(prefix)+8 {
-			return false, fmt.Errorf("state: short key %x", k)
+		created, err := createdOf(k, prefix)
+		if err != nil {
+			return false, err
 		}
 		if s == Failed {
 			p, err := decode[Pin](row)
@@ -72,7 +71,7 @@ func (v View) newestPins(a AccountID, s Status, n *newest) error {
 			}
 		}
 		found++
-		n.add(Ending{Created: Millis(^binary.BigEndian.Uint64(k[len(prefix):])), Pin: RequestID(k[len(prefix)+8:])})
+		n.add(Ending{Created: created, Pin: RequestID(k[len(prefix)+8:])})
 		return found < n.limit, nil
 	})
 }

@@ -241,10 +241,10 @@ func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName,
 		n, read := 0, 0
 		prefix := pinKey(a, pinRow).byte(byte(s))
 		err := r.Scan(prefix, slices.Clone(prefix).descending(from), true, func(k, row []byte) (bool, error) {
-			if len(k) < len(prefix)+8 {
-				return false, fmt.Errorf("state: key %x of a pin", k)
+			created, err := createdOf(k, prefix)
+			if err != nil {
+				return false, err
 			}
-			created := Millis(^binary.BigEndian.Uint64(k[len(prefix):]))
 			name, _, err := peekPin(row)
 			if err != nil {
 				return false, err

@@ -186,6 +186,14 @@ func counterKey(a AccountID, s Status, level int, t Millis) key {
 	return pinKey(a, pinCounter).byte(byte(s)).byte(byte(level)).descending(t >> counterShifts[level])
 }
 
+// createdOf returns when the pin of a row was created. prefix is that of the rows of its account and status.
+func createdOf(k, prefix key) (Millis, error) {
+	if len(k) < len(prefix)+8 {
+		return 0, fmt.Errorf("state: key %x of a pin", k)
+	}
+	return Millis(^binary.BigEndian.Uint64(k[len(prefix):])), nil
+}
+
 func totalKey(s Status) key { return metaKey("pins/" + s.String()) }
 
 func countPin(tx Tx, p *Pin, delta int64) error {
