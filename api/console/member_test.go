@@ -15,12 +15,7 @@ import (
 
 // A node is removed when the person has said so, and one whose content would be lost only by force.
 func TestAMemberIsRemoved(t *testing.T) {
-	w := newWorld(t)
-	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
+	w, b := administrator(t)
 	for _, tc := range []struct {
 		id   string
 		form url.Values
@@ -48,12 +43,7 @@ func TestAMemberIsRemoved(t *testing.T) {
 
 // A node is drained when the person has seen what that moves, and the drain can be ended.
 func TestAMemberIsDrained(t *testing.T) {
-	w := newWorld(t)
-	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
+	w, b := administrator(t)
 	page := memberPath("n3") + "/drain"
 	if status, body := b.get(page); status != http.StatusOK || !strings.Contains(body, "5 contents move to 2 other nodes") || !strings.Contains(body, "without it: 2 instead of 3") {
 		t.Errorf("the question: %d %s", status, body)
@@ -84,12 +74,7 @@ func TestAMemberIsDrained(t *testing.T) {
 // The page of a member that is being drained tells what is left, the rate of the last minute and the
 // time left, and says so where that is not known.
 func TestTheDrainOfAMemberHasARate(t *testing.T) {
-	w := newWorld(t)
-	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
+	w, b := administrator(t)
 	bytes := uint64(12 << 30)
 	for _, tc := range []struct {
 		drain members.Drain
@@ -119,12 +104,7 @@ func TestTheDrainOfAMemberHasARate(t *testing.T) {
 
 // The page of a member that is down tells when it was last heard, and not how it was then.
 func TestAMemberThatIsDownWasLastHeard(t *testing.T) {
-	w := newWorld(t)
-	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
+	w, b := administrator(t)
 	load := members.Load{Started: 1, Silent: 3 * time.Minute, Busy: true, Queue: 7}
 	w.Change = func(p *members.Peer) {
 		if p.ID == "n3" {
@@ -144,12 +124,7 @@ func TestAMemberThatIsDownWasLastHeard(t *testing.T) {
 // Members stand by the zone that their settings name, those without one last. Without zones there are no
 // names of zones.
 func TestMembersStandByZone(t *testing.T) {
-	w := newWorld(t)
-	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
+	w, b := administrator(t)
 	if _, body := b.get("/cluster"); strings.Contains(body, "zonename") {
 		t.Errorf("without zones the page is %s", body)
 	}
@@ -168,12 +143,7 @@ func TestMembersStandByZone(t *testing.T) {
 
 // The map of missing copies leads from each number to the copies behind it, in pages.
 func TestMissingCopiesAreOnAMap(t *testing.T) {
-	w := newWorld(t)
-	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
-		t.Fatal(err)
-	}
-	b := w.browser()
-	b.signIn("alice")
+	_, b := administrator(t)
 	const cell = "/cluster/missing?node=n2&amp;size=0"
 	if _, body := b.get("/cluster"); !strings.Contains(body, `<td class="number heat1"><a href="`+cell+`">1</a></td>`) || !strings.Contains(body, `<td class="number heat0">0</td>`) {
 		t.Errorf("the map is %s", body)

@@ -72,6 +72,18 @@ type browser struct {
 	cookies map[string]string
 }
 
+// administrator returns a world, and a browser in which its alice, who is an administrator, has signed in.
+func administrator(t *testing.T) (*world, *browser) {
+	t.Helper()
+	w := newWorld(t)
+	if err := w.users.SetAdmin(t.Context(), "alice@example.org", true); err != nil {
+		t.Fatal(err)
+	}
+	b := w.browser()
+	b.signIn("alice")
+	return w, b
+}
+
 func (w *world) browser() *browser { return &browser{world: w, cookies: map[string]string{}} }
 
 // do sends a request with the cookies of the browser and takes those of the answer.
