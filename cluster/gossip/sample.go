@@ -63,8 +63,8 @@ type Sample struct {
 	// to stop.
 	Refuses bool `json:"refuses,omitempty"`
 	Ends    bool `json:"ends,omitempty"`
-	// Accounts are the accounts with the fewest concurrent requests among those that sent
-	// requests to this node in the last seconds.
+	// Accounts are the accounts that sent requests to this node in the last seconds; if they are
+	// more than MaxAccounts, those with the fewest concurrent requests and two with the most.
 	Accounts []Account `json:"accounts,omitempty"`
 	// Busy is true if threads of the node waited for a processor for more than 50 % of the
 	// time since the last sample.

@@ -50,6 +50,10 @@ func (e *Neighbours) Elsewhere() (requests map[state.AccountID]int, busy bool) {
 	return requests, busy
 }
 
+// mostReported is the number of accounts with the most concurrent requests in a sample that has no room for
+// all: these are the ones that may be noisy on several nodes.
+const mostReported = 2
+
 // reported returns the accounts and the load for a sample.
 func (e *Neighbours) reported() (accounts []gossip.Account, busy bool) {
 	report := e.report.Load()
@@ -63,5 +67,8 @@ func (e *Neighbours) reported() (accounts []gossip.Account, busy bool) {
 	slices.SortFunc(accounts, func(a, b gossip.Account) int {
 		return cmp.Or(cmp.Compare(a.Requests, b.Requests), cmp.Compare(a.ID, b.ID))
 	})
-	return accounts[:min(len(accounts), gossip.MaxAccounts)], busy
+	if n := len(accounts); n > gossip.MaxAccounts {
+		accounts = slices.Delete(accounts, gossip.MaxAccounts-mostReported, n-mostReported)
+	}
+	return accounts, busy
 }

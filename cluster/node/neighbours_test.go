@@ -36,9 +36,9 @@ func TestLoadOfOtherNodesIsAdded(t *testing.T) {
 	}
 }
 
-// TestTheMostModestAccountsAreReported promises that a sample names the accounts with the fewest
-// requests, as many as fit, and none before there is an API.
-func TestTheMostModestAccountsAreReported(t *testing.T) {
+// TestTheMostModestAndTheNoisiestAccountsAreReported promises that a sample names the accounts with the
+// fewest and those with the most requests, as many as fit, and none before there is an API.
+func TestTheMostModestAndTheNoisiestAccountsAreReported(t *testing.T) {
 	e := &Neighbours{}
 	if accounts, busy := e.reported(); len(accounts) > 0 || busy {
 		t.Errorf("%v, %t without an API", accounts, busy)
@@ -56,7 +56,8 @@ func TestTheMostModestAccountsAreReported(t *testing.T) {
 		want = append(want, a)
 	}
 	accounts, _ = e.reported()
-	if want = want[:gossip.MaxAccounts]; !slices.Equal(accounts, want) {
+	want = append(want[:gossip.MaxAccounts-mostReported], want[len(want)-1], gossip.Account{ID: "most", Requests: gossip.MaxRequests})
+	if !slices.Equal(accounts, want) {
 		t.Errorf("%v, want %v", accounts, want)
 	}
 	s := gossip.Sample{Node: "n", Start: 1, Seq: 1, Accounts: accounts}

@@ -65,9 +65,10 @@ func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return n
 // while the processors of this node or of the leader are busy and several accounts send
 // requests. An account with at least noisyBy times as many concurrent requests as the one
 // with the fewest is noisy. The node serves one of its requests at a time for every two
-// processors, and starts others only at a steady rate. It never delays the only account,
-// accounts with similar load, or requests while there is processor time to spare, and no
-// request for longer than maxPaced.
+// processors, and starts others only at a steady rate. If the account sends requests to other
+// nodes too, the node gives it only the part of both that these requests are of all of them.
+// A Pacer never delays the only account, accounts with similar load, or requests while there
+// is processor time to spare, and no request for longer than maxPaced.
 type Pacer struct {
 	neighbours Neighbours
 	held       atomic.Int64 // number of delayed requests
@@ -94,6 +95,7 @@ type flow struct {
 	peak, before int
 	elsewhere    int         // concurrent requests on other nodes
 	next         time.Time   // when the next paced request may start
+	rest         time.Time   // when the next request that is always served may start
 	timer        *time.Timer // calls start when the first waiter may start; nil: none waits
 }
 
@@ -164,7 +166,8 @@ func (p *Pacer) Enter(ctx context.Context, id state.AccountID) (leave func(), er
 			}
 		}
 	}
-	return func() { p.leave(f, time.Now()) }, nil
+	started := time.Now()
+	return func() { p.leave(f, started, time.Now()) }, nil
 }
 
 // enter counts a request. It returns a waiter if the request must wait.
@@ -190,10 +193,13 @@ func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 }
 
 // leave counts a request as served.
-func (p *Pacer) leave(f *flow, now time.Time) {
+func (p *Pacer) leave(f *flow, started, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.serving--
+	if share := f.share(p.atOnce); share < 1 {
+		f.rest = now.Add(time.Duration(float64(now.Sub(started)) * (1/share - 1)))
+	}
 	p.sample(now)
 	p.start(f, now)
 }
@@ -222,7 +228,11 @@ func (p *Pacer) start(f *flow, now time.Time) {
 	for len(f.waiting) > 0 {
 		first := f.waiting[0]
 		if !p.mayStart(f, now, first.latest) {
-			f.timer = time.AfterFunc(minTime(f.next, first.latest, now.Add(paceSample)).Sub(now), func() { p.again(f) })
+			next := minTime(f.next, first.latest, now.Add(paceSample))
+			if f.rest.After(now) {
+				next = minTime(next, f.rest)
+			}
+			f.timer = time.AfterFunc(next.Sub(now), func() { p.again(f) })
 			return
 		}
 		f.waiting = f.waiting[1:]
@@ -244,14 +254,18 @@ func (p *Pacer) again(f *flow) {
 // counts a request that the rate admits. The caller holds mu.
 func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	switch {
-	case f.serving < p.atOnce, !p.paced(f), !now.Before(latest):
+	case !p.paced(f), !now.Before(latest):
+		return true
+	case f.serving < max(1, int(f.share(p.atOnce))) && !now.Before(f.rest):
 		return true
 	case now.Before(f.next):
 		return false
 	}
-	// The interval grows with the number of running requests, so that they do not pile up
-	// on a node that is slow for a moment.
-	step := time.Second * time.Duration(p.noisy*min(f.serving, slowest*p.atOnce)) / time.Duration(p.rate*p.atOnce)
+	// The interval grows with the number of running requests on all nodes, so that they do not
+	// pile up while nodes are slow for a moment.
+	share := f.share(1)
+	running := min(max(1, float64(f.serving)/share), float64(slowest*p.atOnce))
+	step := time.Duration(float64(time.Second) * float64(p.noisy) * running / (share * float64(p.rate*p.atOnce)))
 	// A timer that fires late by less than one interval does not lower the rate.
 	if f.next = f.next.Add(step); f.next.Before(now) {
 		f.next = now.Add(step)
@@ -266,6 +280,13 @@ func (p *Pacer) paced(f *flow) bool { return p.noisy > 0 && p.isNoisy(f) }
 func (p *Pacer) isNoisy(f *flow) bool {
 	most := f.most()
 	return most > p.atOnce && most+f.elsewhere >= noisyBy*p.modest
+}
+
+// share returns how many of a number of requests are this node's part of those that the account
+// has on all nodes.
+func (f *flow) share(all int) float64 {
+	most := max(1, f.most())
+	return float64(all*most) / float64(most+f.elsewhere)
 }
 
 // most returns the recent maximum of concurrent requests.

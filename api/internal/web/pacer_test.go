@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -142,6 +143,29 @@ func TestANoisyAccountHasOneRequestForTwoProcessors(t *testing.T) {
 					t.Errorf("%d requests of the noisy account were served, want %d to %d", served, least, most)
 				}
 			})
+		})
+	}
+}
+
+// TestANoisyAccountOnSeveralNodesHasTheShareOfOne promises that a node gives a noisy account of what it
+// would start alone as much as is its part of the account's requests on all nodes, both of the requests
+// that are always served and of those that the rate admits.
+func TestANoisyAccountOnSeveralNodesHasTheShareOfOne(t *testing.T) {
+	const clients, lasts = 16, 60 * time.Second
+	for _, c := range []struct{ rate, processors int }{{1, 2}, {1, 16}, {250, 2}, {250, 6}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			served := func(elsewhere int) (n int) {
+				synctest.Test(t, func(t *testing.T) {
+					p := NewPacer(c.rate, c.processors, always(true), &others{requests: map[state.AccountID]int{"noisy": elsewhere, "other": 1}})
+					n, _ = load{p: p, account: "noisy", clients: clients, takes: 10 * time.Millisecond}.run(t, lasts)
+				})
+				return n
+			}
+			alone, part := served(0), served(2*clients)
+			// A third; whole requests at once are counted down, and the first samples have no bound.
+			if part < alone/5 || part > alone*2/5 {
+				t.Errorf("%d requests were served beside twice as many elsewhere, %d without", part, alone)
+			}
 		})
 	}
 }
