@@ -2,9 +2,11 @@ package kv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -20,15 +22,15 @@ const (
 	// filterMost is the largest number of keys in a store that has a filter. With more keys,
 	// false positives are frequent and each rebuild reads all keys.
 	filterMost = 8_000_000
-	// filterStep is the number of stored keys that one commit adds during a rebuild. This takes
-	// well below 1 ms.
-	filterStep = 256
+	// filterStep is the number of keys that a build reads with one iterator. It then pauses for
+	// as long as this took, 2 ms or so, which leaves time to others.
+	filterStep = 4096
 )
 
 // filter is a Bloom filter of the keys that Options.Sparse selects. A read of a key that the
-// generation surely lacks then costs no look-up in Pebble. The filter is in memory only.
-// Commits build it, filterStep keys each, and until it is complete it excludes nothing. It
-// is given up when the store has more than filterMost keys.
+// generation surely lacks then costs no look-up in Pebble. The filter is in memory only. A
+// goroutine builds it beside the commits, and until it is complete it excludes nothing. It is
+// given up when the store has more than filterMost keys.
 type filter struct {
 	sparse *Sparse // nil selects nothing
 	seed   maphash.Seed
@@ -40,13 +42,23 @@ type filter struct {
 	// Store.writer guards the rest.
 
 	over  bool // the store has too many keys, so there is no filter
-	added int  // keys added since whole was stored
+	added int  // keys added since the start of the last build
 	most  int  // filterMost; tests set a smaller number
-	// young is the filter that is being built: the selected keys below from, and all keys
-	// written since its start. It is nil between builds.
-	young *bits
-	from  []byte
-	found int // keys of the store that are in young
+	// young is the filter that is being built, nil between builds. Commits add the keys that
+	// they write, and its goroutine adds those that were there before.
+	young *build
+}
+
+// build is the making of one filter.
+type build struct {
+	bits bits
+	end  chan struct{} // closed to end the goroutine
+	done chan struct{} // closed by the goroutine at its end
+
+	// The goroutine writes the following fields before it closes done.
+
+	over bool
+	err  error
 }
 
 // bits is a blocked Bloom filter: the four bits of a key are in one block.
@@ -71,9 +83,30 @@ func (b *bits) has(hash uint64) bool {
 	return true
 }
 
-func (s *filter) begin(sparse *Sparse) {
+// begin starts the first build.
+func (s *filter) begin(db *pebble.DB, sparse *Sparse) {
 	if s.sparse = sparse; sparse != nil {
-		s.seed, s.young, s.most = maphash.MakeSeed(), new(bits), filterMost
+		s.seed, s.most = maphash.MakeSeed(), filterMost
+		s.build(db)
+	}
+}
+
+// build starts a build. The caller holds Store.writer, so that what was committed before the
+// call is found in db, and what is committed later is added by add.
+func (s *filter) build(db *pebble.DB) {
+	b := &build{end: make(chan struct{}), done: make(chan struct{})}
+	s.young, s.added = b, 0
+	go func(most int) {
+		defer close(b.done)
+		b.over, b.err = b.fill(db, s.sparse, s.seed, most)
+	}(s.most)
+}
+
+// stop ends the build. No transaction is open then.
+func (s *filter) stop() {
+	if s.young != nil {
+		close(s.young.end)
+		<-s.young.done
 	}
 }
 
@@ -96,58 +129,82 @@ func (s *filter) add(key []byte) {
 		s.added++
 	}
 	if s.young != nil {
-		s.young.add(hash)
+		s.young.bits.add(hash)
 	}
 }
 
-// advance adds the next filterStep stored keys to the filter that is being built. After an
-// error it ends the build, and reads go to the store.
-func (s *filter) advance(db *pebble.DB) (err error) {
+// advance makes a complete filter the one that reads ask, and starts a build when it is time. It
+// returns the error of a build that has failed; reads go to the store then. It is called after
+// each commit.
+func (s *filter) advance(db *pebble.DB) error {
 	if s.young == nil {
-		if s.sparse == nil || s.over || s.added <= filterKeys {
-			return nil
+		if s.sparse != nil && !s.over && s.added > filterKeys {
+			s.build(db)
 		}
-		s.young, s.from, s.found, s.added = new(bits), nil, 0, 0
+		return nil
 	}
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: s.from})
+	select {
+	case <-s.young.done:
+	default:
+		return nil
+	}
+	made := s.young
+	s.young = nil
+	switch {
+	case made.err != nil:
+		return fmt.Errorf("kv: filter: %w", coded(made.err))
+	case made.over:
+		s.whole.Store(nil)
+		s.over = true // until the next Open
+	default:
+		s.whole.Store(&made.bits)
+	}
+	return nil
+}
+
+// fill adds the selected keys of db. It returns whether they are more than most.
+func (b *build) fill(db *pebble.DB, sparse *Sparse, seed maphash.Seed, most int) (over bool, err error) {
+	var from []byte
+	for found := 0; found <= most; {
+		start := time.Now()
+		n, next, err := b.step(db, from, sparse, seed)
+		if err != nil || next == nil {
+			return found+n > most, err
+		}
+		found, from = found+n, next
+		select {
+		case <-time.After(time.Since(start)):
+		case <-b.end:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// step adds the next filterStep keys from a key on. It returns their number and the key after
+// them, which is nil at the end.
+func (b *build) step(db *pebble.DB, from []byte, sparse *Sparse, seed maphash.Seed) (found int, next []byte, err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from})
 	if err != nil {
-		s.young, s.from = nil, nil
-		return fmt.Errorf("kv: filter: %w", coded(err))
+		return 0, nil, err
 	}
-	defer func() {
-		if cerr := it.Close(); err == nil && cerr != nil {
-			err = fmt.Errorf("kv: filter: %w", coded(cerr))
-		}
-		if err != nil {
-			s.young, s.from = nil, nil
-		}
-	}()
+	defer func() { err = errors.Join(err, it.Close()) }()
 	valid := it.First()
 	for range filterStep {
 		if !valid {
-			break
+			return found, nil, nil // Close returns the error of the iterator
 		}
-		if s.sparse.Is(it.Key()) {
-			s.young.add(maphash.Bytes(s.seed, it.Key()))
-			s.found++
-		} else if next := s.sparse.After(it.Key()); bytes.Compare(next, it.Key()) > 0 {
-			valid = it.SeekGE(next)
+		if sparse.Is(it.Key()) {
+			b.bits.add(maphash.Bytes(seed, it.Key()))
+			found++
+		} else if after := sparse.After(it.Key()); bytes.Compare(after, it.Key()) > 0 {
+			valid = it.SeekGE(after)
 			continue
 		}
 		valid = it.Next()
 	}
-	if s.found > s.most {
-		s.whole.Store(nil)
-		s.over, s.young, s.from = true, nil, nil // until the next Open
-		return nil
+	if !valid {
+		return found, nil, nil
 	}
-	if valid {
-		s.from = bytes.Clone(it.Key())
-		return nil
-	}
-	if it.Error() == nil { // otherwise Close returns the error
-		s.whole.Store(s.young)
-		s.young, s.from = nil, nil
-	}
-	return nil
+	return found, bytes.Clone(it.Key()), nil
 }

@@ -34,6 +34,15 @@ func openSparse(t testing.TB, dir string) *Store {
 	return s
 }
 
+// built waits for the build of the filter, if there is one, and commits, which makes its result the filter.
+func built(t testing.TB, s *Store) {
+	t.Helper()
+	if made := s.live.filter.young; made != nil {
+		<-made.done
+	}
+	put(t, s, false, "~", "")
+}
+
 // As TestTransactionsAreThoseOfAMap, over a store that is opened again and again
 // and has a filter: it never hides a key.
 func TestAFilterHidesNothing(t *testing.T) {
@@ -42,7 +51,11 @@ func TestAFilterHidesNothing(t *testing.T) {
 	committed := map[string]string{}
 	for range 20 {
 		s := openSparse(t, dir)
-		for range 60 {
+		for i := range 60 {
+			if i == 30 {
+				built(t, s)
+				committed["~"] = ""
+			}
 			committed = transact(t, r, s, committed)
 		}
 		if s.live.filter.whole.Load() == nil {
@@ -54,14 +67,22 @@ func TestAFilterHidesNothing(t *testing.T) {
 	}
 }
 
-// A store with more keys than a commit looks at has its filter after some
-// commits, before that it answers all the same; then no new key is looked for.
-func TestAFilterIsBuiltInSteps(t *testing.T) {
-	const keys = 5 * filterStep
+// A store with more keys than a step of a build answers before, during and after the build, while keys
+// are written and deleted; after the build most keys that are not there are not looked for.
+func TestAFilterIsBuiltBesideCommits(t *testing.T) {
+	const keys = 3 * filterStep
 	dir := t.TempDir()
 	s := open(t, dir)
+	tx := s.Begin()
 	for i := range keys {
-		put(t, s, false, fmt.Sprintf("a%06d", i), "", fmt.Sprintf("b%06d", 2*i), "v", fmt.Sprintf("c%06d", i), "")
+		for _, key := range []string{"a%06d", "b%06d", "c%06d"} {
+			if err := tx.Set(fmt.Appendf(nil, key, 2*i), []byte("v")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := tx.Commit(false); err != nil {
+		t.Fatal(err)
 	}
 	if s.live.filter.lacks([]byte("b000001")) {
 		t.Error("a store without a filter has one")
@@ -75,31 +96,42 @@ func TestAFilterIsBuiltInSteps(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	check := func() {
+	r := rand.New(rand.NewPCG(1, 1))
+	odd := map[int]bool{} // the odd keys that are there
+	check := func(i int) {
 		t.Helper()
+		want := i%2 == 0 || odd[i]
+		if _, ok, err := s.Get(fmt.Appendf(nil, "b%06d", i)); err != nil || ok != want {
+			t.Fatalf("key %d: %t, %v; want %t", i, ok, err, want)
+		}
+	}
+	write := func() {
+		i := 2*r.IntN(keys) + 1
 		tx := s.Begin()
 		defer tx.Discard()
-		for i := range 2 * keys {
-			_, ok, err := tx.Get(fmt.Appendf(nil, "b%06d", i))
-			if err != nil || ok != (i%2 == 0) {
-				t.Fatalf("key %d: %t, %v", i, ok, err)
+		key := fmt.Appendf(nil, "b%06d", i)
+		if odd[i] = r.IntN(4) > 0; odd[i] {
+			if err := tx.Set(key, nil); err != nil {
+				t.Fatal(err)
 			}
+		} else if err := tx.Delete(key); err != nil {
+			t.Fatal(err)
 		}
-	}
-	commits := 0
-	for ; s.live.filter.whole.Load() == nil; commits++ {
-		if commits%2 == 0 {
-			check()
+		if err := tx.Commit(false); err != nil {
+			t.Fatal(err)
 		}
-		put(t, s, false, "c", "")
+		check(i)
+		check(r.IntN(2 * keys))
 	}
-	if commits < keys/filterStep || commits > keys/filterStep+3 {
-		t.Errorf("whole after %d commits", commits)
+	for s.live.filter.whole.Load() == nil {
+		write()
 	}
-	check()
+	for i := range 2 * keys {
+		check(i)
+	}
 	missed := 0
 	for i := range keys {
-		if !s.live.filter.lacks(fmt.Appendf(nil, "b%06d", 2*i+1)) {
+		if i := 2*i + 1; !odd[i] && !s.live.filter.lacks(fmt.Appendf(nil, "b%06d", i)) {
 			missed++
 		}
 	}
@@ -111,12 +143,45 @@ func TestAFilterIsBuiltInSteps(t *testing.T) {
 	}
 	// Made anew, it has what is there and what is written meanwhile.
 	s.live.filter.added = filterKeys + 1
-	put(t, s, false, "b000001", "v")
-	for s.live.filter.young != nil {
-		put(t, s, false, "c", "")
+	for old := s.live.filter.whole.Load(); s.live.filter.whole.Load() == old; {
+		write()
 	}
-	if s.live.filter.lacks([]byte("b000001")) || s.live.filter.lacks([]byte("b000000")) {
-		t.Error("a key is hidden after the filter was rebuilt")
+	for i := range 2 * keys {
+		check(i)
+	}
+}
+
+// A store that is closed in the middle of a build ends the build first, also if it has been replaced.
+func TestABuildOfAFilterEndsWithItsStore(t *testing.T) {
+	const keys = 2 * filterStep
+	dir := t.TempDir()
+	s := open(t, dir)
+	tx := s.Begin()
+	for i := range keys {
+		if err := tx.Set(fmt.Appendf(nil, "b%06d", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(false); err != nil {
+		t.Fatal(err)
+	}
+	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
+	if err := errors.Join(s.Checkpoint(checkpoint), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		s = openSparse(t, dir)
+		first := s.live.filter.young.done
+		var archive bytes.Buffer
+		if err := errors.Join(WriteArchive(&archive, checkpoint), s.Restore(&archive)); err != nil {
+			t.Fatal(err)
+		}
+		<-first
+		second := s.live.filter.young.done
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-second
 	}
 }
 
@@ -143,7 +208,10 @@ func TestARestoredStoreHasAFilterOfItsKeys(t *testing.T) {
 	if err := to.Restore(&archive); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // before the new filter is complete, and after
+	for i := range 2 { // perhaps before the new filter is complete, and after
+		if i > 0 {
+			built(t, to)
+		}
 		tx := to.Begin()
 		for key, want := range map[string]bool{"b1": true, "b2": false} {
 			if _, ok, err := tx.Get([]byte(key)); err != nil || ok != want {
@@ -168,6 +236,7 @@ func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	built(t, s)
 	s.live.filter.most = 10
 	for i := range s.live.filter.most {
 		put(t, s, false, fmt.Sprintf("b%02d", i), "v")
@@ -176,6 +245,7 @@ func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 		t.Helper()
 		s.live.filter.added = filterKeys + 1
 		put(t, s, false, "c", "")
+		built(t, s)
 	}
 	again()
 	if !s.live.filter.lacks([]byte("b10")) {

@@ -34,7 +34,7 @@ type generation struct {
 
 func newGeneration(name, dir string, db *pebble.DB, opts Options) *generation {
 	g := &generation{name: name, dir: dir, db: db, passing: opts.Passing}
-	g.filter.begin(opts.Sparse)
+	g.filter.begin(db, opts.Sparse)
 	g.points.commits, g.points.recent = 1, newRecent()
 	g.gaps.steps = gapSteps
 	g.refs.Store(1)
@@ -47,6 +47,7 @@ func (g *generation) release(log *slog.Logger) error {
 	if g.refs.Add(-1) > 0 {
 		return nil
 	}
+	g.filter.stop()
 	var errs []error
 	if err := g.db.Close(); err != nil {
 		errs = append(errs, fmt.Errorf("kv: close %s: %w", g.name, err))
