@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// functions returns the functions that templates can call.
+// functions returns the functions that templates can call. static/format.js writes values with the same
+// rules as bytesText, count, percentOf, span, ago, utcText and isoText.
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
 		"scope":       scopeText,
@@ -21,10 +22,10 @@ func functions(version string) template.FuncMap {
 		"bytes":       bytesText,
 		"size":        sizeText,
 		"ago":         func(t time.Time) string { return ago(time.Since(t)) },
-		"utc":         func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"utc":         utcText,
 		"day":         func(t time.Time) string { return t.UTC().Format(time.DateOnly) },
 		"second":      func(t time.Time) string { return t.UTC().Format(time.DateTime) },
-		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"iso":         isoText,
 		"time":        func(m state.Millis) time.Time { return m.Time() },
 		"count":       func(n uint64) string { return count(n) },
 		"used":        func(q state.Quota) uint64 { return q.Used() },
@@ -75,6 +76,14 @@ func bytesText(n uint64) string {
 		text = fmt.Sprintf("%.0f", v)
 	}
 	return strings.TrimSuffix(text, ".0") + " " + "KMGTPE"[unit-1:unit] + "iB"
+}
+
+// percentOf returns a part of a whole in percent, rounded down. All of nothing is 100.
+func percentOf(part, whole uint64) int {
+	if whole == 0 {
+		return 100
+	}
+	return int(100 * float64(part) / float64(whole))
 }
 
 // sizeText formats a decimal number as bytesText does, and returns other text unchanged.
@@ -129,6 +138,12 @@ func parseSize(text string) (uint64, error) {
 	}
 	return uint64(n), nil
 }
+
+// utcText returns a time with its zone, for people.
+func utcText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// isoText returns a time for the attribute datetime.
+func isoText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // ago returns how long ago a time was, for people.
 func ago(d time.Duration) string {

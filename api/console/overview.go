@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"net/http"
 	"strings"
 
@@ -55,7 +54,7 @@ func (s *surface) overview(c *call) error {
 	if has.Quota.Allowance > d.Used {
 		d.Free = has.Quota.Allowance - d.Used
 	}
-	d.Percent = int(100 * float64(d.Used) / float64(cmp.Or(has.Quota.Allowance, 1)))
+	d.Percent = percentOf(d.Used, has.Quota.Allowance)
 	days, err := s.Accounts.Usage(c.ctx, c.who.Account, overviewDays)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func TestManyFilesAndAHugeOne(t *testing.T) {
 	before := p.heap()
 	p.choose(`[name=folder]`, filepath.Join(dir, "many"))
 	began := time.Now()
-	most := p.uploadLong("10000 stored.")
+	most := p.uploadLong("10,000 stored.")
 	t.Logf("10,000 files took %v; the heap of the tab rose from %.1f to %.1f MiB", time.Since(began).Round(time.Second), before/(1<<20), most/(1<<20))
 	if most > before+flatHeap {
 		t.Errorf("the heap of the tab rose from %.0f to %.0f bytes", before, most)

@@ -160,7 +160,7 @@ func TestAFolderIsSharedByALink(t *testing.T) {
 	if owner := p.text("[data-owner]"); owner != s.identity.Public().String() {
 		t.Errorf("the owner is %q", owner)
 	}
-	if text := p.text("main"); !strings.Contains(text, "/trip/vacation") || !strings.Contains(text, "3.0 MiB") || strings.Contains(text, "private") {
+	if text := p.text("main"); !strings.Contains(text, "/trip/vacation") || !strings.Contains(text, "3 MiB") || strings.Contains(text, "private") {
 		t.Errorf("the page shows %q", text)
 	}
 	p.picture("shared")
@@ -230,7 +230,7 @@ func TestAFileIsSharedByALink(t *testing.T) {
 	link := strings.TrimPrefix(s.run("share", "create", "s3://albums/trip/notes.txt", "--link", "--console", p.base), p.base)
 	p.openLink(link)
 	p.shows("1 file")
-	if text := p.text("main"); !strings.Contains(text, "11 bytes") || !strings.Contains(text, "no end") {
+	if text := p.text("main"); !strings.Contains(text, "11 B") || !strings.Contains(text, "no end") {
 		t.Errorf("the page shows %q", text)
 	}
 	p.picture("shared-file")
@@ -342,7 +342,7 @@ func (p *tab) savesLargeFiles(film []byte) {
 	}
 	ask(p, chromedp.Evaluate[bool](`(window.picker = window.showSaveFilePicker, window.showSaveFilePicker = undefined, true)`))
 	p.rowButton("film.bin", "Download")
-	p.shows("can save files of at most 1.0 MiB")
+	p.shows("can save files of at most 1 MiB")
 	ask(p, chromedp.Evaluate[bool](`(window.showSaveFilePicker = window.picker, document.querySelector('.shared').dataset.memory = 268435456, true)`))
 }
 

@@ -1,5 +1,6 @@
 // The page of share links: it opens the link in its own fragment, lists what is shared, and decrypts
 // files. No name, path or key is in a request: the node sees storage keys and the access token.
+import { bytesText, nounText, percentText, timeElement, utcText } from './format.js'
 import { decrypt, isStorageKey, listFolder, openLink, openObject, Refusal } from './seal.js'
 
 const page = document.querySelector('.shared')
@@ -20,8 +21,8 @@ const sentences = {
   recipient: () => 'The key in this link does not belong to the share. Ask the owner to send the link again.',
   version: () => 'This page does not know the version of this share. It was made by a newer program: ask the operator to update this node, or open the link with a newer release of holdfast share open.',
   identity: () => 'This share is for one person and has no key for a browser. Its recipient opens it with the command below. Compare the share identity after --from with the one that the owner told you.',
-  notYet: (seconds) => `This share is not valid before ${timeText(seconds)}. Check the clock of this device.`,
-  expired: (seconds) => `This share has expired on ${timeText(seconds)}. Ask the owner for a new link.`,
+  notYet: (seconds) => `This share is not valid before ${utcText(seconds)}. Check the clock of this device.`,
+  expired: (seconds) => `This share has expired on ${utcText(seconds)}. Ask the owner for a new link.`,
   permission: () => 'This share does not permit reading.',
   escape: () => 'The path of this share is not valid. Ask the owner for a new link.',
   access: () => `This link has no access to the stored files. Somebody with an own key for them opens it with the command:`,
@@ -41,7 +42,7 @@ const sentences = {
   trailing: () => 'The file is damaged: it continues behind its end. Nothing was saved.',
   hash: () => 'The file is damaged: its content has another hash. Nothing was saved.',
   whole: () => `The file is encrypted in one piece that is too large for a browser. ${command}`,
-  large: () => `This browser can save files of at most ${sizeText(memory())}. ${command}`,
+  large: () => `This browser can save files of at most ${bytesText(memory())}. ${command}`,
   shown: () => 'The browser cannot show this file. Download it instead.',
   missing: () => 'The file is not there any more.',
   changed: () => 'The file was replaced while it was read. Try again.',
@@ -56,15 +57,6 @@ function sentence(err) {
   return (sentences[err.kind] ?? (() => `Something went wrong: ${err.message}`))(err.detail)
 }
 
-const timeText = (seconds) => new Date(seconds * 1000).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' })
-
-function sizeText(bytes) {
-  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']
-  let unit = 0
-  for (; bytes >= 1024 && unit < units.length - 1; unit++) bytes /= 1024
-  return `${unit && bytes < 10 ? bytes.toFixed(1) : Math.round(bytes)} ${bytes === 1 && !unit ? 'byte' : units[unit]}`
-}
-
 // shownName returns a name without characters that would hide what it is.
 const shownName = (name) => name.replace(/[\p{Cc}\p{Bidi_Control}]/gu, '_')
 
@@ -72,12 +64,6 @@ function element(tag, properties, ...children) {
   const e = Object.assign(document.createElement(tag), properties)
   e.append(...children)
   return e
-}
-
-function timeElement(seconds) {
-  const time = new Date(seconds * 1000)
-  if (Number.isNaN(time.valueOf())) return '' // a writer of the folder may write any number
-  return element('time', { dateTime: time.toISOString(), title: time.toUTCString() }, timeText(seconds))
 }
 
 // Requests
@@ -259,7 +245,7 @@ async function preview(entry) {
   dialog.showModal()
   try {
     const type = { text: 'text/plain', pdf: 'application/pdf' }[kindOf(entry)] ?? `image/${pictures[extension(entry)]}`
-    const blob = await read(entry, inMemory(maxShown, type), signal, (done, size) => { state.textContent = `Decrypting… ${percent(done, size)}` })
+    const blob = await read(entry, inMemory(maxShown, type), signal, (done, size) => { state.textContent = `Decrypting… ${percentText(done, size)}` })
     const url = URL.createObjectURL(blob)
     signal.addEventListener('abort', () => URL.revokeObjectURL(url))
     const shown = await viewOf(entry, blob, url)
@@ -284,8 +270,6 @@ part('close').addEventListener('click', () => {
   leave()
   dialog.close()
 })
-
-const percent = (done, size) => `${size ? Math.floor(100 * done / size) : 100} %`
 
 // Page
 
@@ -354,8 +338,8 @@ function rowOf(entry) {
   }
   if (entry.invalid) return element('tr', {}, cell, element('td', { colSpan: 3, className: 'muted' }, 'This name is not valid, so it cannot be opened.'))
   if (entry.isFolder) return element('tr', {}, cell, element('td', {}), element('td', {}), element('td', {}))
-  return element('tr', {}, cell, element('td', { className: 'number' }, sizeText(entry.size)),
-    element('td', { className: 'minor' }, entry.modified === undefined ? '' : timeElement(entry.modified)), actionsOf(entry))
+  return element('tr', {}, cell, element('td', { className: 'number' }, bytesText(entry.size)),
+    element('td', { className: 'minor' }, entry.modified === undefined ? '' : timeElement(entry.modified, true)), actionsOf(entry))
 }
 
 let entries = [] // of the folder that is shown
@@ -375,8 +359,7 @@ function list(next) {
   part('table').hidden = !entries.length
   part('empty').hidden = entries.length > 0
   const files = entries.filter((e) => !e.isFolder).length
-  const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`
-  say([entries.length - files && count(entries.length - files, 'folder'), files && count(files, 'file')].filter(Boolean).join(', '))
+  say([entries.length - files && nounText(entries.length - files, 'folder'), files && nounText(files, 'file')].filter(Boolean).join(', '))
 }
 
 const nameOf = (path) => path === '/' ? `all of ${share.bucket}` : path.slice(path.lastIndexOf('/') + 1)

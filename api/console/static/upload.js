@@ -1,6 +1,8 @@
 // Uploads of files and folders: several at a time, large files in parts, with progress, pause,
 // resume and cancel. Without it the form sends the files by itself.
 
+import { bytesText, countText, nounText } from './format.js'
+
 const card = document.querySelector('#upload')
 const form = card.querySelector('form')
 const token = form.elements.form_token.value
@@ -133,13 +135,6 @@ function fail(key, reason) {
   part('failed').append(li)
 }
 
-const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
-function bytes(n) {
-  let unit = 0
-  for (; n >= 1024 && unit < units.length - 1; unit++) n /= 1024
-  return `${unit && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[unit]}`
-}
-
 let drawing = false
 function show() {
   if (drawing) return
@@ -155,7 +150,7 @@ function show() {
       bar.value = item.sent
     }
     card.querySelector('progress').value = total ? sent / total : 1
-    part('progress').textContent = `${bytes(sent)} of ${bytes(total)}, ${left} file${left === 1 ? '' : 's'} left${paused ? ', paused' : ''}`
+    part('progress').textContent = `${bytesText(sent)} of ${bytesText(total)}, ${nounText(left, 'file')} left${paused ? ', paused' : ''}`
   })
 }
 
@@ -181,7 +176,7 @@ async function start(files) {
   if (waiting.length) await worker() // added while the last one ended
   running = null
   part('transfer').hidden = true
-  part('summary').textContent = `${stored} stored` + (failed.length ? `, ${failed.length} not:` : '.')
+  part('summary').textContent = `${countText(stored)} stored` + (failed.length ? `, ${countText(failed.length)} not:` : '.')
   await refresh()
 }
 
