@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/test/harness"
@@ -28,6 +29,7 @@ func measureMillion(b *bench) {
 	}
 	empty := newStore(b, harness.Options{Replication: 2})
 	empty.putTiny("no pins")
+	empty.putTiny("no pins, then")
 	for _, n := range empty.cluster.Nodes {
 		n.Stop()
 	}
@@ -60,12 +62,14 @@ func measureMillion(b *bench) {
 		note: strconv.Itoa(b.million) + " pins", used: newMeter(c.Nodes, nil).before,
 	}.print()
 	measureLists(b, c, u, b.million)
-	objectsOf(b, c).putTiny(strconv.Itoa(b.million) + " pins")
+	objects := objectsOf(b, c)
+	objects.putTiny(strconv.Itoa(b.million) + " pins, just after the joins")
+	objects.putTiny(strconv.Itoa(b.million) + " pins, then")
 }
 
 // putTiny puts objects of 1 KiB through a node that does not lead.
 func (s *store) putTiny(note string) {
-	s.run("PUT 1 KiB, 32 clients, 3 copies, "+note, "", s.at(s.cluster.Followers()[0]), s.puts("tiny", tinyObject, objectClients), 0)
+	s.run("PUT 1 KiB, 32 clients, 3 copies, "+note, "", s.at(s.cluster.Followers()[0]), s.puts(strings.ReplaceAll(note, " ", "-"), tinyObject, objectClients), 0)
 }
 
 // fill creates many pins of files that are held, and keeps none of the answers.
