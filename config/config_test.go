@@ -590,8 +590,15 @@ func TestEachAPIHasRatesOfItsOwn(t *testing.T) {
 		})
 	}
 	for _, wrong := range []string{"HOLDFAST_API_ACCOUNT_RATE=-2", "HOLDFAST_API_ACCOUNT_BURST=0", "HOLDFAST_S3_ACCOUNT_RATE=-1", "HOLDFAST_PINNING_ADDRESS_BURST=0"} {
-		if _, err := load(t, "", []string{wrong}, nil); err == nil {
+		_, err := load(t, "", []string{wrong}, nil)
+		if err == nil {
 			t.Errorf("%s was taken", wrong)
+			continue
+		}
+		// Of a rate that all APIs inherit, too, it names the setting that was set, and no other.
+		name, _, _ := strings.Cut(wrong, "=")
+		if told := strings.Count(err.Error(), "is not between"); told != 1 || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", wrong, err)
 		}
 	}
 }

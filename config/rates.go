@@ -57,14 +57,14 @@ func inheritedRates() []setting {
 	return rows
 }
 
-// settleRates copies the rates of api to each API that does not set its own. origin has the
-// settings that a source has set.
+// settleRates copies the rates of api to each API that does not set its own. A rate that is out of
+// bounds is copied nowhere, so that it is refused once. origin has the settings that a source has set.
 func settleRates(c *Config, origin map[string]source) {
 	for section, own := range map[string]*Rates{"pinning": &c.Pinning.Rates, "s3": &c.S3.Rates} {
 		for _, r := range rates {
-			all := *r.field(&c.API.Rates)
-			if _, given := origin[section+"."+r.name]; !given && all != Inherit {
-				*r.field(own) = all
+			all := r.field(&c.API.Rates)
+			if _, given := origin[section+"."+r.name]; !given && r.check(all) == nil {
+				*r.field(own) = *all
 			}
 		}
 	}
