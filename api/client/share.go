@@ -83,7 +83,8 @@ type shareJSON struct {
 // Share shares a folder or a file, and returns the link for the recipient. The cluster gives the
 // recipient a credential for the ciphertext, which is in the link. The link is a secret. A name that
 // ends in "/" is a folder, and "" is the whole bucket. The error is ErrNotFound if there is no such
-// name, ErrFileAndFolder, ErrSharedFile, ErrRecipient, or an error of seal.Identity.NewToken.
+// name, ErrFileAndFolder, ErrSharedFile, ErrRecipient, an error of CheckName, or an error of
+// seal.Identity.NewToken.
 func (v *Vault) Share(ctx context.Context, name string, o ShareOptions) (*seal.Link, error) {
 	if v.identity == nil {
 		return nil, ErrRecipient
@@ -120,16 +121,12 @@ func (v *Vault) newLink(what seal.Share, o ShareOptions) (*seal.Link, error) {
 // toShare describes the share of a folder or file, and returns the prefixes of its storage keys.
 func (v *Vault) toShare(ctx context.Context, name string) (what seal.Share, prefixes []string, err error) {
 	p := absolute(strings.TrimSuffix(name, "/"))
-	clean, err := seal.CleanPath(p) // no recipient opens a path that CleanPath refuses
-	if err == nil && clean != p {
-		err = fmt.Errorf("%w: %.64q", seal.ErrPath, p)
-	}
-	if err != nil {
-		return what, nil, err
-	}
 	what = seal.Share{Bucket: v.bucket, PathScope: p}
 	if p == "/" {
 		return what, []string{filePrefix, indexPrefix}, nil
+	}
+	if err := v.CheckName(strings.TrimPrefix(p, "/")); err != nil {
+		return what, nil, err
 	}
 	above, base := split(p)
 	x, err := v.index(above)

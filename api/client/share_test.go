@@ -247,7 +247,8 @@ func TestASharedFileIsRead(t *testing.T) {
 		{"none", seal.ReadOnly(), ErrNotFound},
 		{"f/b/", seal.ReadOnly(), ErrNotFound},
 		{"both", seal.ReadOnly(), ErrFileAndFolder},
-		{"../x", seal.ReadOnly(), seal.ErrPathEscape},
+		{"../x", seal.ReadOnly(), seal.ErrPath},
+		{"f/%2F", seal.ReadOnly(), seal.ErrPathUnreadable},
 		{"f//g", seal.ReadOnly(), seal.ErrPath},
 	} {
 		if _, err := owner.Share(t.Context(), tc.name, ShareOptions{Permissions: tc.grant}); !errors.Is(err, tc.want) {

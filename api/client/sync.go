@@ -246,7 +246,7 @@ func push(ctx context.Context, dir string, remote tree, o SyncOptions) (SyncResu
 func (r *run) pushOne(ctx context.Context, w *walk, local *localFile, there *entry) error {
 	switch {
 	case local == nil:
-		if r.options.Delete && !w.protects(there.path) && !r.isFolder(there.path) {
+		if r.options.Delete && there.err == nil && !w.protects(there.path) && !r.isFolder(there.path) {
 			r.deletes = append(r.deletes, deletion{there.path, func(ctx context.Context) error { return r.remote.remove(ctx, there) }})
 		}
 	case local.err != nil && local.skip:
@@ -304,6 +304,10 @@ func (r *run) failed(ctx context.Context, path string, err error) {
 const uploadTries = 3
 
 func (r *run) upload(ctx context.Context, local *localFile) {
+	if err := r.remote.check(local.path); err != nil {
+		r.failed(ctx, local.path, err)
+		return
+	}
 	if r.options.DryRun {
 		r.report(ActionUpload, local.path, local.size, nil)
 		r.progress(local.size)

@@ -90,6 +90,9 @@ func (p *puller) one(ctx context.Context, local *localFile, there *entry) error 
 			p.deletes = append(p.deletes, deletion{local.path, func(context.Context) error { return p.removeLocal(local.path) }})
 		}
 		return ctx.Err()
+	case there.err != nil:
+		p.unreadable(there.path, there.err)
+		return ctx.Err()
 	}
 	if err := p.acceptable(there.path); err != nil {
 		p.report(ActionFail, there.path, there.size, err)

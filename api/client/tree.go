@@ -26,6 +26,7 @@ type entry struct {
 	modified time.Time
 	etag     string
 	hash     *Hash // hash of the content; nil if the list has no hash
+	err      error // why a folder cannot be listed, or nil
 }
 
 // tree is the cluster side of a sync.
@@ -38,6 +39,8 @@ type tree interface {
 	// fetched reports whether the times of a file and an object of equal size show that the file is
 	// an unchanged download of the object.
 	fetched(local *localFile, there *entry) bool
+	// check returns the reason why a file cannot be stored under its path, or nil.
+	check(path string) error
 	// same compares the content of the file at path with that of an object of equal size.
 	same(ctx context.Context, path string, there *entry) (bool, error)
 	upload(ctx context.Context, local *localFile, path string, verify bool, o UploadOptions) error
@@ -84,6 +87,9 @@ func (t *plainTree) stored(local *localFile, there *entry) bool {
 func (t *plainTree) fetched(local *localFile, there *entry) bool {
 	return local.modified.UnixMilli() == there.modified.UnixMilli()
 }
+
+// check leaves the decision to the cluster.
+func (t *plainTree) check(string) error { return nil }
 
 func (t *plainTree) same(ctx context.Context, file string, there *entry) (bool, error) {
 	if !strings.Contains(there.etag, "-") {

@@ -20,7 +20,7 @@ import (
 // Vault stores encrypted files in a bucket. The nodes see ciphertext, the size of each object, and
 // storage keys that do not reveal names. An encrypted index for each folder has the names. A name
 // is a path without a slash in front, in its shortest form (seal.ErrPath), such as
-// photos/beach.jpg. A Vault is safe for concurrent use, also by several programs.
+// photos/beach.jpg. The name of a new file satisfies CheckName. A Vault is safe for concurrent use, also by several programs.
 //
 // NewVault returns the Vault of an owner. OpenShare returns the Vault of a recipient, who reaches the
 // shared folder or file alone, by the same names as the owner.
@@ -57,6 +57,20 @@ func (c *Client) NewVault(bucket string, identity *seal.Identity, hybrid bool) (
 
 // absolute returns a name as the absolute path that package seal expects.
 func absolute(name string) string { return "/" + name }
+
+// CheckName returns an error that names the file if a file of this name cannot be stored, because
+// the name is not in its shortest form or because recipients of a share would refuse it: an error of
+// seal.CheckPath. For a recipient the error is that of seal.Grant.Allow for writing. Upload,
+// UploadFile and Push call CheckName before they read a file.
+func (v *Vault) CheckName(name string) error {
+	if v.grant != nil {
+		return v.allow(absolute(name), seal.Write)
+	}
+	if err := seal.CheckPath(absolute(name)); err != nil {
+		return fmt.Errorf("s3://%s/%s: %w", v.bucket, name, err)
+	}
+	return nil
+}
 
 // split returns the folder of an absolute path, and the name of the path in that folder.
 func split(p string) (folder, name string) { return path.Dir(p), path.Base(p) }
@@ -134,8 +148,8 @@ func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
 }
 
 // Entries returns the files and folders in a folder, ordered by name. With recursive, Entries
-// returns instead all files in the folder and the folders below. Key is the whole name; the Key of
-// a folder ends in "/". If prefix does not end in "/", Entries returns only names that begin with
+// returns instead all files in the folder and the folders below, and of the folders only those that
+// a recipient refuses by their names. Key is the whole name; the Key of a folder ends in "/". If prefix does not end in "/", Entries returns only names that begin with
 // prefix. If one file is shared, Entries returns this file, whatever prefix is. If there are no
 // names, the error is ErrOtherKeys if all encrypted objects in the bucket are of other identities.
 func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
@@ -172,7 +186,7 @@ func (v *Vault) entries(ctx context.Context, folder, begin string, recursive boo
 		}
 		o := Object{Bucket: v.bucket, Key: folder + e.Name, Size: e.Size, Modified: e.Modified, BLAKE3: Hash(e.Hash).String()}
 		if strings.HasSuffix(e.Name, "/") {
-			if recursive {
+			if recursive && v.allow(absolute(strings.TrimSuffix(o.Key, "/")), seal.Read) == nil {
 				if !v.entries(ctx, o.Key, "", true, yield) {
 					return false
 				}
@@ -222,6 +236,9 @@ func (v *Vault) removeObject(ctx context.Context, key string) error {
 // Upload stores the content of src as a file. Content of more than SinglePut bytes is sent in
 // parts.
 func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o UploadOptions) error {
+	if err := v.CheckName(name); err != nil {
+		return err
+	}
 	first, err := fill(src, make([]byte, 0, SinglePut))
 	if err != nil {
 		return err
@@ -333,6 +350,9 @@ func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptio
 
 // send stores a file without putting it into the index.
 func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (seal.Entry, error) {
+	if err := v.CheckName(name); err != nil {
+		return seal.Entry{}, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return seal.Entry{}, err

@@ -22,9 +22,16 @@ const recordEvery = 256
 const finishWithin = 20 * time.Second
 
 // Push makes the encrypted files below the folder prefix equal to the files below dir, as
-// Client.Push does with objects; a prefix "" is the whole bucket.
+// Client.Push does with objects; a prefix "" is the whole bucket. Push reports each file whose name
+// CheckName refuses as a failure. The error is that of CheckName if it refuses prefix.
 func (v *Vault) Push(ctx context.Context, dir, prefix string, o SyncOptions) (SyncResult, error) {
-	return push(ctx, dir, v.tree(prefix), o)
+	t := v.tree(prefix)
+	if t.folder != "" {
+		if err := v.CheckName(t.folder); err != nil {
+			return SyncResult{}, err
+		}
+	}
+	return push(ctx, dir, t, o)
 }
 
 // Pull makes the files below dir equal to the encrypted files below the folder prefix, as
@@ -70,7 +77,7 @@ func (t *vaultTree) list(ctx context.Context) iter.Seq2[*entry, error] {
 }
 
 // walk lists one folder and the folders below. The entries are in the order of their paths, because
-// the names of folders end in "/".
+// the names of folders end in "/". A folder whose name a recipient refuses is an entry with an error.
 func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, error) bool) bool {
 	entries, err := t.vault.List(ctx, t.name(folder))
 	if err != nil {
@@ -80,7 +87,11 @@ func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, 
 	for _, e := range entries {
 		p := folder + e.Name
 		if strings.HasSuffix(e.Name, "/") {
-			if !t.walk(ctx, p, yield) {
+			if err := t.vault.allow(absolute(t.name(p)), seal.Read); err != nil {
+				if !yield(&entry{path: p, err: err}, nil) {
+					return false
+				}
+			} else if !t.walk(ctx, p, yield) {
 				return false
 			}
 			continue
@@ -100,6 +111,8 @@ func (t *vaultTree) stored(local *localFile, there *entry) bool {
 }
 
 func (t *vaultTree) fetched(local *localFile, there *entry) bool { return t.stored(local, there) }
+
+func (t *vaultTree) check(p string) error { return seal.CheckPath(absolute(t.name(p))) }
 
 func (t *vaultTree) same(_ context.Context, file string, there *entry) (bool, error) {
 	sum, err := hashFile(file, blake3.New(len(Hash{}), nil))

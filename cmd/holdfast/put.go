@@ -85,6 +85,11 @@ type putObject struct {
 }
 
 func (a *app) put(ctx context.Context, c *gateway.Client, v *gateway.Vault, file string, to s3Target, plan putPlan) error {
+	if v != nil {
+		if err := v.CheckName(to.key); err != nil { // before a bucket is made or a file is read
+			return err
+		}
+	}
 	if err := ensureBucket(ctx, c, to.bucket, plan.makeBucket); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // Object describes an object that is to be encrypted.
 type Object struct {
 	StorageKey  string // key under which the server stores the object
-	Path        string // name of the object; see [CleanPath]
+	Path        string // name of the object; see [CheckPath]
 	ContentType string
 	Created     time.Time // zero means the time of the call of [New]
 	Modified    time.Time // zero means the time of the call of [New]
@@ -62,11 +62,11 @@ type Encryption struct {
 	chunked    bool
 }
 
-// New begins the encryption of the object o for a public key. The error is [ErrPath], [ErrTooLarge]
-// if the size or the metadata is too large, [ErrPathScope] if the folder is not above the path, or
-// [ErrIdentity] if to is the zero value.
+// New begins the encryption of the object o for a public key. The error is an error of [CheckPath],
+// [ErrTooLarge] if the size or the metadata is too large, [ErrPathScope] if the folder is not above
+// the path, or [ErrIdentity] if to is the zero value.
 func New(to PublicKey, o Object) (*Encryption, error) {
-	if err := checkPath(o.Path); err != nil {
+	if err := CheckPath(o.Path); err != nil {
 		return nil, err
 	}
 	e := &Encryption{key: newDataKey(), storageKey: o.StorageKey, known: o.Digest != nil}

@@ -55,6 +55,8 @@ var (
 	ErrUnfinished = errors.New("stream has not been encrypted to its end")
 	// ErrPath: a path is not absolute, or not in its shortest form.
 	ErrPath = errors.New("path is not absolute and clean")
+	// ErrPathUnreadable: a path has a part for which readers of a share refuse it.
+	ErrPathUnreadable = errors.New("recipients of a share could not read a file of this name")
 )
 
 // Errors of identities.

@@ -244,6 +244,33 @@ func (d distant) Get(ctx context.Context, key string) ([]byte, string, error) {
 	return d.Store.Get(ctx, key)
 }
 
+// TestEscapedNamesSplitEarlier promises that names whose characters take six bytes each in JSON do not
+// make an object of an index that readers refuse.
+func TestEscapedNamesSplitEarlier(t *testing.T) {
+	for _, character := range []string{"\x01", "&", "<", `"`, "\u2028"} {
+		store := newMemory()
+		x := index(t, store)
+		const most = maxNodeBytes / (maxName + 300) // names of this length, if each character takes one byte
+		var long []Entry
+		for i := range most {
+			e := entry(i)
+			e.Name += strings.Repeat(character, (maxName-len(e.Name))/len(character))
+			long = append(long, e)
+		}
+		if err := x.Put(t.Context(), long...); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := x.List(t.Context()); err != nil || len(all) != most {
+			t.Errorf("names of %q: %d entries, %v", character, len(all), err)
+		}
+		for key, data := range store.objects {
+			if len(data) > maxNodeFile {
+				t.Errorf("names of %q: %s has %d bytes", character, key, len(data))
+			}
+		}
+	}
+}
+
 // TestLongNamesSplitEarlier promises that an object of an index has a bound in bytes, and that one
 // beyond it, or with names out of order, is refused.
 func TestLongNamesSplitEarlier(t *testing.T) {

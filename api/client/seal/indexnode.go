@@ -63,9 +63,18 @@ func (n *node) apply(changes []change) {
 func (n *node) full() bool {
 	size := 0
 	for _, e := range n.entries {
-		size += len(e.Name) + len(e.StorageKey) + 256 // 256 for the names of members, numbers and the hash
+		size += jsonSize(e.Name) + jsonSize(e.StorageKey) + 256 // 256 for the names of members, numbers and the hash
 	}
 	return len(n.entries) > maxNode || (size > maxNodeBytes && len(n.entries) > 1)
+}
+
+// jsonSize returns the length of s as a string of JSON, where a character may take six bytes.
+func jsonSize(s string) int {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic("seal: " + err.Error()) // every string has a JSON form
+	}
+	return len(text)
 }
 
 func (n *node) encode() ([]byte, error) {

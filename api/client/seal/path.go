@@ -17,11 +17,8 @@ func CleanPath(p string) (string, error) {
 	if !strings.HasPrefix(p, "/") || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
 		return "", fmt.Errorf("%w: %.64q", ErrPath, p)
 	}
-	lower := strings.ToLower(p)
-	for _, hidden := range []string{"%2e", "%2f", "%5c", "%25", "%00"} {
-		if strings.Contains(lower, hidden) {
-			return "", fmt.Errorf("%w: %.64q has %s", ErrPathEscape, p, hidden)
-		}
+	if what := hidden(p); what != "" {
+		return "", fmt.Errorf("%w: %.64q has %s", ErrPathEscape, p, what)
 	}
 	depth := 0
 	for segment := range strings.SplitSeq(p, "/") {
@@ -32,13 +29,39 @@ func CleanPath(p string) (string, error) {
 				return "", fmt.Errorf("%w: %.64q", ErrPathEscape, p)
 			}
 		default:
-			if strings.Contains(segment, `\`) {
-				return "", fmt.Errorf("%w: %.64q has a backslash", ErrPathEscape, p)
-			}
 			depth++
 		}
 	}
 	return path.Clean(p), nil
+}
+
+// hidden returns the first part of p that a server or a file system may take for a separator, a dot
+// or the end of a path, and "" if p has none.
+func hidden(p string) string {
+	lower := strings.ToLower(p)
+	for _, part := range []string{"%2e", "%2f", "%5c", "%25", "%00"} {
+		if strings.Contains(lower, part) {
+			return part
+		}
+	}
+	if strings.Contains(p, `\`) {
+		return "a backslash"
+	}
+	return ""
+}
+
+// CheckPath returns an error unless a writer may store an object under p, so that a recipient of a
+// share can read each object: [CleanPath] returns such a path as it is. The error is [ErrPath] if p
+// is the root, not absolute or not in its shortest form, and [ErrPathUnreadable] if a recipient
+// would refuse p. [New] calls CheckPath; a caller that first reads or sends content calls it before.
+func CheckPath(p string) error {
+	if err := checkPath(p); err != nil {
+		return err
+	}
+	if what := hidden(p); what != "" {
+		return fmt.Errorf("%w: it has %s", ErrPathUnreadable, what)
+	}
+	return nil
 }
 
 // within returns the part of p below folder, and false if p is not in folder. Both paths are clean,
@@ -51,7 +74,8 @@ func within(folder, p string) (string, bool) {
 }
 
 // checkPath returns [ErrPath] if the path of an object is not absolute or not in its shortest form,
-// so that each object has only one path and one storage key.
+// so that each object has only one path and one storage key. Unlike CheckPath, checkPath accepts the
+// paths that a recipient refuses: its owner reads and removes an object that has such a path.
 func checkPath(p string) error {
 	if p == "/" {
 		return fmt.Errorf("%w: it is the root", ErrPath)
