@@ -95,6 +95,9 @@ type MissingCopy struct {
 	Reason string // why the node's last attempt failed; empty: none did
 }
 
+// OutOfReach returns whether the node has the copy, but does not answer.
+func (m *MissingCopy) OutOfReach() bool { return m.Phase == state.Held }
+
 // shortView is a view with what tells which copies are within reach.
 type shortView struct {
 	state.View
