@@ -168,9 +168,12 @@ console-long: build ## all pages and flows in all looks, with 10,000 files and o
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout 2h -v ./test/console -long
 
 .PHONY: console-pictures
-console-pictures: ## docs/console: a screenshot of every page (pngquant, where it is installed, makes them smaller)
+console-pictures: ## docs/console: a screenshot of every page, of 100 kB at most (needs Chromium, npm and pngquant)
+	@command -v pngquant >/dev/null || { echo 'console-pictures: pngquant is missing: apt-get install pngquant' >&2; exit 1; }
 	$(MAKE) console PICTURES=$(CURDIR)/docs/console
-	! command -v pngquant >/dev/null || pngquant --force --ext .png --speed 1 docs/console/*.png
+	pngquant --force --ext .png --speed 1 docs/console/*.png
+	chmod 644 docs/console/*.png
+	@large=$$(find docs/console -name '*.png' -size +100000c); [ -z "$$large" ] || { echo "console-pictures: larger than 100 kB: $$large" >&2; exit 1; }
 
 .PHONY: faults-ci
 faults-ci: build ## disks that lose power, fill, hang and fail, and slow lines, in short (needs root, loop and TUN devices)

@@ -63,6 +63,12 @@ const (
 	jsonWriteTimeout = 2 * time.Minute
 )
 
+// Objects are the use cases of buckets and objects.
+type Objects interface {
+	s3.Objects
+	console.Objects
+}
+
 // Audit are the use cases of the audit log.
 type Audit interface {
 	admin.Audit
@@ -135,7 +141,7 @@ type Options struct {
 	Folder  string // data folder, in which the socket of the local API is made
 
 	Pins     Pins
-	Objects  s3.Objects
+	Objects  Objects
 	Accounts Accounts
 	Audit    Audit
 	Ledger   Ledger

@@ -29,6 +29,8 @@ type Objects interface {
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
 	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
+	// Copies returns how many nodes have the content of an object complete, and how many should.
+	Copies(ctx context.Context, obj *state.Object) (held, wanted int, err error)
 	// List returns one page of a bucket's keys.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
 	// Versions returns one page of a bucket's versions and delete markers.

@@ -316,6 +316,7 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/usage.csv", signedIn, s.usageCSV},
 		{http.MethodGet, "/usage/ledger.csv", signedIn, s.ownLedgerCSV},
 		{http.MethodGet, "/account", signedIn, s.accountPage},
+		{http.MethodPost, "/account/colours", signedIn, s.setColours},
 		{http.MethodPost, "/account/password", signedIn, s.changePassword},
 		{http.MethodPost, "/account/sessions/{id}/end", signedIn, s.endSession},
 		{http.MethodPost, "/account/end-others", signedIn, s.endOthers},

@@ -17,6 +17,7 @@ import (
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
 		"scope":       scopeText,
+		"may":         mayText,
 		"static":      func(name string) string { return "/static/" + version + "/" + name },
 		"short":       short,
 		"bytes":       bytesText,
@@ -197,4 +198,23 @@ func scopeText(scope string) string {
 		return "delete objects and buckets"
 	}
 	return scope
+}
+
+// mayText returns in short what a key with scopes, separated by spaces, permits: read and write.
+func mayText(scopes string) string {
+	words := strings.Fields(scopes)
+	for i, scope := range words {
+		switch scope {
+		case state.ScopeRead:
+			words[i] = "read"
+		case state.ScopeWrite:
+			words[i] = "write"
+		case state.ScopeDelete:
+			words[i] = "delete"
+		}
+	}
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
 }

@@ -27,6 +27,8 @@ type objectData struct {
 	Folder   string
 	Blake3   string // in hexadecimal digits; empty if it is not known
 	Type     string // Content-Type
+	Held     int    // nodes that have the content complete
+	Wanted   int    // nodes that should have it; 0 if the cluster keeps none of it
 	Preview  string // kind of preview: "image", "audio", "video", "page" or ""
 	Versions []versionRow
 	Older    string         // address of the page with older versions; empty if there is none
@@ -126,6 +128,9 @@ func (s *surface) objectData(c *call) (objectData, error) {
 		return d, fmt.Errorf("find bucket: %w", err)
 	}
 	d.Replaced = b.Versioning == state.Suspended
+	if d.Held, d.Wanted, err = s.Objects.Copies(c.asking(c.ctx), &o); err != nil {
+		return d, fmt.Errorf("count copies: %w", err)
+	}
 	if d.Versions, d.Older, err = s.versionsOf(c, &b, &o); err != nil {
 		return d, err
 	}

@@ -77,6 +77,7 @@ type view struct {
 	Email   string     // e-mail address of the account; empty without a session
 	Admin   bool       // the account is an administrator
 	Token   string     // form token
+	Colours string     // scheme of colours that the browser chose; empty for that of the system
 	Ends    *time.Time // when the newest content begins to end, see credits.Ledger.ContentEnds; nil: it does not
 	Seen    string     // fingerprint of the account, see events; empty if the page does not change while it is open
 	Data    any        // data of the particular page
@@ -90,7 +91,7 @@ func (s *surface) show(c *call, status int, name, title, section string, data an
 		return err
 	}
 	return s.render(c.w, status, name, view{
-		Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Ends: ends, Seen: c.seen, Data: data,
+		Title: title, Section: section, Email: c.who.Email, Admin: c.who.Admin, Token: c.formToken(), Colours: coloursOf(c.r, c.secure), Ends: ends, Seen: c.seen, Data: data,
 	})
 }
 
@@ -138,7 +139,7 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 		_, err := io.WriteString(w, t.Detail)
 		return err //nolint:wrapcheck // the client has left
 	}
-	v := view{Title: t.What, Data: t}
+	v := view{Title: t.What, Colours: coloursOf(r, s.Limits.Scheme(r) == "https"), Data: t}
 	// Who has a session keeps the navigation, by the state of this node: an error costs the
 	// cluster nothing, since no rate bounds how often there is one.
 	if s.Accounts != nil {

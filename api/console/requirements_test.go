@@ -50,6 +50,7 @@ var samples = map[string]sample{
 	"GET /sign-in/{provider}":                          {wide: true},
 	"GET /sign-in/{provider}/callback":                 {wide: true},
 	"POST /account/identities/{id}/remove":             {id: "identity"},
+	"POST /account/colours":                            {form: url.Values{"scheme": {"dark"}}},
 	"GET /link":                                        {query: "?t={link}"},
 	"POST /link":                                       {form: url.Values{"link": {"{link}"}, "password": {"password of bob"}, "again": {"password of bob"}}},
 	"POST /users/links":                                {form: url.Values{"email": {"dora@example.org"}}},

@@ -25,6 +25,9 @@ type usersData struct {
 	Error  string
 }
 
+// ownRows bounds the keys and the sessions on the page of a user.
+const ownRows = 50
+
 // userData has the data of the page of a user.
 type userData struct {
 	accounts.Holdings
@@ -36,6 +39,9 @@ type userData struct {
 	// correct, if one was chosen.
 	Ledger           ledgerData
 	Posting, Correct string
+	Usage            chart // what the account stored by day
+	OwnKeys          []accounts.Key
+	OwnSessions      []accounts.SessionInfo
 	Ends             *time.Time // when the newest content of the account begins to end; nil: it does not
 }
 
@@ -96,6 +102,18 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 	if d.Ledger, err = s.ledgerOf(c, has.ID, "/users/"+string(has.ID)); err != nil {
 		return err
 	}
+	days, err := s.Accounts.Usage(c.ctx, has.ID, overviewDays)
+	if err != nil {
+		return err
+	}
+	d.Usage = storageChart(days)
+	if d.OwnKeys, err = s.Accounts.Keys(c.ctx, has.Email); err != nil {
+		return err
+	}
+	if d.OwnSessions, err = s.Accounts.Sessions(c.ctx, has.ID); err != nil {
+		return err
+	}
+	d.OwnKeys, d.OwnSessions = d.OwnKeys[:min(len(d.OwnKeys), ownRows)], d.OwnSessions[:min(len(d.OwnSessions), ownRows)]
 	if ways.Password {
 		d.Ways = []string{"password"}
 	}

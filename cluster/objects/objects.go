@@ -305,6 +305,27 @@ func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key str
 	return obj, err
 }
 
+// Copies returns how many nodes have the content of an object complete on disk, and how many should.
+// Both are 0 if the cluster keeps no content for it: for a delete marker, or after the object was deleted.
+func (o *Objects) Copies(ctx context.Context, obj *state.Object) (held, wanted int, err error) {
+	if obj.Marker {
+		return 0, 0, nil
+	}
+	err = o.read(ctx, func(v state.View) error {
+		root, err := v.Root(obj.Root)
+		if errors.Is(err, state.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		held = root.In(state.Held)
+		wanted, err = v.Copies()
+		return err
+	})
+	return held, wanted, err
+}
+
 // PartSums returns the checksums of the parts of an object that Object has returned. It returns
 // nil if none are stored, or if the object was replaced meanwhile. Errors: state.ErrNoBucket.
 func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string, obj *state.Object) (sums *state.PartSums, err error) {

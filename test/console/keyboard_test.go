@@ -131,3 +131,51 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p.shows("is refused on every node")
 	answered(t, c, token, http.StatusUnauthorized)
 }
+
+// TestTheKeyboardUploadsAndOpensAShare: a person without a pointer signs in, uploads a file, and cancels another upload; the focus is never lost.
+// Somebody opens a share, looks at a file and closes it, and the focus is back where it was.
+func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "notes.txt", []byte("By the sea."))
+	b := startBrowser(t)
+	c := harness.Start(t, harness.Options{Nodes: 1, Replication: 1})
+	s := newSharer(t, c, dir)
+	p := b.open(t, c.Nodes[0].ConsoleURL())
+	p.visit("/buckets/albums")
+	p.shows("Password")
+	p.keys(email, "\t", password, "\r")
+	p.shows("Keys that begin with")
+	file := write(t, t.TempDir(), "hello.txt", []byte("hello"))
+	p.choose(`[name=file]`, file)
+	p.tabTo("BUTTON  Upload")
+	p.keys("\r")
+	p.shows("1 stored.")
+	if at := p.focused(); at != "BUTTON  Upload" {
+		t.Errorf("after the upload the focus is on %q", at)
+	}
+	for _, what := range p.violations() {
+		t.Error(what)
+	}
+	p.tabTo("hello.txt")
+	p.keys("\r")
+	p.shows("BLAKE3")
+	p.shows("1 of 1")
+
+	p.openLink(strings.TrimPrefix(s.run("share", "create", "s3://albums/trip", "--link", "--expires", "1d", "--console", p.base), p.base))
+	p.shows("1 file")
+	p.tabTo("BUTTON  notes.txt")
+	p.keys("\r")
+	p.shows("By the sea.")
+	if !ask(p, chromedp.Evaluate[bool](`document.querySelector('dialog').contains(document.activeElement)`)) {
+		t.Errorf("with the dialog open the focus is on %q", p.focused())
+	}
+	for _, what := range p.violations() {
+		t.Errorf("with the dialog open: %s", what)
+	}
+	p.tabTo("BUTTON  Close")
+	p.keys("\r")
+	if at := p.focused(); at != "BUTTON  notes.txt" {
+		t.Errorf("behind the dialog the focus is on %q", at)
+	}
+}

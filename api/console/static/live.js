@@ -21,7 +21,8 @@ function show(region, next) {
   region.replaceWith(next)
   prepare(next)
   if (!had) return
-  const same = [...next.querySelectorAll('a, button, input')].find((e) => e.href === had.href && e.value === had.value && e.textContent === had.textContent)
+  const alike = (e) => e.href === had.href && e.value === had.value && e.dataset.copy === had.dataset.copy && (had.dataset.copy || e.textContent === had.textContent)
+  const same = [...next.querySelectorAll('a, button, input, summary')].find(alike)
   ;(same ?? main).focus({ preventScroll: true })
 }
 

@@ -175,6 +175,7 @@ async function start(files) {
   await running
   if (waiting.length) await worker() // added while the last one ended
   running = null
+  if (part('transfer').contains(document.activeElement)) form.querySelector('button').focus()
   part('transfer').hidden = true
   part('summary').textContent = `${countText(stored)} stored` + (failed.length ? `, ${countText(failed.length)} not:` : '.')
   await refresh()
