@@ -166,7 +166,7 @@ func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
 	report("n2", state.Assigned, "nobody offered <it>")
 	shows(pathOf(pin), "</svg>verified</span>", "nobody offered &lt;it&gt;", "waiting for 3 nodes", "kept on 1 of 3 nodes; last error of node n2")
 	answer := b.post(pathOf(pin), pathOf(pin)+"/replace", url.Values{"cid": {testCID(t, "kitten")}})
-	shows(answer.Header().Get("Location"), "kept on 1 of 3 nodes", "Took the place of the pin <code>"+string(pin.ID)+"</code>")
+	shows(answer.Header().Get("Location"), "kept on 1 of 3 nodes", "Took the place of the pin <span class=\"value\"><code>"+string(pin.ID)+"</code>")
 }
 
 // Of many pins each has a line with its own result, and pins of others are absent ones.
