@@ -157,7 +157,7 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	for _, what := range p.violations() {
 		t.Error(what)
 	}
-	p.tabTo("hello.txt")
+	p.tabTo("A  hello.txt")
 	p.keys("\r")
 	p.shows("BLAKE3")
 	p.shows("1 of 1")
