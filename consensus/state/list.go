@@ -79,8 +79,8 @@ func ListBytes(p *Pin) int {
 //
 // Without filters by cid, name or meta it reads the returned rows and counters. With a
 // filter by cid or exact name it reads the pins of that cid or name. With a filter by one pair of
-// meta it reads the returned rows and counters, with several pairs the index of the rarest
-// one. With another filter by name it reads the account's packed names, the returned rows, and the rows
+// meta it reads the returned rows and counters, with several pairs also the index where counters
+// do not decide. With another filter by name it reads the account's packed names, the returned rows, and the rows
 // of pins that are not pinned. Otherwise it reads all rows of the account with the requested
 // statuses and times. It fails with the error of ctx, or with ErrLong.
 func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {

@@ -487,7 +487,7 @@ func (d *onDisk) pinned(b *testing.B, n int) {
 		for i := from; i < from+1000; i++ {
 			p := create(alice, RequestID(fmt.Sprintf("01980000-0000-7000-8000-%012d", i)), contents[0]).Pin
 			p.Status, p.Created, p.Name = Pinned, Millis(1<<40+i), fmt.Sprintf("name %d", i)
-			p.Meta = map[string]string{"app": "bench", "n": fmt.Sprint(i)}
+			p.Meta = map[string]string{"app": "bench", "env": "prod", "n": fmt.Sprint(i), "half": fmt.Sprint(i % 2), "third": fmt.Sprint(i % 3)}
 			if err := insertPin(tx, &p, content); err != nil {
 				b.Fatal(err)
 			}
@@ -518,6 +518,9 @@ func BenchmarkListPins(b *testing.B) {
 			{"by meta of all before the middle", PinQuery{Limit: 10, Before: middle, Meta: app}},
 			{"by meta of one", PinQuery{Limit: 10, Meta: map[string]string{"n": "777"}}},
 			{"by two pairs of meta", PinQuery{Limit: 10, Meta: map[string]string{"app": "bench", "n": "777"}}},
+			{"by two pairs that all have", PinQuery{Limit: 10, Meta: map[string]string{"app": "bench", "env": "prod"}}},
+			{"by a pair that all have and one that half have, before the middle", PinQuery{Limit: 10, Before: middle, Meta: map[string]string{"app": "bench", "half": "1"}}},
+			{"by pairs that half and a third have", PinQuery{Limit: 10, Meta: map[string]string{"half": "1", "third": "1"}}},
 			{"by meta that failed pins have", PinQuery{Limit: 10, Statuses: []Status{Failed}, Meta: app}},
 			{"by meta of all and part of a name", PinQuery{Limit: 10, Name: "7777", Match: Partial, Meta: app}},
 		} {

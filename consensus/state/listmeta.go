@@ -95,6 +95,9 @@ func (l *lister) withMeta(p pair, others []pair, statuses []Status) error {
 // withPair lists the pins of a status whose pairs the index has one by one. The total of one pair
 // of pinned pins comes from counters, and then no more is read than returned.
 func (l *lister) withPair(p pair, others []pair, s Status) error {
+	if s == Pinned && len(others) > 0 && l.filter.name == nil {
+		return l.withAll(append([]pair{p}, others...))
+	}
 	defer l.page.next()
 	counted := l.filter.name == nil && len(others) == 0 && s == Pinned
 	rows := madeRows{lister: l, status: s, use: l.keep}

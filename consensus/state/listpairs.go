@@ -1,0 +1,236 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// Bounds of a list by several pairs.
+const (
+	// pairChunk is the number of entries of the rarest pair that are compared at a time with those
+	// of another pair.
+	pairChunk = 1024
+	// entriesPerLookup is about how many entries of an index can be read in the time of one look-up.
+	entriesPerLookup = 8
+)
+
+// conjunction lists the pinned pins that have all of several pairs, none of which is manyPairs. In
+// a bucket of the counters in which all pins have a pair, that pair selects nothing. With one pair
+// left, its counter is the number of matches, and entries are read only for the rows of the page.
+// Elsewhere the entries of all pairs are compared.
+type conjunction struct {
+	*lister
+	rows madeRows
+}
+
+// withAll lists the pinned pins with all pairs; the first one is the rarest.
+func (l *lister) withAll(pairs []pair) error {
+	defer l.page.next()
+	c := conjunction{lister: l, rows: madeRows{lister: l, status: Pinned, use: l.keep}}
+	from := l.q.After + 1
+	if from == 1 { // the first bucket is whole, as nothing was created at 0
+		from = 0
+	}
+	if err := c.span(len(counterShifts)-2, pairs, from, l.q.Before); err != nil {
+		return err
+	}
+	return c.rows.read()
+}
+
+// span lists the matches created in [from, to), newest first, by the whole buckets of a level, and
+// at both edges by finer levels.
+func (c *conjunction) span(level int, pairs []pair, from, to Millis) error {
+	if from >= to {
+		return nil
+	}
+	if level < 0 {
+		return c.compare(pairs, from, to)
+	}
+	shift := counterShifts[level]
+	first, end := (from+(1<<shift)-1)>>shift, to>>shift // whole buckets: [first, end)
+	if first >= end {
+		return c.span(level-1, pairs, from, to)
+	}
+	if err := c.span(level-1, pairs, end<<shift, to); err != nil {
+		return err
+	}
+	all, err := c.counts(level, pairs, first, end)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := c.bucket(level, pairs, &all[i]); err != nil {
+			return err
+		}
+	}
+	return c.span(level-1, pairs, from, first<<shift)
+}
+
+// bucket lists the matches of one bucket.
+func (c *conjunction) bucket(level int, pairs []pair, b *pairCounts) error {
+	left := make([]pair, 0, len(pairs))
+	for i, n := range b.with {
+		switch {
+		case n == 0:
+			return nil
+		case n < b.pins:
+			left = append(left, pairs[i])
+		}
+	}
+	if len(left) == 0 { // all pins have all pairs
+		left = pairs[:1]
+	}
+	shift := counterShifts[level]
+	from, to := b.at<<shift, (b.at+1)<<shift
+	if len(left) > 1 {
+		return c.span(level-1, left, from, to)
+	}
+	c.total += slices.Min(b.with)
+	if !c.rows.wanted() {
+		return nil
+	}
+	q := PinQuery{After: from - 1, Before: to}
+	return c.entries(&q, left[0], Pinned, func(created Millis) (bool, error) {
+		err := c.rows.add(created)
+		return c.rows.wanted(), err
+	})
+}
+
+// pairCounts are the numbers of pinned pins of one bucket.
+type pairCounts struct {
+	at   Millis // number of the bucket
+	pins uint64 // those that the index has pair by pair, with or without meta
+	with []uint64
+}
+
+// counts returns the buckets [first, end) of a level in which pins have the first pair, newest first.
+func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []pairCounts, err error) {
+	for i, p := range pairs {
+		at := 0
+		err := c.counters(metaCounters(c.account, p, level), first, end, func(bucket Millis, n uint64) {
+			if i == 0 {
+				all = append(all, pairCounts{at: bucket, with: make([]uint64, len(pairs))})
+			}
+			if at = skipTo(all, at, bucket); at < len(all) && all[at].at == bucket {
+				all[at].with[i] = n
+			}
+		})
+		if err != nil || len(all) == 0 {
+			return nil, err
+		}
+	}
+	// pins is unsigned, and the account's counter is never below that of manyPairs.
+	for prefix, sign := range map[string]uint64{
+		string(pinKey(c.account, pinCounter).byte(byte(Pinned)).byte(byte(level))): 1,
+		string(metaCounters(c.account, manyPairs, level)):                          ^uint64(0),
+	} {
+		at := 0
+		err := c.counters(key(prefix), first, end, func(bucket Millis, n uint64) {
+			if at = skipTo(all, at, bucket); at < len(all) && all[at].at == bucket {
+				all[at].pins += sign * n
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// skipTo returns the index, from one on, of the first bucket that is not newer than another.
+func skipTo(all []pairCounts, from int, bucket Millis) int {
+	for from < len(all) && all[from].at > bucket {
+		from++
+	}
+	return from
+}
+
+// counters calls fn for the counters under a prefix of the buckets [first, end), newest first.
+func (c *conjunction) counters(prefix key, first, end Millis, fn func(bucket Millis, n uint64)) error {
+	lower, upper := slices.Clone(prefix).descending(end-1), slices.Clone(prefix).end()
+	if first > 0 {
+		upper = slices.Clone(prefix).descending(first - 1)
+	}
+	return c.r.Scan(lower, upper, false, func(k, value []byte) (bool, error) {
+		if len(value) != 8 || len(k) != len(prefix)+8 {
+			return false, fmt.Errorf("state: pin counter %x of %d bytes", k, len(value))
+		}
+		fn(Millis(^binary.BigEndian.Uint64(k[len(prefix):])), binary.BigEndian.Uint64(value))
+		return true, c.scanned.add(0, len(value))
+	})
+}
+
+// compare lists the matches created in [from, to) by the entries of all pairs.
+func (c *conjunction) compare(pairs []pair, from, to Millis) error {
+	chunk := make([]Millis, 0, pairChunk)
+	use := func() (err error) {
+		read := len(chunk)
+		for _, other := range pairs[1:] {
+			if chunk, err = c.among(chunk, other); err != nil {
+				return err
+			}
+		}
+		c.total += uint64(len(chunk))
+		for _, created := range chunk {
+			if !c.rows.wanted() {
+				break
+			}
+			read--
+			if err := c.rows.add(created); err != nil {
+				return err
+			}
+		}
+		chunk = chunk[:0]
+		return c.scanned.add(read, 0)
+	}
+	q := PinQuery{After: from - 1, Before: to}
+	err := c.entries(&q, pairs[0], Pinned, func(created Millis) (bool, error) {
+		if chunk = append(chunk, created); len(chunk) < pairChunk {
+			return true, nil
+		}
+		return true, use()
+	})
+	if err != nil {
+		return err
+	}
+	return use()
+}
+
+// among returns which of the pins created at some times, newest first, have a pair. It changes made.
+func (c *conjunction) among(made []Millis, p pair) ([]Millis, error) {
+	if len(made) == 0 {
+		return made, nil
+	}
+	index := metaIndex(c.account, p)
+	found, at, read := made[:0], 0, 0 // made[:at] are decided
+	// found is never longer than what is decided, so it overwrites nothing that is needed.
+	err := c.r.Scan(slices.Clone(index).descending(made[0]), slices.Clone(index).descending(made[len(made)-1]-1), false, func(k, _ []byte) (bool, error) {
+		created := Millis(^binary.BigEndian.Uint64(k[len(k)-8:]))
+		for at < len(made) && made[at] > created {
+			at++
+		}
+		read++
+		if at == len(made) || made[at] != created {
+			return read < entriesPerLookup*len(made), c.scanned.add(1, 0)
+		}
+		found = append(found, created)
+		at++
+		return at < len(made) && read < entriesPerLookup*len(made), nil
+	})
+	if err != nil || read < entriesPerLookup*len(made) {
+		return found, err
+	}
+	for _, created := range made[at:] {
+		ok, err := has(c.r, slices.Clone(index).descending(created))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found = append(found, created)
+		} else if err := c.scanned.add(1, 0); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
