@@ -106,44 +106,34 @@ type pairCounts struct {
 
 // counts returns the buckets [first, end) of a level in which pins have the first pair, newest first.
 func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []pairCounts, err error) {
-	for i, p := range pairs {
-		at := 0
-		err := c.counters(metaCounters(c.account, p, level), first, end, func(bucket Millis, n uint64) {
-			if i == 0 {
-				all = append(all, pairCounts{at: bucket, with: make([]uint64, len(pairs))})
-			}
-			if at = skipTo(all, at, bucket); at < len(all) && all[at].at == bucket {
-				all[at].with[i] = n
-			}
-		})
-		if err != nil || len(all) == 0 {
-			return nil, err
-		}
+	err = c.counters(metaCounters(c.account, pairs[0], level), first, end, func(bucket Millis, n uint64) {
+		with := make([]uint64, len(pairs))
+		with[0] = n
+		all = append(all, pairCounts{at: bucket, with: with})
+	})
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
-	// pins is unsigned, and the account's counter is never below that of manyPairs.
-	for prefix, sign := range map[string]uint64{
-		string(pinKey(c.account, pinCounter).byte(byte(Pinned)).byte(byte(level))): 1,
-		string(metaCounters(c.account, manyPairs, level)):                          ^uint64(0),
-	} {
-		at := 0
-		err := c.counters(key(prefix), first, end, func(bucket Millis, n uint64) {
-			if at = skipTo(all, at, bucket); at < len(all) && all[at].at == bucket {
-				all[at].pins += sign * n
-			}
-		})
+	add := func(prefix key, use func(b *pairCounts, n uint64)) {
 		if err != nil {
-			return nil, err
+			return
 		}
+		i := 0
+		err = c.counters(prefix, first, end, func(bucket Millis, n uint64) {
+			for i < len(all) && all[i].at > bucket {
+				i++
+			}
+			if i < len(all) && all[i].at == bucket {
+				use(&all[i], n)
+			}
+		})
 	}
-	return all, nil
-}
-
-// skipTo returns the index, from one on, of the first bucket that is not newer than another.
-func skipTo(all []pairCounts, from int, bucket Millis) int {
-	for from < len(all) && all[from].at > bucket {
-		from++
+	for i, p := range pairs[1:] {
+		add(metaCounters(c.account, p, level), func(b *pairCounts, n uint64) { b.with[i+1] = n })
 	}
-	return from
+	add(pinKey(c.account, pinCounter).byte(byte(Pinned)).byte(byte(level)), func(b *pairCounts, n uint64) { b.pins = n })
+	add(metaCounters(c.account, manyPairs, level), func(b *pairCounts, n uint64) { b.pins -= n })
+	return all, err
 }
 
 // counters calls fn for the counters under a prefix of the buckets [first, end), newest first.
