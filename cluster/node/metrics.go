@@ -42,7 +42,7 @@ func (n *Node) registerMetrics() error {
 		Help: "Pinned roots with fewer holders than they should have, as this node sees it now: members that are away hold nothing.",
 	}, n.underReplicated))
 	collectors = append(collectors, n.hashCollectors()...)
-	collectors = append(collectors, payments.NewCollector(n.paymentSums))
+	collectors = append(collectors, payments.NewCollector(n.paymentSums, n.payments.Unanswered))
 	for _, c := range collectors {
 		if err := n.opts.Registerer.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)

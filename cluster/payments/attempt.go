@@ -220,10 +220,13 @@ func (a *attempt) fresh(ctx context.Context) error {
 
 // settle has the payment executed. If the outcome is unknown, it asks again: the network executes a
 // nonce once, so a repeat cannot pay twice. After an error the payment is recorded as failed or
-// refundable. The error is a *Rejected, or a *RefundError that wraps ErrFacilitator.
+// refundable. If nobody knows whether it was settled, recall asks for the transaction later. The error is
+// a *Rejected, or a *RefundError that wraps ErrFacilitator.
 func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 	bounded, cancel := a.p.detached(ctx, settleTimeout)
 	defer cancel()
+	asked := a.asked()
+	a.p.noteAsked(asked)
 	var err error
 	again := backoff.New(settlePause, longestPause)
 	for try := 1; ; try++ {
@@ -245,7 +248,9 @@ func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 		}
 	}
 	a.p.opts.Logger.ErrorContext(ctx, "the outcome of a settlement is unknown", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer, "network", a.row.ID.Network, "err", err)
-	row := a.fail(ctx, "", true, "the facilitator did not answer; the payment may have been settled")
+	row := a.fail(ctx, "", true, unansweredReason)
+	asked.reason = unansweredReason
+	a.p.leave(asked)
 	return Settlement{}, &RefundError{Payment: row, Err: fmt.Errorf("%w to the request to settle", ErrFacilitator)}
 }
 
@@ -263,14 +268,16 @@ func (a *attempt) fail(ctx context.Context, transaction string, refundable bool,
 	if err == nil {
 		var row state.Payment
 		if row, err = a.recorded(); err == nil {
-			a.p.forget(&row.ID)
+			if transaction != "" || !refundable { // else the facilitator is asked again
+				a.p.forget(&row.ID)
+			}
 			return row
 		}
 	}
 	a.p.opts.Logger.ErrorContext(ctx, "the outcome of a payment is not recorded; it becomes refundable", "nonce", a.row.ID.Nonce, "payer", a.row.ID.Payer,
 		"network", a.row.ID.Network, "transaction", transaction, "refundable", refundable, "reason", reason, "err", err)
 	if transaction != "" {
-		a.p.leave(&a.row, transaction)
+		a.p.leave(&settled{payment: a.row, transaction: transaction})
 	}
 	row := a.row
 	row.State, row.Reason, row.Transaction = state.PaymentRefundable, reason, transaction

@@ -49,6 +49,13 @@ func (s *storm) step() {
 	}
 }
 
+// calm ends the faults: the node starts again.
+func (s *storm) calm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults, s.dead = false, false
+}
+
 // View implements State.
 func (s *storm) View(ctx context.Context) (state.View, func(), error) {
 	s.step()
@@ -117,8 +124,9 @@ func (s *storm) Supported(context.Context) error { return nil }
 // In any history of three nodes that get the same payment at once, and another payment for the same
 // object: one attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
 // payment that was executed is paid, with its content stored, or refundable. If a node was told of the
-// settlement, the record of the payment has the transaction, after a crash too. Without faults, exactly one
-// attempt of each payer wins.
+// settlement, the record of the payment has the transaction, after a crash too. If the facilitator
+// remembers its settlements, the record of each payment that was executed has the transaction in the end. Without
+// faults, exactly one attempt of each payer wins.
 func TestAnyInterleavingKeepsThePromises(t *testing.T) {
 	met := map[state.PaymentState]int{}
 	for seed := range uint64(interleavings) {
@@ -139,7 +147,8 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 	t.Helper()
 	w := newWorld(t)
 	faults := seed%4 != 0
-	same, other := paymentOf("0xann", "0x1"), paymentOf("0xann", "0x2")
+	same, other := signedOf("0x1", 10*time.Minute), signedOf("0x2", 10*time.Minute)
+	w.chain.remembers = seed%5 < 3
 	if seed%3 == 0 {
 		other.Payer = "0xbob"
 	}
@@ -174,16 +183,27 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 	if seed%2 == 0 {
 		sweep() // before they start again
 	}
+	lives := map[*storm]*Payments{}
 	for s, pay := range storms {
-		w.onDisk("again", w.state, s, &s.disk).recall(t.Context())
+		s.calm()
+		lives[s] = w.onDisk("again", w.state, s, &s.disk)
+		lives[s].recall(t.Context())
 		if row := w.row(pay); s.told && row.Transaction != "0x7a"+pay.Nonce {
 			t.Errorf("the facilitator told the transaction of payment %s, which is %s with %q", pay.Nonce, row.State, row.Transaction)
 		}
-		if len(s.disk.entries) > 0 {
-			t.Errorf("the journal of a node has %d entries in the end", len(s.disk.entries))
-		}
 	}
 	sweep()
+	for _, p := range lives {
+		p.recall(t.Context())
+	}
+	for s, pay := range storms {
+		if row := w.row(pay); w.chain.remembers && w.chain.executed[pay.Nonce] > 0 && row.Transaction != "0x7a"+pay.Nonce {
+			t.Errorf("payment %s was executed, and is %s with the transaction %q", pay.Nonce, row.State, row.Transaction)
+		}
+		if len(s.disk.entries) > 0 || lives[s].Unanswered() > 0 {
+			t.Errorf("the journal of a node has %d entries in the end, and %d settlements have no answer", len(s.disk.entries), lives[s].Unanswered())
+		}
+	}
 	for nonce, n := range won {
 		row := w.row(map[string]Payment{"0x1": same, "0x2": other}[nonce])
 		if n > 1 || row.State != state.PaymentPaid {

@@ -7,22 +7,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector collects the sums of payments of the whole cluster.
+// collector collects the sums of payments of the whole cluster, and the number of settlements of this node
+// without an answer.
 type collector struct {
-	sums          func() ([]state.PaymentSum, error)
-	total, amount *prometheus.Desc
+	sums                      func() ([]state.PaymentSum, error)
+	without                   func() int
+	total, amount, unanswered *prometheus.Desc
 }
 
-// NewCollector returns the metrics holdfast_payments_total and holdfast_payments_amount. sums returns the
-// sums that this node knows.
-func NewCollector(sums func() ([]state.PaymentSum, error)) prometheus.Collector {
+// NewCollector returns the metrics holdfast_payments_total, holdfast_payments_amount and
+// holdfast_payments_unanswered. sums returns the sums that this node knows, and unanswered is
+// Payments.Unanswered.
+func NewCollector(sums func() ([]state.PaymentSum, error), unanswered func() int) prometheus.Collector {
 	const namespace, subsystem = "holdfast", "payments"
 	return &collector{
-		sums: sums,
+		sums: sums, without: unanswered,
 		total: prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, "total"),
 			"Payments of the whole cluster by state, as this node has applied it.", []string{"state"}, nil),
 		amount: prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, "amount"),
 			"Amounts of the payments of the whole cluster in atomic units of the asset, as this node has applied it.", []string{"state", "network", "asset"}, nil),
+		unanswered: prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, "unanswered"),
+			"Settlements that this node has asked for, whose attempts have ended and whose outcome it does not know.", nil, nil),
 	}
 }
 
@@ -30,10 +35,12 @@ func NewCollector(sums func() ([]state.PaymentSum, error)) prometheus.Collector 
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.total
 	out <- c.amount
+	out <- c.unanswered
 }
 
-// Collect implements prometheus.Collector. It collects nothing if the sums cannot be read.
+// Collect implements prometheus.Collector. It collects no sums if they cannot be read.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(c.unanswered, prometheus.GaugeValue, float64(c.without()))
 	sums, err := c.sums()
 	if err != nil {
 		return

@@ -10,7 +10,7 @@ import (
 )
 
 // The metrics have the number of payments in each state, also 0, and the amounts by network and asset.
-// They are absent if the sums cannot be read.
+// They are absent if the sums cannot be read. The number of settlements without an answer is there.
 func TestMetricsHaveTheSumsOfPayments(t *testing.T) {
 	sums := []state.PaymentSum{
 		{State: state.PaymentPaid, Network: "base", Asset: "0xa", Count: 2, Amount: "3000"},
@@ -19,7 +19,7 @@ func TestMetricsHaveTheSumsOfPayments(t *testing.T) {
 	}
 	var failed error
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(NewCollector(func() ([]state.PaymentSum, error) { return sums, failed }))
+	registry.MustRegister(NewCollector(func() ([]state.PaymentSum, error) { return sums, failed }, func() int { return 2 }))
 	gathered := func() map[string]float64 {
 		t.Helper()
 		families, err := registry.Gather()
@@ -41,17 +41,17 @@ func TestMetricsHaveTheSumsOfPayments(t *testing.T) {
 	got := gathered()
 	for name, want := range map[string]float64{
 		"holdfast_payments_total reserved": 0, "holdfast_payments_total paid": 3, "holdfast_payments_total failed": 0, "holdfast_payments_total refundable": 3,
-		"holdfast_payments_amount 0xa base paid": 3000, "holdfast_payments_amount 0xb base paid": 1, "holdfast_payments_amount 0xa base refundable": 1e78,
+		"holdfast_payments_amount 0xa base paid": 3000, "holdfast_payments_amount 0xb base paid": 1, "holdfast_payments_amount 0xa base refundable": 1e78, "holdfast_payments_unanswered": 2,
 	} {
 		if is, there := got[name]; !there || is != want {
 			t.Errorf("%s is %g, %t, want %g", name, is, there, want)
 		}
 	}
-	if len(got) != 7 {
+	if len(got) != 8 {
 		t.Errorf("%d samples: %v", len(got), got)
 	}
 	failed = errors.New("no state")
-	if got := gathered(); len(got) != 0 {
+	if got := gathered(); len(got) != 1 {
 		t.Errorf("without sums: %v", got)
 	}
 }

@@ -78,6 +78,10 @@ type Payments struct {
 
 	mu   sync.Mutex
 	left []settled // settlements that nobody records any more
+
+	// The following fields are of recall, which runs once at a time.
+	askFrom   time.Time // when a facilitator that did not answer is asked again
+	questions int       // that may still be asked in this pass
 }
 
 // New returns the use case of the paid gateway.

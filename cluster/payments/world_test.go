@@ -189,6 +189,8 @@ type chain struct {
 	executed map[string]int // times that a nonce was executed
 	settles  int            // calls of Settle
 
+	remembers bool // the facilitator answers a repeated settlement with the transaction of the first
+
 	verify func() error
 	settle func(try int, execute func() (Settlement, error)) (Settlement, error)
 }
@@ -217,7 +219,12 @@ func (c *chain) Settle(_ context.Context, p *Payment) (Settlement, error) {
 func (c *chain) execute(p *Payment) (Settlement, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.executed[p.Nonce] > 0 {
+	switch over := p.ValidBefore != 0 && time.Now().Unix() >= p.ValidBefore; {
+	case c.executed[p.Nonce] > 0 && c.remembers:
+		return Settlement{Transaction: "0x7a" + p.Nonce, Network: p.Network, Payer: p.Payer}, nil
+	case over:
+		return Settlement{}, &Rejected{Reason: "invalid_exact_evm_payload_authorization_valid_before", Payer: p.Payer}
+	case c.executed[p.Nonce] > 0:
 		return Settlement{}, &Rejected{Reason: "invalid_transaction_state", Payer: p.Payer}
 	}
 	c.executed[p.Nonce]++

@@ -31,8 +31,9 @@ newest first. AMOUNT is in atomic units of the asset: millionths of a dollar for
 USDC.
 
 A payment is reserved while its request runs, and then paid, failed or
-refundable. Nothing was stored for a refundable payment, but it was settled, or
-may have been: look its transaction or nonce up on the network and pay it back.`,
+refundable. Nothing was stored for a refundable payment. With a transaction, it
+was settled: pay it back. Without one, it may have been settled: look PAYER and
+the nonce up on NETWORK, and pay back what was paid.`,
 		Example: "  holdfast paid ls --limit 20",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,10 +57,10 @@ may have been: look its transaction or nonce up on the network and pay it back.`
 			if asJSON {
 				return a.printJSON(notNil(rows))
 			}
-			t := table{head: []string{"TIME", "STATE", "AMOUNT", "PAYER", "FOR", "UNTIL", "TRANSACTION", "REASON"}, states: 1}
+			t := table{head: []string{"TIME", "STATE", "AMOUNT", "NETWORK", "PAYER", "FOR", "UNTIL", "TRANSACTION", "REASON"}, states: 1}
 			for i := range rows {
 				r := &rows[i]
-				t.add(r.Time, r.State, r.Amount, r.Payer, printable(fmt.Sprintf("%s %s", r.Kind, cmp.Or(r.Object, r.Pin))), r.Until,
+				t.add(r.Time, r.State, r.Amount, printable(r.Network), r.Payer, printable(fmt.Sprintf("%s %s", r.Kind, cmp.Or(r.Object, r.Pin))), r.Until,
 					printable(cmp.Or(r.Transaction, "nonce "+r.Nonce)), printable(r.Reason))
 			}
 			t.write(a.stdout, paletteOf(a.stdout, a.environ))

@@ -186,8 +186,8 @@ func (v *PaymentOutcome) end(tx Tx, row *Payment, to PaymentState, reason string
 	return p.write(tx, row)
 }
 
-// refund makes a payment refundable. A payment that is refundable keeps its reason and gets the
-// transaction.
+// refund makes a payment refundable. A payment that is refundable gets the transaction, and the reason if it
+// had no transaction.
 func (v *PaymentOutcome) refund(tx Tx, row *Payment, reason string) error {
 	switch row.State {
 	case 0:
@@ -196,7 +196,13 @@ func (v *PaymentOutcome) refund(tx Tx, row *Payment, reason string) error {
 		if v.Transaction == "" || row.Transaction == v.Transaction {
 			return nil
 		}
-		reason = row.Reason
+		level, err := levelOf(tx)
+		if err != nil {
+			return err
+		}
+		if row.Transaction != "" || level < plainReasonsLevel {
+			reason = row.Reason
+		}
 	}
 	return v.end(tx, row, PaymentRefundable, reason)
 }
@@ -359,7 +365,14 @@ type SweepPayments struct{ Now Millis } // a time that most members have reached
 func (v *SweepPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
 // SweptReason is the reason of payments that SweepPayments has made refundable.
-const SweptReason = "the node stopped before it recorded the outcome; look the nonce up on the network"
+const SweptReason = "the node stopped before it recorded the outcome; the payment may have been settled: look its payer and nonce up on the network"
+
+// sweptReason10 is SweptReason below plainReasonsLevel.
+const sweptReason10 = "the node stopped before it recorded the outcome; look the nonce up on the network"
+
+// plainReasonsLevel is the feature level from which SweepPayments writes SweptReason, and from which a payment
+// that is refundable without a transaction gets a reason with it. All members must write the same.
+const plainReasonsLevel FeatureLevel = 11
 
 func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
 	if err := needsPayments(tx); err != nil {
@@ -369,9 +382,17 @@ func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	level, err := levelOf(tx)
+	if err != nil {
+		return Result{}, err
+	}
+	reason := SweptReason
+	if level < plainReasonsLevel {
+		reason = sweptReason10
+	}
 	for _, row := range left {
 		swept := *row
-		swept.State, swept.Reason, swept.Settled = PaymentRefundable, SweptReason, max(v.Now, row.Reserved)
+		swept.State, swept.Reason, swept.Settled = PaymentRefundable, reason, max(v.Now, row.Reserved)
 		if err := swept.write(tx, row); err != nil {
 			return Result{}, err
 		}

@@ -218,7 +218,7 @@ func TestASettledPaymentWithoutContentIsRefundable(t *testing.T) {
 		reason string
 	}{
 		"the state refuses the object": {change: func(c *CommitPayment) { c.Put.Object.ETag = "" }, reason: "needs an ETag"},
-		"swept":                        {before: func(m *till, _ Payment) { m.must(&SweepPayments{1000 + PaymentTimeout}) }, reason: SweptReason},
+		"swept":                        {before: func(m *till, _ Payment) { m.must(&SweepPayments{1000 + PaymentTimeout}) }, reason: "the payment was settled and is not reserved any more"},
 		"lost":                         {before: func(m *till, p Payment) { m.must(&ReleasePayment{p.ID, p.Request}) }, reason: "the reservation was lost"},
 		"refused before": {
 			before: func(m *till, p Payment) { m.must(&FailPayment{PaymentOutcome{p, "", 1500}, false, "no"}) },
@@ -248,6 +248,35 @@ func TestASettledPaymentWithoutContentIsRefundable(t *testing.T) {
 				t.Error("a repeat changed something")
 			}
 		})
+	}
+}
+
+// A payment that may have been settled says so, and says that it was when the transaction is known. Members of
+// older releases write other reasons, and so do all members below the feature level.
+func TestAPaymentThatMayHaveBeenSettledSaysSo(t *testing.T) {
+	for level, want := range map[FeatureLevel][2]string{
+		NewestFeatureLevel:    {SweptReason, "settled"},
+		plainReasonsLevel - 1: {sweptReason10, sweptReason10},
+	} {
+		m := newTill(t)
+		if level < NewestFeatureLevel {
+			m = &till{machine: found(t)}
+			m.must(&RaiseLevel{FeatureLevel: level})
+		}
+		p := testPayment("0x1")
+		m.reserve(p, 1000)
+		m.must(&SweepPayments{1000 + PaymentTimeout})
+		m.wantState(p, PaymentRefundable, want[0])
+		m.must(&FailPayment{PaymentOutcome{p, "", 2000}, true, "nothing new"})
+		m.wantState(p, PaymentRefundable, want[0])
+		m.must(&FailPayment{PaymentOutcome{p, "0x7a", 2000}, true, "settled"})
+		m.wantState(p, PaymentRefundable, want[1])
+		m.must(&FailPayment{PaymentOutcome{p, "0x7b", 2000}, true, "settled again"})
+		m.wantState(p, PaymentRefundable, want[1])
+		if got := m.is(p).Transaction; got != "0x7b" {
+			t.Errorf("at level %d the transaction is %q", level, got)
+		}
+		m.check()
 	}
 }
 

@@ -125,8 +125,13 @@ func (r *paidReply) code() string {
 	return body.Error
 }
 
+// listedPayment is a row of a list of payments.
+type listedPayment struct {
+	State, Kind, Object, Pin, Payer, Nonce, Amount, Network, Transaction, Reason string
+}
+
 // payments returns the payments that a node lists.
-func (g *gate) payments(n *harness.Node) (rows []struct{ State, Kind, Object, Pin, Payer, Transaction, Reason string }) {
+func (g *gate) payments(n *harness.Node) (rows []listedPayment) {
 	g.Helper()
 	if err := json.Unmarshal([]byte(n.CLI("paid", "ls", "--json", "--limit", "0")), &rows); err != nil {
 		g.Fatal(err)

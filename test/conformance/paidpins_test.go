@@ -277,6 +277,74 @@ func (g *gate) haveEnded(ids ...string) {
 	})
 }
 
+// TestAKilledNodeLearnsATransactionThatNobodyToldIt kills a node after the facilitator has settled and before
+// its answer. After the restart each node lists the payment as one that may have been settled, with all that an
+// operator needs to find it. When the authorization has ended, the node learns the transaction, and nothing
+// was paid a second time.
+func TestAKilledNodeLearnsATransactionThatNobodyToldIt(t *testing.T) {
+	t.Parallel()
+	g := startGate(t)
+	a, others, transfers := g.c.Nodes[0], g.c.Nodes[1:], len(g.f.Transfers())
+	url := paidURL(a) + "/unanswered/object"
+	ends := time.Now().Add(12 * time.Second)
+	name, value := g.sign(g.send(http.MethodPut, url, "content"), g.payer, func(o *x402test.Order) {
+		o.Change = func(a *x402test.Authorization) { a.ValidBefore = fmt.Sprint(ends.Unix()) }
+	})
+	g.f.Behave(x402test.Behaviour{SettleDelay: time.Minute}) // the payment is settled before the delay
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(name, value)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if resp, err := http.DefaultClient.Do(r); err == nil { // it gets no answer
+			_ = resp.Body.Close()
+		}
+	}()
+	harness.Eventually(t, paidWithin, "the payment is settled", func() (bool, error) {
+		return len(g.f.Transfers()) > transfers, errors.New("nothing is settled")
+	})
+	a.Kill()
+	<-ended
+	g.f.Behave(x402test.Behaviour{})
+	a.Restart()
+	g.c.Settle()
+	settled := g.f.Transfers()[transfers]
+	listed := func(what string, fits func(p *listedPayment) bool) {
+		t.Helper()
+		for _, n := range append(others, a) {
+			harness.Eventually(t, endedWithin, what+" on "+n.Name, func() (bool, error) {
+				rows := g.payments(n)
+				for i := range rows {
+					if p := &rows[i]; p.Object == "unanswered/object" {
+						known := strings.EqualFold(p.Payer, g.payer.Address()) && strings.EqualFold(p.Nonce, settled.Nonce) && p.Amount == settled.Value && p.Network == "base-sepolia"
+						return p.State == "refundable" && known && fits(p), fmt.Errorf("%+v", *p)
+					}
+				}
+				return false, errors.New("no row")
+			})
+		}
+	}
+	listed("a payment that may have been settled", func(p *listedPayment) bool {
+		return strings.Contains(p.Reason, "may have been settled") && p.Transaction == "" || p.Transaction == settled.Transaction
+	})
+	listed("its transaction", func(p *listedPayment) bool {
+		return p.Transaction == settled.Transaction && strings.Contains(p.Reason, "was settled")
+	})
+	if open := a.Metrics()["holdfast_payments_unanswered"]; open != 0 || len(g.f.Transfers()) != transfers+1 {
+		t.Errorf("%g settlements without an answer, %d transfers", open, len(g.f.Transfers())-transfers)
+	}
+	if r := g.send(http.MethodGet, paidURL(others[0])+"/unanswered/object", ""); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the object: %d %s", r.StatusCode, r.body)
+	}
+}
+
+// endedWithin is how long the node may take to learn a transaction: the rest of the authorization, the margin
+// after it, and its passes.
+const endedWithin = 2 * time.Minute
+
 // TestAKilledNodeKnowsItsSettlements kills a node that was told of a settlement and could not commit it
 // without a majority. After the restart the payment is refundable, with its transaction.
 func TestAKilledNodeKnowsItsSettlements(t *testing.T) {
