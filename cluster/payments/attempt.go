@@ -150,6 +150,11 @@ func (a *attempt) now() state.Millis {
 	if now, _, ok := a.p.opts.Agreed(); ok {
 		return now
 	}
+	return a.later()
+}
+
+// later returns the time of the reservation and what has passed since.
+func (a *attempt) later() state.Millis {
 	return a.row.Reserved + state.Millis(a.p.opts.Now().Sub(a.begun).Milliseconds())
 }
 
@@ -328,9 +333,9 @@ func (a *attempt) outcome(ctx context.Context, done Settlement, err error) (stat
 // ends returns the part of a command that ends the reservation after a settlement. The paid time begins
 // at its Now.
 func (a *attempt) ends(done Settlement) state.PaymentOutcome {
-	now := a.now()
-	if _, _, ok := a.p.opts.Agreed(); ok {
-		now = max(now, state.BeginsAt(state.MillisOf(a.p.opts.Now()), a.p.opts.Agreed))
+	now := a.later()
+	if early, late, ok := a.p.opts.Agreed(); ok {
+		now = state.BeginsAt(state.MillisOf(a.p.opts.Now()), func() (state.Millis, state.Millis, bool) { return early, late, true })
 	}
 	return state.PaymentOutcome{Payment: a.row, Transaction: done.Transaction, Now: now}
 }
