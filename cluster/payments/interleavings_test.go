@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -121,8 +122,8 @@ func (s *storm) Settle(ctx context.Context, p *Payment) (Settlement, error) {
 // Supported implements Facilitator.
 func (s *storm) Supported(context.Context) error { return nil }
 
-// In any history of three nodes that get the same payment at once, and another payment for the same
-// object: one attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
+// In any history of three nodes that get the same payment for an object or a pin at once, and another payment for
+// the object: one attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
 // payment that was executed is paid, with its content stored, or refundable. If a node was told of the
 // settlement, the record of the payment has the transaction, after a crash too. If the facilitator
 // remembers its settlements, the record of each payment that was executed has the transaction in the end. Without
@@ -130,7 +131,7 @@ func (s *storm) Supported(context.Context) error { return nil }
 func TestAnyInterleavingKeepsThePromises(t *testing.T) {
 	met := map[state.PaymentState]int{}
 	for seed := range uint64(interleavings) {
-		synctest.Test(t, func(t *testing.T) { interleave(t, seed, met) })
+		synctest.Test(t, func(t *testing.T) { interleave(t, seed, met, mistake{}, nil) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -143,9 +144,19 @@ func TestAnyInterleavingKeepsThePromises(t *testing.T) {
 	t.Log(met)
 }
 
-func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
+// mistake is what nodes do wrong on purpose.
+type mistake struct {
+	state       func(*storm) State
+	facilitator func(*storm) Facilitator
+}
+
+// interleave draws a history, and reports to wrong what it finds; nil: to t.
+func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int, m mistake, wrong func(string, ...any)) {
 	t.Helper()
 	w := newWorld(t)
+	if wrong != nil {
+		w.wrong = wrong
+	}
 	faults := seed%4 != 0
 	same, other := signedOf("0x1", 10*time.Minute), signedOf("0x2", 10*time.Minute)
 	w.chain.remembers = seed%5 < 3
@@ -163,9 +174,14 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 		node := state.NodeID(fmt.Sprintf("n%d", i%3+1))
 		s := &storm{world: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), faults: faults}
 		storms[s] = pay
-		p := w.onDisk(node, s, s, &s.disk)
+		p := w.onDisk(node, m.stateOf(s), m.facilitatorOf(s), &s.disk)
 		work.Go(func() {
-			_, err := p.Put(ctx, putOf("k", "hello "+pay.Nonce, pay))
+			var err error
+			if seed%3 == 1 && pay.Nonce == same.Nonce {
+				_, err = p.Pin(ctx, PinRequest{CID: pinnedCID, TTL: time.Minute, MaxBytes: 300, Amount: big.NewInt(1000), Payment: pay})
+			} else {
+				_, err = p.Put(ctx, putOf("k", "hello "+pay.Nonce, pay))
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -189,7 +205,7 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 		lives[s] = w.onDisk("again", w.state, s, &s.disk)
 		lives[s].recall(t.Context())
 		if row := w.row(pay); s.told && row.Transaction != "0x7a"+pay.Nonce {
-			t.Errorf("the facilitator told the transaction of payment %s, which is %s with %q", pay.Nonce, row.State, row.Transaction)
+			w.wrong("the facilitator told the transaction of payment %s, which is %s with %q", pay.Nonce, row.State, row.Transaction)
 		}
 	}
 	sweep()
@@ -198,29 +214,107 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int) {
 	}
 	for s, pay := range storms {
 		if row := w.row(pay); w.chain.remembers && w.chain.executed[pay.Nonce] > 0 && row.Transaction != "0x7a"+pay.Nonce {
-			t.Errorf("payment %s was executed, and is %s with the transaction %q", pay.Nonce, row.State, row.Transaction)
+			w.wrong("payment %s was executed, and is %s with the transaction %q", pay.Nonce, row.State, row.Transaction)
 		}
 		if len(s.disk.entries) > 0 || lives[s].Unanswered() > 0 {
-			t.Errorf("the journal of a node has %d entries in the end, and %d settlements have no answer", len(s.disk.entries), lives[s].Unanswered())
+			w.wrong("the journal of a node has %d entries in the end, and %d settlements have no answer", len(s.disk.entries), lives[s].Unanswered())
 		}
 	}
 	for nonce, n := range won {
 		row := w.row(map[string]Payment{"0x1": same, "0x2": other}[nonce])
 		if n > 1 || row.State != state.PaymentPaid {
-			t.Errorf("%d attempts of payment %s won, and it is %s", n, nonce, row.State)
+			w.wrong("%d attempts of payment %s won, and it is %s", n, nonce, row.State)
 		}
 	}
 	if !faults {
 		if won["0x1"] > 1 || won["0x1"]+won["0x2"] == 0 || same.Payer == other.Payer && (won["0x1"] != 1 || won["0x2"] != 1) {
-			t.Errorf("without faults, %v attempts won: %v", won, answers)
+			w.wrong("without faults, %v attempts won: %v", won, answers)
 		}
 		for _, err := range answers["0x1"] {
 			if err != nil && !errors.Is(err, ErrPaymentUsed) && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrNotOwner) {
-				t.Errorf("a losing attempt got %v", err)
+				w.wrong("a losing attempt got %v", err)
 			}
 		}
 	}
 	met[w.row(same).State]++
 	met[w.row(other).State]++
 	w.check("b/k", same, other)
+}
+
+// pinnedCID is the content of paid pins.
+const pinnedCID = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
+
+func (m mistake) stateOf(s *storm) State {
+	if m.state == nil {
+		return s
+	}
+	return m.state(s)
+}
+
+func (m mistake) facilitatorOf(s *storm) Facilitator {
+	if m.facilitator == nil {
+		return s
+	}
+	return m.facilitator(s)
+}
+
+// hasty stores content before the payment is settled.
+type hasty struct{ *storm }
+
+// Settle implements Facilitator.
+func (h hasty) Settle(ctx context.Context, p *Payment) (Settlement, error) {
+	go func() { _, _ = h.storm.Settle(context.WithoutCancel(ctx), p) }() // synctest.Test waits for it
+	return Settlement{Transaction: "0x7a" + p.Nonce, Network: p.Network, Payer: p.Payer}, nil
+}
+
+// trusting takes a settlement without an answer for one.
+type trusting struct{ *storm }
+
+// Settle implements Facilitator.
+func (f trusting) Settle(ctx context.Context, p *Payment) (Settlement, error) {
+	done, err := f.storm.Settle(ctx, p)
+	if errors.Is(err, ErrFacilitator) {
+		done, err = Settlement{Transaction: "0x7a" + p.Nonce, Network: p.Network, Payer: p.Payer}, nil
+	}
+	return done, err
+}
+
+// careless calls a payment that may have been settled a failed one.
+type careless struct{ *storm }
+
+// Propose implements State.
+func (c careless) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
+	if f, ok := cmd.(*state.FailPayment); ok && f.Refundable {
+		failed := *f
+		failed.Refundable = false
+		cmd = &failed
+	}
+	return c.storm.Propose(ctx, cmd)
+}
+
+// Histories of nodes that make a mistake on purpose break a promise within few seeds.
+func TestMistakesWithPaymentsAreFound(t *testing.T) {
+	for name, m := range map[string]mistake{
+		"stored before it is settled": {facilitator: func(s *storm) Facilitator { return hasty{s} }},
+		"stored without an answer":    {facilitator: func(s *storm) Facilitator { return trusting{s} }},
+		"failed, and maybe settled":   {state: func(s *storm) State { return careless{s} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			found := ""
+			for seed := uint64(0); seed < interleavings && found == ""; seed++ {
+				synctest.Test(t, func(t *testing.T) {
+					interleave(t, seed, map[state.PaymentState]int{}, m, func(format string, args ...any) {
+						mu.Lock()
+						defer mu.Unlock()
+						found = fmt.Sprintf("seed %d: "+format, append([]any{seed}, args...)...)
+					})
+				})
+			}
+			if found == "" {
+				t.Errorf("%d histories did not find it", interleavings)
+			}
+			t.Log(found)
+		})
+	}
 }

@@ -28,6 +28,7 @@ import (
 // world is a cluster of three with a facilitator. Content is kept in memory, and time is virtual.
 type world struct {
 	t     *testing.T
+	wrong func(format string, args ...any) // reports a promise that is not kept
 	state *clustertest.State
 	chain *chain
 	nodes []placement.Node
@@ -42,7 +43,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		t: t, state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3")}),
+		t: t, wrong: t.Errorf, state: clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3")}),
 		chain: &chain{executed: map[string]int{}}, content: map[cid.Cid][]byte{},
 	}
 	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
@@ -283,34 +284,55 @@ func (w *world) check(object string, payments ...Payment) {
 	if err != nil && !errors.Is(err, state.ErrNoKey) {
 		w.t.Fatal(err)
 	}
-	stored, paid := err == nil, 0
+	stored, paid, pins := err == nil, 0, map[state.RequestID]bool{}
 	for _, p := range payments {
 		row, times := w.row(p), w.chain.executed[p.Nonce]
 		switch {
 		case times > 1:
-			w.t.Errorf("payment %s was executed %d times", p.Nonce, times)
+			w.wrong("payment %s was executed %d times", p.Nonce, times)
 		case times == 1 && row.State != state.PaymentPaid && row.State != state.PaymentRefundable:
-			w.t.Errorf("payment %s was executed, and is %s", p.Nonce, row.State)
+			w.wrong("payment %s was executed, and is %s", p.Nonce, row.State)
 		case times == 0 && row.State == state.PaymentPaid:
-			w.t.Errorf("payment %s was not executed, and is paid", p.Nonce)
+			w.wrong("payment %s was not executed, and is paid", p.Nonce)
 		case row.State == state.PaymentReserved:
-			w.t.Errorf("payment %s is still reserved", p.Nonce)
+			w.wrong("payment %s is still reserved", p.Nonce)
 		}
-		if row.State == state.PaymentPaid {
+		switch {
+		case row.State == state.PaymentPaid && row.Kind == state.PaysPin:
+			pins[row.Pin] = true
+		case row.State == state.PaymentPaid:
 			paid++
 		}
 	}
+	w.checkPins(view, pins)
 	if stored != (paid > 0) {
-		w.t.Errorf("%d payments are paid; stored: %t", paid, stored)
+		w.wrong("%d payments are paid; stored: %t", paid, stored)
 	}
 	if !stored {
 		return
 	}
 	if owner, err := view.PaidObject(object); err != nil || owner.Version != obj.ID {
-		w.t.Errorf("the owner of %s is %+v, %v", object, owner, err)
+		w.wrong("the owner of %s is %+v, %v", object, owner, err)
 	}
 	if root, err := view.Root(obj.Root); err != nil || root.Status != state.Pinned {
-		w.t.Errorf("the content is %+v, %v", root, err)
+		w.wrong("the content is %+v, %v", root, err)
+	}
+}
+
+// checkPins checks that the pins exist that are paid, and no others.
+func (w *world) checkPins(view state.View, paid map[state.RequestID]bool) {
+	w.t.Helper()
+	_, all, err := view.ListPins(context.Background(), state.PaidAccount, state.PinQuery{Limit: 100})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, pin := range all {
+		if !paid[pin.ID] {
+			w.wrong("pin %s exists, and is not paid", pin.ID)
+		}
+	}
+	if len(all) != len(paid) {
+		w.wrong("%d pins are paid, and %d exist", len(paid), len(all))
 	}
 }
 

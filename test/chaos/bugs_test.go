@@ -146,7 +146,7 @@ func TestDamageIsFound(t *testing.T) {
 // mistakes are the scenarios in which a node does something wrong.
 var mistakes = [...]string{
 	"reads of the local state", "an answer before the commit", "a retry that is a new write", "a delete that was not done", "a log without fsync",
-	"a write behind its answer",
+	"a write behind its answer", "an object that is not paid",
 }
 
 // collect frees the blocks of one root that a node says it holds.
@@ -197,6 +197,7 @@ func mistaken() map[string]scenario {
 			bug:   func(s pins.State) pins.State { return lateWrites{s} },
 			steps: again(4, step{fault: partition, leader: true, gap: time.Second, last: 5 * time.Second}),
 		},
+		mistakes[6]:                        {blind: true},
 		"a root that was collected in use": {damage: collect},
 		"blocks that are gone": {damage: func(r *run) error {
 			return os.RemoveAll(filepath.Join(r.cluster.members[1].folder, "blocks"))

@@ -1,8 +1,9 @@
 // Package chaos runs clusters of three to nine nodes in virtual time on a simulated
 // network, and injects faults: cut and slow links, power failures, full disks, lost
 // blocks, restarts. Meanwhile clients create, replace, delete, read and list pins
-// through all nodes, and some pins end. Afterwards each run checks three properties: the history of calls
-// is linearizable, all nodes have one state, and every block of a pinned root exists.
+// through all nodes, some pins end, and payers buy objects and pins. Afterwards each run checks four properties: the history of calls
+// is linearizable, all nodes have one state, every block of a pinned root exists, and payments
+// and what they pay for agree.
 //
 // A seed decides the faults, the clients' calls, the nodes' keys and Raft's random
 // time-outs. Each run is a process of its own with one processor. `go test ./test/chaos
@@ -74,6 +75,7 @@ type report struct {
 	Fired            [faults]int
 	Snapshots        int64  // that a node took over from a leader
 	Terms            uint64 // of Raft, after the first leader's
+	Payments         [5]int // by their state; 0: nobody has recorded them
 }
 
 // add counts another run in.
@@ -83,6 +85,9 @@ func (r *report) add(o report) {
 	r.Pins, r.Pinned, r.Virtual = r.Pins+o.Pins, r.Pinned+o.Pinned, r.Virtual+o.Virtual
 	r.Longest = max(r.Longest, o.Longest)
 	r.Snapshots += o.Snapshots
+	for i, n := range o.Payments {
+		r.Payments[i] += n
+	}
 	for i, n := range o.Fired {
 		r.Fired[i] += n
 	}
@@ -104,6 +109,7 @@ type run struct {
 	cluster *cluster
 	tenants [accountsUsed]*tenant
 	library *library
+	market  *market
 	tally   tally
 	steps   []step
 	// patience is that of all clients with every call; 0: it differs.
@@ -127,6 +133,7 @@ type scenario struct {
 	plan     func(*rand.Rand, int) []step // for so many nodes; nil: of all faults
 	patience time.Duration
 	probe    bool
+	blind    bool             // nodes take a settlement without an answer for one
 	damage   func(*run) error // done to the folders when all nodes have ended
 }
 
@@ -148,6 +155,8 @@ func newRun(rng *rand.Rand, base string, s scenario) *run {
 		library: &library{bytes: map[string][]byte{}},
 		steps:   plan(rng, size), patience: s.patience,
 	}
+	r.market = newMarket(rng.Uint64(), s.blind)
+	r.cluster.market = r.market
 	r.cluster.log = slog.New(&installs{handler, &r.cluster.taken})
 	switch {
 	case s.steps != nil:
@@ -210,6 +219,12 @@ func (r *run) work(ctx context.Context, rng *rand.Rand) (err error) {
 			patience: r.patience,
 		}
 		clients.Go(func() { c.run(asking) })
+	}
+	for i := range payersUsed {
+		p := &payer{
+			number: i, rng: rand.New(rand.NewPCG(rng.Uint64(), 3)), market: r.market, cluster: r.cluster, library: r.library, unexpected: r.unexpected,
+		}
+		clients.Go(func() { p.run(asking) })
 	}
 	if r.prober != nil {
 		clients.Go(func() { r.unexpected(r.prober.run(asking)) })
@@ -314,7 +329,11 @@ func (r *run) settle(ctx context.Context) error {
 			}
 		}
 	}
-	err := await(ctx, "all pins have ended whose time is over", func() bool { return r.endedInTime(ctx) })
+	err := await(ctx, "the outcome of all executed payments is known", func() bool { return r.market.decided(ctx, r.cluster.members[0].life) })
+	if err != nil {
+		return err
+	}
+	err = await(ctx, "all pins have ended whose time is over", func() bool { return r.endedInTime(ctx) })
 	if err != nil {
 		return err
 	}

@@ -121,6 +121,7 @@ type cluster struct {
 	log     *slog.Logger
 	network *network
 	bug     func(pins.State) pins.State
+	market  *market
 	members []*member // nil: it did not start yet
 	ids     map[state.NodeID]int
 	join    string
@@ -158,7 +159,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 	all, clusterOnly := l.host.options()
 	n, err := node.Open(ctx, node.Options{
 		Config: conf, Version: "chaos", Logger: c.log.With("at", m.number+1), HostOptions: all, ClusterOptions: clusterOnly,
-		Timings: timings, PinState: c.bug,
+		Timings: timings, PinState: c.bug, Facilitator: &counter{c.market, l},
 		Now: func() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) },
 		RaftLog: func(inner consensus.Log) consensus.Log {
 			if c.lies {
@@ -344,6 +345,7 @@ func (c *cluster) crashAnd(ctx context.Context, down time.Duration, then func(*m
 		m := c.members[numbers[i]]
 		ends.Go(func() {
 			l.hangUp()
+			l.stop() // else attempts to record payments would wait for a majority
 			l.calls.Wait()
 			if err := m.end(l); err != nil {
 				c.log.Info("the old life ended", "err", err)

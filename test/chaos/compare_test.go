@@ -76,6 +76,9 @@ func (r *run) examine(ctx context.Context, m *member, got *report) (rows []row, 
 	if m.number > 0 {
 		return rows, nil
 	}
+	if err := r.market.check(ctx, s, got); err != nil {
+		return nil, err
+	}
 	return rows, r.count(ctx, s, got)
 }
 
