@@ -57,6 +57,13 @@ func (s *storm) calm() {
 	s.faults, s.dead = false, false
 }
 
+// wasTold returns whether the facilitator told the node that it has settled the payment.
+func (s *storm) wasTold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
 // View implements State.
 func (s *storm) View(ctx context.Context) (state.View, func(), error) {
 	s.step()
@@ -204,7 +211,7 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int, m mis
 		s.calm()
 		lives[s] = w.onDisk("again", w.state, s, &s.disk)
 		lives[s].recall(t.Context())
-		if row := w.row(pay); s.told && row.Transaction != "0x7a"+pay.Nonce {
+		if row := w.row(pay); s.wasTold() && row.Transaction != "0x7a"+pay.Nonce {
 			w.wrong("the facilitator told the transaction of payment %s, which is %s with %q", pay.Nonce, row.State, row.Transaction)
 		}
 	}
@@ -213,7 +220,7 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int, m mis
 		p.recall(t.Context())
 	}
 	for s, pay := range storms {
-		if row := w.row(pay); w.chain.remembers && w.chain.executed[pay.Nonce] > 0 && row.Transaction != "0x7a"+pay.Nonce {
+		if row := w.row(pay); w.chain.remembers && w.chain.times(pay.Nonce) > 0 && row.Transaction != "0x7a"+pay.Nonce {
 			w.wrong("payment %s was executed, and is %s with the transaction %q", pay.Nonce, row.State, row.Transaction)
 		}
 		if len(s.disk.entries) > 0 || lives[s].Unanswered() > 0 {

@@ -217,6 +217,13 @@ func (c *chain) Settle(_ context.Context, p *Payment) (Settlement, error) {
 	return execute()
 }
 
+// times returns how often a nonce was executed.
+func (c *chain) times(nonce string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.executed[nonce]
+}
+
 func (c *chain) execute(p *Payment) (Settlement, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,7 +293,7 @@ func (w *world) check(object string, payments ...Payment) {
 	}
 	stored, paid, pins := err == nil, 0, map[state.RequestID]bool{}
 	for _, p := range payments {
-		row, times := w.row(p), w.chain.executed[p.Nonce]
+		row, times := w.row(p), w.chain.times(p.Nonce)
 		switch {
 		case times > 1:
 			w.wrong("payment %s was executed %d times", p.Nonce, times)
