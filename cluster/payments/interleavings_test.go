@@ -57,6 +57,13 @@ func (s *storm) calm() {
 	s.faults, s.dead = false, false
 }
 
+// faulty returns whether the node meets faults.
+func (s *storm) faulty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults
+}
+
 // wasTold returns whether the facilitator told the node that it has settled the payment.
 func (s *storm) wasTold() bool {
 	s.mu.Lock()
@@ -80,7 +87,7 @@ func (s *storm) IsLeader() bool { return true }
 // applied, and it may be applied later.
 func (s *storm) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	s.step()
-	change := s.faults && s.draw(6) == 0
+	change := s.faulty() && s.draw(6) == 0
 	if change && s.draw(2) == 0 {
 		return state.Result{}, state.ErrUnavailable
 	}
@@ -95,7 +102,7 @@ func (s *storm) Propose(ctx context.Context, cmd state.Command) (state.Result, e
 // Verify implements Facilitator.
 func (s *storm) Verify(ctx context.Context, p *Payment) (string, error) {
 	s.step()
-	if s.faults && s.draw(20) == 0 {
+	if s.faulty() && s.draw(20) == 0 {
 		return "", errCut
 	}
 	return s.chain.Verify(ctx, p)
@@ -104,7 +111,7 @@ func (s *storm) Verify(ctx context.Context, p *Payment) (string, error) {
 // Settle implements Facilitator.
 func (s *storm) Settle(ctx context.Context, p *Payment) (Settlement, error) {
 	s.step()
-	if !s.faults {
+	if !s.faulty() {
 		return s.chain.Settle(ctx, p)
 	}
 	switch s.draw(8) {
