@@ -28,8 +28,8 @@ func someNames() (names []string) {
 		`\`, `f\a`, `f/..\a`, "f/%2e%2e/a", "f/%252f", "f/%2", "f/%", "f/%%", "f/100%", "f/%2g", "f%2fa", "f/%ff", "f/%c0%af", "f/%u002e",
 		"f/ü", "f/u\u0308", "f/日本語", "f/\U0001f600", "f/\u2028", "f/\u202e", "f/\u200d", "f/\ufeff", "f/\ufffd", "f/\ufffe", "f/\uffff", "f/\U0010ffff", "f/\u0085",
 		"f/\xff", "f/\xc3", "f/\xc0\xaf", "f/\xed\xa0\x80", "f/\xf4\x90\x80\x80", "f/a\x00", "\x00", "f/C:", "f/con", "f/a:b", "f/~", "f/-a", "f/.holdfast-a.part", "f/__proto__",
-		"f/" + strings.Repeat("a", 1020), "f/" + strings.Repeat("a", 1021), "f/" + strings.Repeat("a", 1022), "f/" + strings.Repeat("ü", 510), "f/" + strings.Repeat("ü", 511),
-		"f/" + strings.Repeat("\x01", 1021), "f/" + strings.Repeat("&", 1021), "f/" + strings.Repeat("\u2028", 340), "f" + strings.Repeat("/a", 511),
+		"f/"+strings.Repeat("a", 1020), "f/"+strings.Repeat("a", 1021), "f/"+strings.Repeat("a", 1022), "f/"+strings.Repeat("ü", 510), "f/"+strings.Repeat("ü", 511),
+		"f/"+strings.Repeat("\x01", 1021), "f/"+strings.Repeat("&", 1021), "f/"+strings.Repeat("\u2028", 340), "f"+strings.Repeat("/a", 511),
 	)
 	slices.Sort(names)
 	return slices.Compact(names)
