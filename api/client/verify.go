@@ -19,7 +19,7 @@ type Hash [32]byte
 // String returns the hash in hex.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash parses a hash of 64 hex digits.
+// ParseHash parses a BLAKE3 hash of 64 hexadecimal digits.
 func ParseHash(text string) (h Hash, err error) {
 	data, err := hex.DecodeString(text)
 	if err != nil || len(data) != len(h) {

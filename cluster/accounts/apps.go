@@ -52,7 +52,7 @@ func (a *Accounts) AddApp(ctx context.Context, name string, redirects, scopes []
 	return appOf(&record), nil
 }
 
-// RemoveApp removes an app; keys that it has stay valid. Errors: state.ErrNotFound,
+// RemoveApp removes a registered app. API keys that users gave it stay valid. Errors: state.ErrNotFound,
 // state.ErrUnavailable.
 func (a *Accounts) RemoveApp(ctx context.Context, name string) error {
 	if _, err := a.state.Propose(ctx, &state.RemoveApp{Name: name}); err != nil {

@@ -377,8 +377,8 @@ func (o *Objects) wants(root state.RootKey) bool {
 	return !errors.Is(err, state.ErrNotFound)
 }
 
-// SetTags replaces the tags of the version of a key with an id, or of the current version if
-// the id is "". Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+// SetTags replaces the tags of a version of a key; the id "" is that of the current version.
+// Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
 func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
 	return wrap("set tags", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetObjectTags{Account: a, Bucket: bucket, Born: b.Born, Key: key, ID: id, Tags: tags}

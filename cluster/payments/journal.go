@@ -44,7 +44,7 @@ const (
 	maxEntry = 4 << 10
 )
 
-// Code implements the record's form. Version 2 is written only without a transaction.
+// Code encodes or decodes the record. Version 2 is written only without a transaction.
 func (s *settled) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || s.transaction == "" {

@@ -15,7 +15,7 @@ type Account struct {
 	Created      Millis
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Account) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -121,7 +121,7 @@ type APIKey struct {
 // Expired returns whether the key has expired at a time.
 func (v *APIKey) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *APIKey) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)

@@ -22,7 +22,7 @@ type App struct {
 	Created   Millis
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *App) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Name, MaxAppName)

@@ -5,7 +5,7 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // BucketTags has the tags of a bucket, in the order in which they were given.
 type BucketTags struct{ Tags []Tag }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *BucketTags) Code(c *codec.Coder) {
 	c.Version(1)
 	codeTags(c, &v.Tags, MaxBucketTags)

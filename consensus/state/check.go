@@ -24,7 +24,7 @@ type HashReport struct {
 	Hash Hash
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Check) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Index)
@@ -66,7 +66,7 @@ type Quarantine struct {
 	Times    uint32  // number of checks in a row that found the node different
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Quarantine) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Node, MaxIDLen)

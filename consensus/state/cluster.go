@@ -22,7 +22,7 @@ type Cluster struct {
 	Operator AccountID
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Cluster) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)

@@ -27,7 +27,7 @@ type CorsRule struct {
 // Cors has the CORS rules of a bucket, in the order in which they are tried.
 type Cors struct{ Rules []CorsRule }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Cors) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.List(c, &v.Rules, MaxCorsRules, func(c *codec.Coder, r *CorsRule) {

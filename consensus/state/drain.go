@@ -12,7 +12,7 @@ type Drain struct {
 	Since Millis // time by the clock of the proposer
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Drain) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Node, MaxIDLen)

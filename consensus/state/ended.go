@@ -15,7 +15,7 @@ type ended struct {
 	After uint16 // the parts up to this number are freed
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *ended) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.After)

@@ -26,7 +26,7 @@ type Identity struct {
 	Linked          Millis
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Identity) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Issuer, maxIssuer)

@@ -73,7 +73,7 @@ type Posting struct {
 	Balance uint64 // credits of the account after the posting
 }
 
-// Code implements the record's form. Version 1 is that of grants below LedgerLevel.
+// Code encodes or decodes the record. Version 1 is that of grants below LedgerLevel.
 func (v *Posting) Code(c *codec.Coder) {
 	version := uint64(2)
 	if !c.Decoding() && v.Seq == 0 {

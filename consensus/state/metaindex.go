@@ -74,7 +74,7 @@ type indexing struct {
 	Pins     uint64 // number of pins that IndexPins has read
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *indexing) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Bool(c, &v.Complete)

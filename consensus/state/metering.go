@@ -45,7 +45,7 @@ type metering struct {
 	Since Millis
 }
 
-// Code implements the record's form. Version 1 is that of levels below GraceLevel.
+// Code encodes or decodes the record. Version 1 is that of levels below GraceLevel.
 func (v *metering) Code(c *codec.Coder) {
 	version := uint64(2)
 	if !c.Decoding() && v.Requests == 0 && v.Since == 0 {

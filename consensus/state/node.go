@@ -22,7 +22,7 @@ type Node struct {
 	Votes        bool         // the store may be given a vote; see GrantVote
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 //
 // Version 2 is written only where there is something in it that version 1 has
 // not: before the cluster has level 1, members may read version 1 only.
@@ -139,7 +139,7 @@ type Ticket struct {
 	Expires Millis
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Ticket) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)

@@ -47,7 +47,7 @@ type Bucket struct {
 	Turning    bool // it may have versions that do not follow Public yet
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Bucket) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Account, MaxIDLen)
@@ -91,7 +91,7 @@ type Object struct {
 	Wanted string
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Object) Code(c *codec.Coder) {
 	version := v.codeListed(c)
 	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
@@ -361,7 +361,7 @@ type Upload struct {
 	StorageClass string
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Upload) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || v.StorageClass != "" {
@@ -417,7 +417,7 @@ type Part struct {
 	Trees  []byte // chaining values of the subtrees of the part; nil if not known
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Part) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Number)

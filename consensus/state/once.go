@@ -110,7 +110,7 @@ type once struct {
 // over returns whether a request is too old to be remembered at a time.
 func (v *once) over(by Millis) bool { return by-OnceFor >= v.At }
 
-// Code implements the record's form. Version 2 is written only if the pin has an end.
+// Code encodes or decodes the record. Version 2 is written only if the pin has an end.
 func (v *once) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || v.Until != 0 {

@@ -36,7 +36,7 @@ type OneTimeLink struct {
 	Expires Millis
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *OneTimeLink) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)

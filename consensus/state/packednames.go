@@ -80,7 +80,7 @@ type chunk struct {
 	names  []byte // nameEnd, then each name and a nameEnd
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *chunk) Code(c *codec.Coder) {
 	c.Version(1)
 	n := uint16(v.count)
@@ -394,7 +394,7 @@ type packingNames struct {
 	Pins     uint64 // number of pins of the accounts that PackNames has passed
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *packingNames) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Bool(c, &v.Complete)

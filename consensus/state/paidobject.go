@@ -17,7 +17,7 @@ type PaidObject struct {
 	Ended   bool      // the time is over, and the content was removed
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *PaidObject) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Object, MaxKeyBytes)

@@ -150,7 +150,7 @@ type Payment struct {
 	ValidBefore Millis
 }
 
-// Code implements the record's form. Version 2 is written only if the end of the authorization is known.
+// Code encodes or decodes the record. Version 2 is written only if the end of the authorization is known.
 func (v *Payment) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || v.ValidBefore != 0 {
@@ -351,7 +351,7 @@ type paidTotal struct {
 	Amount string // decimal
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *paidTotal) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Count)

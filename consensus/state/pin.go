@@ -66,7 +66,7 @@ type Pin struct {
 	MaxBytes uint64
 }
 
-// Code implements the record's form. Version 2 is written only if the pin has an end or a bound:
+// Code encodes or decodes the record. Version 2 is written only if the pin has an end or a bound:
 // below PinsEndLevel, members may know only version 1.
 func (v *Pin) Code(c *codec.Coder) {
 	version := uint64(1)

@@ -28,7 +28,7 @@ type Quota struct {
 	Retained  uint64 // bytes of replaced content that is still kept; it does not count as used
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Quota) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Allowance)
@@ -52,7 +52,7 @@ type charge struct {
 	Stored bool // bytes of pinned content, or of content that is being fetched
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *charge) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Bytes)

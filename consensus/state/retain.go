@@ -21,7 +21,7 @@ type retained struct {
 	Bytes   uint64 // of the blocks, as the account's quota counts them
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *retained) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Account, MaxIDLen)

@@ -22,7 +22,7 @@ type Session struct {
 	Idle    Millis // longest time without use
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Session) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -331,7 +331,7 @@ type SigningKey struct {
 // signingKeys are the signing keys of later generations, oldest first.
 type signingKeys struct{ Items []SigningKey }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *signingKeys) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.List(c, &v.Items, MaxSigningKeys, func(c *codec.Coder, k *SigningKey) {

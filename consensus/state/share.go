@@ -58,7 +58,7 @@ func (v *Share) CoversList(prefix string) bool {
 	})
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Share) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, ShareIDLen)

@@ -24,7 +24,7 @@ func (v *Bucket) begunKey(u *Upload) key {
 // begun is the position of an upload that has been open for some time.
 type begun struct{ Bucket, Key string }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *begun) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Bucket, maxBucketName)

@@ -34,7 +34,7 @@ type Usage struct {
 	Requests uint64 // requests of the account to all nodes
 }
 
-// Code implements the record's form.
+// Code encodes or decodes the record.
 func (v *Usage) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Day)
