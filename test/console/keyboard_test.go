@@ -132,8 +132,8 @@ func TestTheKeyboardAlone(t *testing.T) {
 	answered(t, c, token, http.StatusUnauthorized)
 }
 
-// TestTheKeyboardUploadsAndOpensAShare: a person without a pointer signs in, uploads a file, and cancels another upload; the focus is never lost.
-// Somebody opens a share, looks at a file and closes it, and the focus is back where it was.
+// TestTheKeyboardUploadsAndOpensAShare promises that a person without a pointer signs in and uploads a
+// file, and that the focus is never lost. Somebody opens a share, looks at a file and closes it, and the focus is back where it was.
 func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
