@@ -49,27 +49,40 @@ func (b *buckets) countLevel(level int, from, to Millis) (uint64, error) {
 	if level < 0 {
 		return b.each(from, to)
 	}
-	shift := counterShifts[level]
-	first, end := (from+(1<<shift)-1)>>shift, to>>shift // whole buckets: [first, end)
+	first, end := wholeBuckets(level, from, to)
 	if first >= end {
 		return b.countLevel(level-1, from, to)
 	}
-	prefix := b.counter(level)
 	var n uint64
-	err := b.r.Scan(slices.Clone(prefix).descending(end-1), slices.Clone(prefix).descending(first-1), false, func(_, value []byte) (bool, error) {
-		if len(value) != 8 {
-			return false, fmt.Errorf("state: pin counter of %d bytes", len(value))
-		}
-		n += binary.BigEndian.Uint64(value)
-		return true, b.scanned.add(0, len(value))
-	})
-	if err != nil {
+	if err := scanCounters(b.r, b.scanned, b.counter(level), first, end, func(_ Millis, of uint64) { n += of }); err != nil {
 		return 0, err
 	}
+	shift := counterShifts[level]
 	older, err := b.countLevel(level-1, from, first<<shift)
 	if err != nil {
 		return 0, err
 	}
 	newer, err := b.countLevel(level-1, end<<shift, to)
 	return n + older + newer, err
+}
+
+// wholeBuckets returns the numbers [first, end) of the buckets of a level that are whole in the time [from, to).
+func wholeBuckets(level int, from, to Millis) (first, end Millis) {
+	shift := counterShifts[level]
+	return (from + (1 << shift) - 1) >> shift, to >> shift
+}
+
+// scanCounters calls fn for the counters under a prefix of the buckets [first, end), newest first.
+func scanCounters(r Reader, scanned *scanned, prefix key, first, end Millis, fn func(bucket Millis, n uint64)) error {
+	lower, upper := slices.Clone(prefix).descending(end-1), slices.Clone(prefix).end()
+	if first > 0 {
+		upper = slices.Clone(prefix).descending(first - 1)
+	}
+	return r.Scan(lower, upper, false, func(k, value []byte) (bool, error) {
+		if len(value) != 8 || len(k) != len(prefix)+8 {
+			return false, fmt.Errorf("state: pin counter %x of %d bytes", k, len(value))
+		}
+		fn(Millis(^binary.BigEndian.Uint64(k[len(prefix):])), binary.BigEndian.Uint64(value))
+		return true, scanned.add(0, len(value))
+	})
 }

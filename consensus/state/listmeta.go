@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -152,7 +151,8 @@ func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 // entries calls fn for the entries of a pair in the time of a query whose pins have a status, newest
 // first.
 func (l *lister) entries(q *PinQuery, p pair, s Status, fn func(created Millis) (more bool, err error)) error {
-	lower, upper := q.window(metaIndex(l.account, p))
+	prefix := metaIndex(l.account, p)
+	lower, upper := q.window(prefix)
 	return l.r.Scan(lower, upper, false, func(k, value []byte) (bool, error) {
 		if len(value) != 1 {
 			return false, fmt.Errorf("state: key %x of a pair has a value of %d bytes", k, len(value))
@@ -160,7 +160,11 @@ func (l *lister) entries(q *PinQuery, p pair, s Status, fn func(created Millis) 
 		if Status(value[0]) != s {
 			return true, l.scanned.add(1, 0)
 		}
-		return fn(Millis(^binary.BigEndian.Uint64(k[len(k)-8:])))
+		created, err := createdOf(k, prefix)
+		if err != nil {
+			return false, err
+		}
+		return fn(created)
 	})
 }
 

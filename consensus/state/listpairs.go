@@ -1,10 +1,6 @@
 package state
 
-import (
-	"encoding/binary"
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Bounds of a list by several pairs.
 const (
@@ -47,11 +43,11 @@ func (c *conjunction) span(level int, pairs []pair, from, to Millis) error {
 	if level < 0 {
 		return c.compare(pairs, from, to)
 	}
-	shift := counterShifts[level]
-	first, end := (from+(1<<shift)-1)>>shift, to>>shift // whole buckets: [first, end)
+	first, end := wholeBuckets(level, from, to)
 	if first >= end {
 		return c.span(level-1, pairs, from, to)
 	}
+	shift := counterShifts[level]
 	if err := c.span(level-1, pairs, end<<shift, to); err != nil {
 		return err
 	}
@@ -106,7 +102,7 @@ type pairCounts struct {
 
 // counts returns the buckets [first, end) of a level in which pins have the first pair, newest first.
 func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []pairCounts, err error) {
-	err = c.counters(metaCounters(c.account, pairs[0], level), first, end, func(bucket Millis, n uint64) {
+	err = scanCounters(c.r, &c.scanned, metaCounters(c.account, pairs[0], level), first, end, func(bucket Millis, n uint64) {
 		with := make([]uint64, len(pairs))
 		with[0] = n
 		all = append(all, pairCounts{at: bucket, with: with})
@@ -119,7 +115,7 @@ func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []
 			return
 		}
 		i := 0
-		err = c.counters(prefix, first, end, func(bucket Millis, n uint64) {
+		err = scanCounters(c.r, &c.scanned, prefix, first, end, func(bucket Millis, n uint64) {
 			for i < len(all) && all[i].at > bucket {
 				i++
 			}
@@ -134,21 +130,6 @@ func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []
 	add(pinKey(c.account, pinCounter).byte(byte(Pinned)).byte(byte(level)), func(b *pairCounts, n uint64) { b.pins = n })
 	add(metaCounters(c.account, manyPairs, level), func(b *pairCounts, n uint64) { b.pins -= n })
 	return all, err
-}
-
-// counters calls fn for the counters under a prefix of the buckets [first, end), newest first.
-func (c *conjunction) counters(prefix key, first, end Millis, fn func(bucket Millis, n uint64)) error {
-	lower, upper := slices.Clone(prefix).descending(end-1), slices.Clone(prefix).end()
-	if first > 0 {
-		upper = slices.Clone(prefix).descending(first - 1)
-	}
-	return c.r.Scan(lower, upper, false, func(k, value []byte) (bool, error) {
-		if len(value) != 8 || len(k) != len(prefix)+8 {
-			return false, fmt.Errorf("state: pin counter %x of %d bytes", k, len(value))
-		}
-		fn(Millis(^binary.BigEndian.Uint64(k[len(prefix):])), binary.BigEndian.Uint64(value))
-		return true, c.scanned.add(0, len(value))
-	})
 }
 
 // compare lists the matches created in [from, to) by the entries of all pairs.
@@ -196,7 +177,10 @@ func (c *conjunction) among(made []Millis, p pair) ([]Millis, error) {
 	found, at, read := made[:0], 0, 0 // made[:at] are decided
 	// found is never longer than what is decided, so it overwrites nothing that is needed.
 	err := c.r.Scan(slices.Clone(index).descending(made[0]), slices.Clone(index).descending(made[len(made)-1]-1), false, func(k, _ []byte) (bool, error) {
-		created := Millis(^binary.BigEndian.Uint64(k[len(k)-8:]))
+		created, err := createdOf(k, index)
+		if err != nil {
+			return false, err
+		}
 		for at < len(made) && made[at] > created {
 			at++
 		}

@@ -186,7 +186,8 @@ func counterKey(a AccountID, s Status, level int, t Millis) key {
 	return pinKey(a, pinCounter).byte(byte(s)).byte(byte(level)).descending(t >> counterShifts[level])
 }
 
-// createdOf returns when the pin of a row was created. prefix is that of the rows of its account and status.
+// createdOf returns when the pin of a row or of an entry of an index was created. prefix is what all keys of the
+// kind have before that time.
 func createdOf(k, prefix key) (Millis, error) {
 	if len(k) < len(prefix)+8 {
 		return 0, fmt.Errorf("state: key %x of a pin", k)

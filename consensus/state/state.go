@@ -63,9 +63,16 @@ const sampleDelay Millis = 1000
 // node, unless the bounds of agreed contradict it. So content is kept for the whole of a duration,
 // although the early bound lags behind all clocks. Without bounds it is the time of the own clock.
 func BeginsAt(own Millis, agreed func() (early, late Millis, ok bool)) Millis {
-	early, late, ok := agreed()
+	if early, late, ok := agreed(); ok {
+		return BeginsWithin(own, early, late)
+	}
+	return own
+}
+
+// BeginsWithin does the work of BeginsAt with bounds that are known.
+func BeginsWithin(own, early, late Millis) Millis {
 	switch {
-	case !ok || own >= early && own <= late+sampleDelay:
+	case own >= early && own <= late+sampleDelay:
 		return own
 	case own < early:
 		return early
