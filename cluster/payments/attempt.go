@@ -335,7 +335,7 @@ func (a *attempt) outcome(ctx context.Context, done Settlement, err error) (stat
 func (a *attempt) ends(done Settlement) state.PaymentOutcome {
 	now := a.later()
 	if early, late, ok := a.p.opts.Agreed(); ok {
-		now = state.BeginsAt(state.MillisOf(a.p.opts.Now()), func() (state.Millis, state.Millis, bool) { return early, late, true })
+		now = state.BeginsWithin(state.MillisOf(a.p.opts.Now()), early, late)
 	}
 	return state.PaymentOutcome{Payment: a.row, Transaction: done.Transaction, Now: now}
 }
