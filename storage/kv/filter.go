@@ -192,7 +192,7 @@ func (b *build) step(db *pebble.DB, from []byte, sparse *Sparse, seed maphash.Se
 	valid := it.First()
 	for range filterStep {
 		if !valid {
-			return found, nil, nil // Close returns the error of the iterator
+			break
 		}
 		if sparse.Is(it.Key()) {
 			b.bits.add(maphash.Bytes(seed, it.Key()))
@@ -204,7 +204,7 @@ func (b *build) step(db *pebble.DB, from []byte, sparse *Sparse, seed maphash.Se
 		valid = it.Next()
 	}
 	if !valid {
-		return found, nil, nil
+		return found, nil, nil // Close returns the error of the iterator
 	}
 	return found, bytes.Clone(it.Key()), nil
 }
