@@ -20,7 +20,8 @@ import (
 // Vault stores encrypted files in a bucket. The nodes see ciphertext, the size of each object, and
 // storage keys that do not reveal names. An encrypted index for each folder has the names. A name
 // is a path without a slash in front, in its shortest form (seal.ErrPath), such as
-// photos/beach.jpg. The name of a new file satisfies CheckName. A Vault is safe for concurrent use, also by several programs.
+// photos/beach.jpg. The name of a new file satisfies CheckName. A Vault is safe for concurrent use,
+// also by several programs.
 //
 // NewVault returns the Vault of an owner. OpenShare returns the Vault of a recipient, who reaches the
 // shared folder or file alone, by the same names as the owner.
