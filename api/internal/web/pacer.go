@@ -26,8 +26,13 @@ const (
 	// remembered: at least once, at most twice as long.
 	paceWindow = time.Second
 	// paceSample is the interval at which a Pacer decides which accounts are noisy and
-	// whether the node is busy.
+	// whether the node is busy. growSample is the same while the room of noisy accounts grows.
 	paceSample = 50 * time.Millisecond
+	growSample = 10 * time.Millisecond
+	// firstRoom is the number of requests, for each processor, that an account which becomes
+	// noisy has at once on a node that is not busy. largestRoom bounds how far it grows.
+	firstRoom   = 2
+	largestRoom = 1 << 20
 	// slowest bounds how much the interval between requests grows with the number of
 	// running requests. Without a bound, requests that take long but use no processor, such
 	// as those that wait for a pin, would delay all others.
@@ -67,23 +72,29 @@ func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return n
 // with the fewest is noisy. The node serves one of its requests at a time for every two
 // processors, and starts others only at a steady rate. If the account sends requests to other
 // nodes too, the node gives it only the part of both that these requests are of all of them.
-// A Pacer never delays the only account, accounts with similar load, or requests while there
-// is processor time to spare, and no request for longer than maxPaced.
+// While nothing is busy, the number that is served at a time doubles every few milliseconds, so
+// that a burst is held back before it makes the processors busy.
+// A Pacer never delays the only account or accounts with similar load, requests while there is
+// processor time to spare only for the first moment of a burst, and no request for longer than
+// maxPaced.
 type Pacer struct {
 	neighbours Neighbours
 	held       atomic.Int64 // number of delayed requests
 	rate       int          // requests per second of all noisy accounts together
 	atOnce     int          // requests of an account that are always served
+	first      int          // room of an account that becomes noisy
 	busy       func() bool
 
 	// mu guards the fields below.
 	mu         sync.Mutex
 	flows      map[state.AccountID]*flow
-	sampled    time.Time // last call of sample
-	window     time.Time // start of the current window of peaks
-	modest     int       // fewest concurrent requests of an account, on all nodes
-	noisy      int       // paced accounts; 0: no processors are busy, or no account is noisy
-	unreported bool      // an account has started to send requests since the last report
+	window     time.Time               // start of the current window of peaks
+	due        time.Time               // when the next sample is due
+	modest     int                     // fewest concurrent requests of an account, on all nodes
+	noisy      int                     // noisy accounts
+	room       int                     // requests of a noisy account that are served at once
+	elsewhere  map[state.AccountID]int // concurrent requests on other nodes, of the last sample
+	unreported bool                    // an account has started to send requests since the last report
 }
 
 // flow is the requests of one account.
@@ -115,7 +126,10 @@ func NewPacer(rate, processors int, busy func(window time.Duration) func() bool,
 		neighbours = noNeighbours{}
 	}
 	processors = max(1, processors)
-	p := &Pacer{neighbours: neighbours, rate: rate * processors, atOnce: max(1, processors/processorsEach), busy: busy(busyWindow), flows: map[state.AccountID]*flow{}}
+	p := &Pacer{
+		neighbours: neighbours, rate: rate * processors, busy: busy(busyWindow), flows: map[state.AccountID]*flow{},
+		atOnce: max(1, processors/processorsEach), first: firstRoom * processors, room: firstRoom * processors,
+	}
 	reported := busy(reportWindow)
 	neighbours.SetReport(func() (map[state.AccountID]int, bool) { return p.active(), reported() })
 	return p
@@ -180,8 +194,15 @@ func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 		p.flows[id] = f
 		p.unreported = true
 	}
-	f.peak = max(f.peak, f.serving+len(f.waiting)+1)
+	n := f.serving + len(f.waiting) + 1
+	grown := n > max(f.peak, p.first) && n&(n-1) == 0
+	f.peak = max(f.peak, n)
 	p.sample(now)
+	if grown { // many requests have come since the last sample
+		if p.compare(); p.noisy > 0 {
+			p.due = minTime(p.due, now.Add(growSample))
+		}
+	}
 	if len(f.waiting) == 0 && p.mayStart(f, now, now.Add(maxPaced)) {
 		f.serving++
 		return f, nil
@@ -197,7 +218,7 @@ func (p *Pacer) leave(f *flow, started, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.serving--
-	if share := f.share(p.atOnce); share < 1 {
+	if share := f.share(p.atOnce); share < 1 && p.room == p.atOnce {
 		f.rest = now.Add(time.Duration(float64(now.Sub(started)) * (1/share - 1)))
 	}
 	p.sample(now)
@@ -228,7 +249,7 @@ func (p *Pacer) start(f *flow, now time.Time) {
 	for len(f.waiting) > 0 {
 		first := f.waiting[0]
 		if !p.mayStart(f, now, first.latest) {
-			next := minTime(f.next, first.latest, now.Add(paceSample))
+			next := minTime(f.next, first.latest, p.due)
 			if f.rest.After(now) {
 				next = minTime(next, f.rest)
 			}
@@ -254,9 +275,9 @@ func (p *Pacer) again(f *flow) {
 // counts a request that the rate admits. The caller holds mu.
 func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	switch {
-	case !p.paced(f), !now.Before(latest):
+	case p.noisy == 0, !p.isNoisy(f), !now.Before(latest):
 		return true
-	case f.serving < max(1, int(f.share(p.atOnce))) && !now.Before(f.rest):
+	case f.serving < max(1, int(f.share(p.room))) && !now.Before(f.rest):
 		return true
 	case now.Before(f.next):
 		return false
@@ -273,10 +294,7 @@ func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	return true
 }
 
-// paced returns whether a flow belongs to a noisy account on a busy node. The caller holds
-// mu.
-func (p *Pacer) paced(f *flow) bool { return p.noisy > 0 && p.isNoisy(f) }
-
+// isNoisy returns whether a flow belongs to a noisy account. The caller holds mu.
 func (p *Pacer) isNoisy(f *flow) bool {
 	most := f.most()
 	return most > p.atOnce && most+f.elsewhere >= noisyBy*p.modest
@@ -292,27 +310,38 @@ func (f *flow) share(all int) float64 {
 // most returns the recent maximum of concurrent requests.
 func (f *flow) most() int { return max(f.peak, f.before) }
 
-// sample decides every paceSample which accounts are noisy and whether to pace them. The
-// caller holds mu.
+// sample decides, when it is due, which accounts are noisy and how many of their requests are
+// served at once. Where processors are busy these are atOnce. Where there is time to spare they
+// double from sample to sample, so that many requests that come at once do not delay others
+// before it shows that the processors are busy. The caller holds mu.
 func (p *Pacer) sample(now time.Time) {
-	if now.Sub(p.sampled) < paceSample {
+	if now.Before(p.due) {
 		return
 	}
-	p.sampled = now
+	p.due = now.Add(paceSample)
 	p.rotate(now)
 	p.noisy = 0
 	if !p.unreported && !p.many() {
+		p.room = p.first
 		return
 	}
-	elsewhere, leaderBusy := p.neighbours.Elsewhere()
-	p.compare(elsewhere)
+	leaderBusy := false
+	p.elsewhere, leaderBusy = p.neighbours.Elsewhere()
+	p.compare()
+	if p.noisy == 0 && !p.unreported {
+		p.room = p.first
+		return
+	}
 	switch {
-	case p.noisy == 0 && !p.unreported:
-	case !p.busy() && !leaderBusy:
-		p.noisy = 0 // there is processor time to spare
-	case p.unreported:
-		// Another node may have to pace in favour of the account.
-		p.neighbours.Hurry()
+	case p.busy() || leaderBusy:
+		p.room = p.atOnce
+		if p.unreported {
+			// Another node may have to pace in favour of the account.
+			p.neighbours.Hurry()
+		}
+	case p.noisy > 0 && p.room < largestRoom:
+		p.room *= 2
+		p.due = now.Add(growSample)
 	}
 }
 
@@ -343,15 +372,15 @@ func (p *Pacer) rotate(now time.Time) {
 
 // compare counts the noisy accounts of this node from the requests of all accounts on all
 // nodes. The caller holds mu.
-func (p *Pacer) compare(elsewhere map[state.AccountID]int) {
-	p.modest = math.MaxInt / noisyBy
-	for id, n := range elsewhere {
+func (p *Pacer) compare() {
+	p.modest, p.noisy = math.MaxInt/noisyBy, 0
+	for id, n := range p.elsewhere {
 		if p.flows[id] == nil {
 			p.modest = min(p.modest, n)
 		}
 	}
 	for id, f := range p.flows {
-		f.elsewhere = elsewhere[id]
+		f.elsewhere = p.elsewhere[id]
 		p.modest = min(p.modest, f.most()+f.elsewhere)
 	}
 	for _, f := range p.flows {

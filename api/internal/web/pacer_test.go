@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,20 +84,20 @@ func TestANoisyNeighbourIsPaced(t *testing.T) {
 		busy           bool
 		elsewhere      others
 		beside         int // clients of the other account; 0: there is none
-		least, most    int // requests of the noisy one in ten seconds, of which 80 are without a bound
+		least, most    int // requests of the noisy one in ten seconds
 		noisy, another time.Duration
 	}{
 		{name: "beside a modest one on a busy node", rate: 250, busy: true, beside: 1, least: 2_000, most: 3_500, noisy: maxPaced},
 		{name: "alone on a busy node", rate: 250, busy: true, least: 32_000, most: 32_100},
-		{name: "beside one that is alike", rate: 250, busy: true, beside: 20, least: 32_000, most: 32_100},
-		{name: "on a node with time to spare", rate: 250, beside: 1, least: 32_000, most: 32_100},
+		{name: "beside one that is alike", rate: 250, busy: true, beside: 20, least: 31_900, most: 32_100, noisy: growSample},
+		{name: "on a node with time to spare", rate: 250, beside: 1, least: 31_900, most: 32_100, noisy: paceSample},
 		{name: "beside a modest one on another node", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"other": 8}}, least: 2_000, most: 3_500, noisy: maxPaced},
 		{name: "beside one while the leader is busy", rate: 250, elsewhere: others{busy: true}, beside: 1, least: 2_000, most: 3_500, noisy: maxPaced},
 		{name: "beside one elsewhere while the leader is busy", rate: 250, elsewhere: others{requests: map[state.AccountID]int{"other": 8}, busy: true}, least: 2_000, most: 3_500, noisy: maxPaced},
 		{name: "beside one elsewhere that is alike", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"other": 9}}, least: 32_000, most: 32_100},
 		{name: "on several nodes beside one that is modest", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"noisy": 4, "other": 9}}, least: 2_000, most: 3_500, noisy: maxPaced},
 		{name: "beside one that is modest on this node alone", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"other": 20}}, beside: 1, least: 32_000, most: 32_100},
-		{name: "beside one elsewhere with time to spare", rate: 250, elsewhere: others{requests: map[state.AccountID]int{"other": 1}}, least: 32_000, most: 32_100},
+		{name: "beside one elsewhere with time to spare", rate: 250, elsewhere: others{requests: map[state.AccountID]int{"other": 1}}, least: 31_900, most: 32_100, noisy: paceSample},
 		{name: "alone on several nodes", rate: 250, busy: true, elsewhere: others{requests: map[state.AccountID]int{"noisy": 1}, busy: true}, least: 32_000, most: 32_100},
 		{name: "without a rate", busy: true, beside: 1, least: 32_000, most: 32_100},
 	} {
@@ -116,6 +117,50 @@ func TestANoisyNeighbourIsPaced(t *testing.T) {
 				if served < c.least || served > c.most || waited > c.noisy {
 					t.Errorf("%d of the noisy account were served, one waited for %v; want %d to %d, %v at the most", served, waited, c.least, c.most, c.noisy)
 				}
+			})
+		})
+	}
+}
+
+// TestManyRequestsAtOnceDoNotAllStart promises that of many requests that come at once, beside
+// another account, few start before the processors have had time to be busy: all within 50 ms where
+// they are not, and only one at a time where they are.
+func TestManyRequestsAtOnceDoNotAllStart(t *testing.T) {
+	const requests, first = 64, firstRoom * 2
+	for _, busy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("busy %t", busy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var now atomic.Bool
+				p := NewPacer(1, 2, func(time.Duration) func() bool { return now.Load }, nil)
+				enter := func(id state.AccountID) {
+					t.Helper()
+					leave, err := p.Enter(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(leave)
+				}
+				enter("other")
+				var started atomic.Int64
+				var all sync.WaitGroup
+				for range requests {
+					all.Go(func() {
+						enter("noisy")
+						started.Add(1)
+					})
+				}
+				synctest.Wait()
+				// The rate admits one more, and one that comes before there are enough to be noisy.
+				if n := started.Load(); n < first || n > 2*first+1 {
+					t.Errorf("%d requests start at once, want %d or a few more", n, first)
+				}
+				now.Store(busy)
+				<-time.After(paceSample)
+				synctest.Wait()
+				if n := started.Load(); busy && n > 2*first+1 || !busy && n != requests {
+					t.Errorf("%d of %d requests have started after %v, busy: %t", n, requests, paceSample, busy)
+				}
+				all.Wait() // none waits for longer than a second
 			})
 		})
 	}
