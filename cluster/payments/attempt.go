@@ -47,6 +47,13 @@ func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row
 	}
 	payer, err := p.opts.Facilitator.Verify(ctx, pay)
 	if err != nil {
+		var rejected *Rejected
+		if errors.As(err, &rejected) {
+			// It may have been used on another node a moment ago.
+			if known := p.confirm(ctx, &row); known != nil && !errors.Is(known, state.ErrUnavailable) {
+				return nil, known
+			}
+		}
 		return nil, fmt.Errorf("verify payment: %w", err)
 	}
 	if payer != "" && payer != pay.Payer {
@@ -103,13 +110,30 @@ func reserveError(err error) error {
 }
 
 // precheck returns the error that ReservePayment would give at this moment, before the facilitator is
-// asked: a facilitator rejects a payment that was used, for a reason that says less.
+// asked: a facilitator rejects a payment that was used, for a reason that says less. What this node has
+// applied is enough to go on, since ReservePayment decides. It is not enough to refuse.
 func (p *Payments) precheck(ctx context.Context, row *state.Payment) error {
+	view, release := p.opts.State.LocalView()
+	err := p.check(view, row)
+	release()
+	if err != nil {
+		err = p.confirm(ctx, row)
+	}
+	return err
+}
+
+// confirm returns the error that ReservePayment would give, by the state of the cluster.
+func (p *Payments) confirm(ctx context.Context, row *state.Payment) error {
 	view, release, err := p.opts.State.View(ctx)
 	if err != nil {
 		return fmt.Errorf("read state: %w", err)
 	}
 	defer release()
+	return p.check(view, row)
+}
+
+// check returns the error that ReservePayment would give by a view of the state.
+func (p *Payments) check(view state.View, row *state.Payment) error {
 	level, err := view.FeatureLevel()
 	switch {
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -200,6 +201,44 @@ func TestAPaymentIsUsedOnce(t *testing.T) {
 			t.Errorf("a payment below the price: %v", err)
 		}
 	})
+}
+
+// TestALaggingNodeKnowsAUsedPayment promises that a node which has not received the record of a payment
+// says that the payment was used, whatever the facilitator says, and reads the state of the cluster only
+// for a refusal.
+func TestALaggingNodeKnowsAUsedPayment(t *testing.T) {
+	inTime(t, func(t *testing.T, w *world, p *Payments) {
+		if _, err := p.Put(t.Context(), putOf("k", "hello", paymentOf("0xann", "0x1"))); err != nil {
+			t.Fatal(err)
+		}
+		late := w.on("n2", clustertest.NewLagging(t, w.state), w.chain)
+		used := paymentOf("0xann", "0x2")
+		if _, err := p.Put(t.Context(), putOf("k2", "hello", used)); err != nil {
+			t.Fatal(err)
+		}
+		for _, says := range []error{nil, &Rejected{Reason: "nonce is used", Payer: used.Payer}} {
+			w.chain.verify = func() error { return says }
+			if _, err := late.Put(t.Context(), putOf("k", "hello", used)); !errors.Is(err, ErrPaymentUsed) {
+				t.Errorf("the facilitator says %v: %v", says, err)
+			}
+		}
+		w.chain.verify = nil
+		reads := &reader{State: w.state}
+		if _, err := w.on("n3", reads, w.chain).Put(t.Context(), putOf("k", "hello", paymentOf("0xann", "0x3"))); err != nil || reads.asked > 0 {
+			t.Errorf("a new payment: %v; the cluster was asked for its state %d times", err, reads.asked)
+		}
+	})
+}
+
+// reader counts how often the state of the cluster is read.
+type reader struct {
+	*clustertest.State
+	asked int
+}
+
+func (r *reader) View(ctx context.Context) (state.View, func(), error) {
+	r.asked++
+	return r.State.View(ctx)
 }
 
 func TestOnlyThePayerChangesItsObject(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // Shape of the load on the paid gateway.
 const (
-	paidClients = 16
+	paidClients = 64
 	paidChain   = 84532
 	paidPayTo   = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 	paidDelay   = 5 * time.Millisecond // of each answer of the facilitator
@@ -57,8 +57,9 @@ func measurePaid(b *bench) {
 	for range paidClients {
 		bodies <- slices.Clone(body)
 	}
-	m := newMeter(c.Nodes, nil)
-	o, err := load{
+	free := &store{b: b, cluster: c, token: c.Nodes[0].UserKey("free@example.org").Token, bucket: "/free"}
+	free.one(free.at(c.Followers()[0]), http.MethodPut, free.bucket, nil)
+	free.run(fmt.Sprintf("paid PUT 64 KiB, %d clients, facilitator of %d ms", paidClients, paidDelay.Milliseconds()), "500/s", to, load{
 		clients: paidClients, time: b.load, discard: true, done: func(r request) { bodies <- r.body },
 		make: func(n int) request {
 			content := <-bodies
@@ -69,14 +70,8 @@ func measurePaid(b *bench) {
 			}
 			return request{method: http.MethodPut, path: fmt.Sprintf("/bench/%08d", n), body: content, want: http.StatusOK, headers: []string{name, value}}
 		},
-	}.run(b.ctx, to)
-	b.must(err)
-	used := m.used()
-	each := float64(used.nodes) / float64(time.Millisecond) / float64(len(o.lat))
-	row{
-		work:   "paid PUT 64 KiB, 16 clients, facilitator of 5 ms",
-		result: fmt.Sprintf("%s; %.2f ms of node time each", perSecond(o), each), lat: o.lat, used: used,
-	}.print()
+	}, 0)
+	free.run(fmt.Sprintf("the same without payments, %d clients", paidClients), "", free.at(c.Followers()[0]), free.puts("k", smallObject, paidClients), 0)
 }
 
 // price returns what a PUT of a body has to pay.
