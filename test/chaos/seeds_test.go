@@ -122,7 +122,8 @@ func TestOneRun(t *testing.T) {
 func inThisProcess(t *testing.T, seed uint64, s scenario) (report, error) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
-	oldrand.Seed(int64(seed)) //nolint:staticcheck // Raft draws its time-outs from the global source
+	//lint:ignore SA1019 Raft draws its time-outs from the global source
+	oldrand.Seed(int64(seed)) //nolint:staticcheck // the same for golangci-lint
 	base := folder(t)
 	var r *run
 	var got report

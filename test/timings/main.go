@@ -34,7 +34,7 @@ type test struct {
 }
 
 func main() {
-	steps := flag.String("steps", "clients,build,test,smoke,conformance,console,faults-ci,lint,chaos-ci,race-ci", "`targets` of the Makefile, in this order")
+	steps := flag.String("steps", "clients,build,test,smoke,conformance,console,faults-ci,lint-ci,chaos-ci,race-ci", "`targets` of the Makefile, in this order")
 	slowest := flag.Int("slowest", 50, "how many of the slowest `tests` are listed")
 	alone := flag.Bool("alone", true, "run each of those alone too, for its processor time")
 	flag.Parse()
