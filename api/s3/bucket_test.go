@@ -135,7 +135,7 @@ func TestDeletionsOfWhatNoBucketHasChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
 	before := w.fake.everything()
-	for _, sub := range []string{"lifecycle", "policy", "encryption", "ownershipControls", "publicAccessBlock", "website", "replication"} {
+	for _, sub := range []string{"lifecycle", "policy", "encryption", "ownershipControls", "publicAccessBlock", "website", "replication", "metadataConfiguration", "metadataTable"} {
 		if rec := w.must(t, 204, call{method: "DELETE", path: "/photos?" + sub}); rec.Body.Len() > 0 {
 			t.Errorf("%s: %s", sub, rec.Body)
 		}

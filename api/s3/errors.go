@@ -57,6 +57,7 @@ const (
 	MetadataTooLarge                               Code = "MetadataTooLarge"
 	MethodNotAllowed                               Code = "MethodNotAllowed"
 	MissingContentLength                           Code = "MissingContentLength"
+	MetadataConfigurationNotFound                  Code = "MetadataConfigurationNotFound"
 	MissingSecurityHeader                          Code = "MissingSecurityHeader"
 	NoSuchBucket                                   Code = "NoSuchBucket"
 	NoSuchBucketPolicy                             Code = "NoSuchBucketPolicy"
@@ -132,6 +133,7 @@ var codes = map[Code]facts{
 	MetadataTooLarge:                        {http.StatusBadRequest, false},
 	MethodNotAllowed:                        {http.StatusMethodNotAllowed, false},
 	MissingContentLength:                    {http.StatusLengthRequired, false},
+	MetadataConfigurationNotFound:           {http.StatusNotFound, true},
 	MissingSecurityHeader:                   {http.StatusBadRequest, false},
 	NoSuchBucket:                            {http.StatusNotFound, true},
 	NoSuchBucketPolicy:                      {http.StatusNotFound, true},

@@ -214,6 +214,9 @@ func TestAnswersAboutWhatABucketDoesNotHaveKeepTheirForm(t *testing.T) {
 		{"unset_inventory", call{method: "GET", path: "/photos?inventory&continuation-token=x"}},
 		{"unset_metrics", call{method: "GET", path: "/photos?metrics"}},
 		{"unset_tiering", call{method: "GET", path: "/photos?intelligent-tiering"}},
+		{"unset_metadata", call{method: "GET", path: "/photos?metadataConfiguration"}},
+		{"unset_metadata_table", call{method: "GET", path: "/photos?metadataTable"}},
+		{"unset_abac", call{method: "GET", path: "/photos?abac"}},
 		{"unset_delete_website", call{method: "DELETE", path: "/photos?website"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { keepsItsForm(t, tc.name, tc.call) })

@@ -37,6 +37,11 @@ func (s *surface) unset() []operation {
 		{"GetBucketLogging", bucket, get, "logging", false, needRead, s.probe(empty("BucketLoggingStatus"))},
 		{"GetBucketNotificationConfiguration", bucket, get, "notification", false, needRead, s.probe(empty("NotificationConfiguration"))},
 		{"GetBucketRequestPayment", bucket, get, "requestPayment", false, needRead, s.probe(probePayer)},
+		{"GetBucketMetadataConfiguration", bucket, get, "metadataConfiguration", false, needRead, s.probe(nothing(MetadataConfigurationNotFound, "the metadata configuration does not exist"))},
+		{"DeleteBucketMetadataConfiguration", bucket, del, "metadataConfiguration", false, needWrite, s.deleteNothing},
+		{"GetBucketMetadataTableConfiguration", bucket, get, "metadataTable", false, needRead, s.probe(nothing(MetadataConfigurationNotFound, "the metadata table configuration does not exist"))},
+		{"DeleteBucketMetadataTableConfiguration", bucket, del, "metadataTable", false, needWrite, s.deleteNothing},
+		{"GetBucketAbac", bucket, get, "abac", false, needRead, s.probe(probeAbac)},
 		// With an id the request reads one configuration, without one the list.
 		{"ListBucketAnalyticsConfigurations", bucket, get, "analytics", false, needRead, s.probe(noneOf("ListBucketAnalyticsConfigurationResult"))},
 		{"ListBucketIntelligentTieringConfigurations", bucket, get, "intelligent-tiering", false, needRead, s.probe(noneOf("ListBucketIntelligentTieringConfigurationsOutput"))},
@@ -100,6 +105,15 @@ func probePayer(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	x.root("RequestPaymentConfiguration")
 	x.text("Payer", "BucketOwner")
 	x.end("RequestPaymentConfiguration")
+	return x, nil
+}
+
+// probeAbac answers that tags of a bucket give nobody access.
+func probeAbac(*surface, *request, *state.Bucket) (*xmlWriter, error) {
+	x := newXML()
+	x.root("AbacStatus")
+	x.text("Status", "Disabled")
+	x.end("AbacStatus")
 	return x, nil
 }
 

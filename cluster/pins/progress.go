@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -76,7 +77,7 @@ func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) []Progr
 	switch {
 	case best.Fetching:
 		info[InfoBytes], info[InfoBlocks] = strconv.FormatUint(best.Bytes, 10), strconv.FormatUint(best.Blocks, 10)
-		details += fmt.Sprintf("; %d bytes in %s so far", best.Bytes, blocks(best.Blocks))
+		details += fmt.Sprintf("; %s in %s so far", sizeText(best.Bytes), blocks(best.Blocks))
 	case best.Position > 0:
 		info[InfoPosition] = strconv.Itoa(best.Position)
 		details += fmt.Sprintf("; place %d in the line", best.Position)
@@ -84,6 +85,24 @@ func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) []Progr
 	info[InfoDetails] = details
 	r.Info = info
 	return said
+}
+
+// sizeText writes a number of bytes for people: exactly below 1 KiB, and with one decimal at
+// most in the largest binary unit above.
+func sizeText(n uint64) string {
+	const step = 1024 // 0.05 below it, rounding would write "1024" of the smaller unit
+	switch {
+	case n == 1:
+		return "1 byte"
+	case n < step:
+		return strconv.FormatUint(n, 10) + " bytes"
+	}
+	value, unit, units := float64(n)/step, 0, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	for value >= step-0.05 && unit < len(units)-1 {
+		value /= step
+		unit++
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit]
 }
 
 func blocks(n uint64) string {

@@ -3,6 +3,7 @@ package pins
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -191,7 +192,7 @@ func TestGetReportsTheProgressOfTheNodes(t *testing.T) {
 	live.all = []Progress{{Fetching: true, Bytes: 300, Blocks: 1}, {Fetching: true, Bytes: 1 << 20, Blocks: 5}, {Position: 1}}
 	got := w.get(t, alice, r.ID)
 	if got.Status != state.Pinning || got.Info[InfoBytes] != "1048576" || got.Info[InfoBlocks] != "5" || got.Info[InfoPosition] != "" ||
-		!strings.HasSuffix(got.Info[InfoDetails], "; 1048576 bytes in 5 blocks so far") {
+		!strings.HasSuffix(got.Info[InfoDetails], "; 1 MiB in 5 blocks so far") {
 		t.Errorf("fetching: %v", got.Info)
 	}
 	w.report(t, r.CID, nodes[0], state.Held, 10, "")
@@ -222,5 +223,28 @@ func TestAWaitWithoutAPlaceIsRefused(t *testing.T) {
 			t.Errorf("%s: %d wait, and %d did", name, w.waiters.count, before)
 		}
 		fill(-1)
+	}
+}
+
+func TestProgressIsWrittenForPeople(t *testing.T) {
+	for _, tc := range []struct {
+		bytes uint64
+		want  string
+	}{
+		{0, "0 bytes"},
+		{1, "1 byte"},
+		{1023, "1023 bytes"},
+		{1 << 10, "1 KiB"},
+		{1536, "1.5 KiB"},
+		{1<<20 - 1, "1 MiB"}, // rounded
+		{1 << 20, "1 MiB"},
+		{340 << 20, "340 MiB"},
+		{5_000_000_000, "4.7 GiB"},
+		{1 << 40, "1 TiB"},
+		{math.MaxUint64, "16 EiB"},
+	} {
+		if got := sizeText(tc.bytes); got != tc.want {
+			t.Errorf("%d: %q, want %q", tc.bytes, got, tc.want)
+		}
 	}
 }

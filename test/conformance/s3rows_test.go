@@ -728,19 +728,20 @@ func testS3NotServed(t *testing.T, o *objects) {
 	if r := o.ok(http.StatusOK, http.MethodGet, bucket+"?versioning", nil); !bytes.Contains(r.Body, []byte("VersioningConfiguration")) {
 		t.Errorf("%s", r.Body)
 	}
-	for _, q := range []string{"policy", "lifecycle", "website", "notification", "replication", "encryption", "object-lock", "logging"} {
+	for _, q := range []string{"policy", "lifecycle", "website", "notification", "replication", "encryption", "object-lock", "logging", "abac"} {
 		o.refused(http.StatusNotImplemented, "NotImplemented", http.MethodPut, bucket+"?"+q, []byte("<x/>"))
 	}
 	for q, code := range map[string]string{
 		"policy": "NoSuchBucketPolicy", "lifecycle": "NoSuchLifecycleConfiguration", "website": "NoSuchWebsiteConfiguration",
 		"replication": "ReplicationConfigurationNotFoundError", "ownershipControls": "OwnershipControlsNotFoundError",
 		"publicAccessBlock": "NoSuchPublicAccessBlockConfiguration", "inventory&id=one": "NoSuchConfiguration",
+		"metadataConfiguration": "MetadataConfigurationNotFound", "metadataTable": "MetadataConfigurationNotFound",
 	} {
 		o.refused(http.StatusNotFound, code, http.MethodGet, bucket+"?"+q, nil)
 	}
 	for q, has := range map[string]string{
 		"accelerate": "<AccelerateConfiguration", "logging": "<BucketLoggingStatus", "notification": "<NotificationConfiguration",
-		"requestPayment": "<Payer>BucketOwner</Payer>", "inventory": "<IsTruncated>false</IsTruncated>",
+		"requestPayment": "<Payer>BucketOwner</Payer>", "inventory": "<IsTruncated>false</IsTruncated>", "abac": "<Status>Disabled</Status>",
 	} {
 		if r := o.ok(http.StatusOK, http.MethodGet, bucket+"?"+q, nil); !bytes.Contains(r.Body, []byte(has)) {
 			t.Errorf("%s: %s", q, r.Body)

@@ -26,8 +26,8 @@ func Alive(version string) Handler {
 	}
 }
 
-// unready is the reason why a node cannot serve, as the answer to a health check. It is not
-// logged as a failed request.
+// unready is the reason why a node cannot serve, as the answer to a health check or to any
+// request while the node starts. It is not logged as a failed request.
 type unready struct{ error }
 
 func (u unready) Unwrap() error { return u.error }
