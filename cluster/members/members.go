@@ -423,8 +423,8 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 }
 
 // Remove removes a member. It returns a CodeConflict error if a member that answers would
-// leave too few voters that answer. Without force it also refuses a member that does not
-// answer, or that is the only holder of a root among the members that answer, because that
+// leave too few voters that stay. Without force it also refuses a member that does not
+// answer, or that is the only holder of a root among the members that stay, because that
 // content would be lost.
 func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error {
 	view, release, err := m.opts.State.View(ctx)
@@ -455,7 +455,7 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 		return state.Errorf(state.CodeConflict, "node %s does not answer: remove a dead node with --force", id)
 	}
 	if !force {
-		sole, err := soleHolder(ctx, view, id, m.answers)
+		sole, err := soleHolder(ctx, view, id, m.stays)
 		if err != nil {
 			return err
 		}
@@ -469,9 +469,19 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 }
 
 // answers returns whether gossip heard of the node within SuspectAfter, or it is this node.
+// A node that has just died still answers by this measure, so that nobody removes a node for
+// dead whose connection only broke.
 func (m *Members) answers(id state.NodeID) bool {
 	load, heard := m.opts.Gossip.Load(id)
 	return id == m.opts.Self.ID || heard && load.State == "alive"
+}
+
+// stays returns whether the cluster can count on the node after a removal: it answers, has a
+// connection, and was not told to stop. The connection of a process that dies ends at once,
+// seconds before gossip notices.
+func (m *Members) stays(id state.NodeID) bool {
+	load, _ := m.opts.Gossip.Load(id)
+	return id == m.opts.Self.ID || m.answers(id) && load.Connected && !load.Ended
 }
 
 // votersWithout returns the number of voters among the members of, without gone, and how
@@ -487,15 +497,15 @@ func (m *Members) votersWithout(of []state.NodeID, gone state.NodeID) (votes, an
 			continue
 		}
 		votes++
-		if m.answers(id) {
+		if m.stays(id) {
 			answer++
 		}
 	}
 	return votes, answer
 }
 
-// soleHolder counts the roots of id that no other member that answers holds.
-func soleHolder(ctx context.Context, view state.View, id state.NodeID, answers func(state.NodeID) bool) (n int, err error) {
+// soleHolder counts the roots of id that no other member that stays holds.
+func soleHolder(ctx context.Context, view state.View, id state.NodeID, stays func(state.NodeID) bool) (n int, err error) {
 	err = view.WantedOn(id, "", func(k state.RootKey, p state.Phase) (bool, error) {
 		if p != state.Held {
 			return true, ctx.Err()
@@ -505,7 +515,7 @@ func soleHolder(ctx context.Context, view state.View, id state.NodeID, answers f
 			return false, err
 		}
 		others := slices.ContainsFunc(root.Copies, func(c state.Copy) bool {
-			if c.Phase != state.Held || c.Node == id || !answers(c.Node) {
+			if c.Phase != state.Held || c.Node == id || !stays(c.Node) {
 				return false
 			}
 			_, err := view.Node(c.Node)

@@ -61,7 +61,7 @@ func newWorld(t *testing.T, ids ...state.NodeID) *world {
 	nodes := clustertest.Members(ids...)
 	w := &world{state: clustertest.New(t, clustertest.Setup{Nodes: nodes, WriteCopies: 1}), now: time.UnixMilli(1_000_000), loads: map[state.NodeID]Load{}, votes: []state.NodeID{"a", "b"}}
 	for _, id := range ids {
-		w.loads[id] = Load{State: "alive"}
+		w.loads[id] = Load{State: "alive", Connected: true}
 	}
 	var err error
 	w.Members, err = New(Options{
@@ -201,6 +201,26 @@ func TestRemoving(t *testing.T) {
 		{"one without whom no majority answers, by force", "b", true, func(w *world) {
 			w.votes = []state.NodeID{"a", "b", "c"}
 			w.loads["c"] = Load{State: "down"}
+		}, state.ErrConflict},
+		{"one without whom no majority answers, where another has just died", "b", false, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["c"] = Load{State: "alive"} // heard of a second ago, and its connections have ended
+		}, state.ErrConflict},
+		{"the same by force", "b", true, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["c"] = Load{State: "alive"}
+		}, state.ErrConflict},
+		{"one without whom no majority answers, where another stops", "b", false, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["c"] = Load{State: "alive", Connected: true, Ended: true}
+		}, state.ErrConflict},
+		{"one whose connection broke, without whom no majority answers, by force", "b", true, func(w *world) {
+			w.votes = []state.NodeID{"a", "b", "c"}
+			w.loads["b"], w.loads["c"] = Load{State: "alive"}, Load{State: "down"}
+		}, state.ErrConflict},
+		{"the only holder since another one has just died", "b", false, func(w *world) {
+			hold(t, w, "b", "c")
+			w.loads["c"] = Load{State: "alive"}
 		}, state.ErrConflict},
 		{"the dead one of a majority", "c", true, func(w *world) {
 			w.votes = []state.NodeID{"a", "b", "c"}

@@ -53,8 +53,8 @@ func named(nodes []state.Node, text string) (state.Node, error) {
 type Leaving struct {
 	Peer  // Pins is 0 unless counted
 	Leads bool
-	Sole  int // roots that no other member that answers holds, which would be lost; 0 unless counted
-	// Votes is the number of voters without this member; Answer is how many of them answer.
+	Sole  int // roots that no other member that stays holds, which would be lost; 0 unless counted
+	// Votes is the number of voters without this member; Answer is how many of them stay.
 	Votes, Answer int
 }
 
@@ -82,7 +82,7 @@ func (m *Members) Leaving(ctx context.Context, who string, count bool) (Leaving,
 		if pins, err = m.pinned.of(view, maxCounted); err != nil {
 			return Leaving{}, err
 		}
-		if l.Sole, err = soleHolder(ctx, view, node.ID, m.answers); err != nil {
+		if l.Sole, err = soleHolder(ctx, view, node.ID, m.stays); err != nil {
 			return Leaving{}, fmt.Errorf("find what it alone holds: %w", err)
 		}
 	}
