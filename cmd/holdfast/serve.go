@@ -229,10 +229,6 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	if err != nil {
 		return // the board is optional
 	}
-	warning := ""
-	if len(s.Peers) == 2 { // the leader promotes the second member a moment later
-		warning = n.TwoVotes()
-	}
 	setup, err := n.Accounts().SetupToken()
 	if err != nil {
 		logger.WarnContext(ctx, "no setup link of the console", "err", err)
@@ -241,8 +237,24 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	}
 	a.board(c, addresses{
 		Setup:   setup,
-		Warning: warning,
+		Warning: warningOf(len(s.Peers), c.Cluster.Join, n.TwoVotes()),
 		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
 		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Paid: listening.Paid, Admin: listening.Admin,
 	})
+}
+
+// ignoredJoin is the warning for a node that was to join a cluster and has one of its own.
+const ignoredJoin = "this node is the only member of a cluster of its own, so --join was ignored: to join another cluster, start with an empty data folder"
+
+// warningOf returns what a board warns of in a cluster of so many members, or "". join has the
+// values of --join.
+func warningOf(members int, join []string, twoVotes string) string {
+	switch {
+	case members == 1 && len(join) > 0:
+		return ignoredJoin
+	case members == 2: // the leader promotes the second member a moment later
+		return twoVotes
+	default:
+		return ""
+	}
 }

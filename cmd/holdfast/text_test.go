@@ -281,3 +281,24 @@ func TestAPinTellsTheTerminalNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestTheBoardWarnsOfAJoinThatWasIgnored(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		members int
+		join    []string
+		want    string
+	}{
+		{"a founder", 1, nil, ""},
+		{"a founder that was to join", 1, []string{"ticket"}, ignoredJoin},
+		{"one of two", 2, []string{"ticket"}, "two votes"},
+		{"one of two, the founder", 2, nil, "two votes"},
+		{"one of three that keeps --join", 3, []string{"ticket"}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := warningOf(tc.members, tc.join, "two votes"); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
