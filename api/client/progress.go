@@ -10,8 +10,9 @@ import (
 )
 
 // flushRanges is the number of ranges after which the client flushes the file and records the
-// ranges. A crash of the machine loses at most this number of ranges of progress.
-const flushRanges = 16
+// ranges. A crash of the machine loses the progress of less than this number of ranges, and of those
+// that arrived during the last flush.
+const flushRanges = 8
 
 // progressHead is the first line of the journal of a download, and describes the download. The
 // client begins a download anew if the journal has another head.
@@ -28,14 +29,19 @@ type progressLine struct {
 	Offset int64 `json:"offset"` // offset of the range in bytes
 }
 
-// progressJournal records which ranges of a file were received.
+// progressJournal records which ranges of a file were received. A goroutine of the journal flushes the
+// file while further ranges arrive, because a transfer that waits for the disk leaves the network and
+// the processors idle. The methods has and done are safe for concurrent use.
 type progressJournal struct {
-	data *os.File
+	sync    func() error // flushes the file of the ranges
+	journal *os.File     // only the goroutine that flushes writes to it
+	flushes sync.WaitGroup
 
-	mu      sync.Mutex
-	journal *os.File
-	there   map[int64]bool
-	pending []int64 // offsets of ranges that are not recorded yet
+	mu       sync.Mutex
+	there    map[int64]bool
+	pending  []int64 // offsets of ranges that are not recorded yet
+	flushing bool    // a goroutine flushes
+	failed   error   // first error of a flush
 }
 
 // openProgress reads the journal of the download that head describes and whose bytes are in data.
@@ -45,7 +51,7 @@ func openProgress(root *os.Root, name string, head progressHead, data *os.File) 
 	if err != nil {
 		return nil, err
 	}
-	p := &progressJournal{data: data, journal: f, there: map[int64]bool{}}
+	p := &progressJournal{sync: data.Sync, journal: f, there: map[int64]bool{}}
 	lines := bufio.NewScanner(f)
 	var old progressHead
 	if lines.Scan() && json.Unmarshal(lines.Bytes(), &old) == nil && old == head {
@@ -56,14 +62,14 @@ func openProgress(root *os.Root, name string, head progressHead, data *os.File) 
 			}
 		}
 	}
-	if err := errors.Join(lines.Err(), p.rewrite(head)); err != nil {
+	if err := errors.Join(lines.Err(), p.rewrite(head, data)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return p, nil
 }
 
-// rewrite writes the journal anew, so that the journal ends with a complete line.
-func (p *progressJournal) rewrite(head progressHead) error {
+// rewrite writes the journal anew, so that the journal ends with a complete line, and gives data its size.
+func (p *progressJournal) rewrite(head progressHead, data *os.File) error {
 	if err := p.journal.Truncate(0); err != nil {
 		return err
 	}
@@ -71,7 +77,7 @@ func (p *progressJournal) rewrite(head progressHead) error {
 		return err
 	}
 	if len(p.there) == 0 {
-		if err := p.data.Truncate(0); err != nil {
+		if err := data.Truncate(0); err != nil {
 			return err
 		}
 	}
@@ -84,7 +90,7 @@ func (p *progressJournal) rewrite(head progressHead) error {
 			return err
 		}
 	}
-	return p.data.Truncate(head.Size)
+	return data.Truncate(head.Size)
 }
 
 func (p *progressJournal) has(off int64) bool {
@@ -93,37 +99,53 @@ func (p *progressJournal) has(off int64) bool {
 	return p.there[off]
 }
 
-// done records that the range at an offset is in the file.
+// done notes that the range at an offset is in the file. The error is that of an earlier flush.
 func (p *progressJournal) done(off int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pending = append(p.pending, off)
-	if len(p.pending) < flushRanges {
-		return nil
+	if len(p.pending) >= flushRanges && !p.flushing && p.failed == nil {
+		p.flushing = true
+		p.flushes.Go(p.flush)
 	}
-	return p.record()
+	return p.failed
 }
 
-// record flushes the file and then writes the pending ranges to the journal. The caller holds mu.
-func (p *progressJournal) record() error {
-	if len(p.pending) == 0 {
-		return nil
+// flush records pending ranges until less than flushRanges are pending.
+func (p *progressJournal) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.failed == nil && len(p.pending) >= flushRanges {
+		batch := p.pending
+		p.pending = nil
+		p.mu.Unlock()
+		err := p.record(batch)
+		p.mu.Lock()
+		p.failed = err
 	}
-	if err := p.data.Sync(); err != nil {
+	p.flushing = false
+}
+
+// record flushes the file and then writes ranges to the journal. All of these ranges are in the file.
+func (p *progressJournal) record(ranges []int64) error {
+	if err := p.sync(); err != nil {
 		return err
 	}
 	out := json.NewEncoder(p.journal)
-	for _, off := range p.pending {
+	for _, off := range ranges {
 		if err := out.Encode(progressLine{off}); err != nil {
 			return err
 		}
 	}
-	p.pending = nil
 	return nil
 }
 
+// close records the ranges that are pending. No other method may be running.
 func (p *progressJournal) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return errors.Join(p.record(), p.journal.Close())
+	p.flushes.Wait()
+	err := p.failed
+	if err == nil && len(p.pending) > 0 {
+		err = p.record(p.pending)
+	}
+	return errors.Join(err, p.journal.Close())
 }
