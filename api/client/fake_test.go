@@ -171,8 +171,14 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		c.part(w, r, name, body)
 	case key == "" && r.Method == http.MethodGet:
 		c.list(w, bucket, query)
-	case r.Header.Get("X-Amz-Copy-Source") != "": // onto itself, with other metadata
-		c.put(w, r, name, c.objects[name].data)
+	case r.Header.Get("X-Amz-Copy-Source") != "": // with other metadata
+		source, err := url.PathUnescape(r.Header.Get("X-Amz-Copy-Source"))
+		o := c.objects[strings.TrimPrefix(source, "/")]
+		if err != nil || o == nil {
+			refuse(w, http.StatusNotFound, "NoSuchKey")
+			return
+		}
+		c.put(w, r, name, o.data)
 		fmt.Fprint(w, "<CopyObjectResult></CopyObjectResult>")
 	case r.Method == http.MethodPut && key != "":
 		o := c.objects[name]

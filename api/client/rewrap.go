@@ -35,8 +35,9 @@ type RewrapResult struct {
 
 // Rewrap rewraps the keys of all files below a folder for another identity; "" is the whole bucket.
 // Rewrap does not transfer content. Afterwards the identity of v opens none of these files, except
-// old versions in a bucket that keeps versions. Rewrap calls report from several goroutines, for
-// each file with its error or nil. After an interruption, call Rewrap again. Nobody may upload with
+// old versions in a bucket that keeps versions. For the whole bucket, Rewrap also rewraps objects that
+// no index names, which an interrupted upload or sync left. Rewrap calls report from several
+// goroutines, for each file with its error or nil. After an interruption, call Rewrap again. Nobody may upload with
 // the old identity during a run. The error is ErrOtherKeys if there is nothing to rewrap and all
 // encrypted objects in the bucket are of other identities.
 func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, hybrid bool, report func(name string, err error)) (RewrapResult, error) {
@@ -55,10 +56,15 @@ func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, 
 	if err != nil {
 		return RewrapResult{}, err
 	}
-	r := &rewrapping{old: v, next: to, report: report}
+	r := &rewrapping{old: v, next: to, report: report, seen: map[string]bool{}}
 	folder = strings.Trim(folder, "/")
 	if err := r.folder(ctx, folder); err != nil {
 		return r.result, err
+	}
+	if folder == "" {
+		if err := r.unlisted(ctx); err != nil {
+			return r.result, err
+		}
 	}
 	if r.result.Failed > 0 {
 		return r.result, fmt.Errorf("%w: %d failed", ErrRewrap, r.result.Failed)
@@ -86,6 +92,7 @@ type rewrapping struct {
 
 	mu     sync.Mutex
 	result RewrapResult
+	seen   map[string]bool // storage keys that the indexes named
 }
 
 // folder rewraps first the folders below a folder, then its files, and then removes the old index.
@@ -106,6 +113,9 @@ func (r *rewrapping) folder(ctx context.Context, name string) error {
 			}
 			continue
 		}
+		r.mu.Lock()
+		r.seen[e.StorageKey] = true
+		r.mu.Unlock()
 		working.Go(func() error {
 			keep, err := r.file(stop, path.Join(name, e.Name), e.StorageKey)
 			if keep {
@@ -138,6 +148,52 @@ func (r *rewrapping) folder(ctx context.Context, name string) error {
 	return err
 }
 
+// unlisted rewraps the objects that the old identity opens and that no index named in this run. Such
+// objects get no entry in the new index, because none of their names could be listed before.
+func (r *rewrapping) unlisted(ctx context.Context) error {
+	working, stop := errgroup.WithContext(ctx)
+	working.SetLimit(rewrapParallel)
+	for o, err := range r.old.client.List(stop, r.old.bucket, ListOptions{Prefix: filePrefix, Recursive: true}) {
+		if err != nil {
+			return errors.Join(working.Wait(), err)
+		}
+		if r.seen[o.Key] {
+			continue
+		}
+		working.Go(func() error {
+			did, err := r.object(stop, o.Key)
+			var refused *Error
+			switch {
+			case stop.Err() != nil:
+				return context.Cause(stop)
+			case did:
+				r.count(o.Key, true, nil)
+			case errors.As(err, &refused) && !errors.Is(err, ErrNotFound):
+				r.count(o.Key, false, err)
+			}
+			return nil // the old identity opens no other object
+		})
+	}
+	return working.Wait()
+}
+
+// count counts a file, and reports it.
+func (r *rewrapping) count(name string, did bool, err error) {
+	r.mu.Lock()
+	switch {
+	case err != nil:
+		r.result.Failed++
+	case did:
+		r.result.Rewrapped++
+	default:
+		r.result.Done++
+	}
+	r.mu.Unlock()
+	if r.report != nil {
+		r.report(name, err)
+	}
+}
+
 func (r *rewrapping) failed() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,19 +210,7 @@ func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err
 	if errors.Is(err, ErrNotFound) {
 		return false, nil // the file was removed, but its entry is still in the index
 	}
-	r.mu.Lock()
-	switch {
-	case err != nil:
-		r.result.Failed++
-	case did:
-		r.result.Rewrapped++
-	default:
-		r.result.Done++
-	}
-	r.mu.Unlock()
-	if r.report != nil {
-		r.report(name, err)
-	}
+	r.count(name, did, err)
 	return err == nil, nil
 }
 
@@ -188,12 +232,12 @@ func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, v.client.replaceMetadata(ctx, &object, wrapped)
+	return true, v.client.copySealed(ctx, &object, key, wrapped)
 }
 
-// replaceMetadata gives an object another encryption header, unless another writer has replaced the
-// object. No content moves.
-func (c *Client) replaceMetadata(ctx context.Context, o *Object, h seal.Header) error {
+// copySealed copies an object to a storage key, which may be its own, with an encryption header. No
+// content moves. The error is ErrPrecondition if another writer has replaced the object.
+func (c *Client) copySealed(ctx context.Context, o *Object, to string, h seal.Header) error {
 	header := map[string]string{"X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream"}
 	if o.ETag != "" {
 		header["X-Amz-Copy-Source-If-Match"] = `"` + o.ETag + `"`
@@ -201,8 +245,8 @@ func (c *Client) replaceMetadata(ctx context.Context, o *Object, h seal.Header) 
 	for name, value := range h.Map() {
 		header[name] = value
 	}
-	_, err := c.do(ctx, operation{verb: "rewrap", bucket: o.Bucket, key: o.Key}, func(ctx context.Context, n *node) error {
-		_, err := n.core.CopyObject(ctx, o.Bucket, o.Key, o.Bucket, o.Key, header, minio.CopySrcOptions{}, minio.PutObjectOptions{})
+	_, err := c.do(ctx, operation{verb: "copy to", bucket: o.Bucket, key: to}, func(ctx context.Context, n *node) error {
+		_, err := n.core.CopyObject(ctx, o.Bucket, o.Key, o.Bucket, to, header, minio.CopySrcOptions{}, minio.PutObjectOptions{})
 		return err
 	})
 	return err

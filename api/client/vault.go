@@ -267,32 +267,56 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 			return err
 		}
 	}
-	sent, err := v.client.Upload(ctx, v.bucket, object.StorageKey, ciphertext, stored)
+	at := object.StorageKey
+	if object.Digest == nil {
+		if at, err = v.temporary(object); err != nil {
+			return err
+		}
+	}
+	sent, err := v.client.Upload(ctx, v.bucket, at, ciphertext, stored)
 	if err != nil {
 		return v.denied(err)
 	}
-	if object.Digest == nil { // the header of a stream is complete only now
-		if err := v.complete(ctx, e, object.StorageKey, sent.ETag, &entry); err != nil {
-			return v.denied(err)
-		}
+	if object.Digest == nil {
+		err = v.complete(ctx, e, at, sent.ETag, &entry)
 	}
-	folder, _ := split(object.Path)
-	return v.record(ctx, folder, entry)
+	if err == nil {
+		folder, _ := split(object.Path)
+		err = v.record(ctx, folder, entry)
+	}
+	if at != object.StorageKey {
+		removing, stop := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+		defer stop()
+		err = errors.Join(err, v.client.Remove(removing, v.bucket, at))
+	}
+	return v.denied(err)
 }
 
-// complete copies the object of a stream to its storage key with the complete header. No content
-// moves.
-func (v *Vault) complete(ctx context.Context, e *seal.Encryption, key, etag string, entry *seal.Entry) error {
+// complete copies the object of a stream to its storage key, with the header that is complete at the end
+// of the stream. A crash before the copy leaves the file that was there before. No content moves.
+func (v *Vault) complete(ctx context.Context, e *seal.Encryption, at, etag string, entry *seal.Entry) error {
 	head, err := e.Header()
 	if err != nil {
 		return err
 	}
-	if err := v.client.replaceMetadata(ctx, &Object{Bucket: v.bucket, Key: key, ETag: etag}, head); err != nil {
+	if err := v.client.copySealed(ctx, &Object{Bucket: v.bucket, Key: at, ETag: etag}, entry.StorageKey, head); err != nil {
 		return err
 	}
 	digest, err := e.Digest()
 	entry.Size, entry.Hash = digest.Size, digest.Hash
 	return err
+}
+
+// temporary returns the storage key under which the ciphertext of a stream is uploaded. A recipient who
+// may not delete could not remove a temporary object, and uploads to the storage key of the object.
+func (v *Vault) temporary(object seal.Object) (string, error) {
+	switch {
+	case v.grant == nil:
+		return v.identity.StorageKey(seal.RandomUUID, object.Path)
+	case v.allow(object.Path, seal.Delete) == nil:
+		return v.grant.StorageKey(object.Path)
+	}
+	return object.StorageKey, nil
 }
 
 func (v *Vault) object(name string, o UploadOptions) seal.Object {
@@ -464,6 +488,7 @@ func (v *Vault) download(ctx context.Context, name, key string, w io.Writer, o D
 	if err != nil {
 		return err
 	}
+	o.begin(content.Metadata().Size)
 	return v.denied(v.client.decrypt(ctx, f, 0, f.object.Size, content.Reader, o.reporting(w)))
 }
 

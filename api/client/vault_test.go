@@ -285,10 +285,28 @@ func TestRewrapEndsTheOldIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := []string{"a", "f/b", "f/g/c", "f/g/d", "h/e"}
-	for _, name := range files {
-		if err := newVault(t, c, old).Upload(t.Context(), name, strings.NewReader("bytes of "+name), UploadOptions{}); err != nil {
+	upload := func(id *seal.Identity, name string) {
+		t.Helper()
+		if err := newVault(t, c, id).Upload(t.Context(), name, strings.NewReader("bytes of "+name), UploadOptions{}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, name := range files {
+		upload(old, name)
+	}
+	const unlisted = "f/unlisted" // as an upload leaves it that is interrupted before its entry
+	upload(old, unlisted)
+	x, err := newVault(t, c, old).index("/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Remove(t.Context(), "unlisted"); err != nil {
+		t.Fatal(err)
+	}
+	stranger := newIdentity(t)
+	upload(stranger, "of a stranger")
+	if _, err := c.client().Upload(t.Context(), "bucket", "e/plain", strings.NewReader("plain"), UploadOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := newVault(t, c, old).Rewrap(t.Context(), "", newIdentity(t), false, nil); !errors.Is(err, ErrOtherPaths) {
 		t.Error(err)
@@ -301,7 +319,7 @@ func TestRewrapEndsTheOldIdentity(t *testing.T) {
 	if r, err = newVault(t, c, old).Rewrap(t.Context(), "f", next, false, nil); err != nil || r.Rewrapped+r.Done != 3 || r.Failed != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err = newVault(t, c, old).Rewrap(t.Context(), "", next, false, nil); err != nil || r.Rewrapped+r.Done != 2 || r.Failed != 0 {
+	if r, err = newVault(t, c, old).Rewrap(t.Context(), "", next, false, nil); err != nil || r.Rewrapped+r.Done != 3 || r.Failed != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var listed []string
@@ -314,7 +332,10 @@ func TestRewrapEndsTheOldIdentity(t *testing.T) {
 	if strings.Join(listed, " ") != strings.Join(files, " ") {
 		t.Errorf("listed %q", listed)
 	}
-	for _, name := range files {
+	if got := downloaded(t, newVault(t, c, stranger), "of a stranger"); got != "bytes of of a stranger" {
+		t.Errorf("the stranger reads %q", got)
+	}
+	for _, name := range append(files, unlisted) {
 		var got bytes.Buffer
 		if err := newVault(t, c, next).Download(t.Context(), name, &got, DownloadOptions{}); err != nil || got.String() != "bytes of "+name {
 			t.Errorf("%s: %q, %v", name, got.String(), err)
@@ -328,5 +349,46 @@ func TestRewrapEndsTheOldIdentity(t *testing.T) {
 	}
 	if r, err = newVault(t, c, old).Rewrap(t.Context(), "", next, false, nil); err != nil || r != (RewrapResult{}) {
 		t.Errorf("again: %+v, %v", r, err)
+	}
+}
+
+// TestAStreamThatBreaksOffKeepsTheOldFile promises that the file which a stream replaces can be read until
+// the stream is stored with its header, and that no object is left over after a success or a failure.
+func TestAStreamThatBreaksOffKeepsTheOldFile(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		c := newCluster(t, 1)
+		owner := newVault(t, c, newIdentity(t))
+		if err := owner.Upload(t.Context(), "f/name", strings.NewReader("old"), UploadOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for who, v := range map[string]*Vault{
+			"owner":     owner,
+			"recipient": openLink(t, c, shared(t, owner, "f", ShareOptions{Permissions: seal.FullAccess()}), nil),
+		} {
+			before, during, stream := len(c.objects), 0, randomBytes(bigSize)
+			c.nodes[0].breaks(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Header.Get("X-Amz-Copy-Source") == "" {
+					return false
+				}
+				c.mu.Lock()
+				during = len(c.objects)
+				c.mu.Unlock()
+				if fails {
+					refuse(w, http.StatusBadRequest, "InvalidRequest")
+				}
+				return fails
+			})
+			err := v.Upload(t.Context(), "f/name", bytes.NewReader(stream), UploadOptions{})
+			want := "old"
+			if !fails {
+				want = string(stream)
+			}
+			if (err != nil) != fails || during != before+1 || len(c.objects) != before {
+				t.Errorf("%s, fails %t: %v; %d, then %d, then %d objects", who, fails, err, before, during, len(c.objects))
+			}
+			if got := downloaded(t, owner, "f/name"); got != want {
+				t.Errorf("%s, fails %t: the file has %d bytes, want %d", who, fails, len(got), len(want))
+			}
+		}
 	}
 }
