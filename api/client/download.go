@@ -24,9 +24,19 @@ type DownloadOptions struct {
 	// Parallel is the number of ranges in transfer at once; 0 means DefaultParallel.
 	Parallel int
 
+	// Begin is called once before the first byte, with the number of bytes of the object or range, or
+	// of the decrypted file. Nil means that nobody wants to know.
+	Begin func(bytes int64)
+
 	// Progress is called from several goroutines, with the number of bytes that were received since
 	// the last call.
 	Progress func(bytes int64)
+}
+
+func (o DownloadOptions) begin(bytes int64) {
+	if o.Begin != nil {
+		o.Begin(bytes)
+	}
 }
 
 func (o DownloadOptions) parallel() int {
@@ -43,6 +53,7 @@ func (c *Client) Download(ctx context.Context, bucket, key string, w io.Writer, 
 	if err != nil {
 		return Object{}, err
 	}
+	o.begin(f.object.Size)
 	return f.object, c.fetch(ctx, f, 0, f.object.Size, o.reporting(w))
 }
 
@@ -56,7 +67,9 @@ func (c *Client) DownloadRange(ctx context.Context, bucket, key string, off, n i
 	if off < 0 || n < 0 || off > f.object.Size {
 		return Object{}, fmt.Errorf("get %s: the range of %d bytes from %d on is outside of its %d bytes", f.name(), n, off, f.object.Size)
 	}
-	return f.object, c.fetch(ctx, f, off, min(n, f.object.Size-off), o.reporting(w))
+	n = min(n, f.object.Size-off)
+	o.begin(n)
+	return f.object, c.fetch(ctx, f, off, n, o.reporting(w))
 }
 
 // prepare gets the description of the object and its hash.

@@ -70,6 +70,7 @@ func (in *incoming) partial() string {
 }
 
 func (in *incoming) run(ctx context.Context) error {
+	in.options.begin(in.size())
 	partial := in.partial()
 	large := in.size() > SinglePut && (in.content == nil || in.content.Chunked())
 	flags := os.O_CREATE | os.O_RDWR

@@ -68,14 +68,6 @@ func (a *app) getObject(cmd *cobra.Command, r *remote, s *sealing, args []string
 }
 
 func (a *app) download(ctx context.Context, c *gateway.Client, v *gateway.Vault, from s3Target, output string, options gateway.DownloadOptions) error {
-	size := int64(-1)
-	if v == nil {
-		object, err := c.Head(ctx, from.bucket, from.key)
-		if err != nil {
-			return err
-		}
-		options.Object, size = &object, object.Size
-	}
 	toWriter := func(w io.Writer) error {
 		if v != nil {
 			return v.Download(ctx, from.key, w, options)
@@ -86,8 +78,9 @@ func (a *app) download(ctx context.Context, c *gateway.Client, v *gateway.Vault,
 	if output == "-" {
 		return toWriter(a.stdout)
 	}
-	bar := a.newBar(size, "downloading")
+	bar := a.newBar(0, "downloading")
 	defer func() { _ = bar.Finish() }() // an error of the progress bar does no harm
+	options.Begin = func(n int64) { bar.ChangeMax64(max(n, 1)) }
 	options.Progress = func(n int64) { _ = bar.Add64(n) }
 	info, err := os.Stat(output)
 	switch {

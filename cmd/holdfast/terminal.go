@@ -151,10 +151,11 @@ func humanTime(d time.Duration) string {
 const redrawEvery = 100 * time.Millisecond
 
 // newBar returns a progress bar for size bytes on standard error. If standard error is no
-// terminal, the bar shows nothing. A size of -1 means that the size is not known.
+// terminal, the bar shows nothing. A size of -1 means that the size is not known, and a size of 0 that
+// the caller sets it later.
 func (a *app) newBar(size int64, what string) *progressbar.ProgressBar {
 	return a.progress(size, what, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
-		progressbar.OptionSetPredictTime(size > 0))
+		progressbar.OptionSetPredictTime(size >= 0))
 }
 
 // newSpinner returns a progress indicator for work that has a state but no known size.
