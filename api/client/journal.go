@@ -72,7 +72,7 @@ func readJournal(path string) (*journalState, error) {
 		if line.UploadID != "" {
 			s.UploadID = line.UploadID
 		}
-		if line.Part > 0 && line.ETag != "" {
+		if line.Part > 0 && line.Part <= maxParts && line.ETag != "" {
 			s.stored[line.Part] = line.ETag
 		}
 	}

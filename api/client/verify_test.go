@@ -159,6 +159,26 @@ func TestAHashThatIsComputedLaterVerifies(t *testing.T) {
 	}
 }
 
+// TestFlippedBitsOfASlice promises that each flipped bit of a Bao slice, in its length, its proof or its
+// content, ends the transfer, and that no byte from the wrong KiB on is handed on.
+func TestFlippedBitsOfASlice(t *testing.T) {
+	data := randomBytes(1100) // two chunks and the node above them
+	root := Hash(blake3.Sum256(data))
+	for _, r := range [][2]int{{0, len(data)}, {1050, 20}} {
+		off, n := r[0], r[1]
+		slice := sliceOf(data, url.Values{"start": {strconv.Itoa(off)}, "length": {strconv.Itoa(n)}})
+		for bit := range len(slice) * 8 {
+			slice[bit/8] ^= 1 << (bit % 8)
+			var out bytes.Buffer
+			_, reason, err := decodeSlice(&out, bytes.NewReader(slice), int64(off), int64(n), int64(len(data)), root)
+			if err != nil || reason != reasonBytes && (bit >= 64 || reason != reasonSize) || out.Len() >= n || !bytes.HasPrefix(data[off:off+n], out.Bytes()) {
+				t.Errorf("bit %d of %d: %d bytes, %q, %v", bit, len(slice)*8, out.Len(), reason, err)
+			}
+			slice[bit/8] ^= 1 << (bit % 8)
+		}
+	}
+}
+
 // TestSlicesOfTheBaoProject promises the slices within the content of tests/test_vectors.json of github.com/oconnor663/bao, in
 // testdata/bao.tsv: size of the content, start and length of the slice, size and BLAKE3 of the slice, BLAKE3
 // of the content, and the places where a changed byte must be found. The content is 32 bit numbers from 1.
