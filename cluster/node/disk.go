@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
@@ -55,6 +56,31 @@ func (n *Node) roomForBlocks() (content, copies int64) {
 		content = 0 // fetched content could not be reported
 	}
 	return content, free / 2
+}
+
+// Bounds of segmentBytes.
+const (
+	segmentsOfReserve = 4       // segments that the reserve of their disk can hold at least
+	leastSegment      = 4 << 20 // a smaller reserve makes no smaller segments
+)
+
+// segmentBytes returns the size in bytes at which the store closes a segment: the setting, or
+// less on a disk whose reserve is small. A compaction needs room for the live blocks of a
+// segment and has half of what is free, so on a full disk with larger segments no deletion
+// would free anything.
+func segmentBytes(setting, reserve uint64) int64 {
+	return int64(min(setting, max(reserve/segmentsOfReserve, leastSegment)))
+}
+
+// reserveFor returns the reserve in bytes of the disk of a folder, or the largest number if
+// the folder is not watched.
+func (n *Node) reserveFor(folder string) uint64 {
+	for _, v := range n.volumes.Volumes() {
+		if slices.Contains(v.Folders, folder) {
+			return v.Reserve
+		}
+	}
+	return math.MaxUint64
 }
 
 // full returns whether this node accepts no new content.

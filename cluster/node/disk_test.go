@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,4 +61,26 @@ func TestMembersWithoutRoomAreKnownByTheirSamples(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A full disk has at most its reserve free. A compaction may use half of that without the
+// ballast, and needs room for what lives in a segment.
+func TestSegmentsAreSmallWhereTheReserveIs(t *testing.T) {
+	const mib = 1 << 20
+	for _, tc := range []struct {
+		name             string
+		setting, reserve uint64
+		want             int64
+	}{
+		{"defaults on a large disk", 256 * mib, 1024 * mib, 256 * mib},
+		{"a disk of 10 GB", 256 * mib, 500 * mib, 125 * mib},
+		{"the smallest reserve", 256 * mib, 64 * mib, 16 * mib},
+		{"hardly a reserve", 256 * mib, mib, 4 * mib},
+		{"a small setting", 64 << 10, 64 * mib, 64 << 10},
+		{"a disk that is not watched", 1024 * mib, math.MaxUint64, 1024 * mib},
+	} {
+		if got := segmentBytes(tc.setting, tc.reserve); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
 }

@@ -275,7 +275,7 @@ func (n *Node) openStorage(ctx context.Context) error {
 	}
 	n.closers = append(n.closers, closerFunc(func() error { return n.log.Close() }))
 	n.blocks, err = blocks.Open(n.folder.file(blocksDir), blocks.Options{
-		SegmentBytes: int64(c.SegmentSize), Logger: n.logger, Room: n.roomForBlocks, Full: func() { n.volumes.Full(blocksDir) },
+		SegmentBytes: segmentBytes(uint64(c.SegmentSize), n.reserveFor(blocksDir)), Logger: n.logger, Room: n.roomForBlocks, Full: func() { n.volumes.Full(blocksDir) },
 		CompactEvery: n.opts.CollectEvery,
 	})
 	if err != nil {
