@@ -26,7 +26,7 @@ import (
 //	A44  TestAnEndedSessionOpensNoPage
 //	A46  TestIDsOfAnotherAccountAreAbsent, TestBucketsOfAnotherAccountAreAbsent, TestIDsInFormsOfAnotherAccountAreAbsent, TestEveryIDIsOfAnAccount
 //	A48  TestNoPageLeadsElsewhere, TestTheReturnPathIsOfThisHost, TestAnAppGetsAKeyWhereItRegistered
-//	A49  TestRequestsOfOtherSitesChangeNothing
+//	A49  TestRequestsOfOtherSitesChangeNothing, TestAFormWithoutAnOriginNeedsItsToken, TestNobodyElseAgreesForAPerson
 //	A50  TestWrongPasswordsAreCounted, TestWrongPasswordsAreCountedAndAlike
 //	A51  TestSecretsAreNotTold
 
@@ -522,7 +522,8 @@ func TestRequestsOfOtherSitesChangeNothing(t *testing.T) {
 			{"a token of another browser", foreign, "", ""},
 			{"the session as its token", b.cookies[sessionCookie], "", ""},
 			{"another origin", own, "Origin", "https://evil.example"},
-			{"no origin", own, "Origin", "null"},
+			{"no origin and no token", "", "Origin", "null"},
+			{"no origin and a token of another browser", foreign, "Origin", "null"},
 			{"another site", own, "Sec-Fetch-Site", "cross-site"},
 			{"a site beside", own, "Sec-Fetch-Site", "same-site"},
 			{"text", own, "Content-Type", "text/plain"},

@@ -65,7 +65,7 @@ func (s *surface) guarded(row page) web.Handler {
 		defer cancel()
 		c.ctx = ctx
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if !reads && origins.Check(r) != nil {
+		if !reads && origins.Check(r) != nil && (row.access == byScript || !c.maskedOrigin()) {
 			return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent this form")
 		}
 		if err := s.identify(c); err != nil {
@@ -115,6 +115,15 @@ func (s *surface) guarded(row page) web.Handler {
 		defer leave()
 		return row.serve(c)
 	}
+}
+
+// maskedOrigin returns whether the browser hides where a form comes from, so that the form token
+// alone decides. A page with the policy no-referrer sends its forms with the origin "null" (Fetch
+// Standard, "append a request Origin header"), and browsers add Sec-Fetch-Site for HTTPS and loopback
+// only. Over plain HTTP to another machine the console's own forms have nothing else. Requests of
+// scripts name their origin in any case.
+func (c *call) maskedOrigin() bool {
+	return !c.secure && c.r.Header.Get("Origin") == "null" && c.r.Header.Get("Sec-Fetch-Site") == ""
 }
 
 // live returns the handler of a page with parts that change while it is open. The handler takes

@@ -28,6 +28,10 @@ import (
 // stepTimeout bounds one step of a person in the browser.
 const stepTimeout = 20 * time.Second
 
+// farHost is a name that leads to this machine without the browser knowing: over plain HTTP it is no
+// secure context, as an address of the network is none.
+const farHost = "node.test"
+
 // browser is a Chromium with a profile of its own.
 type browser struct {
 	ctx context.Context
@@ -50,6 +54,7 @@ func startBrowser(t *testing.T) *browser {
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
+	options = append(options, chromedp.Flag("host-resolver-rules", "MAP "+farHost+" 127.0.0.1"))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
