@@ -5,11 +5,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -277,24 +280,40 @@ func TestWrongPasswordsAreCountedAndAlike(t *testing.T) {
 	}
 }
 
-// The session cookie is for this host, for HTTP alone, and over HTTPS alone where that is used.
+// The session cookie is for this host, for HTTP alone, and over HTTPS alone where that is used: over
+// TLS, or behind a trusted proxy that says so. What anybody else says of HTTPS counts nothing.
 func TestTheSessionCookie(t *testing.T) {
 	w := newWorld(t)
-	b := w.browser()
-	answer := b.post("/sign-in", "/sign-in", url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}})
-	for _, c := range cookies(b.t, answer) {
-		if c.Name != sessionCookie {
-			continue
+	node := w.another(func(o *Options) {
+		o.Limits = web.NewLimits(web.Rate{}, web.Rate{}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, time.Now)
+	})
+	const plain, secure = "holdfast-session=T; Path=/; HttpOnly; SameSite=Lax", "__Host-holdfast-session=T; Path=/; HttpOnly; Secure; SameSite=Lax"
+	for _, tc := range []struct{ name, url, remote, said, want string }{
+		{"plain HTTP", "/sign-in", "10.0.0.1:5", "", plain},
+		{"TLS", "https://" + host + "/sign-in", "192.0.2.1:5", "", secure},
+		{"a trusted proxy with TLS", "/sign-in", "10.0.0.1:5", "https", secure},
+		{"a trusted proxy without", "/sign-in", "10.0.0.1:5", "http", plain},
+		{"somebody else who says so", "/sign-in", "192.0.2.1:5", "https", plain},
+	} {
+		b := node.browser()
+		send := func(r *http.Request) *httptest.ResponseRecorder {
+			r.RemoteAddr = tc.remote
+			if tc.said != "" {
+				r.Header.Set("X-Forwarded-Proto", tc.said)
+			}
+			return b.do(r)
 		}
-		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure {
-			t.Errorf("over HTTP it is %s", c)
+		page := send(httptest.NewRequest(http.MethodGet, tc.url, nil))
+		token := tokenOf.FindStringSubmatch(page.Body.String())
+		if token == nil {
+			t.Fatalf("%s: the page has no form: %s", tc.name, page.Body)
 		}
-	}
-	// Over TLS.
-	c := &call{w: httptest.NewRecorder(), secure: true}
-	c.setCookie(sessionCookie, "x")
-	if got := c.w.Header().Get("Set-Cookie"); got != "__Host-holdfast-session=x; Path=/; HttpOnly; Secure; SameSite=Lax" {
-		t.Errorf("over HTTPS it is %s", got)
+		answer := send(formRequest(tc.url, url.Values{"email": {"alice@example.org"}, "password": {"password of alice"}, tokenField: {token[1]}}))
+		name, _, _ := strings.Cut(tc.want, "=")
+		got := strings.Join(answer.Header().Values("Set-Cookie"), "\n")
+		if b.cookies[name] == "" || !strings.Contains("\n"+strings.ReplaceAll(got, "="+b.cookies[name]+";", "=T;")+"\n", "\n"+tc.want+"\n") {
+			t.Errorf("%s: %d with the cookies %s", tc.name, answer.Code, got)
+		}
 	}
 	// An API key is no session.
 	key, err := w.users.CreateKey(t.Context(), "alice@example.org", "test", nil, 0)
@@ -311,7 +330,7 @@ func TestTheSessionCookie(t *testing.T) {
 // Every answer has the headers that keep other sites and scripts out.
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	b := newWorld(t).browser()
-	for _, path := range []string{"/", "/sign-in", "/status", "/robots.txt", "/favicon.ico", "/buckets", "/nowhere", "/healthz", "/readyz"} {
+	for _, path := range []string{"/", "/sign-in", "/status", "/robots.txt", "/favicon.ico", "/buckets", "/nowhere", "/healthz", "/readyz", "/get-key", "/get-key?redirect=https%3A%2F%2Fevil.example%2Fdone"} {
 		answer := b.do(httptest.NewRequest(http.MethodGet, path, nil))
 		for name, want := range map[string]string{
 			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",

@@ -359,3 +359,35 @@ func TestTheSettingDoesNotOverruleAnOperator(t *testing.T) {
 	}
 	signIn(true)
 }
+
+// Who opens an account at a provider, by an invitation or both may store what the operator set for new accounts.
+func TestWhoSignsUpHasTheAllowanceOfNewAccounts(t *testing.T) {
+	const allowance = 12_345
+	w := newest(t, SignUpOpen)
+	w.allowance = allowance
+	if _, err := w.SignInAs(t.Context(), annAtID, ""); err != nil {
+		t.Fatal(err)
+	}
+	invited := annAtID
+	invited.Subject, invited.Email = "8", "bea@example.org"
+	for _, email := range []string{"bea@example.org", "cid@example.org"} {
+		l, err := w.CreateLink(t.Context(), email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if email == invited.Email {
+			_, err = w.SignInAs(t.Context(), invited, l.Token)
+		} else {
+			_, err = w.UseLink(t.Context(), l.Token, password)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, email := range []string{"ann@example.org", "bea@example.org", "cid@example.org"} {
+		has, err := w.Holdings(t.Context(), email)
+		if err != nil || has.Quota.Allowance != allowance || has.Admin {
+			t.Errorf("%s has %+v, %v", email, has, err)
+		}
+	}
+}
