@@ -88,6 +88,10 @@ func (b *browser) open(t *testing.T, base string) *tab {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
 			p.note("script: " + e.ExceptionDetails.Text)
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeAssert {
+				p.note(fmt.Sprintf("console.%s of a script", e.Type))
+			}
 		case *log.EventEntryAdded:
 			if e.Entry.Level == log.EntryLevelError {
 				p.note(fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
