@@ -170,6 +170,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 		{&state.RevokeKey{}, true},
 		{&state.RemoveNode{}, true},
 		{&state.SetDrain{}, true},
+		{&state.SetDisabled{}, true},
 		{&state.JoinNode{}, true},
 		{&state.ReportCopies{}, false},
 		{&state.ChargeStorage{}, false},

@@ -133,6 +133,11 @@ func (f *fake) RemoveAccount(_ context.Context, email string) error {
 	return f.err
 }
 
+func (f *fake) SetDisabled(_ context.Context, email string, on bool) error {
+	f.called("disabled %s %t", email, on)
+	return f.err
+}
+
 func (f *fake) SetAllowance(_ context.Context, email string, bytes uint64) error {
 	f.called("allowance %s %d", email, bytes)
 	return f.err
@@ -362,6 +367,9 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"user_remove", fake{}, "DELETE", "/users/bob@example.org", "", "remove bob@example.org"},
 		{"user_remove_unknown", fake{err: state.ErrNotFound}, "DELETE", "/users/bob@example.org", "", "remove bob@example.org"},
 		{"user_password", fake{}, "PUT", "/users/bob@example.org/password", `{"password":"p"}`, `password bob@example.org "p"`},
+		{"user_disable", fake{}, "PUT", "/users/bob@example.org/disabled", `{"disabled":true}`, "disabled bob@example.org true"},
+		{"user_enable", fake{}, "PUT", "/users/bob@example.org/disabled", `{"disabled":false}`, "disabled bob@example.org false"},
+		{"user_disable_last", fake{err: state.Errorf(state.CodeForbidden, "bob@example.org is the only administrator who is not disabled: make another one first")}, "PUT", "/users/bob@example.org/disabled", `{"disabled":true}`, "disabled bob@example.org true"},
 		{"user_quota", fake{}, "PUT", "/users/bob@example.org/quota", `{"allowance_bytes":7}`, "allowance bob@example.org 7"},
 		{"user_quota_none", fake{}, "PUT", "/users/bob@example.org/quota", `{"unlimited":true}`, "allowance bob@example.org 18446744073709551615"},
 		{"user_credits", fake{}, "POST", "/users/bob@example.org/credits", `{"credits":7,"posting":"g"}`, `post bob@example.org {Kind:grant Credits:7 ID:g Corrects: Note:}`},
@@ -439,6 +447,8 @@ func TestBadRequestsReachNoUseCase(t *testing.T) {
 		{"PUT", "/users/a@b/quota", `{"allowance_bytes":-1}`, 400},
 		{"PUT", "/users/a@b/quota", `{"allowance_bytes":"1"}`, 400},
 		{"PUT", "/users/a@b/quota", `7`, 400},
+		{"PUT", "/users/a@b/disabled", `{}`, 400},
+		{"PUT", "/users/a@b/disabled", `{"disabled":"yes"}`, 400},
 		{"PUT", "/users/a@b/quota", `{}`, 400},
 		{"PUT", "/users/a@b/quota", `{"allowance_bytes":1,"unlimited":true}`, 400},
 		{"POST", "/users/a@b/credits", `{"credits":1.5}`, 400},

@@ -134,6 +134,7 @@ type User struct {
 	StoredBytes    uint64  `json:"stored_bytes"` // pinned and named content, and record text beyond 1 KiB
 	ComingBytes    uint64  `json:"coming_bytes"` // received so far for content that is not pinned yet
 	Credits        uint64  `json:"credits"`
+	Disabled       string  `json:"disabled,omitempty"` // when the account was disabled; empty: it is not
 }
 
 // UserDetail is an account with what belongs to it.
@@ -164,6 +165,11 @@ func (p PinsOf) Sum() uint64 { return p.Queued + p.Pinning + p.Pinned + p.Failed
 // NewPassword requests a change of a password.
 type NewPassword struct {
 	Password string `json:"password"`
+}
+
+// NewDisabled requests that an account is disabled, or enabled again.
+type NewDisabled struct {
+	Disabled *bool `json:"disabled"`
 }
 
 // NewQuota requests a change of an allowance.
@@ -353,6 +359,9 @@ func userOf(u *accounts.User) User {
 	}
 	if u.Quota.Allowance != state.Unlimited {
 		user.AllowanceBytes = &u.Quota.Allowance
+	}
+	if u.Disabled != 0 {
+		user.Disabled = u.Disabled.Time().UTC().Format(timeForm)
 	}
 	return user
 }

@@ -61,6 +61,8 @@ type Accounts interface {
 	// RemoveAccount removes the account with an e-mail address and its keys. The cluster
 	// removes its pins afterwards.
 	RemoveAccount(ctx context.Context, email string) error
+	// SetDisabled disables the account with an e-mail address, or enables it again.
+	SetDisabled(ctx context.Context, email string, on bool) error
 	// SetAllowance sets the bytes that the account with an e-mail address may store without
 	// credits.
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
@@ -248,6 +250,7 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/users/{email}", Serve: call(p.user)},
 		{Method: http.MethodDelete, Path: "/users/{email}", Serve: p.change(p.removeUser)},
 		{Method: http.MethodPut, Path: "/users/{email}/password", Serve: p.change(p.setPassword)},
+		{Method: http.MethodPut, Path: "/users/{email}/disabled", Serve: p.change(p.setDisabled)},
 		{Method: http.MethodPut, Path: "/users/{email}/quota", Serve: p.change(p.setQuota)},
 		{Method: http.MethodPost, Path: "/users/{email}/credits", Serve: p.change(p.post)},
 		{Method: http.MethodGet, Path: "/users/{email}/ledger", Serve: call(p.ledger)},
@@ -459,6 +462,17 @@ func (p *operator) setPassword(w http.ResponseWriter, r *http.Request) (any, err
 		return nil, err
 	}
 	return nil, p.opts.Accounts.SetPassword(r.Context(), r.PathValue("email"), ask.Password)
+}
+
+func (p *operator) setDisabled(w http.ResponseWriter, r *http.Request) (any, error) {
+	var ask NewDisabled
+	if err := read(w, r, &ask); err != nil {
+		return nil, err
+	}
+	if ask.Disabled == nil {
+		return nil, web.BadRequest("disabled is missing: true or false")
+	}
+	return nil, p.opts.Accounts.SetDisabled(r.Context(), r.PathValue("email"), *ask.Disabled)
 }
 
 func (p *operator) setQuota(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -116,6 +116,8 @@ type Accounts interface {
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
 	// SetAdmin gives an account the rights of an administrator, or takes them away.
 	SetAdmin(ctx context.Context, email string, admin bool) error
+	// SetDisabled disables an account, or enables it again.
+	SetDisabled(ctx context.Context, email string, on bool) error
 	// CloseOwn removes the account of the person who asks, or returns state.ErrForbidden where
 	// MayClose does: for the account of local commands and the only administrator.
 	CloseOwn(ctx context.Context, account state.AccountID) error
@@ -352,6 +354,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/users/{id}/credits", admins, s.changeUser("The posting was made.", s.postCredits)},
 		{http.MethodPost, "/users/{id}/password", admins, s.changeUser("The password was changed, and the sessions ended.", s.setUserPassword)},
 		{http.MethodPost, "/users/{id}/admin", admins, s.changeUser("Done.", s.setUserAdmin)},
+		{http.MethodPost, "/users/{id}/disabled", admins, s.changeUser("Done: every node knows it.", s.setUserDisabled)},
 		{http.MethodPost, "/users/{id}/remove", admins, s.removeUser},
 		{http.MethodGet, "/buckets", signedIn, s.bucketsPage},
 		{http.MethodPost, "/buckets", signedIn, s.createBucket},

@@ -86,6 +86,8 @@ func (s *surface) fromProvider(c *call) error {
 		return s.toKnownAccount(c, p, f.To)
 	case errors.Is(err, state.ErrNotFound):
 		return errUsedLink
+	case errors.Is(err, state.ErrUnauthorized): // for one, the account is disabled
+		return notSignedIn(http.StatusForbidden, "this person cannot sign in here")
 	}
 	if problem := refusal(err, state.CodeForbidden, state.CodeInvalid); problem != "" {
 		return notSignedIn(http.StatusForbidden, problem)

@@ -113,6 +113,7 @@ var samples = map[string]sample{
 	"POST /users/{id}/credits":                         {id: "user", form: url.Values{"kind": {"grant"}, "credits": {"5"}}, wide: true},
 	"POST /users/{id}/password":                        {id: "user", form: url.Values{"password": {"password of bob"}}, wide: true},
 	"POST /users/{id}/admin":                           {id: "user", form: url.Values{"admin": {"yes"}}, wide: true},
+	"POST /users/{id}/disabled":                        {id: "user", form: url.Values{"disabled": {"yes"}}, wide: true},
 	"POST /users/{id}/remove":                          {id: "user", form: url.Values{"email": {"bob@example.org"}}, wide: true},
 	"GET /buckets":                                     {},
 	"POST /buckets":                                    {form: url.Values{"name": {"holidays"}}},
@@ -221,7 +222,7 @@ func (g *ground) calls() (all []sampled) {
 		c.sample = samples[c.name]
 		c.to = g.values.Replace(strings.ReplaceAll(row.path, "{id}", "{"+c.id+"}") + c.query)
 		switch row.path[strings.LastIndexByte(row.path, '/')+1:] {
-		case "delete", "delete-many", "move", "remove", "revoke", "end", "end-others", "password", "complete", "sign-out":
+		case "delete", "delete-many", "move", "disabled", "remove", "revoke", "end", "end-others", "password", "complete", "sign-out":
 			if row.path == "/account/delete" {
 				end = append(end, c)
 			} else {
@@ -340,6 +341,14 @@ func TestAnEndedSessionOpensNoPage(t *testing.T) {
 		"another session ends all others": {post("other", "/account/end-others", nil), true},
 		"new password":                    {post("other", "/account/password", url.Values{"password": {"password of alice"}, "new": {"another password"}, "again": {"another password"}}), true},
 		"expiry":                          {func(g *ground, _, _ *browser) { g.Ahead(100 * 24 * time.Hour) }, false},
+		"account disabled": {func(g *ground, _, _ *browser) {
+			if err := g.users.SetAdmin(t.Context(), apitest.Email("bob"), true); err != nil { // else alice is the last one
+				g.t.Fatal(err)
+			}
+			if err := g.users.SetDisabled(t.Context(), apitest.Email("alice"), true); err != nil {
+				g.t.Fatal(err)
+			}
+		}, false},
 		"account removed": {func(g *ground, _, _ *browser) {
 			if err := g.users.RemoveAccount(t.Context(), apitest.Email("alice")); err != nil {
 				g.t.Fatal(err)

@@ -71,7 +71,7 @@ func (s *surface) guarded(row page) web.Handler {
 		if err := s.identify(c); err != nil {
 			return err
 		}
-		c.ctx = state.WithActor(ctx, s.Limits.Actor(r, &c.who))
+		c.ctx = accounts.WithAgent(state.WithActor(ctx, s.Limits.Actor(r, &c.who)), web.Browser(r.UserAgent()))
 		if row.access == lasting && c.session == "" {
 			// An event source asks again after every other answer (HTML Living Standard, section 9.2.3).
 			return web.Empty(w, http.StatusNoContent)

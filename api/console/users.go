@@ -168,6 +168,11 @@ func (s *surface) setUserAdmin(c *call, email string) error {
 	return s.Accounts.SetAdmin(c.ctx, email, c.r.PostForm.Get("admin") == "yes")
 }
 
+// setUserDisabled disables an account, or enables it again.
+func (s *surface) setUserDisabled(c *call, email string) error {
+	return s.Accounts.SetDisabled(c.ctx, email, c.r.PostForm.Get("disabled") == "yes")
+}
+
 // removeUser serves POST /users/{id}/remove. The administrator must enter the e-mail address as
 // confirmation.
 func (s *surface) removeUser(c *call) error {

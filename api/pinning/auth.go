@@ -46,7 +46,7 @@ func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	defer cancel()
-	ctx = state.WithActor(ctx, s.limits.Actor(r, &accounts.Principal{}))
+	ctx = accounts.WithAgent(state.WithActor(ctx, s.limits.Actor(r, &accounts.Principal{})), web.Browser(r.UserAgent()))
 	token, err := s.sessions.SignIn(ctx, given[0], given[1], s.limits.Client(r))
 	if err != nil {
 		return fmt.Errorf("sign in: %w", err)

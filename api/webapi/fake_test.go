@@ -77,6 +77,7 @@ func (f *fake) CreateAccount(context.Context, string, string) (accounts.User, er
 	return accounts.User{}, f.err
 }
 func (f *fake) SetAllowance(context.Context, string, uint64) error { return f.err }
+func (f *fake) SetDisabled(context.Context, string, bool) error    { return f.err }
 func (f *fake) SetAdmin(context.Context, string, bool) error       { return f.err }
 func (f *fake) RemoveAccount(context.Context, string) error        { return f.err }
 func (f *fake) Status(context.Context) (members.Status, error)     { return members.Status{}, f.err }

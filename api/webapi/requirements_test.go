@@ -117,6 +117,9 @@ func TestAnEndedSessionOpensNoRoute(t *testing.T) {
 		"new password": func(w *world, _, _ client) error {
 			return w.Users.SetPassword(t.Context(), apitest.Email("alice"), "another password")
 		},
+		"account disabled": func(w *world, _, _ client) error {
+			return w.Users.SetDisabled(t.Context(), apitest.Email("alice"), true)
+		},
 		"account removed": func(w *world, _, _ client) error {
 			return w.Users.RemoveAccount(t.Context(), apitest.Email("alice"))
 		},

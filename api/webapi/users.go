@@ -81,10 +81,16 @@ type userBody struct {
 	Email   string          `json:"email"`
 	Created string          `json:"created"`
 	Usage   usageBody       `json:"usage"`
+	// Disabled is when the account was disabled; empty: it is not.
+	Disabled string `json:"disabled,omitempty"`
 }
 
 func bodyOfUser(u *accounts.User) userBody {
-	return userBody{u.ID, u.Email, timeText(u.Created.Time()), bodyOfQuota(&u.Quota)}
+	b := userBody{ID: u.ID, Email: u.Email, Created: timeText(u.Created.Time()), Usage: bodyOfQuota(&u.Quota)}
+	if u.Disabled != 0 {
+		b.Disabled = timeText(u.Disabled.Time())
+	}
+	return b
 }
 
 // oneUser is an account with the counts of what belongs to it.
@@ -225,6 +231,25 @@ func (s *surface) setAdmin(c *call) error {
 	}
 	if err := s.Accounts.SetAdmin(c.ctx, has.Email, admin); err != nil {
 		return fmt.Errorf("set administrator: %w", err)
+	}
+	return c.done()
+}
+
+// setDisabled answers PUT /users/{id}/disabled.
+func (s *surface) setDisabled(c *call) error {
+	on, given, err := c.fields.Bool("disabled")
+	if err != nil {
+		return err
+	}
+	if !given {
+		return web.BadRequest("disabled is missing: true or false")
+	}
+	has, err := s.others(c)
+	if err != nil {
+		return err
+	}
+	if err := s.Accounts.SetDisabled(c.ctx, has.Email, on); err != nil {
+		return fmt.Errorf("disable account: %w", err)
 	}
 	return c.done()
 }

@@ -80,6 +80,8 @@ type Accounts interface {
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
 	// SetAdmin gives an account the rights of an administrator, or takes them away.
 	SetAdmin(ctx context.Context, email string, admin bool) error
+	// SetDisabled disables an account, or enables it again.
+	SetDisabled(ctx context.Context, email string, on bool) error
 	// RemoveAccount removes an account and what belongs to it.
 	RemoveAccount(ctx context.Context, email string) error
 }
@@ -248,6 +250,7 @@ func (s *surface) operations() []operation {
 		{http.MethodDelete, "/users/{id}", admins, nil, nil, s.removeUser},
 		{http.MethodPut, "/users/{id}/allowance", admins, nil, []string{"bytes"}, s.setAllowance},
 		{http.MethodPost, "/users/{id}/ledger", admins, nil, []string{"kind", "credits", "posting", "corrects", "note"}, s.post},
+		{http.MethodPut, "/users/{id}/disabled", admins, nil, []string{"disabled"}, s.setDisabled},
 		{http.MethodPut, "/users/{id}/admin", admins, nil, []string{"admin"}, s.setAdmin},
 		{http.MethodGet, "/payments", admins, page, nil, s.listPayments},
 		{http.MethodGet, "/audit", admins, web.AuditParams, nil, s.listAudit},

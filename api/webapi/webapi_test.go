@@ -191,6 +191,20 @@ func TestAccountsAreChanged(t *testing.T) {
 	self := "/users/" + string(w.Account("alice"))
 	w.refused("the own rights", alice.do("PUT", self+"/admin", `{"admin":false}`), http.StatusForbidden)
 	w.refused("the own account", alice.do("DELETE", self, ""), http.StatusForbidden)
+	key, before := w.Key("bob"), w.signIn("bob")
+	w.into(alice.do("PUT", bob+"/disabled", `{"disabled":true}`), http.StatusNoContent, nil)
+	for what, by := range map[string]client{"a key": w.with(key.Token), "a session": before} {
+		w.refused(what+" of a disabled account", by.do("GET", "/session", ""), http.StatusUnauthorized)
+	}
+	if got := alice.do("GET", "/users?email=bob", ""); !strings.Contains(got.Body.String(), `"disabled":"20`) {
+		t.Errorf("the list: %s", got.Body)
+	}
+	w.into(alice.do("PUT", bob+"/disabled", `{"disabled":false}`), http.StatusNoContent, nil)
+	w.into(w.with(key.Token).do("GET", "/usage", ""), http.StatusOK, nil)
+	if got := alice.do("GET", bob, ""); strings.Contains(got.Body.String(), "disabled") {
+		t.Errorf("after it is enabled: %s", got.Body)
+	}
+	w.refused("the own account", alice.do("PUT", self+"/disabled", `{"disabled":true}`), http.StatusForbidden)
 	w.into(alice.do("DELETE", bob, ""), http.StatusNoContent, nil)
 	if _, err := w.Users.ByEmail(t.Context(), apitest.Email("bob")); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("after it is removed: %v", err)

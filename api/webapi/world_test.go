@@ -210,6 +210,7 @@ var samples = map[string]sample{
 	"GET /users/{id}":                    {good: 200, id: "user"},
 	"DELETE /users/{id}":                 {good: 204, id: "user"},
 	"PUT /users/{id}/allowance":          {good: 204, id: "user", body: `{"bytes":1048576}`},
+	"PUT /users/{id}/disabled":           {good: 204, id: "user", body: `{"disabled":true}`},
 	"PUT /users/{id}/admin":              {good: 204, id: "user", body: `{"admin":true}`},
 	"GET /links":                         {good: 200},
 	"DELETE /links/{id}":                 {good: 204, id: "link"},

@@ -55,6 +55,9 @@ func (a *Accounts) holdings(ctx context.Context, who string) (h Holdings, err er
 	if h.Quota, err = view.Quota(h.Account.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return h, err
 	}
+	if h.Disabled, err = view.Disabled(h.Account.ID); err != nil {
+		return h, err
+	}
 	h.Pins = make(map[state.Status]uint64)
 	for _, s := range state.Statuses() {
 		if h.Pins[s], _, err = view.ListPins(ctx, h.Account.ID, state.PinQuery{Statuses: []state.Status{s}}); err != nil {

@@ -77,12 +77,16 @@ func (a *Accounts) Ways(ctx context.Context, account state.AccountID) (Ways, err
 //
 // Errors: state.ErrExists if the address has an account with which this person is not linked;
 // state.ErrForbidden if the person may not open an account; state.ErrNotFound for an invitation
-// that has ended or is for another address; state.ErrInvalid; state.ErrUnavailable.
+// that has ended or is for another address; state.ErrUnauthorized if the account is disabled;
+// state.ErrInvalid; state.ErrUnavailable.
 func (a *Accounts) SignInAs(ctx context.Context, p Person, invitation string) (token string, err error) {
 	id := p.identity("", "", time.Time{})
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) {
 		known, err := v.Identity(id.ID())
 		if err != nil {
+			return state.Account{}, err
+		}
+		if err := notDisabled(v, known.Account); err != nil {
 			return state.Account{}, err
 		}
 		return v.Account(known.Account)
@@ -99,8 +103,7 @@ func (a *Accounts) SignInAs(ctx context.Context, p Person, invitation string) (t
 			return "", err
 		}
 	}
-	now := a.now()
-	token, session, err := a.newSession(now, account.ID)
+	token, session, err := a.newSession(ctx, account.ID)
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}

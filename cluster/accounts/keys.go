@@ -406,7 +406,7 @@ func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who 
 // Still returns nil if the principal of an earlier request is still valid, as far as this node
 // knows. It checks only the key or the session, because the token or signature was checked
 // before. Errors: state.ErrUnauthorized if the key or session was revoked or has ended, or if
-// the account is gone.
+// the account is gone or disabled.
 func (a *Accounts) Still(who Principal) error {
 	view, release := a.state.LocalView()
 	defer release()
@@ -448,7 +448,22 @@ func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	if c != claimsOf(&key, account.Email, generation) || a.over(&key) {
 		return Principal{}, state.ErrUnauthorized
 	}
+	if err := notDisabled(view, account.ID); err != nil {
+		return Principal{}, err
+	}
 	return principalOf(&key, &account, view.Index()), nil
+}
+
+// notDisabled returns state.ErrUnauthorized if an account is disabled.
+func notDisabled(view state.View, account state.AccountID) error {
+	since, err := view.Disabled(account)
+	if err != nil {
+		return fmt.Errorf("authenticate: %w", err)
+	}
+	if since != 0 {
+		return state.ErrUnauthorized
+	}
+	return nil
 }
 
 // over returns whether a key has expired.

@@ -213,7 +213,7 @@ func (a *Accounts) signUpByLink(ctx context.Context, l state.OneTimeLink, passwo
 
 // sessionByLink begins a session of the account that a link names.
 func (a *Accounts) sessionByLink(ctx context.Context, l state.OneTimeLink) (token string, err error) {
-	token, session, err := a.newSession(a.now(), l.Account)
+	token, session, err := a.newSession(ctx, l.Account)
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}

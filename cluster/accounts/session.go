@@ -113,7 +113,7 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 // begin begins a session of an account whose password was just checked or set, and returns its
 // token. account has the hash of that password.
 func (a *Accounts) begin(ctx context.Context, account state.Account) (token string, err error) {
-	token, session, err := a.newSession(a.now(), account.ID)
+	token, session, err := a.newSession(ctx, account.ID)
 	if err != nil {
 		return "", fmt.Errorf("sign in: %w", err)
 	}
@@ -125,17 +125,43 @@ func (a *Accounts) begin(ctx context.Context, account state.Account) (token stri
 	return token, nil
 }
 
-// newSession returns the record of a session that begins now, and its token.
-func (a *Accounts) newSession(now time.Time, account state.AccountID) (token string, s state.Session, err error) {
+// newSession returns the record of a session that begins now, and its token. The record has the
+// address of the actor of ctx and the agent of ctx, if all members understand that.
+func (a *Accounts) newSession(ctx context.Context, account state.AccountID) (token string, s state.Session, err error) {
+	now := a.now()
 	random := make([]byte, sessionRandom)
 	if _, err := rand.Read(random); err != nil {
 		return "", state.Session{}, err
 	}
 	token, id := a.sessions.token(random)
-	return token, state.Session{
+	s = state.Session{
 		ID: id, Account: account, Created: state.MillisOf(now), Expires: state.MillisOf(now.Add(a.sessions.life)),
 		Idle: state.Millis(a.sessions.idle.Milliseconds()),
-	}, nil
+	}
+	view, release := a.state.LocalView()
+	defer release()
+	level, err := view.FeatureLevel()
+	if err != nil {
+		return "", state.Session{}, fmt.Errorf("read level: %w", err)
+	}
+	if level >= state.SessionClientLevel {
+		s = s.From(state.ActorOf(ctx).Addr, agentOf(ctx))
+	}
+	return token, s, nil
+}
+
+// agentKey is the key under which WithAgent stores the agent in a context.
+type agentKey struct{}
+
+// WithAgent returns a context whose new sessions say that the client is agent, which is the name of a
+// browser or of another program, in its own words.
+func WithAgent(ctx context.Context, agent string) context.Context {
+	return context.WithValue(ctx, agentKey{}, agent)
+}
+
+func agentOf(ctx context.Context) string {
+	agent, _ := ctx.Value(agentKey{}).(string)
+	return agent
 }
 
 // CheckPassword returns nil if a password opens the account with a name. It counts as an
@@ -169,7 +195,7 @@ func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, passwor
 }
 
 // checkPassword returns the account that a name and a password open. If there is no account, or
-// an account without a password, it hashes nevertheless, in the same line. It calls end with
+// one that is disabled or without a password, it hashes nevertheless, in the same line. It calls end with
 // whether the password was wrong.
 func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string, end func(wrong bool)) (account state.Account, err error) {
 	defer func() { end(errors.Is(err, state.ErrUnauthorized)) }()
@@ -178,9 +204,16 @@ func (a *Accounts) checkPassword(ctx context.Context, in line, name, password st
 		return state.Account{}, err
 	}
 	account, err = byEmail(view, name)
+	var off state.Millis
+	if err == nil {
+		off, err = view.Disabled(account.ID)
+	}
 	release()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return state.Account{}, err
+	}
+	if off != 0 {
+		account.PasswordHash = ""
 	}
 	good, err := a.matches(ctx, in, account.PasswordHash, password)
 	if err != nil {

@@ -16,6 +16,9 @@ type SessionInfo struct {
 	Created time.Time
 	Used    time.Time // time of last use with one-minute resolution; zero if no node has reported a use
 	Expires time.Time // latest end
+	// Addr is the address from which the session began, and Agent the program, in its own words. Both
+	// may be empty.
+	Addr, Agent string
 }
 
 // Sessions returns the sessions of an account that have not ended, the newest first.
@@ -40,7 +43,7 @@ func (a *Accounts) Sessions(ctx context.Context, account state.AccountID) ([]Ses
 		if used = max(used, a.uses.last(useOf{session: s.ID})); s.Ended(used, now) {
 			continue
 		}
-		info := SessionInfo{ID: s.ID, Created: s.Created.Time(), Expires: s.Expires.Time()}
+		info := SessionInfo{ID: s.ID, Created: s.Created.Time(), Expires: s.Expires.Time(), Addr: s.Addr, Agent: s.Agent}
 		if used > 0 {
 			info.Used = used.Time()
 		}

@@ -324,7 +324,7 @@ func (a *Accounts) judgeS3(view state.View, c claims) (Principal, error) {
 	return principalOfShare(&s, view.Index()), nil
 }
 
-// liveShare returns the share of a key that has not expired, if its owner exists.
+// liveShare returns the share of a key that has not expired, if its owner exists and is not disabled.
 func (a *Accounts) liveShare(view state.View, id state.KeyID) (state.Share, error) {
 	s, err := view.ShareByKey(id)
 	if err == nil {
@@ -336,6 +336,9 @@ func (a *Accounts) liveShare(view state.View, id state.KeyID) (state.Share, erro
 	if s.Expired(state.MillisOf(a.now())) {
 		return state.Share{}, state.ErrUnauthorized
 	}
+	if err := notDisabled(view, s.Account); err != nil {
+		return state.Share{}, err
+	}
 	return s, nil
 }
 
@@ -345,7 +348,8 @@ func principalOfShare(s *state.Share, index uint64) Principal {
 	return Principal{Account: s.Account, KeyID: s.Key, Share: s, Index: index}
 }
 
-// liveKey returns the principal of an API key or of a share that has not expired.
+// liveKey returns the principal of an API key or of a share that has not expired, of an account that is
+// not disabled.
 func (a *Accounts) liveKey(view state.View, id state.KeyID) (Principal, error) {
 	key, account, err := ownedKey(view, id)
 	if errors.Is(err, state.ErrNotFound) {
@@ -360,6 +364,9 @@ func (a *Accounts) liveKey(view state.View, id state.KeyID) (Principal, error) {
 	}
 	if a.over(&key) {
 		return Principal{}, state.ErrUnauthorized
+	}
+	if err := notDisabled(view, account.ID); err != nil {
+		return Principal{}, err
 	}
 	return principalOf(&key, &account, view.Index()), nil
 }

@@ -14,7 +14,8 @@ import (
 // User is an account with its quota.
 type User struct {
 	state.Account
-	Quota state.Quota // the zero value in a cluster below level 2
+	Quota    state.Quota  // the zero value in a cluster below level 2
+	Disabled state.Millis // when the account was disabled; 0: it is not
 }
 
 // List returns all accounts in the order of their ids, without password hashes.
@@ -34,6 +35,9 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 		users[i].PasswordHash = ""
 		users[i].Quota, err = view.Quota(all[i].ID)
 		if err != nil && !errors.Is(err, state.ErrNotFound) {
+			return nil, fmt.Errorf("list accounts: %w", err)
+		}
+		if users[i].Disabled, err = view.Disabled(all[i].ID); err != nil {
 			return nil, fmt.Errorf("list accounts: %w", err)
 		}
 	}
@@ -107,7 +111,8 @@ func userOf(view state.View, id state.AccountID) (u User, err error) {
 	if u.Quota, err = view.Quota(id); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return User{}, err
 	}
-	return u, nil
+	u.Disabled, err = view.Disabled(id)
+	return u, err
 }
 
 // opening returns the command that adds an account. If some members do not know quotas yet, the
@@ -187,6 +192,26 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 		return err
 	}
 	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes}, allowance(bytes))
+}
+
+// SetDisabled disables the account with an e-mail address, or enables it again. After SetDisabled has
+// returned, no node accepts the keys, the shares and the sessions of a disabled account, and nobody can
+// sign in to it; requests that are under way end. An account that is enabled has its keys and shares as
+// they were, and no sessions.
+//
+// Errors: state.ErrNotFound; state.ErrForbidden for the account of local commands, for the account of
+// the actor of ctx, and for the last administrator who is not disabled; state.ErrUnavailable without a
+// majority, and below state.DisableLevel.
+func (a *Accounts) SetDisabled(ctx context.Context, email string, on bool) error {
+	account, err := a.ByEmail(ctx, email)
+	if err != nil {
+		return err
+	}
+	what := "account enabled"
+	if on {
+		what = "account disabled"
+	}
+	return a.change(ctx, what, account, &state.SetDisabled{Account: account.ID, On: on, At: state.MillisOf(a.now())})
 }
 
 // allowance returns an allowance as log lines show it.

@@ -42,6 +42,8 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"user add", "EMAIL"},
 		{"user rm", "EMAIL"},
 		{"user passwd", "EMAIL"},
+		{"user disable", "EMAIL"},
+		{"user enable", "EMAIL"},
 		{"user quota a@b", "BYTES"},
 		{"user quota a@b 1.5", `"1.5"`},
 		{"user quota a@b -1", "-1"},
@@ -481,6 +483,8 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		{"user add a@b --password-stdin", "secret words\r\nmore\n", "a@bsecret words\n"},
 		{"user ls --json", "", "[]\n"},
 		{"user rm a@b", "", "removed account a@b: 1,100 pins, 1 bucket with 12 objects and 30 old versions, 2 keys, 5.0 MiB stored\n"},
+		{"user disable a@b", "", "disabled a@b: every node refuses its 2 API keys and 0 sessions\n"},
+		{"user enable a@b", "", "enabled a@b, with 2 API keys\n"},
 		{"user passwd a@b", "secret words\n", "changed the password of a@b; its sessions have ended\n"},
 		{"user quota a@b 7", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
 		{"user quota a@b unlimited", "", "allowance of a@b: 7.0 GiB (7516192768 bytes); 5.0 MiB are stored\n"},
@@ -510,7 +514,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 		}
 	}
 	want := []string{
-		"rm a@b", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7", "refund a@b r 7 why", "correction a@b -7 g",
+		"rm a@b", "disable a@b true", "disable a@b false", "passwd a@b secret words", "quota a@b 7", "quota a@b 18446744073709551615", "grant a@b g 7", "refund a@b r 7 why", "correction a@b -7 g",
 		"drain 12D3 true", "drain 12D3 true", "drain 12D3 false", "peer 12D3 false", "peer 12D3 true", "revoke k1", "revoke k0", "unpin  r1",
 	}
 	if !slices.Equal(node.changes, want) {

@@ -21,7 +21,7 @@ var (
 		"app.create", "app.remove", "bucket.create", "bucket.delete", "bucket.public", "bucket.cors", "cluster.create", "cluster.signing-key",
 		"key.create", "key.show", "key.revoke", "member.token", "member.join", "member.drain", "member.remove", "session.create", "session.end", "session.refused",
 		"share.create", "share.revoke",
-		"user.create", "user.delete", "user.quota", "user.credits", "user.password", "user.admin", "user.link", "user.link-revoke", "user.identity", "user.identity-remove", "user.content-end",
+		"user.create", "user.delete", "user.quota", "user.credits", "user.password", "user.admin", "user.link", "user.link-revoke", "user.identity", "user.identity-remove", "user.disable", "user.enable", "user.content-end",
 	}
 )
 

@@ -42,6 +42,8 @@ func TestJSONIsOneDocument(t *testing.T) {
 		"key create --user a@b":          `"id":"k1"`,
 		"user passwd a@b":                `"email":"a@b"`,
 		"user rm a@b":                    `"versions":30`,
+		"user disable a@b":               `"email":"a@b"`,
+		"user enable a@b":                `"email":"a@b"`,
 		"pin rm r1":                      `"requestid":"r1"`,
 		"peers rm beta":                  `"roots":1100`,
 		"peers drain beta":               `"copies_then":2`,
@@ -152,7 +154,7 @@ func TestShellsCompleteCommands(t *testing.T) {
 		t.Skip("no bash here")
 	}
 	for typed, want := range map[string]string{
-		"pe": "peers", "peers r": "rm", "user ": "add correct grant ledger link ls passwd quota refund rm show", "key create --sc": "--scope", "completion z": "zsh",
+		"pe": "peers", "peers r": "rm", "user ": "add correct disable enable grant ledger link ls passwd quota refund rm show", "key create --sc": "--scope", "completion z": "zsh",
 		"nosuch x": "",
 		// values of flags, of which bash splits some at = and :
 		"pin ls --status p": "pinned pinning", "pin ls --status pinned,": "pinned,failed pinned,pinning pinned,queued",

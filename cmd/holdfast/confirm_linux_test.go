@@ -25,6 +25,7 @@ func manyThings() *fakeNode {
 // the change that follows a yes.
 var removals = []struct{ args, asks, change string }{
 	{"user rm a@b", "account a@b and all it has: 1,100 pins, 1 bucket with 12 objects and 30 old versions, 2 keys, 5.0 MiB stored", "rm a@b"},
+	{"user disable a@b", "This disables the account a@b: every node refuses its 2 API keys and 0 sessions, and its shares.\r\nIts pins and objects stay.", "disable a@b true"},
 	{"peers rm beta", "member beta (12D3): voter, alive, the leader of the cluster.\r\nIt holds 1,100 roots of content, 5.0 MiB in all.\r\n" +
 		"No other answering member holds 2 roots of them: that content would be lost.\r\nAfter the removal: 2 votes, of which 1 answer now and 2 are needed.", "peer 12D3 false"},
 	{"peers drain beta", "This drains member beta (12D3): voter, alive.\r\nIt holds 1,100 roots, 5.0 MiB in all. 2 other members keep content then and have 7.0 GiB free.\r\n" +

@@ -48,7 +48,12 @@ var errNotFound = errors.New("not found")
 
 func (f *fakeNode) Status(context.Context) (client.Status, error) { return f.status, nil }
 func (f *fakeNode) Peers(context.Context) ([]client.Peer, error)  { return f.status.Peers, nil }
-func (f *fakeNode) Users(context.Context) ([]client.User, error)  { return nil, nil }
+func (f *fakeNode) SetDisabled(_ context.Context, email string, on bool) error {
+	f.changes = append(f.changes, fmt.Sprint("disable ", email, " ", on))
+	return nil
+}
+
+func (f *fakeNode) Users(context.Context) ([]client.User, error) { return nil, nil }
 
 func (f *fakeNode) Quorum(context.Context) (client.Quorum, error) {
 	q := f.quorum

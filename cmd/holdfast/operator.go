@@ -30,6 +30,7 @@ type operator interface {
 	User(ctx context.Context, who string) (client.UserDetail, error) // by e-mail or id
 	RemoveUser(ctx context.Context, email string) error
 	SetPassword(ctx context.Context, email, password string) error
+	SetDisabled(ctx context.Context, email string, on bool) error
 	SetQuota(ctx context.Context, email string, bytes uint64) error // math.MaxUint64 means no limit
 	Post(ctx context.Context, email string, p client.NewCredits) (client.Posting, error)
 	Ledger(ctx context.Context, email string, query url.Values) (client.LedgerPage, error) // newest first

@@ -19,7 +19,7 @@ const maxPassword = 1 << 10
 func (a *app) userCommand() *cobra.Command {
 	return group("user", "Manage accounts", `  holdfast user add ann@example.org
   holdfast user show ann@example.org
-  holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userShowCommand(), a.userRemoveCommand(), a.userPasswordCommand(), a.userLinkCommand(), a.userQuotaCommand(), a.userGrantCommand(),
+  holdfast user ls`, a.userAddCommand(), a.userListCommand(), a.userShowCommand(), a.userRemoveCommand(), a.userDisableCommand(), a.userEnableCommand(), a.userPasswordCommand(), a.userLinkCommand(), a.userQuotaCommand(), a.userGrantCommand(),
 		a.userRefundCommand(), a.userCorrectCommand(), a.userLedgerCommand())
 }
 
@@ -106,13 +106,17 @@ func (a *app) userListCommand() *cobra.Command {
 			if asJSON {
 				return a.printJSON(notNil(users))
 			}
-			t := table{head: []string{"EMAIL", "STORED", "ALLOWANCE", "CREDITS", "CREATED", "ID"}, states: -1}
+			t := table{head: []string{"EMAIL", "STATE", "STORED", "ALLOWANCE", "CREDITS", "CREATED", "ID"}, states: -1}
 			for _, u := range users {
 				allowance := noLimit
 				if u.AllowanceBytes != nil {
 					allowance = sizeFor(a.stdout, *u.AllowanceBytes)
 				}
-				t.add(u.Email, sizeFor(a.stdout, u.StoredBytes), allowance, strconv.FormatUint(u.Credits, 10), u.Created, u.ID)
+				state := "active"
+				if u.Disabled != "" {
+					state = "disabled"
+				}
+				t.add(u.Email, state, sizeFor(a.stdout, u.StoredBytes), allowance, strconv.FormatUint(u.Credits, 10), u.Created, u.ID)
 			}
 			t.write(a.stdout, paletteOf(a.stdout, a.environ))
 			return nil

@@ -61,6 +61,9 @@ func (a *app) showUser(u *client.UserDetail) {
 		{"keys", thousands(u.Keys)},
 		{"sessions", thousands(u.Sessions)},
 	}
+	if u.Disabled != "" {
+		rows = append(rows, [2]string{"disabled", "since " + u.Disabled})
+	}
 	if u.ContentEnds != "" {
 		rows = append(rows, [2]string{"ends", "the newest content above the allowance, from " + u.ContentEnds + " on, as the credits are used up"})
 	}
@@ -117,6 +120,67 @@ content when no other pin and no other object refers to it.`,
 		},
 	}
 	r = removalFlags(cmd)
+	return cmd
+}
+
+func (a *app) userDisableCommand() *cobra.Command {
+	var r *removal
+	cmd := &cobra.Command{
+		Use:   "disable EMAIL",
+		Short: "Refuse an account everywhere, but keep what it has",
+		Long: `Disables an account. When the command returns, every node refuses the API keys,
+the shares and the sessions of the account, and nobody can sign in to it. Uploads
+and downloads that are under way end. Pins and objects stay, IPFS peers read
+what is public, and storage is charged as before. "user enable" gives the account
+back as it was, without its sessions.`,
+		Example: `  holdfast user disable ann@example.org
+  holdfast user disable ann@example.org --yes`,
+		Args: arguments("EMAIL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			user, err := o.User(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if user.Disabled != "" {
+				return a.did(r.json, user, "%s has been disabled since %s: nothing was changed", printable(user.Email), user.Disabled)
+			}
+			what := fmt.Sprintf("%s and %s", pluralOf(user.Keys, "API key"), pluralOf(user.Sessions, "session"))
+			err = a.confirm(cmd.Context(), r, fmt.Sprintf("This disables the account %s: every node refuses its %s, and its shares.", printable(user.Email), what),
+				"Its pins and objects stay. holdfast user enable gives the account back, without its sessions.")
+			if err != nil {
+				return err
+			}
+			return a.change(cmd, r.json, user.Email, func(ctx context.Context, o operator) error { return o.SetDisabled(ctx, user.Email, true) },
+				func(u *client.UserDetail) string {
+					return fmt.Sprintf("disabled %s: every node refuses its %s", u.Email, what)
+				})
+		},
+	}
+	r = removalFlags(cmd)
+	return cmd
+}
+
+func (a *app) userEnableCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "enable EMAIL",
+		Short: "Enable a disabled account again",
+		Long: `Enables an account that was disabled. Its API keys, shares and one-time links are
+accepted again as they were. Its people sign in anew.`,
+		Example: "  holdfast user enable ann@example.org",
+		Args:    arguments("EMAIL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.change(cmd, asJSON, args[0], func(ctx context.Context, o operator) error { return o.SetDisabled(ctx, args[0], false) },
+				func(u *client.UserDetail) string {
+					return fmt.Sprintf("enabled %s, with %s", u.Email, pluralOf(u.Keys, "API key"))
+				})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

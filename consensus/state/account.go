@@ -137,7 +137,7 @@ func apiKeyKey(id KeyID) key { return part(table(tableKey), id) }
 func keysOf(a AccountID) key { return part(table(tableKeysOf), a) }
 
 // CreateKey adds an API key to an account. If the account has MaxKeysPerUser keys, expired keys
-// are removed first.
+// are removed first. A disabled account gets no key: ErrForbidden.
 type CreateKey struct {
 	Key APIKey
 	// Expired is a time: keys that expired before it may be removed to make room. Most members
@@ -168,6 +168,9 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 		return Result{}, Errorf(CodeNotFound, "no such account")
 	}
 	if err := forPeople(k.Account); err != nil {
+		return Result{}, err
+	}
+	if err := enabled(tx, k.Account); err != nil {
 		return Result{}, err
 	}
 	if old, err := get[APIKey](tx, apiKeyKey(k.ID)); err != nil {

@@ -40,6 +40,8 @@ const (
 	ActionBucketCors    Action = "bucket.cors"
 	ActionShareCreate   Action = "share.create"
 	ActionShareRevoke   Action = "share.revoke"
+	ActionUserDisable   Action = "user.disable"
+	ActionUserEnable    Action = "user.enable"
 	ActionUserDry       Action = "user.content-end" // an account without credits loses content
 )
 
@@ -54,7 +56,7 @@ func Actions() []Action {
 		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,
 		ActionShareCreate, ActionShareRevoke,
 		ActionUserCreate, ActionUserDelete, ActionUserQuota, ActionUserCredits, ActionUserPassword, ActionUserAdmin, ActionUserLink, ActionUserLinkEnd,
-		ActionUserIdentity, ActionUserUnlink, ActionUserDry,
+		ActionUserIdentity, ActionUserUnlink, ActionUserDisable, ActionUserEnable, ActionUserDry,
 	}
 }
 
@@ -101,6 +103,8 @@ func ActionOf(cmd Command) Action {
 		return ActionUserPassword
 	case *SetAdmin, *DecideAdmin:
 		return ActionUserAdmin
+	case *SetDisabled:
+		return choose(v.On, ActionUserDisable, ActionUserEnable)
 	case *AddOneTimeLink:
 		return ActionUserLink
 	case *RemoveOneTimeLink:
@@ -179,6 +183,8 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	case *SetPassword:
 		return v.aboutAccount(r, c.Account, "")
 	case *EndContent:
+		return v.aboutAccount(r, c.Account, "")
+	case *SetDisabled:
 		return v.aboutAccount(r, c.Account, "")
 	case *SetAdmin:
 		return v.aboutAccount(r, c.Account, choose(c.Admin, "administrator", "no longer administrator"))
@@ -378,7 +384,7 @@ func withComma(a, b string) string {
 	return a + ", " + b
 }
 
-func choose(yes bool, a, b string) string {
+func choose[T any](yes bool, a, b T) T {
 	if yes {
 		return a
 	}

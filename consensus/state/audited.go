@@ -59,6 +59,7 @@ var auditForms = []func() Command{
 	37: func() Command { return new(PostCredits) },
 	38: func() Command { return new(SetDrain) },
 	39: func() Command { return new(EndContent) },
+	40: func() Command { return new(SetDisabled) },
 }
 
 // formOf has the index in auditForms of each type.

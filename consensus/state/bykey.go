@@ -169,8 +169,8 @@ func (v *ByKey) apply(tx Tx, e *entry) (Result, error) {
 	return v.Change.apply(tx, e)
 }
 
-// judge returns an error if the key may not ask for the change, because there is no such key or
-// because the limits of a share do not permit the change. The proposing node checks its
+// judge returns an error if the key may not ask for the change, because there is no such key, because
+// its account is disabled, or because the limits of a share do not permit the change. The proposing node checks its
 // expiry, because the state has no clock. It also checks the key's scope in the object gateway,
 // because a key never changes its scope.
 func (v *ByKey) judge(r Reader) error {
@@ -184,12 +184,17 @@ func (v *ByKey) judge(r Reader) error {
 		if err == nil && (s == nil || s.Account != account || !s.permits(v.Change)) {
 			err = ErrUnauthorized
 		}
-		return err
-	}
-	if k.Account != account || form <= byKeyDelete && !slices.Contains(k.Scope, ScopeWrite) {
+		if err != nil {
+			return err
+		}
+	} else if k.Account != account || form <= byKeyDelete && !slices.Contains(k.Scope, ScopeWrite) {
 		return ErrUnauthorized
 	}
-	return nil
+	off, err := disabled(r, account)
+	if err == nil && off {
+		err = ErrUnauthorized
+	}
+	return err
 }
 
 // Judge makes the check that Apply would make for the caller of a change. It returns nil or

@@ -33,8 +33,8 @@ import (
 // key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
 // Level 10 brought EndPins, SetDrain, the ends and bounds of pins, payments and paid content, EndContent,
 // prices of requests, the numbers of NoteUsage, and IndexPins with the index of pins by meta. Level 11
-// brought packed names of pins with PackNames, and that the last member that is not being drained cannot be
-// removed.
+// brought packed names of pins with PackNames, that the last member that is not being drained cannot be
+// removed, SetDisabled with accounts that are disabled, and sessions that say from where they began.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

@@ -49,13 +49,23 @@ func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	}
 }
 
+// addCheckAndSessions adds a check, a session as earlier feature levels have it, and one that says from
+// where it began.
+func addCheckAndSessions(add func(name string, code func(*codec.Coder))) {
+	check := Check{Index: 9, At: 8, Members: []NodeID{"n1", "n2"}, Reports: []HashReport{{"n2", Hash{1}}}}
+	add("check", check.Code)
+	signed := Session{ID: "session", Account: "a", Created: 1, Expires: 300, Idle: 2}
+	add("session-1", signed.Code)
+	from := signed.From("192.0.2.7", "Firefox 140 on Linux")
+	add("session-2", from.Code)
+}
+
 // Records that the release before wrote are read, and written as it wrote them
 // where there is nothing new in them.
 func TestRecordsKeepTheirBytes(t *testing.T) {
 	node := Node{ID: "node", Name: "name", Addrs: []string{"/a"}, ClusterAddrs: []string{"/b"}, Version: "v1", Joined: 77}
 	leveled := node
 	leveled.FeatureLevel, leveled.Store, leveled.Votes = 1, "store", true
-	check := Check{Index: 9, At: 8, Members: []NodeID{"n1", "n2"}, Reports: []HashReport{{"n2", Hash{1}}}}
 	quarantine := Quarantine{Node: "n2", Check: 9, Hash: Hash{1}, Majority: Hash{2}, Store: "store", Times: 3}
 	var lines []string
 	add := func(name string, code func(*codec.Coder)) {
@@ -69,7 +79,7 @@ func TestRecordsKeepTheirBytes(t *testing.T) {
 	}
 	add("node-1", node.Code)
 	add("node-2", leveled.Code)
-	add("check", check.Code)
+	addCheckAndSessions(add)
 	add("quota", func(c *codec.Coder) {
 		(&Quota{Allowance: 1, Credits: 2, Stored: 1 << 40, Coming: 4, Postings: 5, Records: 300, Retained: 6}).Code(c)
 	})

@@ -77,6 +77,7 @@ const (
 	tableBounded     = '0' // root, account, request of an attached pin that bounds the size of its content -> -
 	tablePaid        = '+' // one of the paid* parts of payment.go -> payments, and the owners of paid objects
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
+	tableDisabled    = '`' // account that is disabled -> since when
 	tableNames       = '_' // account, then one of the names* parts below -> packed names of its pins
 
 	pinByID        = 'r' // request -> locator
@@ -160,15 +161,16 @@ func (k key) end() key {
 }
 
 // Sparse returns true for the keys that most commands look up without finding them: an
-// operation by its id, a pin by its request, a root, and an object by its key, or that most commands
-// delete without a need: the marks of a root that is settling. Such a key exists only after a retry,
-// if the content or the name existed before, or while long work is not complete.
+// operation by its id, a pin by its request, a root, an object by its key, and the mark of a disabled
+// account, or that most commands delete without a need: the marks of a root that is settling. Such a
+// key exists only after a retry, if the content or the name existed before, while long work is not
+// complete, or if the account is disabled.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {
 		return false
 	}
 	switch k[0] {
-	case tableOp, tableRoot, tableSettling, tableArrived, tableObject:
+	case tableOp, tableRoot, tableSettling, tableDisabled, tableArrived, tableObject:
 		return true
 	case tablePins:
 		at := partEnd(k)
@@ -187,8 +189,10 @@ func SparseAfter(k []byte) []byte {
 		return []byte{0xff} // no table begins with this byte
 	case k[0] > tableArrived:
 		return []byte{tableObject}
-	case k[0] > tableSettling:
+	case k[0] > tableDisabled:
 		return []byte{tableArrived}
+	case k[0] > tableSettling:
+		return []byte{tableDisabled}
 	case k[0] > tablePins:
 		return []byte{tableRoot}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The keys of operations, of pins by request and of roots are sparse, no others are,
+// The keys of operations, of pins by request, of roots and of disabled accounts are sparse, no others are,
 // and none of them is skipped on the way through a store.
 func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 	long := strings.Repeat("a", MaxIDLen)
@@ -25,7 +25,7 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 		others = append(others, opOrderKey(uint64(op[0])))
 	}
 	for _, root := range []RootKey{"", "r", RootKey(long)} {
-		sparse = append(sparse, rootKey(root), settlingKey(root), arrivedKey(root))
+		sparse = append(sparse, rootKey(root), settlingKey(root), disabledKey(AccountID(root)), arrivedKey(root))
 		others = append(others, retainedPrefix(root), shortKey(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
 	}
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}

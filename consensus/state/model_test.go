@@ -162,11 +162,19 @@ func anyCommand(t *rapid.T, m *machine) Command {
 	case 12:
 		return &JoinNode{Node: Node{ID: node.Draw(t, "node"), FeatureLevel: rapid.SampledFrom([]FeatureLevel{0, NewestFeatureLevel}).Draw(t, "level")}}
 	default:
-		if rapid.Bool().Draw(t, "drain") {
-			return &SetDrain{Node: node.Draw(t, "node"), On: rapid.Bool().Draw(t, "drained"), At: 1}
-		}
-		return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
+		return anyTaking(t, account, node)
 	}
+}
+
+// anyTaking returns a command that takes something from an account or a member, or gives it back.
+func anyTaking(t *rapid.T, account AccountID, node *rapid.Generator[NodeID]) Command {
+	switch rapid.IntRange(0, 2).Draw(t, "drain") {
+	case 1:
+		return &SetDisabled{Account: account, On: rapid.Bool().Draw(t, "disabled"), At: 1}
+	case 2:
+		return &SetDrain{Node: node.Draw(t, "node"), On: rapid.Bool().Draw(t, "drained"), At: 1}
+	}
+	return &RemoveNode{ID: rapid.SampledFrom([]NodeID{"n3", "n4"}).Draw(t, "node")}
 }
 
 func anyLevel(t *rapid.T) Command {

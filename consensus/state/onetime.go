@@ -65,7 +65,8 @@ func oneTimeKey(id LinkID) key { return part(table(tableOneTime), id) }
 // 6.
 //
 // Errors: ErrInvalid, ErrNotFound without the account, ErrExists where the e-mail address of an
-// invitation has an account, ErrTooLarge where there are MaxOneTimeLinks.
+// invitation has an account, ErrForbidden for a disabled account, ErrTooLarge where there are
+// MaxOneTimeLinks.
 type AddOneTimeLink struct {
 	Link OneTimeLink
 	Over Millis // a time that most members have reached; 0: none expires
@@ -91,6 +92,8 @@ func (v *AddOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
 	} else if _, err := (View{r: tx}).Account(l.Account); err != nil {
 		return Result{}, err
 	} else if err := forPeople(l.Account); err != nil {
+		return Result{}, err
+	} else if err := enabled(tx, l.Account); err != nil {
 		return Result{}, err
 	}
 	goes := func(old *OneTimeLink) bool {
@@ -150,7 +153,8 @@ func (v *RemoveOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.ID))
 }
 
-// linkOf returns the account of a link that opens it for a purpose, or errNoLink.
+// linkOf returns the account of a link that opens it for a purpose, or errNoLink. A link opens no
+// disabled account, and opens it again once it is enabled.
 func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Account, error) {
 	l, err := get[OneTimeLink](r, oneTimeKey(id))
 	if err != nil {
@@ -161,6 +165,11 @@ func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Accou
 		return nil, err
 	}
 	if l == nil || a == nil || l.Purpose != purpose || l.Account != account || l.Proof != PasswordProof(a.PasswordHash) {
+		return nil, errNoLink
+	}
+	if off, err := disabled(r, account); err != nil {
+		return nil, err
+	} else if off {
 		return nil, errNoLink
 	}
 	return a, nil
@@ -200,8 +209,8 @@ func (v *ResetPassword) apply(tx Tx, e *entry) (Result, error) {
 // the account, or for the holder of a one-time link, which it uses up. It needs feature level
 // 6.
 //
-// Errors: those of CreateSession; ErrUnauthorized if the identity belongs to no account or
-// to another one, ErrNotFound if the link does not open the account.
+// Errors: those of CreateSession; ErrUnauthorized if the identity belongs to no account, to another
+// one or to a disabled one, ErrNotFound if the link does not open the account.
 type BeginSession struct {
 	Session  Session
 	Identity IdentityID // empty: none
@@ -229,6 +238,11 @@ func (v *BeginSession) apply(tx Tx, _ *entry) (Result, error) {
 		if known == nil || known.Account != v.Session.Account {
 			return Result{}, ErrUnauthorized
 		}
+		if off, err := disabled(tx, known.Account); err != nil {
+			return Result{}, err
+		} else if off {
+			return Result{}, ErrUnauthorized
+		}
 		return Result{}, addSession(tx, &v.Session, v.Over)
 	}
 	if _, err := linkOf(tx, v.Link, ForSession, v.Session.Account); err != nil {
@@ -241,7 +255,7 @@ func (v *BeginSession) apply(tx Tx, _ *entry) (Result, error) {
 }
 
 // OneTimeLink returns a link. It returns ErrNotFound if the link was used, has never existed,
-// or if the password of its account has changed.
+// if the password of its account has changed, or if its account is disabled.
 func (v View) OneTimeLink(id LinkID) (OneTimeLink, error) {
 	if id == "" || len(id) > MaxIDLen {
 		return OneTimeLink{}, errNoLink

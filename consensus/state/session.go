@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
@@ -20,16 +23,46 @@ type Session struct {
 	Created Millis
 	Expires Millis // latest end
 	Idle    Millis // longest time without use
+	// Addr is the address from which the session began, and Agent says which program the client is, in
+	// its own words. Both may be empty; they are of feature level SessionClientLevel.
+	Addr, Agent string
 }
 
-// Code encodes or decodes the record.
+// SessionClientLevel is the lowest feature level with sessions that say from where they began.
+const SessionClientLevel FeatureLevel = 11
+
+// MaxAgentBytes is the largest size of Session.Agent in bytes.
+const MaxAgentBytes = 96
+
+// From returns the session with the address and the program of its client, shortened to the bounds of
+// the record. Characters of agent that are not printable, and bytes that are no UTF-8, become spaces.
+func (v Session) From(addr, agent string) Session {
+	printable := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, clip(agent, 4*MaxAgentBytes))
+	v.Addr, v.Agent = clip(addr, maxAuditAddr), clip(strings.Join(strings.Fields(printable), " "), MaxAgentBytes)
+	return v
+}
+
+// Code encodes or decodes the record. Without a client it has the form of earlier feature levels.
 func (v *Session) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(2)
+	if !c.Decoding() && v.Addr == "" && v.Agent == "" {
+		version = 1
+	}
+	version = c.Version(version)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Int(c, &v.Created)
 	codec.Int(c, &v.Expires)
 	codec.Int(c, &v.Idle)
+	if version >= 2 {
+		codec.String(c, &v.Addr, maxAuditAddr)
+		codec.String(c, &v.Agent, MaxAgentBytes)
+	}
 }
 
 // Ended returns whether the session has ended at a time; used is its last use.
@@ -42,7 +75,7 @@ func sessionKey(id SessionID) key { return part(table(tableSession), id) }
 func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
 
 // CreateSession starts a session. Password is the hash of the account's password hash at
-// the sign-in; if the password has changed since, the session is refused. Apply deletes the
+// the sign-in; if the password has changed since, or if the account is disabled, the session is refused. Apply deletes the
 // account's expired sessions, and the least recently used one if MaxSessions are left.
 type CreateSession struct {
 	Session  Session
@@ -77,11 +110,16 @@ func (v *CreateSession) apply(tx Tx, _ *entry) (Result, error) {
 	if account == nil || account.PasswordHash == "" || PasswordProof(account.PasswordHash) != v.Password {
 		return Result{}, ErrUnauthorized
 	}
+	if off, err := disabled(tx, s.Account); err != nil {
+		return Result{}, err
+	} else if off {
+		return Result{}, ErrUnauthorized
+	}
 	return Result{}, addSession(tx, &s, v.Over)
 }
 
 func (v *Session) check() error {
-	if v.ID == "" || len(v.ID) > MaxIDLen || v.Idle <= 0 || v.Expires <= v.Created {
+	if v.ID == "" || len(v.ID) > MaxIDLen || v.Idle <= 0 || v.Expires <= v.Created || len(v.Addr) > maxAuditAddr || len(v.Agent) > MaxAgentBytes {
 		return Errorf(CodeInvalid, "session record out of bounds")
 	}
 	return nil

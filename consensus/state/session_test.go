@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -288,4 +289,31 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 	if signed, err := counter(m.view().r, generationKey(1)); err != nil || int(signed) != len(m.rows(tableMadeBy)) {
 		t.Errorf("%d keys signed by the second signing key, %d on record: %v", signed, len(m.rows(tableMadeBy)), err)
 	}
+}
+
+// What a client says of itself is bounded and printable, wherever a character ends.
+func TestASessionSaysFromWhereItBegan(t *testing.T) {
+	m := signedIn(t)
+	for given, want := range map[string]string{
+		"Firefox 140 on Linux":                  "Firefox 140 on Linux",
+		"":                                      "",
+		" a\r\n\tb\x00\x1b[31m c ":              "a b [31m c",
+		"a\xffb\u202ec":                         "a b c",
+		strings.Repeat("ä", MaxAgentBytes):      strings.Repeat("ä", MaxAgentBytes/2),
+		strings.Repeat("\x01", 5*MaxAgentBytes): "",
+	} {
+		begin := session("s", 10)
+		begin.Session = begin.Session.From(strings.Repeat("1", 100), given)
+		if got := begin.Session; got.Agent != want || len(got.Addr) != maxAuditAddr {
+			t.Errorf("%q became %q from %q", given, got.Agent, got.Addr)
+		}
+		m.must(begin)
+		if got, _, err := m.view().Session("s"); err != nil || got != begin.Session {
+			t.Errorf("%+v, %v", got, err)
+		}
+		m.must(&EndSession{ID: "s"})
+	}
+	long := session("s", 10)
+	long.Session.Agent = strings.Repeat("a", MaxAgentBytes+1)
+	m.refused(long, ErrInvalid)
 }

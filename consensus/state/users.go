@@ -142,7 +142,7 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 		return Result{}, err
 	}
 	e.fx.Settling = true
-	for _, k := range []key{accountKey(a.ID), emailKey(a.Email), adminKey(a.ID)} {
+	for _, k := range []key{accountKey(a.ID), emailKey(a.Email), adminKey(a.ID), disabledKey(a.ID)} {
 		if err := tx.Delete(k); err != nil {
 			return Result{}, err
 		}
@@ -172,7 +172,8 @@ func (v *CloseOwnAccount) apply(tx Tx, e *entry) (Result, error) {
 }
 
 // MayClose returns nil if the person of an account may close it. Errors: ErrNotFound without such an
-// account, ErrForbidden for the account of local commands and for the only administrator beside it.
+// account, ErrForbidden for the account of local commands and for the only administrator beside it who
+// is not disabled.
 func (v View) MayClose(id AccountID) error {
 	a, err := v.Account(id)
 	if err != nil {
@@ -189,8 +190,8 @@ func (v View) MayClose(id AccountID) error {
 	if err != nil || !is {
 		return err
 	}
-	all, err := parts[AccountID](v.r, table(tableAdmin), 2)
-	if err == nil && len(all) == 1 {
+	others, err := otherAdmin(v.r, id)
+	if err == nil && !others {
 		err = Errorf(CodeForbidden, "%s is the only administrator: make another one first", a.Email)
 	}
 	return err

@@ -29,7 +29,11 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		}
 	case *state.CheckState, *state.ReportHash, *state.GrantVote, *state.RaiseLevel:
 		return 1
-	case *state.CreateSession, *state.EndSession, *state.NoteUses, *state.RotateSigningKey,
+	case *state.CreateSession:
+		return max(2, sessionLevel(&cmd.Session))
+	case *state.BeginSession:
+		return max(6, sessionLevel(&cmd.Session))
+	case *state.EndSession, *state.NoteUses, *state.RotateSigningKey,
 		*state.OpenAccount, *state.SetPassword, *state.CloseAccount, *state.ClearAccounts, *state.SetQuota,
 		*state.GrantCredits, *state.ReportArrivals:
 		return 2
@@ -54,8 +58,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	case *state.SetBucketTags, *state.SetObjectSums:
 		return 5
 	case *state.OpenFirstAdmin, *state.SetAdmin, *state.AddApp, *state.RemoveApp, *state.SignUp, *state.LinkIdentity,
-		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.BeginSession,
-		*state.CloseOwnAccount:
+		*state.UnlinkIdentity, *state.AddOneTimeLink, *state.ResetPassword, *state.CloseOwnAccount:
 		return 6
 	case *state.Audited:
 		return max(7, FeatureLevelOf(cmd.Change))
@@ -77,6 +80,8 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 		return 10
 	case *state.PackNames:
 		return state.PackedNamesLevel
+	case *state.SetDisabled:
+		return state.DisableLevel
 	case *state.ReservePayment, *state.ReleasePayment, *state.CommitPayment, *state.FailPayment, *state.SweepPayments,
 		*state.EndPaidObjects, *state.DeletePaidObject, *state.ForgetPayments:
 		return state.PaymentsLevel
@@ -110,6 +115,14 @@ func namedLevel(class string, sums ...state.Checksum) state.FeatureLevel {
 		return 5
 	}
 	return 3
+}
+
+// sessionLevel returns the feature level of a session's record.
+func sessionLevel(s *state.Session) state.FeatureLevel {
+	if s.Addr != "" || s.Agent != "" {
+		return state.SessionClientLevel
+	}
+	return 2
 }
 
 // nodeLevel returns the feature level of a member's record.

@@ -104,7 +104,8 @@ const (
 	kindSetDrain         = 100
 	kindIndexPins        = 101
 	kindForgetPayments   = 102
-	kindPackNames        = 103 // feature level 11
+	kindPackNames        = 103 // feature level 11, like the following kinds
+	kindSetDisabled      = 104
 )
 
 // Bounds of what this package reads and writes.
@@ -212,6 +213,7 @@ var commands = map[uint16]func() state.Command{
 	kindSetDrain:         func() state.Command { return new(state.SetDrain) },
 	kindIndexPins:        func() state.Command { return new(state.IndexPins) },
 	kindPackNames:        func() state.Command { return new(state.PackNames) },
+	kindSetDisabled:      func() state.Command { return new(state.SetDisabled) },
 	kindReservePayment:   func() state.Command { return new(state.ReservePayment) },
 	kindReleasePayment:   func() state.Command { return new(state.ReleasePayment) },
 	kindCommitPayment:    func() state.Command { return new(state.CommitPayment) },

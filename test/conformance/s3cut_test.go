@@ -19,11 +19,11 @@ import (
 // cutWithin is how soon an upload ends whose key was revoked.
 const cutWithin = 5 * time.Second
 
-// TestUploadsEndWithTheirKey has keys revoked, and an account removed, through one node while
+// TestUploadsEndWithTheirKey has keys revoked, an account removed and another disabled, through one node while
 // bodies come through another: they are answered and cut, and nothing has changed.
 func TestUploadsEndWithTheirKey(t *testing.T) {
 	t.Parallel()
-	const email, leaving = "cut@example.org", "leaving@example.org"
+	const email, leaving, disabling = "cut@example.org", "leaving@example.org", "disabling@example.org"
 	c := harness.Start(t, harness.Options{})
 	o := newObjects(t, c, email)
 	bucket := "/cut" + randomName()
@@ -32,6 +32,9 @@ func TestUploadsEndWithTheirKey(t *testing.T) {
 	other := newObjects(t, c, leaving)
 	theirs := "/theirs" + randomName()
 	other.ok(http.StatusOK, http.MethodPut, theirs, nil)
+	disabled := newObjects(t, c, disabling)
+	off := "/off" + randomName()
+	disabled.ok(http.StatusOK, http.MethodPut, off, nil)
 	key := func() (token string, revoke func()) {
 		k := c.Leader().Key(email)
 		return k.Token, func() { c.Nodes[1].CLI("key", "revoke", k.ID) }
@@ -42,9 +45,10 @@ func TestUploadsEndWithTheirKey(t *testing.T) {
 		path, token string
 		end         func()
 	}{
-		"an object":  {bucket + "/new", first, revokeFirst},
-		"a part":     {bucket + "/up?partNumber=1&uploadId=" + upload, second, revokeSecond},
-		"an account": {theirs + "/new", other.token, func() { c.Nodes[1].CLI("user", "rm", leaving, "--yes") }},
+		"an object":          {bucket + "/new", first, revokeFirst},
+		"a part":             {bucket + "/up?partNumber=1&uploadId=" + upload, second, revokeSecond},
+		"an account":         {theirs + "/new", other.token, func() { c.Nodes[1].CLI("user", "rm", leaving, "--yes") }},
+		"a disabled account": {off + "/new", disabled.token, func() { c.Nodes[1].CLI("user", "disable", disabling, "--yes") }},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.Nodes[0].S3URL(), "http://"))
 		if err != nil {

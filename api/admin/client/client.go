@@ -264,6 +264,11 @@ func (c *Client) SetPassword(ctx context.Context, email, password string) error 
 	return c.call(ctx, http.MethodPut, user(email)+"/password", nil, admin.NewPassword{Password: password}, nil)
 }
 
+// SetDisabled disables the account with an e-mail address, or enables it again.
+func (c *Client) SetDisabled(ctx context.Context, email string, on bool) error {
+	return c.call(ctx, http.MethodPut, user(email)+"/disabled", nil, admin.NewDisabled{Disabled: &on}, nil)
+}
+
 // SetQuota sets the number of bytes that an account may store without credits;
 // math.MaxUint64 is no limit.
 func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error {
