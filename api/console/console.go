@@ -173,12 +173,14 @@ type Payments interface {
 	List(ctx context.Context, cursor string, limit int) (payments.Page, error)
 }
 
-// Audit are the use cases of the audit log, for administrators.
+// Audit are the use cases of the audit log: for administrators, but for RevokedKeys.
 type Audit interface {
 	// List returns a page of the rows that a query asks for, the newest first.
 	List(ctx context.Context, q audit.Query) (audit.Page, error)
 	// Verify walks through the whole log. A broken row is no error.
 	Verify(ctx context.Context) (audit.Verification, error)
+	// RevokedKeys returns the keys of an account that were revoked lately, the newest first.
+	RevokedKeys(ctx context.Context, account state.AccountID, limit int) ([]audit.RevokedKey, error)
 }
 
 // Ledger are the use cases of credits.

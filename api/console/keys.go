@@ -10,17 +10,22 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/audit"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// revokedRows is the number of revoked keys on the page of keys.
+const revokedRows = 20
+
 // keysData has the data of the page of keys.
 type keysData struct {
 	Endpoints
-	Keys  []accounts.Key
-	Lives []life
-	Name  string // the name as it was entered
-	Error string
+	Keys    []accounts.Key
+	Revoked []audit.RevokedKey // lately, the newest first
+	Lives   []life
+	Name    string // the name as it was entered
+	Error   string
 }
 
 // life is a choice of how long a new key is valid.
@@ -71,7 +76,11 @@ func (s *surface) showKeys(c *call, status int, name, problem string) error {
 		return err
 	}
 	slices.SortStableFunc(keys, func(a, b accounts.Key) int { return b.Created.Compare(a.Created) })
-	return s.show(c, status, "keys", "API keys", "keys", keysData{s.endpoints(c), keys, lives, name, problem})
+	revoked, err := s.Audit.RevokedKeys(c.ctx, c.who.Account, revokedRows)
+	if err != nil {
+		return err
+	}
+	return s.show(c, status, "keys", "API keys", "keys", keysData{s.endpoints(c), keys, revoked, lives, name, problem})
 }
 
 // createKey serves POST /keys. The answer shows the key without a further proof of identity.
@@ -210,5 +219,5 @@ func (s *surface) revokeKey(c *call) error {
 	if err := s.Accounts.Revoke(c.ctx, key.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return s.show(c, http.StatusOK, "revoked", key.Name, "keys", revokedData{"key", cmp.Or(key.Name, "unnamed"), link{"All keys", "/keys"}})
+	return s.show(c, http.StatusOK, "revoked", key.Name, "keys", revokedData{"key", cmp.Or(key.Name, "unnamed"), time.Now(), link{"All keys", "/keys"}})
 }

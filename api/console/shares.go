@@ -80,7 +80,8 @@ func sharedFiles(prefixes []string) string {
 // revokedData has the data of the page that says that a key or a share was revoked.
 type revokedData struct {
 	What, Name string
-	Back       link // to the list
+	Since      time.Time // no node has accepted it since then
+	Back       link      // to the list
 }
 
 // revokeShare serves POST /buckets/{bucket}/shares/{id}/revoke. After the answer, no node accepts the
@@ -94,5 +95,5 @@ func (s *surface) revokeShare(c *call) error {
 	if err := s.Accounts.RevokeShare(c.asking(c.ctx), c.who.Account, bucket, id); err != nil {
 		return fmt.Errorf("revoke share: %w", err)
 	}
-	return s.show(c, http.StatusOK, "revoked", bucket, "buckets", revokedData{"share", shareName(&share), link{"Bucket " + bucket, bucketAddress(bucket, "")}})
+	return s.show(c, http.StatusOK, "revoked", bucket, "buckets", revokedData{"share", shareName(&share), time.Now(), link{"Bucket " + bucket, bucketAddress(bucket, "")}})
 }
