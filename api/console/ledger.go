@@ -21,6 +21,7 @@ type ledgerData struct {
 	Newest  string // address of the page with the newest postings; empty on that page
 	Next    string // address of the page with older postings; empty on the last page
 	Export  string // address of the export
+	Own     bool   // the person of the account sees it
 }
 
 // ledgerRow is a posting in the form for the page.
@@ -42,13 +43,13 @@ func (s *surface) ledgerOf(c *call, account state.AccountID, at string) (d ledge
 	if err != nil {
 		return d, err
 	}
-	d = ledgerData{Balance: page.Balance, Export: at + "/ledger.csv"}
+	d = ledgerData{Balance: page.Balance, Export: at + "/ledger.csv", Own: at == "/usage"}
 	for i := range page.Rows {
 		row := ledgerRow{Posting: page.Rows[i], Who: page.Rows[i].By.Email}
 		if row.Who == "" {
 			row.Who = row.By.Kind.String()
 		}
-		if at != "/usage" {
+		if !d.Own {
 			row.Correct = at + "?" + url.Values{"correct": {row.ID}}.Encode() + "#correct"
 		}
 		d.Rows = append(d.Rows, row)
