@@ -33,6 +33,9 @@ type Objects interface {
 	Copies(ctx context.Context, obj *state.Object) (held, wanted int, err error)
 	// List returns one page of a bucket's keys.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
+	// Sorted returns one page of a bucket's keys by size or by time, or many: true if there are too
+	// many to sort.
+	Sorted(ctx context.Context, a state.AccountID, bucket string, q objects.SortedQuery) (page state.ObjectsPage, many bool, err error)
 	// Versions returns one page of a bucket's versions and delete markers.
 	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
 	// Object returns the version of a key with an id, or for "" the newest. It may be a
@@ -86,18 +89,21 @@ type bucketForm struct {
 // "/" after the prefix are shown as folders.
 type bucketData struct {
 	Endpoints
-	Bucket  state.Bucket
-	Prefix  string
-	Folder  string // the part of Prefix up to and including its last "/"
-	Above   []link // the folders of Prefix, beginning with the bucket itself
-	Folders []link
-	Objects []objectRow
-	After   string
-	Next    string // the address of the next page; empty if there is none
-	Large   int64  // files with more bytes are uploaded in parts
-	Part    int64  // bytes of a part
-	Cors    corsForm
-	Shares  []shareRow
+	Bucket   state.Bucket
+	Prefix   string
+	Folder   string // the part of Prefix up to and including its last "/"
+	Above    []link // the folders of Prefix, beginning with the bucket itself
+	Folders  []link
+	Objects  []objectRow
+	After    string
+	Next     string // the address of the next page; empty if there is none
+	First    string // the address of the first page
+	Sort     sorting
+	Unsorted bool  // there are too many entries for the order that was asked for: they are by name
+	Large    int64 // files with more bytes are uploaded in parts
+	Part     int64 // bytes of a part
+	Cors     corsForm
+	Shares   []shareRow
 	// MoreShares is true if the bucket has more shares than Shares.
 	MoreShares bool
 	Error      string
@@ -183,7 +189,7 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 		return fmt.Errorf("show bucket: %w", err)
 	}
 	d := bucketData{
-		Endpoints: s.endpoints(c), Bucket: b, Prefix: query.Get("prefix"), After: query.Get("after"), Large: largeFile, Part: s.partSize(), Error: problem,
+		Endpoints: s.endpoints(c), Bucket: b, Prefix: query.Get("prefix"), After: query.Get("after"), Sort: sortingOf(query.Get("sort")), Large: largeFile, Part: s.partSize(), Error: problem,
 	}
 	rules, err := s.Objects.Cors(ctx, c.who.Account, name)
 	if err != nil {
@@ -196,21 +202,22 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	if d.Shares, d.MoreShares, err = s.sharesOf(c, name); err != nil {
 		return err
 	}
-	page, err := s.Objects.List(ctx, c.who.Account, name, state.ObjectsQuery{Prefix: d.Prefix, Delimiter: "/", After: d.After, Limit: objectRows})
+	page, err := s.listSorted(c, name, &d)
 	if err != nil {
 		return fmt.Errorf("list objects: %w", err)
 	}
 	d.Folder = d.Prefix[:strings.LastIndexByte(d.Prefix, '/')+1]
 	d.Above = above(name, d.Folder)
 	for _, p := range page.Prefixes {
-		d.Folders = append(d.Folders, link{strings.TrimPrefix(p, d.Folder), bucketAddress(name, p)})
+		d.Folders = append(d.Folders, link{strings.TrimPrefix(p, d.Folder), d.Sort.address(name, p, nil)})
 	}
 	for i := range page.Objects {
 		o := &page.Objects[i]
 		d.Objects = append(d.Objects, objectRow{below(o.Key, d.Folder), objectAddress(name, o.Key, ""), o.Size, o.Created.Time()})
 	}
+	d.First = d.Sort.address(name, d.Prefix, nil)
 	if page.Truncated {
-		d.Next = "/buckets/" + url.PathEscape(name) + "?" + url.Values{"prefix": {d.Prefix}, "after": {page.Next}}.Encode()
+		d.Next = d.Sort.address(name, d.Prefix, d.Sort.cursor(&page))
 	}
 	return s.show(c, status, "bucket", name, "buckets", d)
 }

@@ -503,9 +503,12 @@ type ObjectsQuery struct {
 	Delimiter string // keys that contain it after the prefix are combined into one common prefix
 	After     string // only keys above this one, and common prefixes above it
 	Limit     int    // keys and prefixes, at most MaxListLimit
+	// Backward reverses the order. The page then has only keys and common prefixes below After, the
+	// last ones first; an empty After begins with the last key.
+	Backward bool
 }
 
-// ObjectsPage is one page of a list. Objects and Prefixes are each in order. The objects lack
+// ObjectsPage is one page of a list. Objects and Prefixes are each in the order of the query. The objects lack
 // Headers, Meta, Tags, Parts, Upload and Blake3, so that the size of a page is bounded.
 type ObjectsPage struct {
 	Objects   []Object

@@ -125,6 +125,10 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 	if w.limit <= 0 {
 		return page, nil
 	}
+	if q.Backward {
+		err := w.back(q.After, &page)
+		return page, err
+	}
 	from := w.at("")
 	if q.After != "" {
 		if from = append(w.at(q.After), 0); w.rolledUp(q.After) == q.After {
@@ -146,6 +150,43 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 		page.Truncated, page.Next = true, w.last
 	}
 	return page, nil
+}
+
+// back reads a page in the reverse order: what is below a key or a common prefix.
+func (w *rolling) back(below string, page *ObjectsPage) error {
+	begin, end := w.at(w.prefix), w.at(w.prefix).end()
+	if below != "" {
+		if at := w.at(below); bytes.Compare(at, end) < 0 {
+			end = at
+		}
+	}
+	entries := 0
+	for end != nil && bytes.Compare(begin, end) < 0 && !page.Truncated {
+		next := key(nil)
+		err := w.r.Scan(begin, end, true, func(row, value []byte) (bool, error) {
+			if entries == w.limit {
+				page.Truncated, page.Next = true, w.last
+				return false, nil
+			}
+			entries++
+			name, err := w.nameOf(row)
+			if err != nil {
+				return false, err
+			}
+			if up := w.rolledUp(name); up != "" {
+				page.Prefixes, w.last, next = append(page.Prefixes, up), up, w.at(up)
+				return false, nil
+			}
+			o, err := decodeListed(value)
+			page.Objects, w.last = append(page.Objects, o), name
+			return err == nil, err
+		})
+		if err != nil {
+			return err
+		}
+		end = next
+	}
+	return nil
 }
 
 // Uploads returns a page of a bucket's open uploads by key and then by id. AfterKey

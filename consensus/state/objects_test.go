@@ -103,6 +103,50 @@ func TestPagesOfKeysAreThoseOfTheConvention(t *testing.T) {
 	})
 }
 
+// Pages that go backward have what the pages in order have, the last entry first.
+func TestPagesOfKeysGoBackward(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := shelved(rt, Unlimited)
+		other := s.bucket(bob, "other") // what is beside it is never seen
+		keys := rapid.SliceOfNDistinct(anyKey(5).Filter(func(k string) bool { return k != "" }), 0, 40, rapid.ID).Draw(rt, "keys")
+		for i, k := range keys {
+			put := s.putOf(k, VersionID(fmt.Sprint(i)), contents[1])
+			s.must(put)
+			put.Bucket, put.Born, put.Object.ID = "other", other.Born, put.Object.ID+"o"
+			s.must(put)
+		}
+		q := ObjectsQuery{
+			Prefix: anyKey(2).Draw(rt, "prefix"), Delimiter: anyKey(2).Draw(rt, "delimiter"), Limit: rapid.IntRange(1, 5).Draw(rt, "limit"), Backward: true,
+		}
+		want := expected(keys, q.Prefix, q.Delimiter, "")
+		slices.Reverse(want)
+		var got []string
+		for pages := 0; ; pages++ {
+			page, err := s.view().Objects(&s.b, q)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			var names []string
+			for _, o := range page.Objects {
+				names = append(names, o.Key)
+			}
+			texts := sequence(names, page.Prefixes)
+			slices.Reverse(texts)
+			got = append(got, texts...)
+			if page.Truncated != (len(got) < len(want)) || page.Truncated && len(texts) != q.Limit || page.Truncated != (page.Next != "") || pages > len(want) {
+				rt.Fatalf("%+v: page %d is %q, truncated %v, want %q", q, pages, texts, page.Truncated, want)
+			}
+			if !page.Truncated {
+				break
+			}
+			q.After = page.Next
+		}
+		if !slices.Equal(got, want) {
+			rt.Fatalf("%+v of %q: %q, want %q", q, keys, got, want)
+		}
+	})
+}
+
 func TestPagesOfUploadsAreByKeyAndID(t *testing.T) {
 	type upload struct {
 		key string

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
@@ -132,8 +133,8 @@ func TestTheKeyboardAlone(t *testing.T) {
 	answered(t, c, token, http.StatusUnauthorized)
 }
 
-// TestTheKeyboardUploadsAndOpensAShare promises that a person without a pointer signs in and uploads a
-// file, and that the focus is never lost. Somebody opens a share, looks at a file and closes it, and the focus is back where it was.
+// TestTheKeyboardUploadsAndOpensAShare promises that a person without a pointer signs in, uploads a
+// file, cancels another, and sorts the list, and that the focus is never lost. Somebody opens a share, looks at a file and closes it, and the focus is back where it was.
 func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -157,6 +158,10 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	for _, what := range p.violations() {
 		t.Error(what)
 	}
+	p.cancelsByKeyboard(write(t, t.TempDir(), "large.bin", noise(4<<20)))
+	p.tabTo("A  Size")
+	p.keys("\r")
+	p.holds(`location.search === '?sort=-size' && document.querySelector('th.number').ariaSort === 'descending'`)
 	p.tabTo("A  hello.txt")
 	p.keys("\r")
 	p.shows("BLAKE3")
@@ -177,5 +182,37 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	p.keys("\r")
 	if at := p.focused(); at != "BUTTON  notes.txt" {
 		t.Errorf("behind the dialog the focus is on %q", at)
+	}
+}
+
+// cancelsByKeyboard promises that a person without a pointer cancels the upload of a large file, sees
+// what was not stored, and has the focus on the button that began it.
+func (p *tab) cancelsByKeyboard(file string) {
+	p.t.Helper()
+	p.slow(64 << 10)
+	p.choose(`[name=file]`, file)
+	p.tabTo("BUTTON  Upload")
+	p.keys("\r")
+	p.shows("1 file left")
+	p.tabTo("BUTTON  Cancel")
+	p.keys("\r")
+	p.shows("0 stored, 1 not:")
+	p.shows("large.bin: cancelled")
+	if at := p.focused(); at != "BUTTON  Upload" {
+		p.t.Errorf("after the upload is cancelled the focus is on %q", at)
+	}
+	p.slow(0)
+}
+
+// holds waits until an expression is true in the page.
+func (p *tab) holds(expression string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	err := harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		return chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+	})
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
 	}
 }
