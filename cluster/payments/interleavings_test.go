@@ -136,8 +136,21 @@ func (s *storm) Settle(ctx context.Context, p *Payment) (Settlement, error) {
 // Supported implements Facilitator.
 func (s *storm) Supported(context.Context) error { return nil }
 
-// In any history of three nodes that get the same payment for an object or a pin at once, and another payment for
-// the object: one attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
+// bads are payments that nobody may get anything for, by what is wrong with them.
+var bads = [...]struct {
+	what   string
+	change func(*Payment)
+}{
+	{"short", func(p *Payment) { p.Value = big.NewInt(999) }},
+	{"expired", func(p *Payment) { p.ValidBefore = time.Now().Unix() }},
+	{"forged", func(p *Payment) { p.Payload = []byte(`{"By":"0xmal","PayTo":"0x9a7ee","Network":"base-sepolia"}`) }},
+	{"for another recipient", func(p *Payment) { p.Payload = []byte(`{"By":"0xann","PayTo":"0xmal","Network":"base-sepolia"}`) }},
+	{"for another network", func(p *Payment) { p.Payload = []byte(`{"By":"0xann","PayTo":"0x9a7ee","Network":"base"}`) }},
+}
+
+// In any history of three nodes that get the same payment for an object or a pin at once, another payment for
+// the object, and a payment that is short, expired, forged, or for another recipient or network: the last one
+// leaves no record, and a payment that is sent again at the end gets nothing. One attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
 // payment that was executed is paid, with its content stored, or refundable. If a node was told of the
 // settlement, the record of the payment has the transaction, after a crash too. If the facilitator
 // remembers its settlements, the record of each payment that was executed has the transaction in the end. Without
@@ -184,7 +197,9 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int, m mis
 	answers := map[string][]error{}
 	var work sync.WaitGroup
 	storms := map[*storm]Payment{}
-	for i, pay := range []Payment{same, same, same, other} {
+	bad, is := signedOf("0x3", 10*time.Minute), bads[seed/5%uint64(len(bads))]
+	is.change(&bad)
+	for i, pay := range []Payment{same, same, same, other, bad} {
 		node := state.NodeID(fmt.Sprintf("n%d", i%3+1))
 		s := &storm{world: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), faults: faults}
 		storms[s] = pay
@@ -234,8 +249,16 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int, m mis
 			w.wrong("the journal of a node has %d entries in the end, and %d settlements have no answer", len(s.disk.entries), lives[s].Unanswered())
 		}
 	}
+	for _, p := range lives {
+		if _, err := p.Put(t.Context(), putOf("k", "hello 0x1", same)); err == nil || w.row(same).State != 0 && !errors.Is(err, ErrPaymentUsed) {
+			w.wrong("payment 0x1, which is %s, was sent again: %v", w.row(same).State, err)
+		}
+	}
+	if row := w.row(bad); won["0x3"] > 0 || row.State != 0 || w.chain.times("0x3") > 0 {
+		w.wrong("a payment that is %s won %d times, is %s, and was executed %d times", is.what, won["0x3"], row.State, w.chain.times("0x3"))
+	}
 	for nonce, n := range won {
-		row := w.row(map[string]Payment{"0x1": same, "0x2": other}[nonce])
+		row := w.row(map[string]Payment{"0x1": same, "0x2": other, "0x3": bad}[nonce])
 		if n > 1 || row.State != state.PaymentPaid {
 			w.wrong("%d attempts of payment %s won, and it is %s", n, nonce, row.State)
 		}
@@ -252,7 +275,7 @@ func interleave(t *testing.T, seed uint64, met map[state.PaymentState]int, m mis
 	}
 	met[w.row(same).State]++
 	met[w.row(other).State]++
-	w.check("b/k", same, other)
+	w.check("b/k", same, other, bad)
 }
 
 // pinnedCID is the content of paid pins.
@@ -306,12 +329,19 @@ func (c careless) Propose(ctx context.Context, cmd state.Command) (state.Result,
 	return c.storm.Propose(ctx, cmd)
 }
 
+// gullible does not ask whether a payment is good.
+type gullible struct{ *storm }
+
+// Verify implements Facilitator.
+func (gullible) Verify(_ context.Context, p *Payment) (string, error) { return p.Payer, nil }
+
 // Histories of nodes that make a mistake on purpose break a promise within few seeds.
 func TestMistakesWithPaymentsAreFound(t *testing.T) {
 	for name, m := range map[string]mistake{
-		"stored before it is settled": {facilitator: func(s *storm) Facilitator { return hasty{s} }},
-		"stored without an answer":    {facilitator: func(s *storm) Facilitator { return trusting{s} }},
-		"failed, and maybe settled":   {state: func(s *storm) State { return careless{s} }},
+		"stored before it is settled":  {facilitator: func(s *storm) Facilitator { return hasty{s} }},
+		"stored without an answer":     {facilitator: func(s *storm) Facilitator { return trusting{s} }},
+		"stored before it is verified": {facilitator: func(s *storm) Facilitator { return gullible{s} }},
+		"failed, and maybe settled":    {state: func(s *storm) State { return careless{s} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex

@@ -3,6 +3,7 @@ package payments
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -201,7 +202,30 @@ func (c *chain) Verify(_ context.Context, p *Payment) (string, error) {
 	if c.verify != nil {
 		return p.Payer, c.verify()
 	}
-	return p.Payer, nil
+	return p.Payer, refusal(p)
+}
+
+// signature is what a payer of drawn histories has signed, in the payload of the payment.
+type signature struct{ By, PayTo, Network string }
+
+// refusal returns the error of a facilitator for a payment that no network executes; nil for all others.
+func refusal(p *Payment) error {
+	s := signature{p.Payer, p.PayTo, p.Network}
+	_ = json.Unmarshal(p.Payload, &s) // other tests have no signatures
+	reason := ""
+	switch {
+	case s.By != p.Payer:
+		reason = "invalid_exact_evm_payload_signature"
+	case s.PayTo != p.PayTo:
+		reason = "invalid_exact_evm_payload_recipient_mismatch"
+	case s.Network != p.Network:
+		reason = "invalid_network"
+	case p.ValidBefore != 0 && time.Now().Unix() >= p.ValidBefore:
+		reason = "invalid_exact_evm_payload_authorization_valid_before"
+	default:
+		return nil
+	}
+	return &Rejected{Reason: reason, Payer: p.Payer}
 }
 
 // Settle implements Facilitator.
@@ -227,11 +251,11 @@ func (c *chain) times(nonce string) int {
 func (c *chain) execute(p *Payment) (Settlement, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch over := p.ValidBefore != 0 && time.Now().Unix() >= p.ValidBefore; {
+	switch err := refusal(p); {
 	case c.executed[p.Nonce] > 0 && c.remembers:
 		return Settlement{Transaction: "0x7a" + p.Nonce, Network: p.Network, Payer: p.Payer}, nil
-	case over:
-		return Settlement{}, &Rejected{Reason: "invalid_exact_evm_payload_authorization_valid_before", Payer: p.Payer}
+	case err != nil:
+		return Settlement{}, err
 	case c.executed[p.Nonce] > 0:
 		return Settlement{}, &Rejected{Reason: "invalid_transaction_state", Payer: p.Payer}
 	}
