@@ -1,9 +1,10 @@
 // Package chaos runs clusters of three to nine nodes in virtual time on a simulated
 // network, and injects faults: cut and slow links, power failures, full disks, lost
 // blocks, restarts. Meanwhile clients create, replace, delete, read and list pins
-// through all nodes, some pins end, and payers buy objects and pins. Afterwards each run checks four properties: the history of calls
-// is linearizable, all nodes have one state, every block of a pinned root exists, and payments
-// and what they pay for agree.
+// through all nodes, some pins end, payers buy objects and pins, and bookkeepers post credits while the
+// leaders charge an account. Afterwards each run checks five properties: the history of calls is linearizable,
+// all nodes have one state, every block of a pinned root exists, payments and what they pay for agree, and the
+// sums of the postings are the balances, with each period charged once.
 //
 // A seed decides the faults, the clients' calls, the nodes' keys and Raft's random
 // time-outs. Each run is a process of its own with one processor. `go test ./test/chaos
@@ -76,6 +77,8 @@ type report struct {
 	Snapshots        int64  // that a node took over from a leader
 	Terms            uint64 // of Raft, after the first leader's
 	Payments         [5]int // by their state; 0: nobody has recorded them
+	Postings         int    // of all ledgers, with the charges
+	Charges          int
 }
 
 // add counts another run in.
@@ -85,6 +88,7 @@ func (r *report) add(o report) {
 	r.Pins, r.Pinned, r.Virtual = r.Pins+o.Pins, r.Pinned+o.Pinned, r.Virtual+o.Virtual
 	r.Longest = max(r.Longest, o.Longest)
 	r.Snapshots += o.Snapshots
+	r.Postings, r.Charges = r.Postings+o.Postings, r.Charges+o.Charges
 	for i, n := range o.Payments {
 		r.Payments[i] += n
 	}
@@ -110,6 +114,7 @@ type run struct {
 	tenants [accountsUsed]*tenant
 	library *library
 	market  *market
+	books   books
 	tally   tally
 	steps   []step
 	// patience is that of all clients with every call; 0: it differs.
@@ -226,6 +231,12 @@ func (r *run) work(ctx context.Context, rng *rand.Rand) (err error) {
 		}
 		clients.Go(func() { p.run(asking) })
 	}
+	for i := range bookkeepers {
+		k := &bookkeeper{
+			number: i, rng: rand.New(rand.NewPCG(rng.Uint64(), 4)), books: &r.books, cluster: r.cluster, unexpected: r.unexpected,
+		}
+		clients.Go(func() { k.run(asking) })
+	}
 	if r.prober != nil {
 		clients.Go(func() { r.unexpected(r.prober.run(asking)) })
 	}
@@ -257,6 +268,9 @@ func (r *run) enrol(ctx context.Context) error {
 			return err
 		}
 		r.tenants[i] = &tenant{id: a.ID, history: &history{clock: clock, ends: true, skews: r.skews()}, ring: keyring{email: email, history: &history{clock: clock}}}
+	}
+	if err := r.books.open(ctx, r.cluster.members[0].life, r.library); err != nil {
+		return fmt.Errorf("open the ledgers: %w", err)
 	}
 	if r.prober != nil {
 		a, err := r.cluster.members[0].life.Accounts().CreateAccount(ctx, "prober@example.org", "")
@@ -330,6 +344,10 @@ func (r *run) settle(ctx context.Context) error {
 		}
 	}
 	err := await(ctx, "the outcome of all executed payments is known", func() bool { return r.market.decided(ctx, r.cluster.members[0].life) })
+	if err != nil {
+		return err
+	}
+	err = await(ctx, "all periods that are over are charged", func() bool { return r.books.charged(ctx, r.cluster.members[0].life) })
 	if err != nil {
 		return err
 	}

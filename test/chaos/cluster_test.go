@@ -144,6 +144,7 @@ func (c *cluster) start(ctx context.Context, m *member) error {
 	conf.Peer.ClusterListen = []string{clusterAddr(m.number)}
 	conf.Peer.Routing = config.RoutingOff
 	conf.Storage.Reserve = reserve
+	conf.Credits.GBMonth, conf.Credits.Period = state.MaxRate, chargedEvery
 	timings := consensus.Timings{Commit: commitEvery}
 	if c.often {
 		timings.SnapshotInterval, timings.SnapshotThreshold, timings.TrailingLogs = snapshotsEvery, snapshotAfter, snapshotTrail

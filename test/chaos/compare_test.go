@@ -79,6 +79,9 @@ func (r *run) examine(ctx context.Context, m *member, got *report) (rows []row, 
 	if err := r.market.check(ctx, s, got); err != nil {
 		return nil, err
 	}
+	if err := r.books.check(s, got); err != nil {
+		return nil, err
+	}
 	return rows, r.count(ctx, s, got)
 }
 

@@ -245,8 +245,8 @@ func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
 		close(seeds)
 		workers.Wait()
 	}
-	t.Logf("%d runs passed, %d failed, %d do not count: %d calls, %d answered, %d writes of unknown outcome and %d that were refused, %d pinned pins checked, %v payments by state, %v virtual in %v; longest call %v; %d snapshots taken over; faults: %v",
-		passed, failed, len(unused), all.Ops, all.Answered, all.Told, all.Refused, all.Pinned, all.Payments, all.Virtual.Round(time.Second), time.Since(began).Round(time.Second),
+	t.Logf("%d runs passed, %d failed, %d do not count: %d calls, %d answered, %d writes of unknown outcome and %d that were refused, %d pinned pins checked, %v payments by state, %d postings, of them %d charges, %v virtual in %v; longest call %v; %d snapshots taken over; faults: %v",
+		passed, failed, len(unused), all.Ops, all.Answered, all.Told, all.Refused, all.Pinned, all.Payments, all.Postings, all.Charges, all.Virtual.Round(time.Second), time.Since(began).Round(time.Second),
 		all.Longest.Round(time.Millisecond), all.Snapshots, all.faults())
 	if runs := passed + failed + len(unused); len(unused)*100 > runs*maxInvalid {
 		t.Errorf("%d of %d runs do not count:\n%s", len(unused), runs, strings.Join(unused, "\n"))
