@@ -158,6 +158,7 @@ func TestPaidGateway(t *testing.T) {
 	g := startGate(t)
 	t.Run("stock clients", g.stockClients)
 	t.Run("one payment on three nodes", g.replays)
+	t.Run("a facilitator that settles twice", g.settlesTwice)
 	t.Run("bad payments", g.badPayments)
 	t.Run("facilitators that fail", g.failures)
 	t.Run("owners", g.owners)
@@ -233,14 +234,28 @@ func (g *gate) stockClients(t *testing.T) {
 	}
 }
 
-func (g *gate) replays(t *testing.T) {
+func (g *gate) replays(t *testing.T) { g.on(t).replay("replay") }
+
+// settlesTwice: a facilitator that executes whatever it is asked, as a network without nonces would, is asked once.
+func (g *gate) settlesTwice(t *testing.T) {
 	g = g.on(t)
+	g.f.Behave(x402test.Behaviour{Twice: true})
+	defer g.f.Behave(x402test.Behaviour{})
+	g.replay("twice")
+}
+
+// replay sends one payment to all nodes at once, and again later, for different objects of a bucket.
+func (g *gate) replay(bucket string) {
+	t := g.T
+	t.Helper()
 	before := len(g.f.Transfers())
-	name, value := g.sign(g.send(http.MethodPut, g.urls[0]+"/replay/0", "once"), g.payer, nil)
+	name, value := g.sign(g.send(http.MethodPut, g.urls[0]+"/"+bucket+"/0", "once"), g.payer, nil)
 	replies := make([]paidReply, len(g.urls))
 	var all sync.WaitGroup
 	for i, url := range g.urls {
-		all.Go(func() { replies[i] = g.send(http.MethodPut, fmt.Sprintf("%s/replay/%d", url, i), "once", name, value) })
+		all.Go(func() {
+			replies[i] = g.send(http.MethodPut, fmt.Sprintf("%s/%s/%d", url, bucket, i), "once", name, value)
+		})
 	}
 	all.Wait()
 	won := 0
@@ -254,7 +269,7 @@ func (g *gate) replays(t *testing.T) {
 	}
 	stored := 0
 	for i := range g.urls {
-		if r := g.send(http.MethodGet, fmt.Sprintf("%s/replay/%d", g.urls[(i+1)%3], i), ""); r.StatusCode == http.StatusOK {
+		if r := g.send(http.MethodGet, fmt.Sprintf("%s/%s/%d", g.urls[(i+1)%3], bucket, i), ""); r.StatusCode == http.StatusOK {
 			stored++
 		} else if r.StatusCode != http.StatusNotFound {
 			t.Errorf("object %d: %d %s", i, r.StatusCode, r.body)
@@ -263,7 +278,7 @@ func (g *gate) replays(t *testing.T) {
 	if won != 1 || stored != 1 || len(g.f.Transfers()) != before+1 {
 		t.Errorf("%d requests won, %d objects are stored, %d transfers", won, stored, len(g.f.Transfers())-before)
 	}
-	if r := g.send(http.MethodPut, g.urls[1]+"/replay/later", "once", name, value); r.StatusCode != http.StatusPaymentRequired || r.code() != "nonce_already_used" {
+	if r := g.send(http.MethodPut, g.urls[1]+"/"+bucket+"/later", "once", name, value); r.StatusCode != http.StatusPaymentRequired || r.code() != "nonce_already_used" {
 		t.Errorf("later: %d %s", r.StatusCode, r.body)
 	}
 }
@@ -324,6 +339,15 @@ func (g *gate) failures(t *testing.T) {
 		t.Errorf("slow: %d %s", r.StatusCode, r.body)
 	}
 	absent("slow")
+	late := len(g.f.Transfers())
+	g.f.Behave(x402test.Behaviour{SettleDelay: 3 * time.Second})
+	if r := g.pay(http.MethodPut, g.urls[0]+"/failing/late", "x", nil); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(r.body, `"payment":"refundable"`) || len(g.f.Transfers()) != late+1 {
+		t.Errorf("settled, and answered late: %d %s, %d transfers", r.StatusCode, r.body, len(g.f.Transfers())-late)
+	}
+	absent("late")
+	if got := g.states("failing/late"); got["refundable"] != 1 {
+		t.Errorf("a payment that was settled late is recorded as %v", got)
+	}
 	g.f.Behave(x402test.Behaviour{Refuse: "invalid_transaction_state"})
 	if r := g.pay(http.MethodPut, g.urls[0]+"/failing/refused", "x", nil); r.StatusCode != http.StatusPaymentRequired || r.code() != "invalid_transaction_state" {
 		t.Errorf("refused: %d %s", r.StatusCode, r.body)
