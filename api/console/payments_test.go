@@ -19,7 +19,7 @@ func TestPaymentsAreShownToAdministrators(t *testing.T) {
 		t.Errorf("Bob gets %d", status)
 	}
 	_, body := alice.get("/payments")
-	for _, want := range []string{"object photos/0", "photos/49", "refundable", "pay it back", "the facilitator did not answer", `href="/payments?cursor=50"`} {
+	for _, want := range []string{"object photos/0", "photos/49", "refundable", "Nobody knows whether the payment was settled", "<dt>Valid before</dt>", "Only if the transfer was executed, pay it back", "the facilitator did not answer", `href="/payments?cursor=50"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -31,7 +31,7 @@ func TestPaymentsAreShownToAdministrators(t *testing.T) {
 		t.Errorf("the last page: %s", last)
 	}
 	_, file := alice.get("/payments.csv")
-	if lines := strings.Split(strings.TrimSpace(file), "\r\n"); len(lines) != 121 || !strings.HasPrefix(lines[0], "time,state,kind,payer,") {
+	if lines := strings.Split(strings.TrimSpace(file), "\r\n"); len(lines) != 121 || !strings.HasPrefix(lines[0], "time,state,kind,payer,") || !strings.HasSuffix(lines[3], ",the facilitator did not answer,2023-11-14T22:18:20.000Z") {
 		t.Errorf("the file has %d lines: %.300s", len(lines), file)
 	}
 }

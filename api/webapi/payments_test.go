@@ -28,7 +28,7 @@ func TestPaymentsAreListedForAdministrators(t *testing.T) {
 			query = "?limit=50&cursor=" + url.QueryEscape(page.Next)
 		}
 	}
-	if len(all) != 120 || all[0].Object != "photos/0" || all[119].Object != "photos/119" || all[2].State != "refundable" || all[2].Reason == "" || all[2].Until != "" {
+	if len(all) != 120 || all[0].Object != "photos/0" || all[119].Object != "photos/119" || all[2].State != "refundable" || all[2].Reason == "" || all[2].Until != "" || all[2].ValidBefore != "2023-11-14T22:18:20.000Z" {
 		t.Errorf("%d payments, the third is %+v", len(all), all[2])
 	}
 }

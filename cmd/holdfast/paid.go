@@ -32,8 +32,9 @@ USDC.
 
 A payment is reserved while its request runs, and then paid, failed or
 refundable. Nothing was stored for a refundable payment. With a transaction, it
-was settled: pay it back. Without one, it may have been settled: look PAYER and
-the nonce up on NETWORK, and pay back what was paid.`,
+was settled: pay it back. Without one, nobody knows whether it was settled, or
+whether a facilitator was asked. Look PAYER and the nonce up on NETWORK, and pay
+back only what was executed.`,
 		Example: "  holdfast paid ls --limit 20",
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

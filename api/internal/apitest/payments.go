@@ -36,7 +36,7 @@ func SomePayments(n int) *Payments {
 		row := state.Payment{
 			ID:    state.PaymentID{Network: "base-sepolia", Asset: "0x036cbd53842c5426634e7929541ec2318f3dcf7e", Payer: "0x19e7e376e7c213b7e7e7e46cc70a5dd086daff2a", Nonce: "0x" + strconv.Itoa(i)},
 			State: state.PaymentPaid, Kind: 1, Amount: "1000", PayTo: "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed", Object: "photos/" + strconv.Itoa(i), Bytes: 10, Seconds: 3600,
-			Node: "node", Transaction: "0xabc" + strconv.Itoa(i), Reserved: 1_700_000_000_000, Settled: 1_700_000_001_000, Until: 1_700_003_600_000,
+			Node: "node", Transaction: "0xabc" + strconv.Itoa(i), Reserved: 1_700_000_000_000, Settled: 1_700_000_001_000, Until: 1_700_003_600_000, ValidBefore: 1_700_000_300_000,
 		}
 		if i%3 == 2 {
 			row.State, row.Transaction, row.Until, row.Reason = state.PaymentRefundable, "", 0, "the facilitator did not answer"

@@ -25,6 +25,7 @@ type Payment struct {
 	Until       string `json:"until,omitempty"` // end of the paid time
 	Node        string `json:"node"`
 	Reason      string `json:"reason,omitempty"`
+	ValidBefore string `json:"valid_before,omitempty"` // end of the authorization: from then on nobody can execute the payment
 }
 
 // PaymentPage is a page of payments in JSON, the newest first.
@@ -35,7 +36,7 @@ type PaymentPage struct {
 
 // PaymentColumns are the names of the columns of payments as comma-separated values.
 var PaymentColumns = []string{
-	"time", "state", "kind", "payer", "pay_to", "amount", "network", "asset", "nonce", "transaction", "object", "pin", "bytes", "seconds", "until", "node", "reason",
+	"time", "state", "kind", "payer", "pay_to", "amount", "network", "asset", "nonce", "transaction", "object", "pin", "bytes", "seconds", "until", "node", "reason", "valid_before",
 }
 
 // paymentTime is the form of times of payments.
@@ -50,6 +51,9 @@ func PaymentOf(p *state.Payment) Payment {
 	}
 	if p.Until != 0 {
 		row.Until = p.Until.Time().Format(paymentTime)
+	}
+	if p.ValidBefore != 0 {
+		row.ValidBefore = p.ValidBefore.Time().Format(paymentTime)
 	}
 	return row
 }
@@ -67,6 +71,6 @@ func PaymentsOf(all []state.Payment, next string) PaymentPage {
 func (p *Payment) Values() []string {
 	return []string{
 		p.Time, p.State, p.Kind, p.Payer, p.PayTo, p.Amount, p.Network, p.Asset, p.Nonce, p.Transaction, p.Object, p.Pin,
-		strconv.FormatUint(p.Bytes, 10), strconv.FormatUint(p.Seconds, 10), p.Until, p.Node, p.Reason,
+		strconv.FormatUint(p.Bytes, 10), strconv.FormatUint(p.Seconds, 10), p.Until, p.Node, p.Reason, p.ValidBefore,
 	}
 }
