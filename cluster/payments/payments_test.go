@@ -350,7 +350,8 @@ func TestACommitWaitsForAMajority(t *testing.T) {
 	}
 }
 
-// A body that takes longer than the longest reservation is stored all the same.
+// A payment is reserved before its body arrives. A body that takes longer than the longest reservation is stored
+// all the same.
 func TestAReservationIsRenewedWhileTheBodyArrives(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		pay := paymentOf("0xann", "0x1")
@@ -361,6 +362,10 @@ func TestAReservationIsRenewedWhileTheBodyArrives(t *testing.T) {
 				if err := p.Sweep(t.Context()); err != nil {
 					t.Error(err)
 				}
+				w.wantRow(pay, state.PaymentReserved, "")
+			}
+			if len(w.kept) > 0 {
+				t.Error("content is stored before the body has arrived")
 			}
 			return 0, io.EOF
 		}), r.Body.Reader)
