@@ -147,6 +147,7 @@ func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
 		}
 		t.Fatalf("%d %s", status, body)
 	}
+	shows("/pins", `<td class="minor"><span class="muted">no node</span></td>`)
 	shows(pathOf(pin), "waiting for 3 nodes", "</svg>waiting</span>", ">Added</td>", `href="ipfs://`+pin.CID+`"`)
 	report := func(node state.NodeID, phase state.Phase, reason string) {
 		t.Helper()
@@ -165,6 +166,7 @@ func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
 	report("n1", state.Held, "")
 	report("n2", state.Assigned, "nobody offered <it>")
 	shows(pathOf(pin), "</svg>verified</span>", "nobody offered &lt;it&gt;", "waiting for 3 nodes", "kept on 1 of 3 nodes; last error of node n2")
+	shows("/pins", `<td class="minor">n1</td>`)
 	answer := b.post(pathOf(pin), pathOf(pin)+"/replace", url.Values{"cid": {testCID(t, "kitten")}})
 	shows(answer.Header().Get("Location"), "kept on 1 of 3 nodes", "Took the place of the pin <span class=\"value\"><code>"+string(pin.ID)+"</code>")
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,15 @@ type chart struct {
 // bar is one day of a chart. Its sizes are in the units of the drawing.
 type bar struct {
 	X, Y, Width, Height string
-	Label               string // the day and its value
+	Day                 time.Time
+	Value               string // in words
+}
+
+// Newest returns the bars with the newest day first.
+func (c chart) Newest() []bar {
+	bars := slices.Clone(c.Bars)
+	slices.Reverse(bars)
+	return bars
 }
 
 // usageData has the data of the page of usage.
@@ -112,7 +121,7 @@ func chartOf(title string, days []state.Usage, value func(state.Usage) uint64, t
 		c.Bars = append(c.Bars, bar{
 			X: number(float64(room-len(days)+i)*step + step/10), Width: number(step * 0.8),
 			Y: number(chartHeight - height), Height: number(height),
-			Label: u.Day.Time().UTC().Format(time.DateOnly) + ": " + text(value(u)),
+			Day: u.Day.Time().UTC(), Value: text(value(u)),
 		})
 	}
 	c.Description = fmt.Sprintf("From %s to %s. The most is %s, the last %s.", days[0].Day.Time().UTC().Format(time.DateOnly), c.To.Format(time.DateOnly), c.Top, text(value(days[len(days)-1])))

@@ -15,8 +15,8 @@ func TestChartsShowEachDay(t *testing.T) {
 	if len(c.Bars) != 3 || c.Bars[0].Height != "120" || c.Bars[0].Y != "0" || c.Bars[1].Height != "0" || c.Bars[2].Height != "60" || c.Bars[2].Y != "60" {
 		t.Errorf("the bars are %+v", c.Bars)
 	}
-	if c.Top != "2 requests" || c.Bars[2].Label != "2026-11-28: 1 request" || !strings.Contains(c.Description, "From 2026-11-26 to 2026-11-28. The most is 2 requests, the last 1 request.") {
-		t.Errorf("%q, %q, %q", c.Top, c.Bars[2].Label, c.Description)
+	if c.Top != "2 requests" || c.Bars[2].Value != "1 request" || !c.Newest()[0].Day.Equal(state.Day(20785).Time()) || !strings.Contains(c.Description, "From 2026-11-26 to 2026-11-28. The most is 2 requests, the last 1 request.") {
+		t.Errorf("%q, %q, %q", c.Top, c.Bars[2], c.Description)
 	}
 	if c := storageChart([]state.Usage{{Day: 1}}); c.Bars[0].Height != "0" {
 		t.Errorf("nothing is drawn as %+v", c.Bars[0])
@@ -41,6 +41,14 @@ func TestUsageIsShown(t *testing.T) {
 	}
 	if _, body := b.get("/usage"); !strings.Contains(body, today) || !strings.Contains(body, "<rect") {
 		t.Errorf("the page is %s", body)
+	}
+	// The overview has the numbers of its chart.
+	alice, now := w.account("alice"), state.DayOf(state.MillisOf(time.Now()))
+	w.State.Apply(t, &state.NoteUsage{Day: now - 1, Items: []state.AccountRequests{{Account: alice, Count: 1}}})
+	numbers := "<summary>Show numbers</summary>"
+	yesterday := (now - 1).Time().UTC().Format(time.DateOnly) + `</time></td><td class="number" data-label="Stored by day">0 B</td>`
+	if _, body := b.get("/"); !strings.Contains(body, numbers) || !strings.Contains(body, yesterday) {
+		t.Errorf("the overview is %s", body)
 	}
 	other := w.browser()
 	other.signIn("bob")

@@ -628,7 +628,14 @@ func TestListIsNewestFirstWithFullRows(t *testing.T) {
 	if !slices.IsSortedFunc(rows, func(a, b Record) int { return cmp.Compare(b.Created, a.Created) }) {
 		t.Error("not newest first")
 	}
+	var names []string // those of the test are the ids
+	for _, node := range w.root(t, raw("3")).Nodes() {
+		names = append(names, string(node))
+	}
 	for _, r := range rows {
+		if held := r.CID == raw("3"); held && !slices.Equal(r.Holders, names) || !held && len(r.Holders) > 0 {
+			t.Fatalf("%s is held by %v", r.CID, r.Holders)
+		}
 		if one := w.get(t, alice, r.ID); !slices.Equal(one.Delegates, r.Delegates) || !maps.Equal(one.Info, r.Info) || one.Status != r.Status {
 			t.Fatalf("the list says %+v, the pin %+v", r, one)
 		}
