@@ -141,9 +141,7 @@ func TestAnyHistoryOfDisabledAccounts(t *testing.T) {
 			m.must(&SetPassword{Account: a, Hash: "hash"})
 		}
 		w := &disabling{machine: m, keys: map[KeyID]AccountID{}, sessions: map[SessionID]AccountID{}, off: map[AccountID]bool{}}
-		for _, a := range people {
-			w.open = append(w.open, a)
-		}
+		w.open = append(w.open, people...)
 		for step := range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			w.step(rt, step, rapid.SampledFrom(people).Draw(rt, "account"))
 		}

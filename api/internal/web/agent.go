@@ -8,8 +8,17 @@ const maxAgent = 512
 // browsers are the products by which browsers are known, and the names of the browsers. A browser
 // also names older ones that it is like, so the first product that is there decides.
 var browsers = [...][2]string{
-	{"Edg/", "Edge"}, {"EdgA/", "Edge"}, {"EdgiOS/", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"FxiOS/", "Firefox"},
-	{"Firefox/", "Firefox"}, {"CriOS/", "Chrome"}, {"HeadlessChrome/", "Chrome"}, {"Chrome/", "Chrome"}, {"Version/", "Safari"},
+	{"Edg/", "Edge"},
+	{"EdgA/", "Edge"},
+	{"EdgiOS/", "Edge"},
+	{"OPR/", "Opera"},
+	{"SamsungBrowser/", "Samsung Internet"},
+	{"FxiOS/", "Firefox"},
+	{"Firefox/", "Firefox"},
+	{"CriOS/", "Chrome"},
+	{"HeadlessChrome/", "Chrome"},
+	{"Chrome/", "Chrome"},
+	{"Version/", "Safari"},
 }
 
 // systems are words by which systems are known, and the names of the systems, in the same way.
