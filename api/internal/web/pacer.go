@@ -20,8 +20,12 @@ const (
 	// at which an account is a noisy neighbour.
 	noisyBy = 4
 	// processorsEach is the number of processors for each request of a noisy account that is
-	// always served. On two processors two such requests leave too little time for others.
+	// served whatever the rate is. On two processors two such requests leave too little time
+	// for others.
 	processorsEach = 2
+	// restBy is the time from the start of such a request to the start of the next one, as a
+	// multiple of the time that the first one took.
+	restBy = 2
 	// paceWindow is how long the largest number of concurrent requests of an account is
 	// remembered: at least once, at most twice as long.
 	paceWindow = time.Second
@@ -70,10 +74,11 @@ func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return n
 // while the processors of this node or of the leader are busy and several accounts send
 // requests. An account with at least noisyBy times as many concurrent requests as the one
 // with the fewest is noisy. The node serves one of its requests at a time for every two
-// processors, and starts others only at a steady rate. If the account sends requests to other
-// nodes too, the node gives it only the part of both that these requests are of all of them.
-// While nothing is busy, the number that is served at a time doubles every few milliseconds, so
-// that a burst is held back before it makes the processors busy.
+// processors, pauses after it for as long as it took, and starts others only at a steady rate.
+// If the account sends requests to other nodes too, the node gives it only the part of both that
+// these requests are of all of them. While nothing is busy, the number that is served at a time
+// doubles every few milliseconds, so that a burst is held back before it makes the processors
+// busy.
 // A Pacer never delays the only account or accounts with similar load, requests while there is
 // processor time to spare only for the first moment of a burst, and no request for longer than
 // maxPaced.
@@ -81,7 +86,7 @@ type Pacer struct {
 	neighbours Neighbours
 	held       atomic.Int64 // number of delayed requests
 	rate       int          // requests per second of all noisy accounts together
-	atOnce     int          // requests of an account that are always served
+	atOnce     int          // requests of an account that are served whatever the rate is
 	first      int          // room of an account that becomes noisy
 	busy       func() bool
 
@@ -106,7 +111,7 @@ type flow struct {
 	peak, before int
 	elsewhere    int         // concurrent requests on other nodes
 	next         time.Time   // when the next paced request may start
-	rest         time.Time   // when the next request that is always served may start
+	rest         time.Time   // when the next request that the rate does not admit may start
 	timer        *time.Timer // calls start when the first waiter may start; nil: none waits
 }
 
@@ -218,8 +223,8 @@ func (p *Pacer) leave(f *flow, started, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.serving--
-	if share := f.share(p.atOnce); share < 1 && p.room == p.atOnce {
-		f.rest = now.Add(time.Duration(float64(now.Sub(started)) * (1/share - 1)))
+	if p.room == p.atOnce {
+		f.rest = now.Add(time.Duration(float64(now.Sub(started)) * (restBy/min(1, f.share(p.atOnce)) - 1)))
 	}
 	p.sample(now)
 	p.start(f, now)
