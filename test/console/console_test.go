@@ -234,18 +234,25 @@ func (p *tab) isKilled() {
 	}
 }
 
+// setupLink returns the path of the setup link that the first node prints. A node can be ready before it prints.
+func setupLink(t *testing.T, first *harness.Node) (path string) {
+	t.Helper()
+	harness.Eventually(t, stepTimeout, "the first node prints a setup link", func() (bool, error) {
+		_, link, _ := strings.Cut(first.Log(), "/setup?t=")
+		link, _, whole := strings.Cut(link, "\n")
+		path = "/setup?t=" + strings.TrimSpace(link)
+		return whole, nil
+	})
+	return path
+}
+
 // TestTheFirstAdministratorSeesTheCluster: the link that the first node prints makes the first administrator, at any node and once. Who
 // opened it sees the members, invites a node, adds a person and takes an account away.
 func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{})
-	_, link, found := strings.Cut(c.Nodes[0].Log(), "/setup?t=")
-	if !found {
-		t.Fatal("the first node prints no setup link")
-	}
-	link, _, _ = strings.Cut(link, "\n")
-	link = "/setup?t=" + strings.TrimSpace(link)
+	link := setupLink(t, c.Nodes[0])
 	p := b.open(t, c.Followers()[0].ConsoleURL())
 	p.visit(link)
 	p.shows("Set up this cluster")

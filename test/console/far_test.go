@@ -18,15 +18,11 @@ func TestTheConsoleFromAnotherMachine(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{Nodes: 1, Replication: 1})
-	_, link, found := strings.Cut(c.Nodes[0].Log(), "/setup?t=")
-	if !found {
-		t.Fatal("the node prints no setup link")
-	}
-	link, _, _ = strings.Cut(link, "\n")
+	link := setupLink(t, c.Nodes[0])
 	p := b.open(t, strings.Replace(c.Nodes[0].ConsoleURL(), "127.0.0.1", farHost, 1))
 	// A browser ignores this header there, and says so on the console of its tools.
 	p.expect("Cross-Origin-Opener-Policy")
-	p.visit("/setup?t=" + strings.TrimSpace(link))
+	p.visit(link)
 	p.shows("Set up this cluster")
 	if ask(p, chromedp.Evaluate[bool](`window.isSecureContext`)) {
 		t.Fatal("the browser takes the page for a secure one")
