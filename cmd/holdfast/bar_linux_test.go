@@ -21,7 +21,7 @@ func TestABarShowsTheTimeLeft(t *testing.T) {
 		if err := bar.RenderBlank(); err != nil { // without the pause between two updates
 			t.Fatal(err)
 		}
-		shows := regexp.MustCompile(`copying .*[KMG]iB/s.* \[[0-9hms]+:[0-9hms]+\]`)
+		shows := regexp.MustCompile(`copying .*[KMGTPE]iB/s.* \[[0-9hms]+:[0-9hms]+\]`)
 		if err := person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}

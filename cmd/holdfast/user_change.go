@@ -129,10 +129,10 @@ func (a *app) userDisableCommand() *cobra.Command {
 		Use:   "disable EMAIL",
 		Short: "Refuse an account everywhere, but keep what it has",
 		Long: `Disables an account. When the command returns, every node refuses the API keys,
-the shares and the sessions of the account, and nobody can sign in to it. Uploads
-and downloads that are under way end. Pins and objects stay, IPFS peers read
-what is public, and storage is charged as before. "user enable" gives the account
-back as it was, without its sessions.`,
+the shares and the sessions of the account, and nobody can sign in to it.
+Uploads and downloads that are under way end. Pins and objects stay, IPFS peers
+read what is public, and storage is charged as before. "user enable" gives the
+account back as it was, without its sessions.`,
 		Example: `  holdfast user disable ann@example.org
   holdfast user disable ann@example.org --yes`,
 		Args: arguments("EMAIL"),
@@ -169,8 +169,8 @@ func (a *app) userEnableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enable EMAIL",
 		Short: "Enable a disabled account again",
-		Long: `Enables an account that was disabled. Its API keys, shares and one-time links are
-accepted again as they were. Its people sign in anew.`,
+		Long: `Enables an account that was disabled. Its API keys, shares and one-time links
+are accepted again as they were. Its people sign in anew.`,
 		Example: "  holdfast user enable ann@example.org",
 		Args:    arguments("EMAIL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
