@@ -40,6 +40,8 @@ var commands = map[string][]string{
 	"user quota":   {"--data"},
 	"user grant":   {"--posting", "--note", "--data"},
 	"user refund":  {"--posting", "--note", "--data"},
+	"user disable": {"--yes", "--json", "--data"},
+	"user enable":  {"--json", "--data"},
 	"user correct": {"--credits", "--posting", "--note", "--data"},
 	"user ledger":  {"--json", "--csv", "--limit", "--after", "--data"},
 	"user link":    {"--json", "--data"},

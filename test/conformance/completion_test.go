@@ -19,7 +19,7 @@ import (
 var completions = map[string][]string{
 	"pe":                    {"peers"},
 	"peers r":               {"rm"},
-	"user ":                 {"add", "correct", "grant", "ledger", "link", "ls", "passwd", "quota", "refund", "rm", "show"},
+	"user ":                 {"add", "correct", "disable", "enable", "grant", "ledger", "link", "ls", "passwd", "quota", "refund", "rm", "show"},
 	"key create --sc":       {"--scope"},
 	"audit ls --action app": {"app", "app.create", "app.remove"},
 	"completion ":           {"bash", "fish", "zsh"},
