@@ -228,7 +228,8 @@ func (p *tab) click(xpath string) {
 		if err == nil {
 			return
 		}
-		if try == clickTries || !strings.Contains(err.Error(), "Could not find node") {
+		gone := strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
+		if try == clickTries || !gone {
 			p.t.Fatalf("%v; the page is %s", err, p.what())
 		}
 	}
@@ -246,10 +247,20 @@ func (p *tab) follow(text string) {
 	p.click(`//a[normalize-space()=` + quoted(text) + `]`)
 }
 
-// text is the text of an element.
-func (p *tab) text(selector string) string {
+// text is the text of an element. The page finds and reads the element in one step, because a live page may replace it between two.
+func (p *tab) text(selector string) (text string) {
 	p.t.Helper()
-	return strings.TrimSpace(ask(p, chromedp.Text(chromedp.CSS(selector))))
+	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
+	defer cancel()
+	err := harness.Poll(ctx, 50*time.Millisecond, func() (found bool, err error) {
+		answer, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(e => e ? '=' + e.innerText : '')(document.querySelector(`"+selector+"`))"))
+		text, found = strings.CutPrefix(answer, "=")
+		return found, err
+	})
+	if err != nil {
+		p.t.Fatalf("no %s: %v; the page is %s", selector, err, p.what())
+	}
+	return strings.TrimSpace(text)
 }
 
 // at is the path and query of the page.
