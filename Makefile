@@ -15,7 +15,7 @@ BENCHTIME      ?= 1s
 CHAOS_ROUNDS   ?= 5
 CHAOS_FOR      ?= 2h
 CHAOS_FROM     ?= 1
-CHAOS_SEEDS    ?= 12
+CHAOS_SEEDS    ?= 8
 CHAOS_HANGS    ?= 300
 CHAOS_CUTS     ?= 10m
 CHAOS_CUTS_CI  ?= 1
@@ -197,7 +197,7 @@ faults: build ## the same in full length
 	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -v ./test/faults -long
 
 .PHONY: chaos-ci
-chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (12) seeds, a mistake that has to be found, and nine nodes under cuts
+chaos-ci: ## whole clusters in virtual time: CHAOS_SEEDS (8) seeds, a mistake that has to be found, and nine nodes under cuts
 	$(TEST) -count 1 -timeout $(LONG_TIMEOUT) -run '^Test(ClustersSurvive|DeliberateMistakes)' -v ./test/chaos -seeds $(CHAOS_SEEDS)
 	$(TEST) -count 1 -timeout $(LONG_TIMEOUT) -run '^TestClustersSurvive' -v ./test/chaos -scenario 'nine nodes under cuts' -seeds $(CHAOS_CUTS_CI)
 
