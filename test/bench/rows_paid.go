@@ -30,7 +30,7 @@ func measurePaid(b *bench) {
 	b.must(err)
 	b.Cleanup(func() { _ = f.Close() })
 	f.Behave(x402test.Behaviour{Delay: paidDelay, SettleDelay: paidDelay})
-	c := harness.Start(b, harness.Options{Env: rates(), Settings: fmt.Sprintf(
+	c := harness.Start(b, harness.Options{Env: append(rates(), "HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB"), Settings: fmt.Sprintf(
 		"[paid]\nlisten = \"127.0.0.1:0\"\npay_to = %q\nnetwork = \"base-sepolia\"\nfacilitator = %q\n", paidPayTo, f.URL)})
 	key := x402test.NewKey()
 	f.Fund(key.Address(), paidFunds)
