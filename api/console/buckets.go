@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -133,11 +132,7 @@ func (c *call) bucketName() string { return c.r.PathValue("bucket") }
 
 // bucketAddress returns the page of a bucket at a prefix.
 func bucketAddress(bucket, prefix string) string {
-	address := "/buckets/" + url.PathEscape(bucket)
-	if prefix != "" {
-		address += "?" + url.Values{"prefix": {prefix}}.Encode()
-	}
-	return address
+	return byName.address(bucket, prefix, nil)
 }
 
 // isAbsent returns whether an error says that a bucket, object, version or upload does not
