@@ -136,6 +136,8 @@ type Pins interface {
 	Detail(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Detail, error)
 	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
+	// Holders returns for each pin the names of the nodes that have its complete content.
+	Holders(rows []pins.Record) ([][]string, error)
 	// Replace puts a new pin in the place of an old one; on any error the old one stays.
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
 	// Delete removes a pin.

@@ -23,8 +23,9 @@ type pinsData struct {
 	Matches  []choice
 	Total    uint64
 	Rows     []pins.Record
-	Next     string // the address of the next page; empty if there is none
-	Export   string // the address of the same list as a file
+	Holders  [][]string // names of the nodes that keep the content of each row
+	Next     string     // the address of the next page; empty if there is none
+	Export   string     // the address of the same list as a file
 	Form     pinForm
 	Error    string
 
@@ -79,6 +80,9 @@ func (s *surface) showPinsOf(c *call, status int, d pinsData) error {
 	}
 	d.Filter, d.Export = f, "/pins/export?"+f.values().Encode()
 	if d.Total, d.Rows, err = s.Pins.List(c.ctx, c.who.Account, q); err != nil {
+		return err
+	}
+	if d.Holders, err = s.Pins.Holders(d.Rows); err != nil {
 		return err
 	}
 	if n := len(d.Rows); n > 0 && d.Total > uint64(n) { // long rows make a page short

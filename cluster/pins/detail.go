@@ -1,6 +1,7 @@
 package pins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/go-cid"
 )
 
 // Detail is a pin with the copies of its content and the statuses that this node has seen.
@@ -83,4 +85,45 @@ func (p *Pins) detail(view state.View, account state.AccountID, id state.Request
 		d.Copies = append(d.Copies, row)
 	}
 	return d, root, nil
+}
+
+// Holders returns for each pin the names of the nodes that have its complete content, as this node has
+// applied it, ordered by node. A node without a name has its id there. A failed pin has no holders.
+func (p *Pins) Holders(rows []Record) ([][]string, error) {
+	view, release := p.state.LocalView()
+	defer release()
+	all := make([][]string, len(rows))
+	for i := range rows {
+		if rows[i].Status == state.Failed {
+			continue
+		}
+		var err error
+		if all[i], err = holders(view, rows[i].CID); err != nil {
+			return nil, fmt.Errorf("holders of pin %s: %w", rows[i].ID, err)
+		}
+	}
+	return all, nil
+}
+
+// holders returns the names of the nodes that have the content of a CID completely.
+func holders(view state.View, text string) (names []string, err error) {
+	parsed, err := cid.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("stored cid %q: %w", text, err)
+	}
+	root, err := view.Root(state.RootOf(parsed))
+	if err != nil && !errors.Is(err, state.ErrNotFound) { // not found: no node holds it
+		return nil, err
+	}
+	for _, c := range root.Copies {
+		if c.Phase != state.Held {
+			continue
+		}
+		n, err := view.Node(c.Node)
+		if err != nil && !errors.Is(err, state.ErrNotFound) { // not found: it has left the cluster
+			return nil, err
+		}
+		names = append(names, cmp.Or(n.Name, string(c.Node)))
+	}
+	return names, nil
 }

@@ -632,9 +632,13 @@ func TestListIsNewestFirstWithFullRows(t *testing.T) {
 	for _, node := range w.root(t, raw("3")).Nodes() {
 		names = append(names, string(node))
 	}
-	for _, r := range rows {
-		if held := r.CID == raw("3"); held && !slices.Equal(r.Holders, names) || !held && len(r.Holders) > 0 {
-			t.Fatalf("%s is held by %v", r.CID, r.Holders)
+	holders, err := w.Holders(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rows {
+		if held := r.CID == raw("3"); held && !slices.Equal(holders[i], names) || !held && len(holders[i]) > 0 {
+			t.Fatalf("%s is held by %v", r.CID, holders[i])
 		}
 		if one := w.get(t, alice, r.ID); !slices.Equal(one.Delegates, r.Delegates) || !maps.Equal(one.Info, r.Info) || one.Status != r.Status {
 			t.Fatalf("the list says %+v, the pin %+v", r, one)

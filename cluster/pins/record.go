@@ -1,7 +1,6 @@
 package pins
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,9 +28,6 @@ type Record struct {
 	// there are any, each ending in /p2p/ and a peer id. There are 1 to MaxDelegates,
 	// without repetitions; the addresses that most clients can dial are first.
 	Delegates []string
-	// Holders are the names of the nodes that have the complete content, and the id of a node
-	// without a name. They are ordered by node. A failed pin has none.
-	Holders []string
 	// Info has further facts for clients, by the Info keys; nil means that there are none.
 	Info map[string]string
 }
@@ -40,7 +36,6 @@ type Record struct {
 type content struct {
 	root      *state.Root // nil if no node holds the root
 	delegates []string
-	holders   []string
 	info      map[state.Status]map[string]string // info of pins without origins
 }
 
@@ -54,7 +49,6 @@ type describer struct {
 	byText    map[string]*content
 	byRoot    map[state.RootKey]*content
 	byNodes   map[string][]string // delegates by the joined ids of the allocated nodes
-	byHolders map[string][]string // names by the joined ids of the nodes that have the content
 	addresses map[state.NodeID][]string
 	anyone    []string // delegates of content without an allocation
 }
@@ -62,7 +56,7 @@ type describer struct {
 func newDescriber(view state.View, nodes Nodes, refused func(origin string) string) *describer {
 	return &describer{
 		view: view, nodes: nodes, refused: refused, byText: map[string]*content{}, byRoot: map[state.RootKey]*content{},
-		byNodes: map[string][]string{}, byHolders: map[string][]string{}, addresses: map[state.NodeID][]string{},
+		byNodes: map[string][]string{}, addresses: map[state.NodeID][]string{},
 	}
 }
 
@@ -87,7 +81,6 @@ func (d *describer) describe(pin state.Pin) (Record, error) {
 		}
 		return r, nil
 	}
-	r.Holders = c.holders
 	if len(pin.Origins) > 0 { // a reason may have remarks about them
 		r.Info = infoOf(&pin, c.root)
 		if pin.Status != state.Pinned && r.Info != nil && c.root.In(state.Held) == 0 {
@@ -148,9 +141,7 @@ func (d *describer) read(key state.RootKey) (*content, error) {
 		c.delegates, err = d.memberAddrs()
 	case err == nil:
 		c.root = &root
-		if c.delegates, err = d.delegates(&root); err == nil {
-			c.holders, err = d.holders(&root)
-		}
+		c.delegates, err = d.delegates(&root)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w", key, err)
@@ -191,32 +182,6 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 	}
 	d.byNodes[string(joined)] = all
 	return all, nil
-}
-
-// holders returns the names of the nodes that have a root completely.
-func (d *describer) holders(root *state.Root) ([]string, error) {
-	joined := make([]byte, 0, 64*len(root.Copies))
-	for _, c := range root.Copies {
-		if c.Phase == state.Held {
-			joined = append(append(joined, c.Node...), 0)
-		}
-	}
-	if known, ok := d.byHolders[string(joined)]; ok {
-		return known, nil
-	}
-	var names []string
-	for _, c := range root.Copies {
-		if c.Phase != state.Held {
-			continue
-		}
-		n, err := d.view.Node(c.Node)
-		if err != nil && !errors.Is(err, state.ErrNotFound) { // not found: it has left the cluster
-			return nil, err
-		}
-		names = append(names, cmp.Or(n.Name, string(c.Node)))
-	}
-	d.byHolders[string(joined)] = names
-	return names, nil
 }
 
 // memberAddrs returns addresses of any members, for content without an allocation, because
