@@ -240,68 +240,6 @@ func TestClientCommands(t *testing.T) {
 	})
 }
 
-// TestNodesStoreCiphertextAlone searches the data folders of all nodes, with their logs and
-// snapshots, for the bytes, names and types of encrypted files (acceptance row 258). The same
-// search finds those of a plain upload.
-func TestNodesStoreCiphertextAlone(t *testing.T) {
-	t.Parallel() // a cluster of its own
-	cluster := harness.Start(t, harness.Options{})
-	c := newClient(t, cluster, "searched")
-	find := func(words ...string) (found []string) {
-		for _, n := range cluster.Nodes {
-			err := filepath.WalkDir(n.Dir, func(path string, d fs.DirEntry, err error) error {
-				if err != nil || !d.Type().IsRegular() {
-					return err
-				}
-				data, err := os.ReadFile(path)
-				for _, word := range words {
-					if bytes.Contains(data, []byte(word)) {
-						found = append(found, word)
-					}
-				}
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, word := range words {
-				if strings.Contains(n.Log(), word) {
-					found = append(found, word)
-				}
-			}
-		}
-		return found
-	}
-	words := func(mark string) []string {
-		return []string{"plaintext-of-" + mark, "folder-of-" + mark, "file-of-" + mark, "application/x-" + mark}
-	}
-	upload := func(mark string, flags ...string) {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "folder-of-"+mark, "file-of-"+mark)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		overwrite(t, path, []byte(strings.Repeat("plaintext-of-"+mark+"\n", 100_000)))
-		c.run(append([]string{"sync", dir, "s3://searched/" + mark}, flags...)...)
-		c.run(append([]string{"put", path, "s3://searched/folder-of-" + mark + "/typed", "--content-type", "application/x-" + mark}, flags...)...)
-		c.run(append([]string{"get", "--verify", "s3://searched/folder-of-" + mark + "/typed", filepath.Join(dir, "back")}, flags...)...)
-	}
-	upload("quetzalcoatl", "--encrypt")
-	upload("tezcatlipoca")
-	for _, n := range cluster.Nodes {
-		n.Stop() // everything is on disk
-	}
-	if found := find(words("quetzalcoatl")...); len(found) > 0 {
-		t.Errorf("found %q", found)
-	}
-	found := find(words("tezcatlipoca")...)
-	for _, word := range words("tezcatlipoca") {
-		if !slices.Contains(found, word) {
-			t.Errorf("the search does not find %q of a plain upload", word)
-		}
-	}
-}
-
 // TestASyncOutlivesANode promises that a sync goes on when a node is killed in its middle.
 func TestASyncOutlivesANode(t *testing.T) {
 	longForm(t)

@@ -151,6 +151,13 @@ func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 // Ahead sets the time by which the clock of the accounts is ahead of the real time.
 func (w *World) Ahead(d time.Duration) { w.ahead.Store(int64(d)) }
 
+// AheadToMinute sets that clock to the beginning of the next minute. A test calls it before events
+// that are counted by the minute, so that all of them are in one.
+func (w *World) AheadToMinute() {
+	now := time.Now()
+	w.Ahead(now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+}
+
 // Status returns the status of a cluster of three members, which are as Change says.
 func (w *World) Status(context.Context) (members.Status, error) {
 	s := members.Status{ClusterID: "cluster", Leader: "n1", Pins: map[state.Status]uint64{}}
