@@ -197,6 +197,8 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
+// The client of the operator socket reads the status, makes tickets, removes peers, and manages users and keys,
+// and gets the node's refusals as errors.
 func TestTheClientReachesEveryUseCase(t *testing.T) {
 	n := newNode(t)
 	n.run(t)
@@ -263,6 +265,8 @@ func (n *node) get(t *testing.T, token string) int {
 	return resp.StatusCode
 }
 
+// The client stores and reads content, and adds, lists, reads, removes and awaits the pins of one account, also
+// a list of several pages. An upload that breaks off stores nothing.
 func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	n := newNode(t)
 	n.run(t)
@@ -338,7 +342,8 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	}
 }
 
-// A page ends by its bytes before it has the rows that were asked for; the list goes on.
+// The client lists every pin once, also where the byte bound of a page ends it before its number of rows is
+// reached.
 func TestTheClientListsPinsThatSayMuch(t *testing.T) {
 	n := newNode(t)
 	n.run(t)
@@ -377,6 +382,7 @@ type errorReader struct{}
 
 func (errorReader) Read([]byte) (int, error) { return 0, errors.New("the disk is gone") }
 
+// Where no node runs, the client fails with ErrNotRunning and names the path.
 func TestWithoutANodeTheClientSaysSo(t *testing.T) {
 	c := client.New(t.TempDir())
 	if _, err := c.Status(t.Context()); !errors.Is(err, client.ErrNotRunning) || !strings.Contains(err.Error(), "no node is running on /") {
@@ -384,6 +390,7 @@ func TestWithoutANodeTheClientSaysSo(t *testing.T) {
 	}
 }
 
+// A listener whose port is taken fails with the name of its flag and the address, and leaves no socket behind.
 func TestATakenPortNamesItsFlag(t *testing.T) {
 	taken := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	defer taken.Close()
@@ -402,6 +409,7 @@ func TestATakenPortNamesItsFlag(t *testing.T) {
 	}
 }
 
+// A node replaces the socket that a dead node left, and never a file that is no socket.
 func TestTheSocketOfADeadNodeIsReplaced(t *testing.T) {
 	n := newNode(t)
 	path := filepath.Join(n.opts.Folder, "holdfast.sock")
@@ -424,7 +432,8 @@ func TestTheSocketOfADeadNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// The path of a Unix socket has 107 bytes at the most; that of a data folder may have more.
+// A node serves its socket also in a folder whose path is longer than the 107 bytes that the path of a Unix
+// socket may have.
 func TestTheSocketOfALongPath(t *testing.T) {
 	n := newNode(t)
 	n.opts.Folder = filepath.Join(n.opts.Folder, strings.Repeat("long", 60))
@@ -464,6 +473,7 @@ func (n *node) hasTheSocket(t *testing.T, c *client.Client, path string, stop fu
 	}
 }
 
+// A server that stops accepts no more connections, and ends only when the request under way has its answer.
 func TestRequestsUnderWayAreDrained(t *testing.T) {
 	n := newNode(t)
 	stop := n.run(t)
@@ -498,8 +508,8 @@ func TestRequestsUnderWayAreDrained(t *testing.T) {
 	}
 }
 
-// TestHostileRequestsAreCutShort speaks to a real listener, for what net/http
-// does itself.
+// A request that is malformed or too large gets its 4xx answer, and one without a token is refused before its
+// body is read. The test speaks to a real listener because net/http itself gives some of the answers.
 func TestHostileRequestsAreCutShort(t *testing.T) {
 	n := newNode(t)
 	n.run(t)
@@ -558,6 +568,7 @@ func TestHostileRequestsAreCutShort(t *testing.T) {
 	}
 }
 
+// A listener without an address is not opened, and a wrong default status or address is an error of Listen.
 func TestListenersThatAreOffAreOff(t *testing.T) {
 	n := newNode(t)
 	n.opts.Pinning, n.opts.Admin, n.opts.Folder = "", "", ""
@@ -582,6 +593,7 @@ func TestListenersThatAreOffAreOff(t *testing.T) {
 	}
 }
 
+// Close frees the port of a server that never ran.
 func TestAServerThatNeverRanLetsGo(t *testing.T) {
 	n := newNode(t)
 	s := must[*api.Server](t)(api.Listen(n.opts))
@@ -616,8 +628,8 @@ func (n *notYet) Ready(context.Context) error {
 	return errors.New("the node is joining")
 }
 
-// A node that is joining has nothing to serve yet, and says so in every surface's
-// own form. The same connections are served when it has.
+// A node that is joining answers 503 with the reason in the form of each API, and serves the same connections
+// after Open.
 func TestANodeThatStartsAnswers(t *testing.T) {
 	n := newNode(t)
 	starting := new(notYet)

@@ -30,8 +30,8 @@ func (d *deaf) Read(p []byte) (int, error) {
 	}
 }
 
-// A client that takes nothing, not even what its windows have room for, keeps no handler:
-// what ends the stream of one is a frame that it does not take either.
+// A client over HTTP/2 that stops reading does not keep a handler for an hour. The frame that ends its stream
+// cannot be written either, so the server cuts the connection.
 func TestWhoTakesNothingOverHTTP2IsCut(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")

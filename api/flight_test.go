@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// The end of a server waits for its handlers for cutTimeout at most, counts those that are left, and later
+// requests get 503.
 func TestTheEndWaitsForHandlers(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -19,6 +19,8 @@ const (
 	bothPut    = "PUT /c HTTP/1.1\r\nHost: x\r\ncontent-LENGTH : 5\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
 
+// The reader of request heads finds each head with two framings or a bad one, and no other, however the bytes
+// are cut.
 func TestHeadsAreFollowedWhereverTheyAreCut(t *testing.T) {
 	hidden := "PUT /d HTTP/1.1\r\nContent-Length: 70\r\n\r\n" + (strings.Repeat("x", 5) + "\r\n\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + strings.Repeat("y", 70))[:70]
 	for name, tc := range map[string]struct {
@@ -76,8 +78,7 @@ func FuzzHeads(f *testing.F) {
 	})
 }
 
-// A request with a length and chunks is answered, as the chunks say, and the next one on its
-// connection is not.
+// A request with a length and chunks is answered as its chunks say, and no further request on its connection is.
 func TestARequestWithALengthAndChunksEndsItsConnection(t *testing.T) {
 	s := &Server{flight: newFlight(), logger: slog.New(slog.DiscardHandler)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,7 +140,8 @@ func TestARequestWithALengthAndChunksEndsItsConnection(t *testing.T) {
 	}
 }
 
-// TestChunksOverTLSEndTheirConnection checks what a head says that nobody here can see.
+// A chunked request over TLS with HTTP/1.1 ends its connection, and other requests do not. The node cannot see
+// in the head of such a request whether it has a length too.
 func TestChunksOverTLSEndTheirConnection(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 )
 
-// The folder is locked later than its socket is made: of nodes that find the socket of a
-// dead one at the same time, one must not take away what another has just made.
+// Of eight nodes that find the socket of a dead one at the same time, exactly one listens. The folder is locked
+// only later, so one node must not take away the socket that another has just made.
 func TestOneOfManyTakesTheSocketOfADeadNode(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, admin.SocketName)

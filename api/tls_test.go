@@ -30,6 +30,8 @@ func writeCertificate(t *testing.T, cert, key string, serial int64) *x509.CertPo
 	return pool
 }
 
+// With a certificate, the node serves HTTP/2 over TLS with Strict-Transport-Security, and answers plain HTTP
+// with 400.
 func TestClientsAreServedOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -71,6 +73,8 @@ func TestClientsAreServedOverTLS(t *testing.T) {
 	}
 }
 
+// A renewed certificate is served without a restart, a damaged one is logged while the old one stays, and at the
+// start a damaged, missing or keyless one is an error.
 func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -124,6 +128,7 @@ func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
 	}
 }
 
+// All addresses except those of loopback count as reachable from other machines.
 func TestWhichAddressesAreBeyondThisMachine(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "0.0.0.0:1": true, "[::]:1": true, "192.0.2.1:1": true} {
 		a, err := net.ResolveTCPAddr("tcp", addr)

@@ -333,6 +333,8 @@ func twoAreMissing() members.Quorum {
 	}}
 }
 
+// Each request calls its use case with the values that it names, and its answer is the golden file, byte for
+// byte, without secrets except where a key is created or shown.
 func TestAnswersKeepTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -432,6 +434,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 	}
 }
 
+// A request with a bad body, query, method or path gets its 4xx status and reaches no use case.
 func TestBadRequestsReachNoUseCase(t *testing.T) {
 	for _, tc := range []struct {
 		method, path, body string
@@ -476,6 +479,8 @@ func TestBadRequestsReachNoUseCase(t *testing.T) {
 	}
 }
 
+// Each error code of the state has a status, a reason and its text in the answer, and a deadline that has passed
+// is 503.
 func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	for _, code := range state.Codes() {
 		a := answer(fmt.Errorf("wrapped: %w", state.Errorf(code, "words for people")))
@@ -488,6 +493,7 @@ func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	}
 }
 
+// The operator API passes /pins and the paths below it to the handler of the pinning API.
 func TestPinsAreServedByTheirOwnSurface(t *testing.T) {
 	h := (&fake{}).handler()
 	for _, path := range []string{"/pins", "/pins/id"} {
@@ -497,6 +503,8 @@ func TestPinsAreServedByTheirOwnSurface(t *testing.T) {
 	}
 }
 
+// A request on the operator socket acts as the operator or as the user that its query names, with the scopes to
+// read and write.
 func TestLocalRequestsActAsTheOperatorOrAUser(t *testing.T) {
 	for _, tc := range []struct {
 		path    string
@@ -524,6 +532,7 @@ func TestLocalRequestsActAsTheOperatorOrAUser(t *testing.T) {
 	}
 }
 
+// A client sees that a file broke off: the body ends in an error, or the status is 500 if no byte was sent yet.
 func TestAFileThatBreaksOffIsNotTakenForWhole(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), 3*fileBuffer/16)
 	for name, f := range map[string]*fake{"whole": {file: big}, "broken": {file: big, breaks: true}} {
@@ -546,6 +555,7 @@ func TestAFileThatBreaksOffIsNotTakenForWhole(t *testing.T) {
 	}
 }
 
+// The monitor serves metrics, liveness and readiness, and no route of the operator API.
 func TestTheMonitorShowsMetricsAndHealth(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_test_total", Help: "A test."})

@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+// The client stores, reads, lists and removes objects with any valid key, with a token and with a key pair.
 func TestObjectsAreStoredReadListedAndRemoved(t *testing.T) {
 	for _, credentials := range []string{"token", "key pair"} {
 		t.Run(credentials, func(t *testing.T) {
@@ -61,6 +62,7 @@ func TestObjectsAreStoredReadListedAndRemoved(t *testing.T) {
 	}
 }
 
+// New refuses options without a usable endpoint or with contradicting credentials, with ErrOptions.
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	const good = "https://node:9000"
 	for _, o := range []Options{
@@ -78,7 +80,8 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// TestAListContinuesOnAnotherNode promises each key once although a node fails in the middle.
+// TestAListContinuesOnAnotherNode promises that a list has each key once although requests for pages fail in
+// between.
 func TestAListContinuesOnAnotherNode(t *testing.T) {
 	c := newCluster(t, 2)
 	var want []string
@@ -137,8 +140,8 @@ func TestANodeThatIsDownIsPassedOver(t *testing.T) {
 // successes returns the number of HEAD requests that reached the node.
 func (n *fakeNode) successes() int { return n.c.number(fmt.Sprintf("HEAD %d ", n.number)) }
 
-// TestPausesOfNodes promises turns between nodes, the pause that Retry-After asks for, and a
-// single request after a pause that followed failures.
+// TestPausesOfNodes promises that requests alternate between nodes, that a node pauses as long as Retry-After
+// asks for, within bounds, and that a node that failed gets one request after its pause.
 func TestPausesOfNodes(t *testing.T) {
 	a, b := &node{endpoint: "a"}, &node{endpoint: "b"}
 	s := &nodes{list: []*node{a, b}}
@@ -181,7 +184,8 @@ func TestPausesOfNodes(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreNotRepeated promises one request for an answer that every node would give.
+// TestRefusalsAreNotRepeated promises that the client sends one request if the answer is one that every node
+// would give.
 func TestRefusalsAreNotRepeated(t *testing.T) {
 	c := newCluster(t, 3)
 	client := c.client(func(o *Options) { o.Token = "wrong" })

@@ -105,8 +105,8 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, os.ErrInvalid
 }
 
-// TestAnEncryptedSyncReportsNamesThatARecipientRefuses promises that a sync copies all other files,
-// and that it removes no file for such a name.
+// TestAnEncryptedSyncReportsNamesThatARecipientRefuses promises that a sync reports each name that a recipient
+// would refuse and copies all other files.
 func TestAnEncryptedSyncReportsNamesThatARecipientRefuses(t *testing.T) {
 	c := newCluster(t, 1)
 	v := newVault(t, c, newIdentity(t))

@@ -8,8 +8,8 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// TestRangesHaveTheHashOfTheWhole: whatever the sizes of content, ranges and writes, and in
-// whichever order the ranges arrive, the hash is that of the whole content.
+// TestRangesHaveTheHashOfTheWhole promises that the hash of ranges is that of the whole content, whatever the
+// sizes of content, ranges and writes and whichever order the ranges arrive in.
 func TestRangesHaveTheHashOfTheWhole(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

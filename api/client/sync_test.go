@@ -99,6 +99,8 @@ func (e *events) of(action string) map[string]error {
 	return found
 }
 
+// A sync makes its target equal to its source, up and down, copies only what differs, deletes only if asked, and
+// changes nothing in a dry run.
 func TestSyncMakesBothSidesEqual(t *testing.T) {
 	c := newCluster(t, 2)
 	client := c.client()
@@ -205,8 +207,8 @@ func TestSyncDoesNotTransferWhatIsEqual(t *testing.T) {
 	}
 }
 
-// TestKeysThatWouldEscapeAreRefused promises that no file outside of the folder is written, and
-// that the others are copied.
+// TestKeysThatWouldEscapeAreRefused promises that a sync writes no file outside of its folder, reports each key
+// that would, and copies the others.
 func TestKeysThatWouldEscapeAreRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	parent := t.TempDir()
@@ -246,9 +248,8 @@ func TestKeysThatWouldEscapeAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsSkipped promises a report for links, pipes and names that are no keys, that
-// --follow uploads what links point to without running in circles, and that nothing of it is
-// deleted in the cluster.
+// TestWhatIsNoFileIsSkipped promises that a sync reports links, pipes and names that are no keys, deletes no
+// object below their names, and with Follow uploads what links point to without running in circles.
 func TestWhatIsNoFileIsSkipped(t *testing.T) {
 	c := newCluster(t, 1)
 	dir, other := t.TempDir(), t.TempDir()
@@ -288,8 +289,8 @@ func TestWhatIsNoFileIsSkipped(t *testing.T) {
 	}
 }
 
-// TestNothingIsDeletedAfterAFailureToRead promises that a folder that cannot be read does not
-// count as empty.
+// TestNothingIsDeletedAfterAFailureToRead promises that a sync deletes nothing, in either direction, if its
+// source could not be read or listed completely.
 func TestNothingIsDeletedAfterAFailureToRead(t *testing.T) {
 	c := newCluster(t, 1)
 	dir := t.TempDir()
@@ -404,7 +405,8 @@ func TestKeysThatCollideAreRefused(t *testing.T) {
 	}
 }
 
-// TestAFileThatChangesDuringASync promises another attempt, and a failure if it never rests.
+// TestAFileThatChangesDuringASync promises that a sync sends a file again that changed meanwhile, and reports a
+// failure if the file never rests.
 func TestAFileThatChangesDuringASync(t *testing.T) {
 	for _, changes := range []int{1, 100} {
 		c := newCluster(t, 1)

@@ -24,8 +24,8 @@ func writeFile(t *testing.T, path string, data []byte) {
 	}
 }
 
-// TestAnUploadContinuesFromItsJournal promises that a second call sends only the parts that
-// the first did not, and nothing of the first if the file has changed.
+// TestAnUploadContinuesFromItsJournal promises that a second call sends only the parts that the first did not,
+// and all parts if the file has changed.
 func TestAnUploadContinuesFromItsJournal(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		c := newCluster(t, 2)
@@ -81,8 +81,8 @@ func TestAnUploadContinuesFromItsJournal(t *testing.T) {
 	}
 }
 
-// TestAnUploadThatEndedMeanwhileBeginsAnew promises that a journal of an upload that the cluster
-// does not know any more does no harm.
+// TestAnUploadThatEndedMeanwhileBeginsAnew promises that an upload begins anew if its journal names an upload
+// that the cluster does not know any more.
 func TestAnUploadThatEndedMeanwhileBeginsAnew(t *testing.T) {
 	c := newCluster(t, 1)
 	dir := t.TempDir()
@@ -108,8 +108,8 @@ func TestAnUploadThatEndedMeanwhileBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAnUploadWithoutItsAnswerIsAbandoned promises that an upload is removed whose id the client
-// never learned, and no other.
+// TestAnUploadWithoutItsAnswerIsAbandoned promises that Abandon removes the upload of a journal whose id the
+// client never learned, and no other.
 func TestAnUploadWithoutItsAnswerIsAbandoned(t *testing.T) {
 	c := newCluster(t, 1)
 	c.uploads["theirs"], c.names["theirs"] = map[int][]byte{}, "bucket/key"
@@ -167,7 +167,8 @@ type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
-// TestAFileThatChangesIsNotStored promises ErrChanged, and no object, for a large file.
+// TestAFileThatChangesIsNotStored promises that the upload of a large file that changes meanwhile fails with
+// ErrChanged and stores no object.
 func TestAFileThatChangesIsNotStored(t *testing.T) {
 	c := newCluster(t, 1)
 	path := filepath.Join(t.TempDir(), "file")
@@ -185,8 +186,8 @@ func TestAFileThatChangesIsNotStored(t *testing.T) {
 	}
 }
 
-// TestADownloadGoesOnElsewhere promises the whole object, once, although each answer breaks off
-// in its middle.
+// TestADownloadGoesOnElsewhere promises that a download has the whole object, once, although answers break off
+// in their middle.
 func TestADownloadGoesOnElsewhere(t *testing.T) {
 	data := randomBytes(1 << 20)
 	for _, verify := range []bool{false, true} {
@@ -282,7 +283,8 @@ func TestADownloadToAFileContinues(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatIsReplacedMeanwhileIsNotMixed promises an error instead of bytes of two objects.
+// TestAnObjectThatIsReplacedMeanwhileIsNotMixed promises that a download of an object that was replaced since
+// its HEAD fails with ErrPrecondition and hands on no bytes.
 func TestAnObjectThatIsReplacedMeanwhileIsNotMixed(t *testing.T) {
 	c := newCluster(t, 1)
 	c.store("bucket/key", randomBytes(1000))

@@ -169,8 +169,8 @@ func TestAWrongIdentityIsNotAnEmptyFolder(t *testing.T) {
 	}
 }
 
-// TestDamagedCiphertextIsNotHandedOn promises an error of its own for bytes that were changed in
-// the cluster, and no file.
+// TestDamagedCiphertextIsNotHandedOn promises that a file whose bytes were changed in the cluster fails with an
+// error of its own and is not written.
 func TestDamagedCiphertextIsNotHandedOn(t *testing.T) {
 	c := newCluster(t, 1)
 	v := newVault(t, c, newIdentity(t))
@@ -230,7 +230,8 @@ func TestAnEncryptedUploadContinues(t *testing.T) {
 	}
 }
 
-// TestEncryptedSyncMakesBothSidesEqual is TestSyncMakesBothSidesEqual for a Vault.
+// TestEncryptedSyncMakesBothSidesEqual promises that a sync of a Vault makes its target equal to its source, up
+// and down, and copies only what differs. It is TestSyncMakesBothSidesEqual for a Vault.
 func TestEncryptedSyncMakesBothSidesEqual(t *testing.T) {
 	c := newCluster(t, 2)
 	id := newIdentity(t)

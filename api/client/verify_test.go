@@ -109,8 +109,8 @@ func TestAClusterThatLiesIsFoundByTheHashOfTheCaller(t *testing.T) {
 	}
 }
 
-// TestEveryRangeVerifies promises the bytes of each range around the borders of chunks, and of
-// an empty object.
+// TestEveryRangeVerifies promises that a verified download of each range around the borders of chunks has its
+// bytes, and so has one of an empty object.
 func TestEveryRangeVerifies(t *testing.T) {
 	c := newCluster(t, 1)
 	client := c.client()
@@ -128,6 +128,7 @@ func TestEveryRangeVerifies(t *testing.T) {
 	}
 }
 
+// ParseHash takes exactly 64 hexadecimal digits.
 func TestHashesAreParsedStrictly(t *testing.T) {
 	for _, text := range []string{"", "00", strings.Repeat("0", 63), strings.Repeat("0", 66), strings.Repeat("x", 64)} {
 		if _, err := ParseHash(text); err == nil {
@@ -179,9 +180,11 @@ func TestFlippedBitsOfASlice(t *testing.T) {
 	}
 }
 
-// TestSlicesOfTheBaoProject promises the slices within the content of tests/test_vectors.json of github.com/oconnor663/bao, in
-// testdata/bao.tsv: size of the content, start and length of the slice, size and BLAKE3 of the slice, BLAKE3
-// of the content, and the places where a changed byte must be found. The content is 32 bit numbers from 1.
+// TestSlicesOfTheBaoProject promises that the slices of the Bao project's test vectors decode to their content,
+// and that a changed byte at each place that the vectors name is found. The vectors are those within the content
+// of tests/test_vectors.json of github.com/oconnor663/bao, in testdata/bao.tsv: size of the content, start and
+// length of the slice, size and BLAKE3 of the slice, BLAKE3 of the content, and the places. The content is 32
+// bit numbers from 1.
 func TestSlicesOfTheBaoProject(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "bao.tsv"))
 	if err != nil {

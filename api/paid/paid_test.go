@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/x402test"
 )
 
-// TestOnePaymentRequiredServesBothVersions reads one 402 as a client of each version, and checks every
-// field that stock clients parse.
+// One 402 answer states the price in the form of both versions of x402, with each field that stock clients
+// parse.
 func TestOnePaymentRequiredServesBothVersions(t *testing.T) {
 	g := newGateway(t, nil)
 	r := g.do(http.MethodPut, "/photos/a%2Fb.txt", strings.Repeat("x", 1<<20), "X-Holdfast-TTL", "7200")
@@ -50,7 +50,8 @@ func TestOnePaymentRequiredServesBothVersions(t *testing.T) {
 	}
 }
 
-// TestAPaidObjectIsStoredAndRead pays in each version, and reads as a whole, in a range and by ETag.
+// A payment of either version stores an object with its payer as owner, and everybody reads it, whole, in a
+// range and by ETag.
 func TestAPaidObjectIsStoredAndRead(t *testing.T) {
 	for version, header := range map[int]string{1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"} {
 		g := newGateway(t, nil)
@@ -89,7 +90,8 @@ func TestAPaidObjectIsStoredAndRead(t *testing.T) {
 	}
 }
 
-// TestPaymentsAreCheckedBeforeTheFacilitator changes one field of a payment at a time.
+// A payment whose amount, time or recipient is wrong gets 402 with its reason, and one that pays more or lasts
+// longer is accepted. Each case changes one field.
 func TestPaymentsAreCheckedBeforeTheFacilitator(t *testing.T) {
 	g := newGateway(t, nil)
 	now := time.Now().Unix()
@@ -127,8 +129,8 @@ func TestPaymentsAreCheckedBeforeTheFacilitator(t *testing.T) {
 	}
 }
 
-// TestMalformedPaymentsAreInvalid sends payments of wrong forms, of the other version and of another
-// network, each in the header of both versions.
+// A payment of a wrong form, version, network or scheme gets 402 with its reason and does not reach the use
+// case. Each is sent in the header of either version.
 func TestMalformedPaymentsAreInvalid(t *testing.T) {
 	g := newGateway(t, nil)
 	right := map[int]map[string]any{}
@@ -222,7 +224,8 @@ func changed(t *testing.T, text []byte, path string, value any) string {
 	return base64.StdEncoding.EncodeToString(text)
 }
 
-// TestErrorsOfTheUseCase gives each error its status and its flat body.
+// Each error of the use case has its status and a flat JSON body without internal detail, and only 503 has
+// Retry-After.
 func TestErrorsOfTheUseCase(t *testing.T) {
 	for _, tc := range []struct {
 		err    error
@@ -262,7 +265,7 @@ func TestErrorsOfTheUseCase(t *testing.T) {
 	}
 }
 
-// TestAReplayedPaymentIsRefused sends the same payment twice.
+// A payment that has bought one object is refused for another with nonce_already_used.
 func TestAReplayedPaymentIsRefused(t *testing.T) {
 	g := newGateway(t, nil)
 	header, value := g.sign(g.required(1, g.do(http.MethodPut, "/photos/a", "x")), nil)
@@ -274,7 +277,7 @@ func TestAReplayedPaymentIsRefused(t *testing.T) {
 	}
 }
 
-// TestTimesToLive accepts whole seconds within the bounds in either header.
+// A time to live is a number of whole seconds within the bounds, in either header, and another value is 400.
 func TestTimesToLive(t *testing.T) {
 	tm := terms()
 	for _, tc := range []struct {
@@ -311,7 +314,7 @@ func TestTimesToLive(t *testing.T) {
 	}
 }
 
-// TestLengthsArePaidFor wants a length, and refuses one that is too large.
+// A body without a length gets 411, and one that is too large gets 413.
 func TestLengthsArePaidFor(t *testing.T) {
 	g := newGateway(t, nil)
 	if r := g.do(http.MethodPut, "/photos/a", strings.Repeat("x", 8<<20+1)); r.StatusCode != http.StatusRequestEntityTooLarge || !strings.HasPrefix(r.body, `{"error":"PAYLOAD_TOO_LARGE"`) {
@@ -334,7 +337,7 @@ func TestLengthsArePaidFor(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOwnerDeletes pays for deletions as the owner and as somebody else.
+// Only the payer of an object can pay for its deletion, and a path without an object is 404 without a price.
 func TestOnlyTheOwnerDeletes(t *testing.T) {
 	g := newGateway(t, nil)
 	if r := g.do(http.MethodDelete, "/photos/a", ""); r.StatusCode != http.StatusNotFound {
@@ -357,7 +360,7 @@ func TestOnlyTheOwnerDeletes(t *testing.T) {
 	}
 }
 
-// TestAnEndedObjectIsGone answers 410 with the end.
+// A paid object whose time is over is answered with 410 and the time of its end.
 func TestAnEndedObjectIsGone(t *testing.T) {
 	g := newGateway(t, nil)
 	if r := g.paid(1, http.MethodPut, "/photos/a", "x"); r.StatusCode != http.StatusOK {
@@ -369,7 +372,8 @@ func TestAnEndedObjectIsGone(t *testing.T) {
 	}
 }
 
-// TestPinsArePaidFor creates and reads a pin, and refuses bad requests before they state a price.
+// A payment creates a pin that everybody can read, its price follows the bytes that are allowed, and a bad
+// request is refused before a price is stated.
 func TestPinsArePaidFor(t *testing.T) {
 	const cid = someCID
 	g := newGateway(t, nil)
@@ -397,8 +401,8 @@ func TestPinsArePaidFor(t *testing.T) {
 	}
 }
 
-// TestHealthAndPricing reads both, and does not let requests for health become requests to the
-// facilitator.
+// Health is answered 200 "degraded" without the facilitator, whom three requests ask once, and pricing has the
+// price of the bytes and seconds asked for.
 func TestHealthAndPricing(t *testing.T) {
 	g := newGateway(t, nil)
 	g.fake.supported = payments.ErrFacilitator
@@ -420,7 +424,7 @@ func TestHealthAndPricing(t *testing.T) {
 	}
 }
 
-// TestBadPathsAreRefused sends paths that name no object.
+// A path that names no object is refused with 400 or 404, and a method that an object does not have with 405.
 func TestBadPathsAreRefused(t *testing.T) {
 	g := newGateway(t, nil)
 	for path, status := range map[string]int{
@@ -436,7 +440,7 @@ func TestBadPathsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAFloodIsSlowedDown exceeds the rate of an address.
+// An address that exceeds its rate gets 429 with the seconds to wait, in header and body.
 func TestAFloodIsSlowedDown(t *testing.T) {
 	g := newGateway(t, func(o *Options) { o.Limits = web.NewLimits(web.Rate{}, web.Rate{PerSecond: 1, Burst: 1}, nil, nil) })
 	g.do(http.MethodGet, "/health", "")
@@ -445,7 +449,7 @@ func TestAFloodIsSlowedDown(t *testing.T) {
 	}
 }
 
-// TestBrowsersSeeThePayment sends a preflight as stock clients cause it, and reads the exposed headers.
+// A page of any origin may send the headers of a payment and read those of its answer.
 func TestBrowsersSeeThePayment(t *testing.T) {
 	g := newGateway(t, nil)
 	r := g.do(http.MethodOptions, "/photos/a", "", "Origin", "https://app.example.org", "Access-Control-Request-Method", "PUT",
@@ -461,7 +465,8 @@ func TestBrowsersSeeThePayment(t *testing.T) {
 	}
 }
 
-// TestPricesAreRoundedUpExactly compares prices with rational numbers, at the edges of every factor.
+// A price is the exact product of bytes, seconds, rate and copies, rounded up and at least the minimum. The test
+// compares with rational numbers, at the edges of every factor.
 func TestPricesAreRoundedUpExactly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	sizes := []int64{-1, 0, 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5 << 30, 48 << 40, math.MaxInt64}

@@ -31,7 +31,8 @@ func (w *world) signIn(t *testing.T) string {
 	return got.Token
 }
 
-// Every route says who may use it: one that says nothing fails here and in New.
+// Each route names the scope that it needs: reads need storage:read, changes storage:write, and five named
+// routes none.
 func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	open := []string{"GET /healthz", "GET /readyz", "GET /openapi.json", "POST /auth/token", "DELETE /auth/token"}
 	w := newWorld(t)
@@ -54,6 +55,7 @@ func TestEveryRouteSaysWhoMayUseIt(t *testing.T) {
 	}
 }
 
+// Each metered route answers 401 without a token or with a revoked one, and 403 to a token without its scope.
 func TestScopesByTheTableOfRoutes(t *testing.T) {
 	w := newWorld(t)
 	s := &surface{}
@@ -76,6 +78,8 @@ func TestScopesByTheTableOfRoutes(t *testing.T) {
 	}
 }
 
+// A session creates and lists pins until it is ended, and neither an API key nor a request without a token ends
+// a session.
 func TestSessionTokensOverHTTP(t *testing.T) {
 	w := newWorld(t)
 	token := w.signIn(t)
@@ -107,6 +111,8 @@ func TestSessionTokensOverHTTP(t *testing.T) {
 	}
 }
 
+// A wrong name and a wrong password get the same 401, a bad body 4xx, no such sign-in writes anything, and the
+// sixth wrong password of an account gets 429.
 func TestBadSignIns(t *testing.T) {
 	w := newWorld(t)
 	before := w.index()
@@ -157,6 +163,8 @@ func TestBadSignIns(t *testing.T) {
 	}
 }
 
+// Requests of one account with the same Idempotency-Key and body create one pin, whichever credential they use;
+// another body gets 422.
 func TestRepeatedRequestsMakeOnePin(t *testing.T) {
 	w := newWorld(t)
 	post := func(token, name, body string) (int, string) {
@@ -197,6 +205,8 @@ func TestRepeatedRequestsMakeOnePin(t *testing.T) {
 	}
 }
 
+// An account, on all its addresses, and an address without a good token, also behind a trusted proxy, get 429
+// above their rates; others do not, and health is free.
 func TestRatesOfAccountsAndAddresses(t *testing.T) {
 	w := newWorld(t)
 	now := time.Unix(1000, 0)
@@ -259,6 +269,8 @@ func TestRatesOfAccountsAndAddresses(t *testing.T) {
 	}
 }
 
+// A script of an allowed origin may call the API with a token and read its errors, and one of another origin may
+// not.
 func TestBrowsersMayUseTheAPIWithAToken(t *testing.T) {
 	w := newWorld(t)
 	preflight := http.Header{

@@ -197,6 +197,8 @@ func (w *world) unauthorized(id string) []bad {
 	return all
 }
 
+// Each of 300 and more bad requests gets its status and reason in the form of the specification and changes
+// nothing, and all 401 have the same text.
 func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	create := func(token string) string {
@@ -277,6 +279,7 @@ func checkError(t *testing.T, body []byte, reason string, flat bool) string {
 	return e.Error.Details
 }
 
+// Another account's pin is answered as one that does not exist, byte for byte, for every method.
 func TestAnothersPinAnswersAsAnUnknownOne(t *testing.T) {
 	w := newWorld(t)
 	rec := w.do(request{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`, token: w.bob})

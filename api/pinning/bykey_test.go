@@ -68,8 +68,8 @@ func lagging(t *testing.T) (w *world, r *rounds, h http.Handler, revoked, living
 	return w, r, h, gone.Token, living
 }
 
-// Whatever an old node is asked for with a revoked key, valid or not, there or
-// not: nothing is changed and nothing else is told.
+// A revoked key gets 401 and changes nothing on a node that has not applied the revocation, whether the request
+// is valid or not and its pin is there or not.
 func TestRevokedKeyOnANodeThatLagsIsRefused(t *testing.T) {
 	w, r, h, revoked, living := lagging(t)
 	before := w.all()
@@ -103,6 +103,8 @@ func TestRevokedKeyOnANodeThatLagsIsRefused(t *testing.T) {
 	}
 }
 
+// A change of a recognized token costs one proposal and no linearizable read, and without a majority every
+// change is 503.
 func TestChangeIsOneRoundOfTheCluster(t *testing.T) {
 	w := newWorld(t)
 	r := &rounds{State: w.state}

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Both operations that make a pin take its end from a header, and refuse one that is none.
+// Both operations that create a pin take its end from X-Holdfast-Until, as a time or a duration, and refuse
+// another value with 400.
 func TestTheEndOfAPinIsAHeader(t *testing.T) {
 	for _, path := range []string{"/pins", "/pins/" + string(fullRecord().ID)} {
 		for name, tc := range map[string]struct {
@@ -43,7 +44,7 @@ func TestTheEndOfAPinIsAHeader(t *testing.T) {
 	}
 }
 
-// While not all members are upgraded, the answer says so.
+// A pin with an end is answered 503 with the reason while not all members are upgraded.
 func TestAnEndBeforeAllMembersAreUpgradedIs503(t *testing.T) {
 	f := &fake{err: state.Errorf(state.CodeUnavailable, "not all members are upgraded")}
 	req := httptest.NewRequest(http.MethodPost, "/pins", strings.NewReader(`{"cid":"`+cidOne+`"}`))
@@ -55,7 +56,7 @@ func TestAnEndBeforeAllMembersAreUpgradedIs503(t *testing.T) {
 	}
 }
 
-// A script of another origin may send the header.
+// A script of another origin may send the header with the end of a pin.
 func TestScriptsMaySendTheEnd(t *testing.T) {
 	h := shared.Allow([]string{web.AnyOrigin}, http.NotFoundHandler())
 	req := httptest.NewRequest(http.MethodOptions, "/pins", nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Every id that a pin can have is looked for, and none that it cannot have.
+// Every id that a pin can have is accepted in the path, and each other one is not found.
 func TestIDsOfThePath(t *testing.T) {
 	for c := range 256 {
 		for _, id := range []string{string([]byte{byte(c)}), "a" + string([]byte{byte(c)}), string([]byte{byte(c)}) + "Z9"} {

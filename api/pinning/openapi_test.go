@@ -60,6 +60,7 @@ func operationsOf(t *testing.T) map[string][]int {
 	return all
 }
 
+// Each route is described in the OpenAPI document, and each described one is served.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	s := &surface{sessions: &fake{}}
 	described := operationsOf(t)
@@ -151,8 +152,8 @@ func (f *fake) SignIn(context.Context, string, string, netip.Addr) (string, erro
 
 func (f *fake) SignOut(context.Context, string) error { return f.err }
 
-// TestEveryStatusIsDescribed asks for every operation in every way, and holds the
-// answers against the description in both directions.
+// Each status that an operation answers is described, and each described status occurs. The test calls each
+// operation in every way.
 func TestEveryStatusIsDescribed(t *testing.T) {
 	for name, want := range operationsOf(t) {
 		method, path, _ := strings.Cut(name, " ")
@@ -183,6 +184,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 	}
 }
 
+// The OpenAPI document is served without credentials.
 func TestTheDescriptionIsServedToAnybody(t *testing.T) {
 	h := waiting(t, &fake{}, nil, func() error { return state.ErrUnauthorized })
 	rec := do(h, request{method: "GET", path: "/openapi.json"})
@@ -191,8 +193,7 @@ func TestTheDescriptionIsServedToAnybody(t *testing.T) {
 	}
 }
 
-// TestReferencesOfTheDescriptionLeadSomewhere follows each $ref, and wants each
-// component to be used.
+// Each $ref of the OpenAPI document has its target, and each component is used.
 func TestReferencesOfTheDescriptionLeadSomewhere(t *testing.T) {
 	apitest.References(t, openAPI)
 }

@@ -26,8 +26,8 @@ func (s stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Who asks for lists, or for pins that say much, and does not read them fills no more
-// memory than there is room for of an account.
+// An account whose clients do not read their lists or pins gets 429 when the answers hold 64 MiB of memory, and
+// is served again after they are read.
 func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	row := pins.Record{Pin: state.Pin{ID: "r", CID: cidOne, Status: state.Pinned, Name: strings.Repeat("n", 1<<20)}}
 	large := pins.Record{Pin: state.Pin{
@@ -70,7 +70,8 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	}
 }
 
-// Nor who asks for pins that say much: the answer repeats it.
+// An account whose clients do not read the answers to new pins gets 429 before the answers hold more than 64
+// MiB. Such an answer repeats the metadata of the request.
 func TestAnswersToPinsThatNobodyReadsAreBounded(t *testing.T) {
 	meta := map[string]string{"": strings.Repeat("<", state.MaxMetaBytes)}
 	f := &fake{record: pins.Record{Pin: state.Pin{ID: "r", CID: cidOne, Status: state.Queued, Given: state.GivenMeta, Meta: meta}}}

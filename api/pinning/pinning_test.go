@@ -116,6 +116,7 @@ func fullRecord() pins.Record {
 	}
 }
 
+// Each answer and each error is the golden file, byte for byte, with status and headers.
 func TestAnswersKeepTheirForm(t *testing.T) {
 	full := fullRecord()
 	bare := pins.Record{Pin: state.Pin{ID: "id-2", Created: 1, Status: state.Queued, CID: cidV0}, Delegates: []string{"/ip4/198.51.100.1/tcp/4001/p2p/n1"}}
@@ -165,6 +166,8 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 	}
 }
 
+// Each error code of the state has a status, a reason and a text, each reason has one status, and an unknown
+// code is a 500 without detail.
 func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	reasons := map[string]int{}
 	for _, code := range state.Codes() {
@@ -182,6 +185,7 @@ func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	}
 }
 
+// An operation without a known scope gets no route, and if it is called anyway it is forbidden.
 func TestAnOperationWithoutAScopeIsServedToNobody(t *testing.T) {
 	for _, scope := range []string{"", "storage:delete"} {
 		if _, err := (&surface{}).routes([]operation{{http.MethodGet, "/new", scope, nil}}); err == nil {
@@ -195,6 +199,7 @@ func TestAnOperationWithoutAScopeIsServedToNobody(t *testing.T) {
 	}
 }
 
+// Each operation is answered with 503 and Retry-After when the cluster never answers.
 func TestANodeWithoutAMajorityAnswersInTime(t *testing.T) {
 	for _, r := range []request{
 		{method: "GET", path: "/pins"},
@@ -213,6 +218,7 @@ func TestANodeWithoutAMajorityAnswersInTime(t *testing.T) {
 	}
 }
 
+// New refuses an empty or unknown default status.
 func TestUnknownDefaultStatusesAreRefused(t *testing.T) {
 	for _, names := range [][]string{nil, {"all"}, {"pinned", "done"}} {
 		if _, err := New(Options{DefaultStatus: names, Logger: slog.New(slog.DiscardHandler)}); err == nil {
@@ -245,6 +251,8 @@ func (w *world) list(t *testing.T, query string) results {
 	return decode[results](t, rec.Body.Bytes())
 }
 
+// An account creates, lists by filter, reads, replaces and deletes its pins, and another account sees none of
+// them.
 func TestThePinsOfAnAccountLiveTheirLife(t *testing.T) {
 	w := newWorld(t, "queued", "pinning", "pinned", "failed")
 	first := w.created(t, `{"cid":"`+cidOne+`","name":"","origins":[],"meta":{}}`)
@@ -291,6 +299,7 @@ func TestThePinsOfAnAccountLiveTheirLife(t *testing.T) {
 	}
 }
 
+// While the state cannot be read, every operation on pins is answered with 503 and Retry-After.
 func TestAClusterWithoutALeaderRefusesEverything(t *testing.T) {
 	w := newWorld(t)
 	id := w.created(t, `{"cid":"`+cidOne+`"}`)

@@ -24,6 +24,8 @@ func decode[T any](t *testing.T, data []byte) (v T) {
 	return v
 }
 
+// A query of the list becomes the PinQuery that it means, with the default limit; unknown parameters are
+// ignored.
 func TestQueriesAreRead(t *testing.T) {
 	at := func(text string) state.Millis {
 		when, err := time.Parse(time.RFC3339Nano, text)
@@ -78,6 +80,7 @@ func TestQueriesAreRead(t *testing.T) {
 	}
 }
 
+// A body becomes the request that it means, which keeps apart what is empty and what is absent.
 func TestBodiesAreRead(t *testing.T) {
 	all := state.GivenName | state.GivenOrigins | state.GivenMeta
 	for _, tc := range []struct {
@@ -149,8 +152,7 @@ func FuzzPin(f *testing.F) {
 	})
 }
 
-// TestWhatIsWrongIsSaidForUsers holds what answers say against what somebody needs
-// who reads no Go, alike in a body and in a query.
+// Each mistake is told in words that a user understands who reads no Go, alike in a body and in a query.
 func TestWhatIsWrongIsSaidForUsers(t *testing.T) {
 	long, pairs := strings.Repeat("é", 256), make([]string, 1001)
 	for i := range pairs {
@@ -203,6 +205,7 @@ func TestWhatIsWrongIsSaidForUsers(t *testing.T) {
 	}
 }
 
+// An error of package web keeps its own status in the answer of this API.
 func TestErrorsOfTheWebAreTheirOwn(t *testing.T) {
 	err := fmt.Errorf("more: %w", web.MethodNotAllowed("GET"))
 	if a := answer(err); a.Status != 405 || !errors.As(err, new(*web.Error)) {

@@ -28,6 +28,8 @@ func (w *world) lagging(t testing.TB, rate web.Rate, now func() time.Time) (*clu
 	return behind, h
 }
 
+// While an account is above its rate, its requests get 429 without a read of the cluster, whichever of its
+// credentials they use.
 func TestARefusalForTheRateDoesNotAskTheCluster(t *testing.T) {
 	w := newWorld(t)
 	session := w.signIn(t)
@@ -71,7 +73,8 @@ func TestARefusalForTheRateDoesNotAskTheCluster(t *testing.T) {
 	}
 }
 
-// Kubo lists pins by tens, one page after the other, and gives up at a 429.
+// Further pages of a list are served above the rate, and a list from its beginning is not. Kubo lists pins by
+// tens, one page after the other, and gives up at a 429.
 func TestPagesOfAListAreSlowedDownAndNotRefused(t *testing.T) {
 	w := newWorld(t)
 	_, h := w.lagging(t, web.Rate{PerSecond: 50, Burst: 2}, nil)
@@ -91,8 +94,8 @@ func TestPagesOfAListAreSlowedDownAndNotRefused(t *testing.T) {
 // pressedNot is longer than a refusal makes a node careful for.
 const pressedNot = time.Minute
 
-// A key or session that has ended, which the node has not heard of, is let in
-// nowhere: it is told to wait, or that it has ended.
+// A key or session that has ended elsewhere, which the node has not heard of, gets 401 or 429 and is never
+// served.
 func TestWhatEndedElsewhereIsNeverServed(t *testing.T) {
 	w := newWorld(t)
 	key, err := w.users.CreateKey(t.Context(), "alice@example.org", "", nil, 0)
@@ -149,8 +152,7 @@ func TestWhatEndedElsewhereIsNeverServed(t *testing.T) {
 	}
 }
 
-// A key that this node knows to have ended is told so, however much its account has
-// sent, 100 ms later at the latest.
+// A key that this node knows to be revoked gets 401 after 100 ms, also while its account is above its rate.
 func TestAKeyThatEndedHereIsToldSo(t *testing.T) {
 	w := newWorld(t)
 	key, err := w.users.CreateKey(t.Context(), "alice@example.org", "", nil, 0)

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// A body that does not come in time is the client's fault, and is answered so to who
-// has a token, over a connection as clients have it.
+// A body that does not come in time gets 408, and 401 or 403 if its token may not create pins.
 func TestABodyThatComesTooSlowlyIsTheClientsFault(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewUnstartedServer(w.handler)

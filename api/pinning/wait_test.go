@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// A wait must be a duration above 0s and at most 60s, and another value gets 400.
 func TestWaitIsADurationWithinItsBounds(t *testing.T) {
 	w := newWorld(t)
 	w.do(request{method: "POST", path: "/pins", body: `{"cid":"` + cidOne + `"}`, token: w.alice})
@@ -53,6 +54,8 @@ func waiting(t *testing.T, f *fake, draining <-chan struct{}, judge func() error
 	return h
 }
 
+// A request that waits for a pin is answered at the end of its time or of the server, ends when its client
+// leaves, and is 401 if its key is revoked meanwhile.
 func TestWaitEndsWithPatienceTheServerOrTheClient(t *testing.T) {
 	queued := pins.Record{Pin: state.Pin{ID: "r", Status: state.Queued}}
 	pinned := pins.Record{Pin: state.Pin{ID: "r", Status: state.Pinned}}
@@ -109,6 +112,7 @@ func TestWaitEndsWithPatienceTheServerOrTheClient(t *testing.T) {
 	}
 }
 
+// A request that may not wait because too many do is answered with 429 and Retry-After.
 func TestAboveTheBoundOfWaitersTheAnswerIs429(t *testing.T) {
 	f := &fake{record: pins.Record{Pin: state.Pin{ID: "r", Status: state.Queued}}}
 	h, err := New(Options{Pins: limitedFake{f}, Authenticate: anyone, Health: f, DefaultStatus: []string{"pinned"}, Logger: slog.New(slog.DiscardHandler)})

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// The list has who did what from where, by pages and filters, and nothing of it is a secret.
+// The audit log is listed newest first by pages and filters, with actor, target and address, and its
+// verification names the newest row.
 func TestAuditIsListedAndVerified(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {

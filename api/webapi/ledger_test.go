@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// An administrator posts, everybody reads the own ledger, and only administrators read another.
+// An administrator posts to a ledger, each account reads its own, and only administrators read another's.
 func TestTheLedgerIsPostedAndListed(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {

@@ -264,8 +264,8 @@ type late struct{}
 
 func (late) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
-// TestEveryStatusIsDescribed calls each operation in each way to be answered, and compares the
-// statuses and bodies with the document in both directions.
+// TestEveryStatusIsDescribed promises that each error has the status and body that the document describes, and
+// that each described status occurs. It calls each operation in each way to be answered.
 func TestEveryStatusIsDescribed(t *testing.T) {
 	d, all := describedOperations(t)
 	compile := schemas(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// TestPaymentsAreListedForAdministrators reads all payments page by page, and refuses other accounts.
+// TestPaymentsAreListedForAdministrators promises that an administrator gets every payment once, in order, by
+// pages, and that another account gets 403.
 func TestPaymentsAreListedForAdministrators(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {

@@ -29,7 +29,8 @@ import (
 //	A50  TestWrongPasswordsAreCounted
 //	A51  TestSecretsAreNotTold
 
-// TestEveryRouteHasASample promises that the tests below call every route.
+// TestEveryRouteHasASample promises that each route has a sample and each sample its route. The tests below call
+// every route by its sample.
 func TestEveryRouteHasASample(t *testing.T) {
 	served := map[string]bool{}
 	for _, op := range (&surface{}).operations() {
@@ -49,8 +50,8 @@ func TestEveryRouteHasASample(t *testing.T) {
 	}
 }
 
-// TestEveryRouteAnswers promises that every sample is one that is served to who may use it, with
-// a cookie and with a Bearer token.
+// TestEveryRouteAnswers promises that each route serves a caller who may use it, with a cookie and with a Bearer
+// token.
 func TestEveryRouteAnswers(t *testing.T) {
 	for name, client := range map[string]func(w *world) client{
 		"cookie": func(w *world) client { return w.signIn("alice") },

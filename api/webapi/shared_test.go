@@ -22,8 +22,8 @@ func (w *world) storeSealed(key, text string, meta map[string]string) state.Obje
 	return o
 }
 
-// TestSharedContentIsAsItIsStored promises the bytes of an object, whole, in ranges and for HEAD, with
-// the headers that a reader of ciphertext needs, and no type that a browser shows.
+// TestSharedContentIsAsItIsStored promises that an object is answered as it is stored, whole and in ranges, with
+// the headers that a reader of ciphertext needs, and with no type that a browser shows.
 func TestSharedContentIsAsItIsStored(t *testing.T) {
 	w := newWorld(t)
 	const text = "0123456789"

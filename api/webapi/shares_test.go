@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// TestSharesAreMadeListedAndRevoked is the life of a share by this API: it opens the content of its
-// objects and no other route, until it is revoked.
+// TestSharesAreMadeListedAndRevoked promises that a share opens the content of its objects and no other route,
+// until it is revoked.
 func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 	w := newWorld(t)
 	w.Store("e/1", "text/plain", "purr")
@@ -55,7 +55,7 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 	w.refused("the share of another account", w.signIn("bob").do("DELETE", "/shares/photos/"+w.ids["share"], ""), http.StatusNotFound)
 }
 
-// TestABadShareIsRefused promises an error for each bad member, and that nothing has changed.
+// TestABadShareIsRefused promises that a share with a bad member is refused and changes nothing.
 func TestABadShareIsRefused(t *testing.T) {
 	w := newWorld(t)
 	alice, writer := w.signIn("alice"), w.with(w.Key("alice", state.ScopeWrite).Token)

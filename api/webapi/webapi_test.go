@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Every code of the state has an answer of the API's own.
+// Each error code of the state has an entry in the table of this API, with a status other than 500 and a text.
 func TestEveryCodeHasAnAnswer(t *testing.T) {
 	for _, code := range state.Codes() {
 		if a := answer(state.Errorf(code, "why")); errorTable[code].Status == 0 || a.Status == http.StatusInternalServerError || a.Detail == "" {
@@ -48,7 +48,7 @@ func (c client) pages(path string) (names []string, pages int) {
 	}
 }
 
-// Pages of each list have every row once, in order, and the last has no cursor.
+// Pages of a list have every row once, in order, and the last page has no cursor.
 func TestPagesHaveEveryRowOnce(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {
@@ -81,7 +81,7 @@ func TestPagesHaveEveryRowOnce(t *testing.T) {
 	}
 }
 
-// A page of pins that ends early because its rows are long leads on to the rest.
+// A page of pins that ends early because its rows are long leads to the rest.
 func TestLongPinsAreOnFurtherPages(t *testing.T) {
 	w := newWorld(t)
 	alice := w.signIn("alice")
@@ -95,7 +95,7 @@ func TestLongPinsAreOnFurtherPages(t *testing.T) {
 	}
 }
 
-// The list of pins has the filters of the page of pins.
+// The list of pins is filtered by name, match and status, and a bad filter is refused.
 func TestPinsAreFiltered(t *testing.T) {
 	w := newWorld(t)
 	alice := w.signIn("alice")
@@ -145,7 +145,8 @@ func TestObjectsAreListedByPrefix(t *testing.T) {
 	}
 }
 
-// What the API makes, shows again and takes away is what the use cases have.
+// A key that the API creates works until it is revoked; reading the key hides its token and the password shows
+// it again.
 func TestKeysAreMadeShownAndRevoked(t *testing.T) {
 	w := newWorld(t)
 	alice := w.signIn("alice")
@@ -169,7 +170,8 @@ func TestKeysAreMadeShownAndRevoked(t *testing.T) {
 	w.refused("the revoked key's page", alice.do("GET", path, ""), http.StatusNotFound)
 }
 
-// An administrator changes other accounts, and not what would lock out its own.
+// An administrator changes, disables and removes other accounts, and gets 403 for changes that would lock out
+// its own.
 func TestAccountsAreChanged(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {
@@ -211,7 +213,7 @@ func TestAccountsAreChanged(t *testing.T) {
 	}
 }
 
-// A bad body is refused with the mistake in words, and changes nothing.
+// A bad body is refused with 400 and changes nothing.
 func TestBadBodiesChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {
@@ -255,7 +257,8 @@ func TestBadBodiesChangeNothing(t *testing.T) {
 	}
 }
 
-// What there is already is a conflict, told in words.
+// A request to create a bucket or account that exists, or to remove a bucket with objects, gets 409 and changes
+// nothing.
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Users.SetAdmin(t.Context(), apitest.Email("alice"), true); err != nil {
@@ -271,7 +274,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// Before the node is ready each path is answered with 503 and the reason.
+// Before the node is ready, the API answers with 503, the reason and Retry-After.
 func TestANodeThatStarts(t *testing.T) {
 	w := newWorld(t)
 	w.Down = errors.New("waiting for a leader")

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 )
 
-// A process that hangs still has its socket: connecting succeeds and nothing follows.
+// If a node accepts the connection and does not answer, the client fails with ErrNoAnswer, the folder and the
+// time that it waited. A context that the caller cancels is no such error.
 func TestANodeThatHangsIsToldOf(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, admin.SocketName))
@@ -39,7 +40,7 @@ func TestANodeThatHangsIsToldOf(t *testing.T) {
 	}
 }
 
-// Where no node runs, what has no bound in time says so at once, as the rest does.
+// Where no node runs, each call fails with ErrNotRunning, also a call without a time limit.
 func TestWithoutANodeNothingIsAnswered(t *testing.T) {
 	c := New(t.TempDir())
 	t.Cleanup(c.Close)
@@ -57,7 +58,7 @@ func TestWithoutANodeNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// The time to wait is never negative: a date in the past, as what cannot be read, is none.
+// RetryAfter reads seconds and dates and is never negative: a date in the past or an unreadable value is 0.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for text, want := range map[string]time.Duration{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Browsers have a short name with version and system; what is no browser is named by its product.
+// A browser has a short name with version and system, and another program the name of its product.
 func TestBrowser(t *testing.T) {
 	for agent, want := range map[string]string{
 		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0":                                                                     "Firefox 140 on Linux",

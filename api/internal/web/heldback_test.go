@@ -29,8 +29,7 @@ func (o *one) Accept() (net.Conn, error) {
 func (o *one) Close() error   { close(o.closed); return nil }
 func (o *one) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A client that holds its body back, and is told without it that the connection ends, need
-// not end it itself.
+// The server closes the connection of a client that holds its body back, at most heldBackFor after the answer.
 func TestABodyThatIsHeldBackKeepsNoConnection(t *testing.T) {
 	for name, h := range map[string]Handler{
 		"refused": func(http.ResponseWriter, *http.Request) error { return BadRequest("no") },

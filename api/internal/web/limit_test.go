@@ -19,6 +19,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// The client of a request is the last forwarded address that is no trusted proxy, or the peer if the peer is
+// none or the header is bad.
 func TestClientBehindProxies(t *testing.T) {
 	l := NewLimits(Rate{}, Rate{}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10")}, nil)
 	for _, tc := range []struct{ remote, forwarded, want string }{
@@ -51,6 +53,7 @@ func TestClientBehindProxies(t *testing.T) {
 	}
 }
 
+// A request has the scheme https over TLS, or if a trusted proxy says so last in X-Forwarded-Proto.
 func TestSchemeBehindProxies(t *testing.T) {
 	l := NewLimits(Rate{}, Rate{}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fe80::/10")}, nil)
 	for _, tc := range []struct {
@@ -87,6 +90,8 @@ func TestSchemeBehindProxies(t *testing.T) {
 	}
 }
 
+// An account passes as often as its rate and burst allow, a refusal has the time to wait, and at most maxLimited
+// accounts are remembered.
 func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	l := NewLimits(Rate{PerSecond: 10, Burst: 5}, Rate{}, nil, func() time.Time { return now })
@@ -126,6 +131,8 @@ func TestRatesAreKeptAndForgottenWithinBounds(t *testing.T) {
 	}
 }
 
+// A Bearer token that was refused for its account's rate is refused again until the rate has room or refusalFor
+// is over, other credentials are not, and at most maxRefusals are remembered.
 func TestATokenIsToldAgainThatItHasToWait(t *testing.T) {
 	now := time.Unix(1000, 0)
 	l := NewLimits(Rate{PerSecond: 20, Burst: 1}, Rate{}, nil, func() time.Time { return now })
@@ -184,7 +191,7 @@ func setBack(t time.Time, seconds uint64) time.Time {
 	return t
 }
 
-// Nobody waits until a clock that was set back shows again what it did.
+// A clock that is set back refuses no account and no address, and forgets earlier refusals.
 func TestAClockThatIsSetBackRefusesNobody(t *testing.T) {
 	now, back := time.Now(), uint64(0)
 	l := NewLimits(Rate{PerSecond: 1, Burst: 1}, Rate{PerSecond: 1, Burst: 1}, nil, func() time.Time { return setBack(now, back) })
@@ -214,7 +221,8 @@ func BenchmarkAccount(b *testing.B) {
 	})
 }
 
-// TestWhoGoesOnIsSlowedDown has one ask again and again, and another much at once.
+// Requests that continue a list wait for the rate, of many at once most are refused, and a request that begins
+// one is refused at once.
 func TestWhoGoesOnIsSlowedDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimits(Rate{PerSecond: 100, Burst: 10}, Rate{}, nil, nil)

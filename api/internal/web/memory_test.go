@@ -20,6 +20,7 @@ func (m *Memory) inUse() (bytes int64, holders int) {
 	return m.used, len(m.by)
 }
 
+// Memory is refused beyond the bound of one holder or of all, and all of it is free after the releases.
 func TestMemoryIsBoundedForEachAndForAll(t *testing.T) {
 	m := NewMemory(100, 40)
 	a, b, c := m.Of("a"), m.Of("b"), m.Of("c")
@@ -51,8 +52,8 @@ func TestMemoryIsBoundedForEachAndForAll(t *testing.T) {
 	none.Release()
 }
 
-// TestReadAllTakesWhatComes: whole bodies, of any length and however they are announced,
-// in memory that is held.
+// ReadAll returns the whole body, whatever its length and however it is announced, holds memory in proportion to
+// what came, and fails above the bound.
 func TestReadAllTakesWhatComes(t *testing.T) {
 	for _, n := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 100_000, 1 << 20} {
 		text := strings.Repeat("0123456789abcdef", n/16+1)[:n]
@@ -77,7 +78,7 @@ func TestReadAllTakesWhatComes(t *testing.T) {
 	}
 }
 
-// TestAnAnnouncedBodyTakesNoMemory: only what comes does.
+// A body takes memory for the bytes that have come, not for its announced length.
 func TestAnAnnouncedBodyTakesNoMemory(t *testing.T) {
 	m := NewMemory(1<<30, 1<<30)
 	in, out := io.Pipe()
@@ -99,6 +100,7 @@ func TestAnAnnouncedBodyTakesNoMemory(t *testing.T) {
 	}
 }
 
+// A JSON object may have MaxJSONMembers members, and one more gets 400.
 func TestAnObjectHasSoManyMembers(t *testing.T) {
 	object := func(n int) []byte {
 		var b bytes.Buffer
@@ -115,6 +117,7 @@ func TestAnObjectHasSoManyMembers(t *testing.T) {
 	}
 }
 
+// A server serves MaxRequests requests at once and refuses one more, until one has ended.
 func TestRequestsAtOnceAreBounded(t *testing.T) {
 	enough, begun := make(chan struct{}), make(chan struct{})
 	h, _ := wrapped(func(http.ResponseWriter, *http.Request) error {

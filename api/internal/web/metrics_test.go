@@ -90,6 +90,8 @@ func samples(t *testing.T, from prometheus.Gatherer, name string) map[string]flo
 	return values
 }
 
+// Each request is counted by API, status and operation with the time of its answer, and none is under way at the
+// end.
 func TestRequestsAreCounted(t *testing.T) {
 	registry := counted(t)
 	for name, want := range map[string]map[string]float64{

@@ -18,7 +18,7 @@ type asked struct{ err error }
 
 func (a asked) Ready(context.Context) error { return a.err }
 
-// A request to a node that starts is refused, and nobody has to look at the log for it.
+// A request to a node that starts is answered with 503 and the reason, and logged once, as DEBUG.
 func TestRequestsToANodeThatStartsAreNoWarnings(t *testing.T) {
 	for _, tc := range []struct {
 		name, path string

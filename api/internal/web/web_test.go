@@ -46,6 +46,8 @@ func serve(h http.Handler, method, path string, header http.Header) *httptest.Re
 	return w
 }
 
+// Each error is answered with its status, JSON form and headers, and logged in one line of its level with the
+// request id.
 func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -91,6 +93,7 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 	}
 }
 
+// A panic is answered with 500 without its text, and logged with text and stack.
 func TestPanicsAreAnsweredWithoutInternals(t *testing.T) {
 	h, log := wrapped(func(http.ResponseWriter, *http.Request) error { panic("secret") })
 	w := serve(h, "GET", "/", nil)
@@ -102,6 +105,8 @@ func TestPanicsAreAnsweredWithoutInternals(t *testing.T) {
 	}
 }
 
+// An answer that fails after its first bytes cuts the connection, so that the client sees an error, and the
+// failure is logged.
 func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
 	h, log := wrapped(func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Length", "10")
@@ -125,8 +130,8 @@ func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
 	}
 }
 
-// Whoever is refused is told before the body comes. A connection goes on when a short one
-// has.
+// A refusal is sent before the body comes, and ends the connection unless the rest of the body has a length of
+// at most unreadAtMost.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	h, _ := wrapped(func(http.ResponseWriter, *http.Request) error { return BadRequest("no") })
 	s := httptest.NewServer(h)
@@ -167,8 +172,7 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// What has been read of a body counts: a connection goes on when nothing is left, whatever
-// the length was, and nobody is left to find out that one does not.
+// An answer ends the connection exactly if the rest of the body is long, of unknown length, late or broken.
 func TestAnAnswerSaysWhetherTheConnectionGoesOn(t *testing.T) {
 	h, _ := wrapped(func(w http.ResponseWriter, r *http.Request) error {
 		most, err := strconv.ParseInt(r.URL.Path[1:], 10, 64)
@@ -213,7 +217,7 @@ func TestAnAnswerSaysWhetherTheConnectionGoesOn(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 requests share a connection: a refusal of one ends none of the others.
+// A refusal over HTTP/2 ends none of the other requests on its connection; over HTTP/1.1 it ends the connection.
 func TestARefusalLeavesASharedConnection(t *testing.T) {
 	h, _ := wrapped(func(http.ResponseWriter, *http.Request) error {
 		return tooLarge(MaxJSONBody)
@@ -245,6 +249,7 @@ func TestARefusalLeavesASharedConnection(t *testing.T) {
 	}
 }
 
+// A request id of the client is kept if it has 1 to 64 safe characters, and replaced otherwise.
 func TestRequestIDsAreTakenOverOnlyWhenHarmless(t *testing.T) {
 	h, _ := wrapped(func(w http.ResponseWriter, _ *http.Request) error { return Empty(w, http.StatusAccepted) })
 	for id, kept := range map[string]bool{
@@ -258,6 +263,7 @@ func TestRequestIDsAreTakenOverOnlyWhenHarmless(t *testing.T) {
 	}
 }
 
+// Neither the query nor the Authorization header of a request is in the log.
 func TestTheLogHoldsNoSecrets(t *testing.T) {
 	h, log := wrapped(func(http.ResponseWriter, *http.Request) error { return errors.New("x") })
 	serve(h, "GET", "/pins?token=hidden", http.Header{"Authorization": {"Bearer hidden"}})
@@ -266,6 +272,8 @@ func TestTheLogHoldsNoSecrets(t *testing.T) {
 	}
 }
 
+// A route matches the path as it was sent, without cleaning, an unknown method gets 405 with Allow, and an
+// unknown path 404.
 func TestRoutesMatchThePathAsItWasSent(t *testing.T) {
 	say := func(text string) Handler {
 		return func(w http.ResponseWriter, r *http.Request) error {
@@ -317,6 +325,7 @@ func TestRoutesMatchThePathAsItWasSent(t *testing.T) {
 	}
 }
 
+// Bearer takes the token of one header "Bearer TOKEN" of at most 4,096 bytes, and no other form.
 func TestBearerIsExact(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -352,6 +361,8 @@ func TestBearerIsExact(t *testing.T) {
 	}
 }
 
+// Body takes JSON of at most MaxJSONBody bytes, and answers 413 to more and 400 to another media type or a body
+// that breaks off.
 func TestBodyIsBounded(t *testing.T) {
 	full := strings.Repeat("x", MaxJSONBody)
 	unknown := func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) } // no length known
@@ -403,8 +414,8 @@ func TestBodyIsBounded(t *testing.T) {
 	}
 }
 
-// A body whose announced length is too much is refused before a byte of it is read,
-// and where there is no room for another body.
+// A body whose announced length is too much gets 413 before a byte of it is read, also where there is no room
+// for another body.
 func TestABodyAnnouncedTooLargeIsNotRead(t *testing.T) {
 	m := NewMemory(firstRead, firstRead)
 	held := m.Of("who")
@@ -432,6 +443,8 @@ func statusOf(err error) int {
 	return 0
 }
 
+// Object takes one JSON object in UTF-8 and refuses everything else with 400 and the mistake, also duplicate
+// members, deep nesting and half surrogates.
 func TestObjectIsStrict(t *testing.T) {
 	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
 	for _, tc := range []struct{ body, want string }{
@@ -485,6 +498,8 @@ func TestObjectIsStrict(t *testing.T) {
 	}
 }
 
+// Text, Texts and Strings return members of their type, tell absent from empty, and refuse members of another
+// type with 400.
 func TestMembersHaveTheirTypes(t *testing.T) {
 	body := `{"text": "a\u0000b", "texts": [ "x" , "" ], "none": [], "pairs": {"a": "b", "": ""}, "empty": {},
 		"null": null, "number": 1, "mixed": ["a", 1], "nulls": [null], "values": {"a": 1}, "deep": {"a": {"b": "c"}}, "gone": {"a": null}}`
@@ -526,7 +541,8 @@ func TestMembersHaveTheirTypes(t *testing.T) {
 	}
 }
 
-// Each text of an array takes many times the bytes that it has in a body.
+// An array of more than MaxJSONMembers texts gets 400 without memory for its texts. Each text takes many times
+// the bytes that it has in a body.
 func TestAnArrayHasABound(t *testing.T) {
 	body := `{"texts":[` + strings.Repeat(`"",`, MaxJSONBody/3-8) + `""]}`
 	f, err := Object("it", []byte(body))
@@ -549,6 +565,7 @@ func TestAnArrayHasABound(t *testing.T) {
 	}
 }
 
+// Of several mistakes the answer always names the same one, and it repeats at most 200 bytes.
 func TestOneMistakeHasOneAnswer(t *testing.T) {
 	for range 100 { // maps have another order each time
 		_, err := Strings("it", []byte(`{"d":1,"b":null,"a":"fine","c":[],"e":{}}`))
@@ -602,6 +619,8 @@ func FuzzObject(f *testing.F) {
 	})
 }
 
+// An API with a Fail function writes its own error answers, and the log has the path that the API allows and the
+// error of Fail.
 func TestASurfaceMayAnswerErrorsItself(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
