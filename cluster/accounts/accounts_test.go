@@ -96,6 +96,8 @@ func (w *world) key(tb testing.TB, email string, scopes ...string) Key {
 	return k
 }
 
+// NormalEmail trims spaces and lowers case, and returns ErrInvalid for an address that is no printable ASCII, is
+// longer than 254 bytes or has not exactly one @ between two parts.
 func TestNormalEmail(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{"alice@example.org", "alice@example.org"},
@@ -125,6 +127,8 @@ func TestNormalEmail(t *testing.T) {
 	}
 }
 
+// An account is found by its e-mail in any case and with spaces around it, and no second account can have that e-mail
+// in another form.
 func TestAccountsAreFoundByAnyFormOfTheirEmail(t *testing.T) {
 	w := newWorld(t)
 	made := w.account(t, " Alice@Example.org ")
@@ -156,6 +160,7 @@ func TestAccountsAreFoundByAnyFormOfTheirEmail(t *testing.T) {
 	}
 }
 
+// The state keeps a password as Argon2id with a random salt, and no answer about accounts has the hash.
 func TestPasswordsAreKeptAsArgon2id(t *testing.T) {
 	w := newWorld(t)
 	const password = "correct horse battery"
@@ -205,6 +210,7 @@ func TestPasswordsAreKeptAsArgon2id(t *testing.T) {
 	}
 }
 
+// A password waits while all slots for hashing are taken, and gives up when its request is cancelled.
 func TestAtMostTwoPasswordsAreHashedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
@@ -228,6 +234,7 @@ func TestAtMostTwoPasswordsAreHashedAtOnce(t *testing.T) {
 	})
 }
 
+// An API key opens the account that it was created for, and permits its scopes and nothing else.
 func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
 	w := newWorld(t)
 	account := w.account(t, email)
@@ -255,6 +262,8 @@ func TestAKeyOpensWhatItsScopesSay(t *testing.T) {
 	}
 }
 
+// CreateKey rejects an unknown account, unknown scopes, a lifetime out of bounds and a bad name, and stores no key
+// then.
 func TestCreateKeyRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -285,6 +294,7 @@ func TestCreateKeyRefuses(t *testing.T) {
 	}
 }
 
+// Any node shows the secrets of a key again by its id, and lists of keys have no secrets.
 func TestKeysAreShownAgainAndListedWithoutSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -322,6 +332,7 @@ func TestKeysAreShownAgainAndListedWithoutSecrets(t *testing.T) {
 	}
 }
 
+// Every node refuses a key as soon as another node has revoked it, although it has verified the key before.
 func TestARevokedKeyIsRefusedByEveryNodeAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -351,6 +362,7 @@ func TestARevokedKeyIsRefusedByEveryNodeAtOnce(t *testing.T) {
 	}
 }
 
+// A key is valid until the next whole second after its lifetime, is refused from then on, and stays in the list.
 func TestAKeyExpires(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -375,6 +387,7 @@ func TestAKeyExpires(t *testing.T) {
 	}
 }
 
+// Without a majority of the cluster a node answers ErrUnavailable for a valid key, although it knew the key before.
 func TestWithoutAMajorityNothingIsKnown(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -394,6 +407,7 @@ func TestWithoutAMajorityNothingIsKnown(t *testing.T) {
 	}
 }
 
+// A node with another cluster secret answers a valid token with ErrSealed and not with ErrUnauthorized.
 func TestAnotherClusterSecretOpensNothing(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -404,6 +418,8 @@ func TestAnotherClusterSecretOpensNothing(t *testing.T) {
 	}
 }
 
+// Neither the log nor any text form of a key has the password, the token, the secret access key or the cluster
+// secret.
 func TestSecretsStayOutOfLogsAndText(t *testing.T) {
 	w := newWorld(t)
 	const password = "canary in the mine"
@@ -429,6 +445,7 @@ func TestSecretsStayOutOfLogsAndText(t *testing.T) {
 	}
 }
 
+// Eight goroutines that authenticate with sixteen keys each get the principal of the key that they use.
 func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -452,7 +469,7 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestAnAccountIsShownWithWhatItHas finds it by its e-mail and by the id that logs name.
+// An account is shown with its keys, buckets, objects and pins, by its e-mail and by the id that logs name.
 func TestAnAccountIsShownWithWhatItHas(t *testing.T) {
 	w := newWorld(t)
 	a := w.account(t, email)
@@ -479,7 +496,7 @@ func TestAnAccountIsShownWithWhatItHas(t *testing.T) {
 	}
 }
 
-// TestChangesAreLoggedWithTheirValues reads what the log has of each change of an account.
+// The log has a line with the new values for each change of an account, and no password.
 func TestChangesAreLoggedWithTheirValues(t *testing.T) {
 	w := newWorld(t)
 	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})

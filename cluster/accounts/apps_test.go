@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// A redirect URI that is nearly a registered one is of no app.
+// A redirect URI belongs to an app only if the app has registered exactly this URI. A query without the parameters
+// key and state may follow it, and a loopback pattern matches any valid port.
 func TestOnlyRegisteredRedirectsAreOfAnApp(t *testing.T) {
 	w := newWorld(t)
 	redirects := []string{"https://ok.example/done", "myapp://done/here", "com.example.app:/done", "http://127.0.0.1:*/done"}
@@ -52,6 +53,7 @@ func TestOnlyRegisteredRedirectsAreOfAnApp(t *testing.T) {
 	}
 }
 
+// AddApp rejects redirect URIs that are not exact or not safe, and unknown scopes, and adds no app then.
 func TestRedirectsThatCannotBeRegistered(t *testing.T) {
 	w := newWorld(t)
 	for _, uri := range []string{

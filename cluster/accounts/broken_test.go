@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What cannot be read is an error, whichever read it is: never a key that was revoked, or an
-// account that has none. A client would take that for the end of it.
+// Each use case of accounts returns an error if any one of its reads of the state fails. A client would take a
+// made-up answer, such as a revoked key or an account without keys, for the truth.
 func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)

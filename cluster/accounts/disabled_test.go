@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// TestADisabledAccountIsRefusedByEveryNodeAtOnce promises that no way in is left open, that each
-// answer is the one for a revoked key or a wrong password, and that everything but sessions is back
-// when the account is enabled.
+// Every node refuses each way into an account as soon as another node has disabled it. The answers are those for a
+// revoked key and a wrong password. All but the sessions is back when the account is enabled.
 func TestADisabledAccountIsRefusedByEveryNodeAtOnce(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -110,6 +109,7 @@ func TestADisabledAccountIsRefusedByEveryNodeAtOnce(t *testing.T) {
 	}
 }
 
+// An administrator cannot disable the own account, and nobody can disable the account of the local commands.
 func TestNobodyDisablesTheOwnAccount(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -134,8 +134,7 @@ func TestNobodyDisablesTheOwnAccount(t *testing.T) {
 	}
 }
 
-// TestASessionSaysFromWhereItBegan promises that sessions have the address and the program of their
-// client, from the feature level on that has them.
+// A session has the address and the program of its client, from the feature level on that has them.
 func TestASessionSaysFromWhereItBegan(t *testing.T) {
 	w, account := newUser(t)
 	ctx := WithAgent(state.WithActor(t.Context(), state.Actor{Addr: "192.0.2.7"}), "Firefox 140\non Linux")

@@ -26,6 +26,8 @@ func takeAll(t *testing.T, a *Accounts) (leave [lines]func()) {
 	return leave
 }
 
+// Each of the two queues for sign-ins holds maxSigningIn callers and refuses one more with ErrUnavailable, and
+// neither refuses the hashing of a new password.
 func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
@@ -64,8 +66,8 @@ func TestACrowdThatSignsInWaitsInABoundedQueue(t *testing.T) {
 	})
 }
 
-// Wrong passwords from everywhere, for whatever names, keep out neither who was here
-// before nor, for ever, who was not; and a name is known where its owner was alone.
+// A user who signed in before from the same network signs in while wrong passwords from everywhere fill the other
+// queue. A user who was never here is refused with ErrUnavailable only while the queue is full.
 func TestWrongPasswordsKeepNobodyOutWhoWasHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newUser(t)
@@ -115,8 +117,9 @@ func TestWrongPasswordsKeepNobodyOutWhoWasHere(t *testing.T) {
 	})
 }
 
-// A script that signs in many times at once with the right password has none wrong: it is
-// to come again in a moment, and not in a minute. More than may be wrong are not tried.
+// Many sign-ins at once with the right password do not count as wrong ones; one more than may be wrong is refused
+// with ErrUnavailable, not with ErrLimited. So a script that signs in many times at once has to come again in a
+// moment, and not in a minute.
 func TestRightPasswordsAtOnceAreNotWrongOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newUser(t)
@@ -164,7 +167,7 @@ func TestRightPasswordsAtOnceAreNotWrongOnes(t *testing.T) {
 	})
 }
 
-// Each line is served first in one place, and in the other while nobody waits there.
+// Each queue is served first in one of the two slots, and in the other slot while nobody waits in the other queue.
 func TestNeitherLineKeepsTheOtherOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
@@ -224,7 +227,7 @@ func (e ending) Done() <-chan struct{} {
 	return e.Context.Done()
 }
 
-// Whoever stops waiting as its turn comes hands the place on.
+// A caller that stops waiting at the moment of its turn passes the slot on.
 func TestAPlaceIsNotLostWithWhoStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{Secret: clusterSecret})
@@ -241,6 +244,7 @@ func TestAPlaceIsNotLostWithWhoStopsWaiting(t *testing.T) {
 	})
 }
 
+// A user is known by e-mail and network (/24 of IPv4, /64 of IPv6) for knownFor after a sign-in.
 func TestWhoIsKnown(t *testing.T) {
 	addr := netip.MustParseAddr
 	k, now := newKnown(), time.Unix(1_800_000_000, 0)
@@ -268,8 +272,8 @@ func TestWhoIsKnown(t *testing.T) {
 	}
 }
 
-// Who has an account goes first a few times a minute, whatever the networks that it comes
-// from, and a network does whatever its accounts.
+// A known account goes first at most knownTries times a minute from all its networks, and a network at most
+// addressTries times as often for all its accounts.
 func TestNobodyGoesFirstAllTheTime(t *testing.T) {
 	k, now := newKnown(), time.Unix(1_800_000_000, 0)
 	firsts := func(names, networks int, at time.Time) (n int) {
@@ -294,6 +298,7 @@ func TestNobodyGoesFirstAllTheTime(t *testing.T) {
 	}
 }
 
+// A node remembers at most maxKnown names and maxKnownNetworks networks of each, and drops the oldest.
 func TestWhoIsKnownIsBounded(t *testing.T) {
 	k, now := newKnown(), time.Unix(1_800_000_000, 0)
 	for i := range maxKnown + 10 {

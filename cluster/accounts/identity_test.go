@@ -32,6 +32,8 @@ func (w *world) is(t *testing.T, token, email string, admin bool) Principal {
 	return p
 }
 
+// Whether a person from an identity provider gets an account depends on console.sign_up, on the domain and on
+// administration rights.
 func TestWhoMayOpenAnAccount(t *testing.T) {
 	domain, admin := annAtID, annAtID
 	domain.InDomain, admin.Admin = true, true
@@ -70,7 +72,8 @@ func TestWhoMayOpenAnAccount(t *testing.T) {
 	}
 }
 
-// The address of an account does not open it: only who is linked with it signs in.
+// A person from a provider who has the address of an existing account cannot sign in to it before the identity is
+// linked.
 func TestAnAddressAloneOpensNoAccount(t *testing.T) {
 	w := newest(t, SignUpOpen)
 	if _, err := w.CreateAccount(t.Context(), "ann@example.org", password); err != nil {
@@ -120,6 +123,8 @@ func TestAnAddressAloneOpensNoAccount(t *testing.T) {
 	}
 }
 
+// An invitation opens one account, for its address only and only while sign-up is on, with a password or by a
+// provider.
 func TestAnInvitationOpensOneAccount(t *testing.T) {
 	w := newest(t, SignUpOff)
 	if _, err := w.CreateLink(t.Context(), "ann@example.org"); !errors.Is(err, state.ErrForbidden) || !strings.Contains(err.Error(), "console.sign_up") {
@@ -172,6 +177,7 @@ func TestAnInvitationOpensOneAccount(t *testing.T) {
 	}
 }
 
+// The newest link for a password sets it once before the link expires, and ends the sessions from before.
 func TestALinkSetsANewPassword(t *testing.T) {
 	w := newest(t, SignUpOff)
 	if _, err := w.CreateAccount(t.Context(), "ann@example.org", "the one that is lost"); err != nil {
@@ -218,6 +224,8 @@ func TestALinkSetsANewPassword(t *testing.T) {
 	}
 }
 
+// A link for the operator signs in once as the account of the operator, with administration rights, and neither token
+// is in the log.
 func TestALinkSignsTheOperatorIn(t *testing.T) {
 	w := newest(t, SignUpOff)
 	l, err := w.CreateOperatorLink(t.Context())
@@ -241,7 +249,7 @@ func TestALinkSignsTheOperatorIn(t *testing.T) {
 	}
 }
 
-// A sealed value is for its kind, for its time, and for who has the cluster's secret.
+// A sealed value opens only unchanged, for its kind, before its end, and on nodes of the cluster.
 func TestSealedValues(t *testing.T) {
 	w := newest(t, SignUpOff)
 	text, err := w.SealValue("kind", time.Minute, map[string]string{"a": "hidden"})
@@ -278,8 +286,7 @@ func TestSealedValues(t *testing.T) {
 	}
 }
 
-// An administrator sees the links that can be used, the one that expires first at the top, and
-// revokes one.
+// The list has the links that can be used, the first to expire at the top, and a revoked link cannot be used.
 func TestLinksAreListedAndRevoked(t *testing.T) {
 	w := newWorld(t)
 	w.signUp = SignUpInvited
@@ -326,8 +333,8 @@ func TestLinksAreListedAndRevoked(t *testing.T) {
 	listed(other)
 }
 
-// An operator's decision holds against the setting that names administrators, through any number
-// of sign-ins and a new account.
+// If an operator makes a user an administrator or takes that away, the setting that names administrators does not
+// undo it at later sign-ins or for a new account.
 func TestTheSettingDoesNotOverruleAnOperator(t *testing.T) {
 	w := newest(t, SignUpInvited)
 	root := annAtID
@@ -360,7 +367,7 @@ func TestTheSettingDoesNotOverruleAnOperator(t *testing.T) {
 	signIn(true)
 }
 
-// Who opens an account at a provider, by an invitation or both may store what the operator set for new accounts.
+// An account has the allowance of new accounts whether its user signs up at a provider, by an invitation or by both.
 func TestWhoSignsUpHasTheAllowanceOfNewAccounts(t *testing.T) {
 	const allowance = 12_345
 	w := newest(t, SignUpOpen)

@@ -9,6 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// Every node gives the secret and the principal of the API key for its access key id, before and after a rotation of
+// the signing key.
 func TestAnAccessKeySpeaksForItsKey(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -33,7 +35,7 @@ func TestAnAccessKeySpeaksForItsKey(t *testing.T) {
 	}
 }
 
-// TestAnAccessKeyIsRefusedAsItsTokenIs: whatever ends a token ends its key pair.
+// Every node refuses the access key id of a revoked or expired API key, and any malformed id, with the same text.
 func TestAnAccessKeyIsRefusedAsItsTokenIs(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -72,7 +74,7 @@ func TestAnAccessKeyIsRefusedAsItsTokenIs(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoSignedRightIsNoted: to ask for a secret is no use of it.
+// A look-up of a secret is no use of its key; Used records the use.
 func TestOnlyWhoSignedRightIsNoted(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)

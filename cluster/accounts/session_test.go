@@ -50,6 +50,8 @@ func (w *world) opens(t *testing.T, a *Accounts, token string) bool {
 	return err == nil
 }
 
+// A session opens the account with all scopes on every node until its sign-out, and the sign-out ends that session
+// alone.
 func TestSessionsOpenTheAccountUntilTheyEnd(t *testing.T) {
 	w, account := newUser(t)
 	token, other := signIn(t, w.Accounts), signIn(t, w.Accounts)
@@ -85,6 +87,7 @@ func TestSessionsOpenTheAccountUntilTheyEnd(t *testing.T) {
 	}
 }
 
+// An idle session expires, and a session in use expires after 30 days.
 func TestSessionsEndByThemselves(t *testing.T) {
 	w, _ := newUser(t)
 	idle, used := signIn(t, w.Accounts), signIn(t, w.Accounts)
@@ -106,9 +109,8 @@ func TestSessionsEndByThemselves(t *testing.T) {
 	}
 }
 
-// A node whose clock is a year ahead lets nobody in whose session is over by it, but takes
-// no session and no key from those who come to other nodes; and what most clocks say is
-// over goes.
+// A node whose clock is a year ahead refuses expired sessions by its own clock, but deletes a session only if most
+// clocks say that it is over.
 func TestOneWrongClockEndsNoSession(t *testing.T) {
 	w, account := newUser(t)
 	ahead := w.node()
@@ -147,6 +149,8 @@ func TestOneWrongClockEndsNoSession(t *testing.T) {
 	}
 }
 
+// Requests propose nothing; NoteUses proposes one command with the last uses of all sessions and keys, and other
+// nodes see them.
 func TestUsesReachOtherNodesWithoutAWritePerRequest(t *testing.T) {
 	w, _ := newUser(t)
 	token, key, never := signIn(t, w.Accounts), w.key(t, email), w.key(t, email)
@@ -199,6 +203,8 @@ func TestUsesReachOtherNodesWithoutAWritePerRequest(t *testing.T) {
 	}
 }
 
+// A node remembers at most maxInUse uses, proposes at most state.MaxUses at once, and allocates nothing to note a
+// use.
 func TestUsesAreBounded(t *testing.T) {
 	u := newUses(time.Hour)
 	for i := range maxInUse + 100 {
@@ -217,6 +223,7 @@ func TestUsesAreBounded(t *testing.T) {
 	}
 }
 
+// A node refuses a session token that is changed in any byte without a linearizable read.
 func TestForgedSessionsCostTheClusterNoRead(t *testing.T) {
 	w, _ := newUser(t)
 	token := signIn(t, w.Accounts)
@@ -242,6 +249,8 @@ func TestForgedSessionsCostTheClusterNoRead(t *testing.T) {
 	}
 }
 
+// A wrong password, an account without a password and an unknown name have the same answer, and each name and each
+// network is limited to a number of wrong passwords a minute.
 func TestWrongPasswordsAreOneAnswerAndThrottled(t *testing.T) {
 	w, _ := newUser(t)
 	w.account(t, "bob@example.org") // without a password
@@ -284,6 +293,7 @@ func TestWrongPasswordsAreOneAnswerAndThrottled(t *testing.T) {
 	}
 }
 
+// A node remembers at most maxTried names with wrong passwords, and the newest is among them.
 func TestTriesAreBounded(t *testing.T) {
 	tries := newTries(1)
 	for i := range 4 * maxTried {
@@ -301,8 +311,8 @@ func TestTriesAreBounded(t *testing.T) {
 	}
 }
 
-// Sign-ins that are no wrong ones, as nobody had time to look at the password, can be as
-// many as a rate allows.
+// Sign-ins that do not count as wrong push no wrong password of this minute out of memory. There can be as many of
+// them as a rate allows, because nobody had time to look at the password.
 func TestTriesThatAreNotWrongPushNoneOut(t *testing.T) {
 	tries, now := newTries(1), time.Unix(1000, 0)
 	address := netip.MustParseAddr("192.0.2.1")
@@ -323,6 +333,8 @@ func TestTriesThatAreNotWrongPushNoneOut(t *testing.T) {
 	}
 }
 
+// A name that is limited is free again after the clock was set back by hours, and stays limited if it was set back by
+// a second.
 func TestTriesOfAClockThatIsSetBackEnd(t *testing.T) {
 	tries, now := newTries(1), time.Unix(100_000, 0)
 	end, err := tries.take(now, email, netip.Addr{})
@@ -338,6 +350,8 @@ func TestTriesOfAClockThatIsSetBackEnd(t *testing.T) {
 	}
 }
 
+// A password is verified with the parameters in its own hash, and a hash with an unknown form or too large a cost is
+// an error.
 func TestPasswordHashesCarryTheirCost(t *testing.T) {
 	a := New(Options{Secret: clusterSecret})
 	for _, tc := range []struct {
@@ -360,6 +374,8 @@ func TestPasswordHashesCarryTheirCost(t *testing.T) {
 	}
 }
 
+// Keys of each generation stay valid on every node after rotations of the signing key, and an old signing key cannot
+// sign for a key of a newer one.
 func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -414,8 +430,8 @@ func TestRotationLeavesLiveKeysAsTheyAre(t *testing.T) {
 	}
 }
 
-// API keys that have expired are in the way of no rotation, as soon as most clocks say that
-// they have; those that live are.
+// A rotation removes expired API keys that hold the place of an old signing key if most clocks say that they have
+// expired, and removes no other key.
 func TestExpiredKeysMakeRoomForARotation(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -469,9 +485,8 @@ func TestExpiredKeysMakeRoomForARotation(t *testing.T) {
 	}
 }
 
-// Tokens that name a signing key which is not known here cost one read of the cluster
-// in a second, all together; a key of a signing key that another node has just made is
-// taken at once.
+// Tokens with an unknown signing key cost the cluster at most one read a second together, and a node accepts a key of
+// a new signing key at once.
 func TestMadeUpSigningKeysCostTheClusterLittle(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)

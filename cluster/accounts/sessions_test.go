@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// An account sees its sessions and ends one, or all but the one it uses, and no session of another
-// account.
+// An account lists its sessions, ends one or all but one of them, and cannot end a session of another account.
 func TestSessionsAreListedAndEnded(t *testing.T) {
 	w, account := newUser(t)
 	first, second, third := signIn(t, w.Accounts), signIn(t, w.Accounts), signIn(t, w.Accounts)

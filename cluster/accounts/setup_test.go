@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// The first administrator is added with a token that is valid for half an hour, and once.
+// A setup token adds the first administrator once, and nobody gets another token after that.
 func TestTheFirstAdministratorIsSetUpOnce(t *testing.T) {
 	w := newWorld(t)
 	token, err := w.SetupToken()
@@ -48,6 +48,7 @@ func TestTheFirstAdministratorIsSetUpOnce(t *testing.T) {
 	}
 }
 
+// A setup token is valid until LinkLife is over, and is refused from then on.
 func TestASetupTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	token, err := w.SetupToken()

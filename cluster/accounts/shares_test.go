@@ -38,8 +38,8 @@ func (s *Share) request() ShareRequest {
 	return ShareRequest{ID: s.ID, Bucket: s.Bucket, Prefixes: s.Prefixes, Read: s.Read, Name: s.Name}
 }
 
-// TestAShareOpensTheGatewayOnly promises that no other surface accepts the token of a share, and that
-// its principal permits nothing to code that does not know shares.
+// Only the S3 gateway accepts the token of a share, and its principal permits nothing to code that does not know
+// shares.
 func TestAShareOpensTheGatewayOnly(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -88,7 +88,7 @@ func TestAShareOpensTheGatewayOnly(t *testing.T) {
 	}
 }
 
-// TestARevokedShareIsRefusedByEveryNodeAtOnce promises the same as for keys.
+// Every node refuses a share, and requests of it that are under way, as soon as another node has revoked it.
 func TestARevokedShareIsRefusedByEveryNodeAtOnce(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -134,6 +134,8 @@ func TestARevokedShareIsRefusedByEveryNodeAtOnce(t *testing.T) {
 	}
 }
 
+// A share is valid until the next whole second after its end, is refused from then on, and stays in the list without
+// secrets.
 func TestAShareExpires(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -157,7 +159,8 @@ func TestAShareExpires(t *testing.T) {
 	}
 }
 
-// TestASharesTokenIsItsOwn changes what the token of a share says, and its record.
+// A token that names another share, key, time or scope than the record of its share is refused, although the signing
+// key has signed it.
 func TestASharesTokenIsItsOwn(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -189,8 +192,7 @@ func TestASharesTokenIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestAShareOutlivesTheRotationOfTheSigningKey rotates until an old signing key must make room: a share
-// that lives keeps its signing key, and one that has expired goes.
+// A rotation keeps the signing key of a share that lives, and removes a share that has expired to make room.
 func TestAShareOutlivesTheRotationOfTheSigningKey(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -224,7 +226,7 @@ func TestAShareOutlivesTheRotationOfTheSigningKey(t *testing.T) {
 	}
 }
 
-// TestAnOlderClusterHasNoShares promises a clear error below the feature level of shares.
+// Below the feature level of shares, the cluster creates and revokes none and its error names both levels.
 func TestAnOlderClusterHasNoShares(t *testing.T) {
 	w := newWorld(t)
 	a := w.account(t, email)
@@ -242,8 +244,8 @@ func TestAnOlderClusterHasNoShares(t *testing.T) {
 	}
 }
 
-// TestTheSecretsOfAShareStayOutOfLogsAndText promises the same as for keys. A share that is shown again
-// has a row in the audit log.
+// Neither the log nor any text form of a share has its token, its secret access key or its prefixes. The audit log
+// has a row for a share that is shown again.
 func TestTheSecretsOfAShareStayOutOfLogsAndText(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -279,8 +281,7 @@ func TestTheSecretsOfAShareStayOutOfLogsAndText(t *testing.T) {
 	}
 }
 
-// TestTheUseOfAShareCountsForItsOwner promises that the requests of a share are in the usage of the
-// account, and that the list says when the share was last used.
+// The requests of a share are in the usage of its account, and the list says when the share was last used.
 func TestTheUseOfAShareCountsForItsOwner(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)
@@ -305,8 +306,8 @@ func TestTheUseOfAShareCountsForItsOwner(t *testing.T) {
 	}
 }
 
-// TestTheSharesOfAllAccountsAreListed promises that the operator's list has the shares of each account with
-// its address and without secrets, and that one share is found by its bucket and id alone.
+// The operator's list has the shares of each account with its address and without secrets, and one share is found by
+// its bucket and id alone.
 func TestTheSharesOfAllAccountsAreListed(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
+// The forms of sealed signing keys, tokens and access key pairs are those of the golden file.
 func TestFormatsStayAsTheyAre(t *testing.T) {
 	s := newSigner(fixedSeed(), 0)
 	token, err := s.sign(claims{Subject: email, Scope: "storage:read storage:write", ID: "jti1", Issued: 1_800_000_000})
@@ -47,6 +48,7 @@ func TestFormatsStayAsTheyAre(t *testing.T) {
 	goldentest.File(t, filepath.Join("testdata", "formats.json"), append(got, '\n'))
 }
 
+// The token of a key has the header and the claims that its format names, and no other.
 func TestATokenSaysExactlyItsClaims(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -65,6 +67,7 @@ func TestATokenSaysExactlyItsClaims(t *testing.T) {
 	}
 }
 
+// A sealed signing key does not open if any byte of it is changed, missing or added, and two sealed keys differ.
 func TestSealedKeyOpensOnlyAsItIs(t *testing.T) {
 	sealed := fixedSealed(t)
 	if seed, err := unseal(clusterSecret, sealed); err != nil || string(seed) != string(fixedSeed()) {
@@ -226,6 +229,8 @@ func misstatements(tb testing.TB, good, other Key) map[string]string {
 	}
 }
 
+// A node refuses every forged token with the same text, also when it comes a second time, and accepts the real ones
+// between them.
 func TestForgeriesAreRefusedWithOneText(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -245,8 +250,8 @@ func TestForgeriesAreRefusedWithOneText(t *testing.T) {
 	}
 }
 
-// Anybody can send a token, of any length. One that is longer than all that the cluster
-// gives out is not hashed, decoded or copied.
+// A node refuses a token longer than MaxToken without an allocation. Anybody can send a token of any length, so a
+// node does not hash, decode or copy one longer than all that the cluster gives out.
 func TestATokenThatIsTooLongCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -270,8 +275,8 @@ func TestATokenThatIsTooLongCostsNothing(t *testing.T) {
 	}
 }
 
-// A hand-made token is the real one when it says the same: the forgeries above
-// differ from it in what they mean to, and not by accident.
+// A token that the helper signed makes from the claims of a key is the token of that key. So the forgeries above
+// differ from a real token in what they mean to, and not by accident.
 func TestAHandMadeTokenIsTheRealOne(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
@@ -282,6 +287,8 @@ func TestAHandMadeTokenIsTheRealOne(t *testing.T) {
 	}
 }
 
+// The cache of verified signatures holds at most its bound of entries, keeps the newest and those in use, and drops
+// others.
 func TestVerifiedSignaturesAreBoundedAndKeepWhatIsUsed(t *testing.T) {
 	hash := func(i int) [sha256.Size]byte { return sha256.Sum256([]byte(fmt.Sprint(i))) }
 	c := cache.NewLocked[[sha256.Size]byte, claims](100)

@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Requests that any node answers are counted for the account and the day. Days without a request
-// have what was stored before.
+// The usage of an account has the requests to all nodes for each day, days without a request included, up to today.
 func TestUsageByDay(t *testing.T) {
 	w, account := newUser(t)
 	other := w.node()
@@ -68,6 +67,8 @@ func TestUsageByDay(t *testing.T) {
 	}
 }
 
+// A node counts the requests of at most maxCounted accounts, and takes each count once, in parts of at most
+// state.MaxUsage.
 // A count is not lost when the cluster does not take it, and not kept for more accounts than there
 // is room for.
 func TestRequestsAreCountedUntilTheyAreNoted(t *testing.T) {
@@ -105,8 +106,7 @@ func (f *forgetful) Propose(ctx context.Context, cmd state.Command) (state.Resul
 	return r, err
 }
 
-// A request is charged once, also if the answers to some commands are lost, and after a restart of the
-// node.
+// A request is charged once, also if the answers to some commands are lost, and after a restart of the node.
 func TestARequestIsChargedOnce(t *testing.T) {
 	w, account := newUser(t)
 	charge := &state.ChargeStorage{Every: 1000, Requests: 1_000_000}
