@@ -35,6 +35,7 @@ func (l *late) PutAndSeal(ctx context.Context, _ string, blks []block.Block, _, 
 	return false, l.take(ctx, blks)
 }
 
+// The bytes of blocks that a block store still has after a cancelled put do not change.
 func TestMemoryThatAStoreMayStillUseIsNotUsedAgain(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		var stores []*late
@@ -68,8 +69,7 @@ func TestMemoryThatAStoreMayStillUseIsNotUsedAgain(t *testing.T) {
 	})
 }
 
-// A node that is behind has blocks of a body to come when the others keep it. What they
-// are in is given back when nothing comes of the put.
+// The memory for blocks that wait for a slow node is freed when the put ends, whether it is committed or not.
 func TestWhatALateNodeWasNotGivenIsGivenBack(t *testing.T) {
 	for _, committed := range []bool{false, true} {
 		t.Run(fmt.Sprint(committed), func(t *testing.T) {
@@ -93,8 +93,7 @@ func TestWhatALateNodeWasNotGivenIsGivenBack(t *testing.T) {
 	}
 }
 
-// What a node that hangs was given of small bodies stays in memory while it does, and
-// others go on to come: as much of it as may be, and then it is given no more time.
+// The bodies that wait for a node that hangs hold at most their part of the memory, and further bodies are stored.
 func TestANodeThatHangsHoldsLittleMemory(t *testing.T) {
 	const memory, bodies = 16 << 20, 64
 	bubble(t, 3, func(w *world) {

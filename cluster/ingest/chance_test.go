@@ -236,9 +236,9 @@ func (g *gamble) check(least int) {
 	}
 }
 
-// Puts, replacements and deletions of a few contents that share blocks and names, with
-// streams that break, fences that do not come and nodes that are restarted at any moment:
-// who is said to hold content has it at every moment, and in the end nothing else is left.
+// A node that the state names as holder has the content at every moment, and in the end no node has anything else.
+// Three nodes store, replace and delete contents that share blocks and names, while streams break, fences fail and
+// nodes restart at random.
 func TestWhoIsSaidToHoldContentHasItWhateverRestarts(t *testing.T) {
 	for seed := range *chanceSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -37,6 +37,7 @@ func golden(tb testing.TB) (names []string, frames [][]byte) {
 	return names, frames
 }
 
+// The bytes of all kinds of frames are those of the golden file.
 func TestFramesAreAsTheyWere(t *testing.T) {
 	names, frames := golden(t)
 	var text strings.Builder
@@ -86,6 +87,7 @@ func decode(data []byte) (again []byte, err error) {
 	}
 }
 
+// Each frame is read as it was written, and a frame that is cut or too long is an error.
 func TestFramesAreReadAsTheyAreWritten(t *testing.T) {
 	names, frames := golden(t)
 	for i, b := range frames {

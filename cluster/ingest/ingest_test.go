@@ -18,6 +18,7 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
+// All nodes of a placement keep the content and a lease on it until the put is done, and report their present epochs.
 func TestContentIsKeptAndLeasedUntilDone(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		for _, committed := range []bool{true, false} {
@@ -45,6 +46,7 @@ func TestContentIsKeptAndLeasedUntilDone(t *testing.T) {
 	})
 }
 
+// Content that is stored a second time has the same root and sizes, and each put has its own lease.
 func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		bubble(t, 2, func(w *world) {
@@ -70,7 +72,7 @@ func TestContentThatIsHereIsNotStoredAgain(t *testing.T) {
 	})
 }
 
-// What a node has sealed and has rotted there is made of the bytes that come again.
+// Content that has rotted on all nodes is whole again after it is stored again.
 func TestContentThatHasRottedIsStoredAgain(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		bubble(t, 2, func(w *world) {
@@ -94,7 +96,7 @@ func TestContentThatHasRottedIsStoredAgain(t *testing.T) {
 	})
 }
 
-// TestOutcomesGoWithTheNextPut of their stream, and by themselves when none comes.
+// The outcome of a put goes to the other node with the next put on the stream, or after tellWithin if there is none.
 func TestOutcomesGoWithTheNextPut(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		place := Placement{Nodes: w.all, Copies: 2}
@@ -123,7 +125,7 @@ func TestOutcomesGoWithTheNextPut(t *testing.T) {
 	})
 }
 
-// TestAnEndTellsOutcomes that wait: nobody has to wait for a fence.
+// A node that ends sends the outcomes that wait, so no other node has to wait for a fence.
 func TestAnEndTellsOutcomes(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(1, 1000)), Placement{Nodes: w.all, Copies: 2})
@@ -164,7 +166,7 @@ func (h *hashing) Blake3() []byte {
 	return sum[len(sum)-32:]
 }
 
-// TestABlockIsNotHashedAgain that its body knows the hash of.
+// A body of one chunk that knows its hash is asked for it, and the content is stored under its right root.
 func TestABlockIsNotHashedAgain(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		bubble(t, 2, func(w *world) {
@@ -185,6 +187,7 @@ func TestABlockIsNotHashedAgain(t *testing.T) {
 	})
 }
 
+// Join makes one content of parts on different nodes, and Take copies a part to the nodes of a placement.
 func TestPartsAreJoinedWhereverTheyAre(t *testing.T) {
 	bubble(t, 3, func(w *world) {
 		var parts []File
@@ -224,8 +227,8 @@ func TestPartsAreJoinedWhereverTheyAre(t *testing.T) {
 	})
 }
 
-// TestASpareNodeWaitsForWhoHasTheContent: it gets a body that has gone by from those that
-// kept it, and they may still be storing its end.
+// A spare node gets a body that has gone by from a node that kept it, also while that node still stores the end of
+// it.
 func TestASpareNodeWaitsForWhoHasTheContent(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		bubble(t, 3, func(w *world) {
@@ -253,6 +256,7 @@ func TestASpareNodeWaitsForWhoHasTheContent(t *testing.T) {
 	})
 }
 
+// A spare node keeps the content if a node of the placement is down, is full or cannot seal.
 func TestAFailedNodeIsReplaced(t *testing.T) {
 	full := func(context.Context, string, string) error { return state.Errorf(state.CodeNoSpace, "full") }
 	for name, fail := range map[string]func(n *node){
@@ -278,8 +282,7 @@ func TestAFailedNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// A node that has refused reads nothing more: who writes to it must not wait until a
-// block has not gone out in time.
+// A node that has refused a put and reads nothing more does not delay the put.
 func TestANodeThatRefusesHoldsNobodyUp(t *testing.T) {
 	bubble(t, 3, func(w *world) {
 		w.node("b").deaf = true
@@ -306,6 +309,7 @@ func failing(op string, err error) func(context.Context, string, string) error {
 	}
 }
 
+// A put with too few copies fails with ErrNoSpace if a node is full, else with ErrUnavailable, and leaves nothing.
 func TestTooFewCopiesAreAnError(t *testing.T) {
 	full := failing("put", state.Errorf(state.CodeNoSpace, "full"))
 	for _, tc := range []struct {
@@ -334,6 +338,7 @@ func TestTooFewCopiesAreAnError(t *testing.T) {
 	}
 }
 
+// Store rejects a bad placement, and one with too few known nodes, and leaves nothing.
 func TestPlacementsAreChecked(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		for name, tc := range map[string]struct {
@@ -371,6 +376,7 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A body that breaks ends the put with its error and leaves no blocks and no leases.
 func TestABrokenBodyLeavesNothing(t *testing.T) {
 	errBody := errors.New("the client has gone")
 	forSizes(t, func(t *testing.T, data []byte) {
@@ -398,7 +404,7 @@ func (k *ticks) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The end of ctx is tried at every step of the body, and of every node's store.
+// A put whose context ends at any step of the body or of a node's store fails or is whole, and leaves nothing.
 func TestTheEndOfItsContextEndsAStore(t *testing.T) {
 	data := bytesOf(1, 5<<20)
 	for _, size := range []int{1000, len(data)} {
@@ -447,6 +453,7 @@ func TestTheEndOfItsContextEndsAStore(t *testing.T) {
 	}
 }
 
+// A put reads at most eight batches of a body ahead of a node that does not take any.
 func TestASlowNodeSlowsTheBody(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		gate := make(chan struct{})
@@ -497,6 +504,7 @@ func (w *world) hang(node state.NodeID) (works chan struct{}) {
 	return works
 }
 
+// A put ends without a node that hangs if enough others keep the content.
 func TestANodeThatHangsIsLeft(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		bubble(t, 3, func(w *world) {
@@ -516,6 +524,7 @@ func TestANodeThatHangsIsLeft(t *testing.T) {
 	})
 }
 
+// A lease whose outcome is unknown ends with a fence, and not before.
 func TestLeasesWithoutAnOutcomeEndWithAFence(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		for name, lose := range map[string]func(w *world, s *Stored){
@@ -561,6 +570,7 @@ func TestLeasesWithoutAnOutcomeEndWithAFence(t *testing.T) {
 	})
 }
 
+// A node proposes at most three fences for 100 puts with an unknown outcome in 100 s.
 func TestFencesAreRare(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		before := w.node("b").fences.now()
@@ -580,6 +590,7 @@ func TestFencesAreRare(t *testing.T) {
 	})
 }
 
+// Renew returns the holders with their present epochs, without nodes that are down, and fails if too few are left.
 func TestRenewTellsThePresentEpochs(t *testing.T) {
 	bubble(t, 3, func(w *world) {
 		s, err := w.node("a").Store(w.Context(), strings.NewReader("kept"), Placement{Nodes: w.all, Copies: 2})
@@ -623,6 +634,7 @@ func TestRenewTellsThePresentEpochs(t *testing.T) {
 	})
 }
 
+// A node drops the blocks of a put whose sender dies before its end, without a fence.
 func TestAPusherThatDiesBeforeTheEndLeavesNothing(t *testing.T) {
 	for name, die := range map[string]func(n *node){
 		"its streams break": func(n *node) { n.cut() },
@@ -667,56 +679,7 @@ func (c waits) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestStreamsAreUsedAgain(t *testing.T) {
-	bubble(t, 2, func(w *world) {
-		put := func(i int) {
-			t.Helper()
-			s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(byte(i), 1000*i)), Placement{Nodes: w.all, Copies: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Done(true)
-			synctest.Wait()
-		}
-		for i := range 20 {
-			put(i)
-		}
-		if d := w.node("a").dials; d != 1 {
-			t.Errorf("%d streams for 20 puts, one after the other", d)
-		}
-		<-time.After(2 * idleAfter) // it is closed
-		put(1)
-		w.node("a").cut() // unlike this one, which breaks
-		put(2)
-		if d := w.node("a").dials; d != 3 {
-			t.Errorf("%d streams", d)
-		}
-		w.wantClean()
-	})
-}
-
-func TestLeftoversAreDropped(t *testing.T) {
-	bubble(t, 1, func(w *world) {
-		n := w.node("a")
-		n.stop()
-		leaf, err := dag.Leaf([]byte("left"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range 1500 {
-			if err := n.store.Put(w.Context(), ReferencePrefix+string(rune(i)), []block.Block{leaf}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		before := n.fences.now()
-		n.start()
-		w.wantClean()
-		if n.fences.now() != before+1 || !n.leases.fenced {
-			t.Errorf("epoch %d, it was %d", n.fences.now(), before)
-		}
-	})
-}
-
+// A node without an epoch keeps nothing, and serves a waiting put once it has one.
 func TestWithoutAnEpochNothingIsKept(t *testing.T) {
 	bubble(t, 2, func(w *world) {
 		b := w.node("b")
@@ -756,6 +719,8 @@ func raw(t *testing.T, w *world, to state.NodeID, frames ...[]byte) (kind byte, 
 	return answer[0], answer[headBytes:]
 }
 
+// A node refuses a put with a wrong hash or missing blocks, closes the stream after frames out of order, and keeps
+// nothing.
 func TestBadPutsAreRefused(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("x"))
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
+	"github.com/holdfast-ipfs/holdfast/peer/dag"
+	block "github.com/ipfs/go-block-format"
 )
 
-// What puts leave and a full disk has no room to take back is dropped when there is
-// some, without a restart; and a node can stop before that.
+// What puts left on a full disk is dropped when there is room again, with a restart of the node or without one.
 func TestWhatCouldNotBeDroppedIsDroppedLater(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart: %v", restart), func(t *testing.T) {
@@ -57,4 +58,27 @@ func TestWhatCouldNotBeDroppedIsDroppedLater(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node that starts drops the references that earlier puts left, and begins a new epoch.
+func TestLeftoversAreDropped(t *testing.T) {
+	bubble(t, 1, func(w *world) {
+		n := w.node("a")
+		n.stop()
+		leaf, err := dag.Leaf([]byte("left"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1500 {
+			if err := n.store.Put(w.Context(), ReferencePrefix+string(rune(i)), []block.Block{leaf}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := n.fences.now()
+		n.start()
+		w.wantClean()
+		if n.fences.now() != before+1 || !n.leases.fenced {
+			t.Errorf("epoch %d, it was %d", n.fences.now(), before)
+		}
+	})
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
+// Forty bodies for which the memory is too small are stored in part, the others are refused with ErrLimited, and
+// nothing is left.
 func TestMemoryIsBounded(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		var ended sync.WaitGroup
@@ -50,8 +52,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}, func(o *Options) { o.Memory = 16 << 20 })
 }
 
-// A body ends in io.EOF alone. What the framing of S3 says of one that was cut has an
-// io.ErrUnexpectedEOF in it, and what a copy of a part cannot read may have an io.EOF.
+// A body that ends with an error that wraps io.EOF or io.ErrUnexpectedEOF is not stored: only io.EOF itself is its
+// end. The framing of S3 says io.ErrUnexpectedEOF of a body that was cut, and a copy of a part that cannot be read
+// may say io.EOF.
 func TestABodyThatIsCutIsNotStored(t *testing.T) {
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
 		forSizes(t, func(t *testing.T, data []byte) {
@@ -90,8 +93,8 @@ func (f *flushed) FlushWith(flush func() error) {
 	})
 }
 
-// Who cuts a body has memory for a chunk from the first byte of it on, which nobody
-// counts before the body has waited for it. Behind the last byte there is no wait.
+// A body waits for memory only where a chunk begins, and not behind its last byte. The importer has memory for a
+// chunk from its first byte on, and nobody counts that memory before the body has waited for it.
 func TestABodyWaitsForMemoryBeforeAChunkBegins(t *testing.T) {
 	for _, size := range []int{ChunkSize + 1, 8 << 20, 8<<20 + 5} {
 		buffers := new(dag.Buffers)
@@ -148,6 +151,7 @@ func (k *trickle) Read(b []byte) (int, error) {
 // Interrupt implements Interrupter.
 func (k *trickle) Interrupt() { k.once.Do(func() { close(k.over) }) }
 
+// Twenty puts succeed beside bodies that trickle and hold the memory, of which some are cut with ErrLimited.
 func TestTricklingBodiesGiveWayToOthers(t *testing.T) {
 	for name, tc := range map[string]struct{ fast, clients int }{
 		"in the first chunk": {400 << 10, 24},
@@ -192,8 +196,8 @@ func TestTricklingBodiesGiveWayToOthers(t *testing.T) {
 	}
 }
 
-// Many bodies that have come half way, all of them fast, do not wait for each other:
-// where they would a few are refused at once, the youngest, and all others are stored.
+// Many fast bodies that have come half way do not wait for each other: at most half are refused at once, never the
+// first, and all others are stored.
 func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		const clients = 100 // 257 KiB each is more than there is
@@ -234,8 +238,7 @@ func TestBodiesDoNotWaitForEachOther(t *testing.T) {
 	}, func(o *Options) { o.Memory = 16 << 20 })
 }
 
-// Large bodies that come at the same pace are all stored, though what they would have
-// before they hand anything on is more than there is.
+// Large bodies that come at the same pace are all stored, although together they want more memory than there is.
 func TestLargeBodiesInStepAreAllStored(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		var all sync.WaitGroup
@@ -262,8 +265,8 @@ type waiting <-chan struct{}
 
 func (w waiting) Read([]byte) (int, error) { <-w; return 0, io.EOF }
 
-// Clients that send 100 KB a second are not cut for others, and slower ones are not
-// while there is memory for all.
+// A client that sends 100 KB a second is not cut while others wait for memory, and a slower one is not cut while it
+// is alone.
 func TestSteadyBodiesAreNotCut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bytes, others int // of each second; clients beside it
@@ -319,8 +322,8 @@ func (o *bodies) end(t *testing.T) {
 	}
 }
 
-// What a body that trickles has sent to another node is stored there when no more comes:
-// others need the memory that it waits in.
+// A node stores what it has of a body that trickles, so that other bodies do not wait long for its memory, and the
+// body can still end a day later.
 func TestTricklingBodiesHoldNoMemoryElsewhere(t *testing.T) {
 	const slow = 10 // as many blocks as may wait there
 	bubble(t, 2, func(w *world) {
@@ -387,8 +390,7 @@ func TestAWaitForMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestABodyThatFailsWithinAChunkSaysWhy promises that the reader of a body is told its error also
-// where memory for the chunk has been taken.
+// The reader of a body gets the error of the body also within a chunk for which memory has been taken.
 func TestABodyThatFailsWithinAChunkSaysWhy(t *testing.T) {
 	broken := errors.New("broken")
 	body := io.MultiReader(bytes.NewReader(bytesOf(1, ChunkSize+10)), iotest.ErrReader(broken))

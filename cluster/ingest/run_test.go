@@ -1,10 +1,13 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -21,8 +24,7 @@ type deafListener struct{ net.Listener }
 func (deafListener) Accept() (net.Conn, error) { return nil, errListener }
 func (deafListener) Close() error              { return nil }
 
-// TestANodeThatCannotAcceptSaysSo promises that Run ends with the error of its listener, so that
-// the node ends and does not stay as one that takes no content.
+// Run ends with the error of its listener. So the node ends, and does not stay as one that takes no content.
 func TestANodeThatCannotAcceptSaysSo(t *testing.T) {
 	bubble(t, 1, func(w *world) {
 		n := w.node("a")
@@ -55,8 +57,7 @@ type closedConn struct {
 
 func (c *closedConn) Close() error { c.closed = true; return nil }
 
-// TestAStreamOfAPoolThatEndsMeanwhileIsClosed promises that a connection which comes to be while
-// the node ends does not stay open.
+// A connection that is made while the node ends is closed.
 func TestAStreamOfAPoolThatEndsMeanwhileIsClosed(t *testing.T) {
 	network := &closingNetwork{dialed: &closedConn{}}
 	network.pool = newPool(network)
@@ -64,4 +65,33 @@ func TestAStreamOfAPoolThatEndsMeanwhileIsClosed(t *testing.T) {
 	if s != nil || !errors.Is(err, net.ErrClosed) || !network.dialed.closed {
 		t.Errorf("%v, %v; the connection is closed: %t", s, err, network.dialed.closed)
 	}
+}
+
+// Puts one after the other use one stream, and a new one after it was idle or broke.
+func TestStreamsAreUsedAgain(t *testing.T) {
+	bubble(t, 2, func(w *world) {
+		put := func(i int) {
+			t.Helper()
+			s, err := w.node("a").Store(w.Context(), bytes.NewReader(bytesOf(byte(i), 1000*i)), Placement{Nodes: w.all, Copies: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Done(true)
+			synctest.Wait()
+		}
+		for i := range 20 {
+			put(i)
+		}
+		if d := w.node("a").dials; d != 1 {
+			t.Errorf("%d streams for 20 puts, one after the other", d)
+		}
+		<-time.After(2 * idleAfter) // it is closed
+		put(1)
+		w.node("a").cut() // unlike this one, which breaks
+		put(2)
+		if d := w.node("a").dials; d != 3 {
+			t.Errorf("%d streams", d)
+		}
+		w.wantClean()
+	})
 }

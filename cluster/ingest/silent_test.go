@@ -22,7 +22,7 @@ func (s silent) Dial(ctx context.Context, node, protocol string) (net.Conn, erro
 	return here, nil
 }
 
-// TestANodeThatSaysNothingIsReplaced: the spare node has the content before clients give up.
+// A spare node has the content within 15 s if a node of the placement says nothing.
 func TestANodeThatSaysNothingIsReplaced(t *testing.T) {
 	const patience = 15 * time.Second
 	forSizes(t, func(t *testing.T, data []byte) {
@@ -57,8 +57,8 @@ func (g gone) Dial(ctx context.Context, node, protocol string) (net.Conn, error)
 	return silent(g).Dial(ctx, node, protocol)
 }
 
-// TestSpareNodesThatAreDownTooAreNotWaitedForOneByOne: clients wait 15 s at the most, for
-// content that is in memory.
+// A put whose nodes and spare nodes are down but for two ends within silentAfter and reachedWithin. Clients wait 15 s
+// at the most, for content that is in memory.
 func TestSpareNodesThatAreDownTooAreNotWaitedForOneByOne(t *testing.T) {
 	data := bytesOf(1, 1000)
 	bubble(t, 5, func(w *world) {
@@ -101,7 +101,7 @@ func (c *mutedConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// TestANodeThatIsSilentForAWhileIsNotGivenUp: where it alone could, it keeps the content.
+// A node that is silent for a while keeps the content if no other node could take its place.
 func TestANodeThatIsSilentForAWhileIsNotGivenUp(t *testing.T) {
 	data := bytesOf(1, 1000)
 	bubble(t, 2, func(w *world) {
@@ -114,7 +114,7 @@ func TestANodeThatIsSilentForAWhileIsNotGivenUp(t *testing.T) {
 	}, func(o *Options) { o.Network = mute{o.Network, 2*silentAfter + time.Second} })
 }
 
-// TestANodeThatWorksHasItsTime: it says so, and so may take much longer than it may be silent.
+// A node that says that it works may take ten times answerTimeout, and is not replaced.
 func TestANodeThatWorksHasItsTime(t *testing.T) {
 	const works = 10 * answerTimeout
 	bubble(t, 2, func(w *world) {

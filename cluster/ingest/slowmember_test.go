@@ -45,8 +45,9 @@ func (c slowConn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Many bodies come in at a, which is on a line of 40 Mbit/s, and b keeps them: what is half
-// here has room while the rest comes. What c puts on b meanwhile does not wait for that line.
+// A put from one member to another takes at most 1 s while 60 large bodies come to the latter over a slow member's
+// line. Bodies come in at a, which is on a line of 40 Mbit/s, and b keeps them: what is half here has room while the
+// rest comes.
 func TestASlowMemberLeavesOthersRoomForWhatTheyPut(t *testing.T) {
 	bubble(t, 3, func(w *world) {
 		ctx, cancel := context.WithCancel(w.Context())

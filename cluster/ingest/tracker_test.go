@@ -173,8 +173,8 @@ func (n *tracked) wantHas(s *Stored, after time.Duration, want bool) {
 	}
 }
 
-// Between the seal and the command nothing in the state wants the root, and audits
-// find it.
+// A node keeps content between the seal and the command that names it, and drops it within a minute after the object
+// is deleted. Between the two nothing in the state wants the root, and audits find it.
 func TestLeasedContentIsNotDropped(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		alone(t, func(w *world, n *tracked) {
@@ -208,8 +208,8 @@ func (n *tracked) wantHidden(s *Stored, want bool, looks int) {
 	}
 }
 
-// What the state says of a put is seen with its event, wherever that comes; then there
-// is nothing to ask the store, nor at the end of the lease.
+// A put needs at most one read of the state by the tracker, whether its event comes before or after the end of its
+// lease. A put of content that is here already needs none.
 func TestAPutInItsNormalCourseIsLookedAtOnce(t *testing.T) {
 	forSizes(t, func(t *testing.T, data []byte) {
 		for _, lag := range []time.Duration{0, time.Minute, -500 * time.Millisecond} {
@@ -247,7 +247,8 @@ func TestAPutInItsNormalCourseIsLookedAtOnce(t *testing.T) {
 	})
 }
 
-// It was sealed as what nobody names.
+// Content of a public bucket is visible to unknown peers as soon as the object is named, and hidden when the bucket
+// turns private. It was sealed as content that nobody names.
 func TestAPutIntoAPublicBucketIsShownAtOnce(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		<-time.After(time.Second)
@@ -267,7 +268,7 @@ func TestAPutIntoAPublicBucketIsShownAtOnce(t *testing.T) {
 	})
 }
 
-// A command that comes after the look of the end is looked at as any other change.
+// Content that is named long after its lease has ended is kept like any other.
 func TestAnEventLongAfterTheEndIsLookedAt(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		<-time.After(time.Second)
@@ -284,6 +285,7 @@ func TestAnEventLongAfterTheEndIsLookedAt(t *testing.T) {
 	})
 }
 
+// A node drops the content of a put that was given up within a minute.
 func TestWhatWasGivenUpIsDropped(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		s := n.store1([]byte("given up"))
@@ -292,7 +294,8 @@ func TestWhatWasGivenUpIsDropped(t *testing.T) {
 	})
 }
 
-// The command may still come: only a fence makes that certain.
+// A node drops the content of a put with an unknown outcome only after a fence, and the command that comes after the
+// fence fails.
 func TestAfterAnUnknownEndOnlyAFenceDrops(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		s := n.store1([]byte("unknown"))
@@ -307,6 +310,7 @@ func TestAfterAnUnknownEndOnlyAFenceDrops(t *testing.T) {
 	})
 }
 
+// A node that restarts drops the content of earlier puts only after a fence, and keeps what was named before it.
 func TestAfterARestartOnlyAFenceDrops(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		kept, gone := n.store1([]byte("named")), n.store1([]byte("not named"))

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// A stream breaks with the first blocks of a put, which comes again over another one, under
-// the same name. What the other node drops of the first attempt goes after blocks of the
-// second have come: it says that it keeps the content when it has all of it.
+// A node that drops blocks of a put's first attempt while the second comes says that it keeps the content only when
+// it has all of it. A stream breaks with the first blocks of a put, which comes again over another one, under the
+// same name.
 func TestABlockThatTheFirstAttemptTakesAwayIsNotCounted(t *testing.T) {
 	for _, self := range []bool{true, false} {
 		bubble(t, 3, func(w *world) {
