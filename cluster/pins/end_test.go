@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// ParseEnd reads a time of RFC 3339 or a duration of at least 1 ms, and returns ErrInvalid for any other text.
 func TestParseEnd(t *testing.T) {
 	for text, want := range map[string]End{
 		"2027-01-31T12:00:00Z":           {At: state.Millis(1_801_396_800_000)},
@@ -43,8 +44,8 @@ func newest(t *testing.T) *world {
 	return w
 }
 
-// The end of a pin is told in all answers, in UTC, and by the key of the specification. Pins without
-// an end do not have the key.
+// Create, Replace, Get and List tell the end of a pin in UTC under InfoUntil, and no such key for a pin without an
+// end.
 func TestAllAnswersTellTheEndOfAPin(t *testing.T) {
 	w := newest(t)
 	begin := state.MillisOf(w.now())
@@ -80,8 +81,8 @@ func TestAllAnswersTellTheEndOfAPin(t *testing.T) {
 	}
 }
 
-// The time of most members decides whether an end has passed, and from when a duration counts. While
-// it is unknown, the clock of the node does.
+// The agreed time decides whether an end has passed and from when a duration counts; while it is unknown, the node's
+// own clock does.
 func TestEndsCountByTheTimeOfMostMembers(t *testing.T) {
 	w := newest(t)
 	agreed, known := state.MillisOf(w.now()), true
@@ -118,7 +119,7 @@ func TestEndsCountByTheTimeOfMostMembers(t *testing.T) {
 	}
 }
 
-// Below the level that all members need for it, an end or a bound is refused and nothing is written.
+// Below the feature level of ends, a request with an end or a bound is refused and changes nothing.
 func TestEndsWaitForAllMembers(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.PinsEndLevel - 1})
@@ -136,7 +137,7 @@ func TestEndsWaitForAllMembers(t *testing.T) {
 	}
 }
 
-// A request that is repeated later asks for the same duration, and is the same request.
+// A repeated request with the same duration gets the first pin, and one with another end is refused with ErrExists.
 func TestARepeatedDurationMakesOnePin(t *testing.T) {
 	w := newest(t)
 	now := w.now()
@@ -156,8 +157,8 @@ func TestARepeatedDurationMakesOnePin(t *testing.T) {
 	}
 }
 
-// A request that is repeated after the end that it names gets its first answer, also when the pin has
-// ended. A new request with such an end is refused.
+// A request that is repeated after its end gets its first answer, also when the pin has ended; a new request with
+// such an end is refused.
 func TestARepeatAfterTheEndGetsTheFirstAnswer(t *testing.T) {
 	w := newest(t)
 	agreed := state.MillisOf(w.now())
@@ -200,7 +201,7 @@ func TestARepeatAfterTheEndGetsTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// A bound of the size is kept with the pin, and content that is larger fails it.
+// Content that is larger than the bound of a pin fails that pin, and no pin of another account.
 func TestABoundOfTheSizeFailsAPin(t *testing.T) {
 	w := newest(t)
 	r, err := w.Create(t.Context(), alice, Request{CID: v0, MaxBytes: 9})
@@ -217,8 +218,7 @@ func TestABoundOfTheSizeFailsAPin(t *testing.T) {
 	}
 }
 
-// A pin lasts for the whole of its duration, although the samples with the times of other members are
-// some seconds old.
+// A pin lasts for its whole duration, although the agreed time is some seconds behind.
 func TestAPinLastsForItsWholeDuration(t *testing.T) {
 	w := newest(t)
 	begin := state.MillisOf(w.now())
@@ -235,8 +235,8 @@ func TestAPinLastsForItsWholeDuration(t *testing.T) {
 	}
 }
 
-// The leader ends pins by the agreed time, whatever its own clock says: all that are due, and no
-// others. Nodes that do not lead end none.
+// The leader ends all pins that are due by the agreed time, whatever its own clock says, and no others. Nodes that do
+// not lead end none.
 func TestTheLeaderEndsPinsByTheAgreedTime(t *testing.T) {
 	w := newest(t)
 	agreed, known := state.MillisOf(w.now()), true

@@ -18,6 +18,7 @@ func (l *load) fill(ids ...state.NodeID) {
 	}
 }
 
+// A pin of new content is refused with ErrNoSpace if fewer than write_copies nodes have room, and changes nothing.
 func TestNewContentIsRefusedWhereNobodyCouldKeepIt(t *testing.T) {
 	const (
 		here  = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"

@@ -131,6 +131,7 @@ func raw(text string) string {
 
 const v0 = "QmdfTbBqBPQ7VNxZEYEj14VmRuZBkqFbiwReogJgS1zR1n"
 
+// Create answers queued with a UUID, the delegates of the three allocated nodes and the fields that were given.
 func TestCreateAnswersQueuedWithTheAllocation(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	in := Request{
@@ -163,6 +164,8 @@ func TestCreateAnswersQueuedWithTheAllocation(t *testing.T) {
 	}
 }
 
+// Create of content that is kept answers queued with its size and delegates, and the pin is pinned without a new
+// placement.
 func TestCreateOfContentThatIsHere(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	first := w.create(t, alice, raw("a"))
@@ -188,6 +191,7 @@ func TestCreateOfContentThatIsHere(t *testing.T) {
 	}
 }
 
+// Each pin of an account has a later creation time than the one before, although the clock stands still.
 func TestCreatedIsUniqueInAnAccount(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	seen := map[state.Millis]bool{}
@@ -201,6 +205,7 @@ func TestCreatedIsUniqueInAnAccount(t *testing.T) {
 	}
 }
 
+// Create for an account that does not exist fails with ErrUnauthorized.
 func TestAnAccountThatIsGone(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	if _, err := w.Create(t.Context(), "nobody", Request{CID: v0}); !errors.Is(err, state.ErrUnauthorized) {
@@ -208,6 +213,7 @@ func TestAnAccountThatIsGone(t *testing.T) {
 	}
 }
 
+// New content is placed on members that were heard of, or on any if the node has heard of nobody.
 func TestPlacementPrefersLiveMembers(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	w.load.set("n2", "n4", "n5", "unknown") // n1 and n3 were not heard of
@@ -230,6 +236,8 @@ func (w *world) leave(tb testing.TB, nodes []state.NodeID) {
 	}
 }
 
+// A pin whose nodes leave before its commit is placed again under the same id, and fails with ErrUnavailable after
+// maxAttempts.
 func TestNodesThatLeaveBetweenPlacementAndCommit(t *testing.T) {
 	setup := clustertest.Setup{Nodes: clustertest.Members("n1", "n2"), Replication: 1}
 	for _, tc := range []struct {
@@ -265,6 +273,7 @@ func TestNodesThatLeaveBetweenPlacementAndCommit(t *testing.T) {
 	}
 }
 
+// Replace makes a new pin on the nodes of the old one, and the old pin does not exist any more.
 func TestReplace(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9")})
 	for i := range 20 { // different roots would be placed differently
@@ -286,6 +295,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// A replacement with the same content keeps the root with its copies, and is pinned.
 func TestReplaceBySameContentFetchesNothing(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	old := w.create(t, alice, v0)
@@ -305,6 +315,7 @@ func TestReplaceBySameContentFetchesNothing(t *testing.T) {
 	}
 }
 
+// A replacement that fails for any reason leaves the old pin and makes no other.
 func TestReplaceKeepsTheOldPinOnAnyError(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	old := w.create(t, alice, v0)
@@ -341,6 +352,7 @@ func TestReplaceKeepsTheOldPinOnAnyError(t *testing.T) {
 	}
 }
 
+// Only the owner deletes a pin, once, and every other id gets the same answer as an unknown one.
 func TestDelete(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, v0)
@@ -371,6 +383,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// An account gets the answer for an unknown id for another account's pin, and does not list it.
 func TestNothingCrossesAccounts(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, v0)
@@ -384,6 +397,7 @@ func TestNothingCrossesAccounts(t *testing.T) {
 	}
 }
 
+// Every use case fails with ErrUnavailable without a majority.
 func TestNoMajorityIsUnavailable(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, v0)
@@ -398,6 +412,8 @@ func TestNoMajorityIsUnavailable(t *testing.T) {
 	}
 }
 
+// The status and the info of a pin say how many nodes keep and fetch it, its size, and the last errors, in Get and in
+// List.
 func TestInfoReportsTheProgressOfAPin(t *testing.T) {
 	type news struct {
 		node   int // of the allocation
@@ -477,7 +493,7 @@ func TestInfoReportsTheProgressOfAPin(t *testing.T) {
 	}
 }
 
-// Two accounts wait for one content: neither learns which origins the other has named.
+// An account that waits for the same content as another does not learn which origins the other has named.
 func TestAReasonTellsNobodyOfAnothersOrigins(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{Replication: 1})
 	const origin = "/ip4/203.0.113.1/tcp/4001"
@@ -509,6 +525,7 @@ func TestAReasonTellsNobodyOfAnothersOrigins(t *testing.T) {
 	}
 }
 
+// A failed pin stays failed with its reason when another pin of the same content succeeds.
 func TestAFailedPinKeepsItsReasonWhenTheContentIsPinnedAnew(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{Replication: 1})
 	failed := w.create(t, alice, v0)
@@ -523,95 +540,8 @@ func TestAFailedPinKeepsItsReasonWhenTheContentIsPinnedAnew(t *testing.T) {
 	}
 }
 
-func TestDelegates(t *testing.T) {
-	addrs := func(id string, n int) (list []string) {
-		for i := range n {
-			list = append(list, fmt.Sprintf("/ip4/203.0.113.%d/tcp/4001/p2p/%s", i+1, id))
-		}
-		return list
-	}
-	node := func(id string, addrs ...string) state.Node {
-		return state.Node{ID: state.NodeID(id), Addrs: addrs}
-	}
-	for _, tc := range []struct {
-		name  string
-		nodes []state.Node
-		want  func(got []string) bool
-	}{
-		{"a node without addresses is named", []state.Node{node("n1")}, func(got []string) bool {
-			return slices.Equal(got, []string{"/p2p/n1"})
-		}},
-		{"each once", []state.Node{node("n1", "/a", "/a", "/b"), node("n2", "/b")}, func(got []string) bool {
-			return slices.Equal(got, []string{"/a", "/b"})
-		}},
-		{"lists that end before others do", []state.Node{node("n1", "/a"), node("n2", "/b", "/c", "/d"), node("n3", "/e", "/f")}, func(got []string) bool {
-			return slices.Equal(got, []string{"/a", "/b", "/e", "/c", "/f", "/d"})
-		}},
-		{"what one names already is no turn of the others", []state.Node{node("n1", "/a", "/b"), node("n2", "/a", "/c"), node("n3", "/d", "/e")}, func(got []string) bool {
-			return slices.Equal(got, []string{"/a", "/d", "/b", "/c", "/e"})
-		}},
-		{"bounded, every node in it", []state.Node{node("n1", addrs("n1", 30)...), node("n2", addrs("n2", 30)...), node("n3", addrs("n3", 1)...)}, func(got []string) bool {
-			return len(got) == MaxDelegates && strings.HasSuffix(got[0], "/n1") && strings.HasSuffix(got[1], "/n2") && strings.HasSuffix(got[2], "/n3") &&
-				len(slices.Compact(slices.Sorted(slices.Values(got)))) == MaxDelegates
-		}},
-		{"what clients elsewhere can dial, the farthest first", []state.Node{
-			node("n1", "/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip4/10.0.0.1/tcp/1/p2p/n1", "/ip4/203.0.113.1/tcp/1/p2p/n1", "/ip6/::1/tcp/1/p2p/n1"),
-			node("n2", "/ip6/fe80::1/tcp/1/p2p/n2", "/ip6/fd00::1/tcp/1/p2p/n2", "/ip6zone/eth0/ip6/fe80::2/tcp/1/p2p/n2", "/ip6/2001:db8::1/udp/1/quic-v1/p2p/n2"),
-			node("n3", "/ip4/0.0.0.0/tcp/1/p2p/n3", "/ip4/169.254.0.1/tcp/1/p2p/n3", "/ip4/100.64.0.1/tcp/1/p2p/n3", "/dns4/example.org/tcp/1/p2p/n3"),
-		}, func(got []string) bool {
-			return slices.Equal(got, []string{
-				"/ip4/203.0.113.1/tcp/1/p2p/n1", "/ip6/2001:db8::1/udp/1/quic-v1/p2p/n2", "/dns4/example.org/tcp/1/p2p/n3",
-				"/ip4/10.0.0.1/tcp/1/p2p/n1", "/ip6/fd00::1/tcp/1/p2p/n2", "/ip4/100.64.0.1/tcp/1/p2p/n3",
-			})
-		}},
-		{"loopback where a node has nothing else, after all others", []state.Node{
-			node("n1", "/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip4/127.0.0.1/udp/1/quic-v1/p2p/n1"), node("n2", "/ip4/127.0.0.1/tcp/2/p2p/n2", "/ip4/10.0.0.2/tcp/2/p2p/n2"),
-		}, func(got []string) bool {
-			return slices.Equal(got, []string{"/ip4/10.0.0.2/tcp/2/p2p/n2", "/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip4/127.0.0.1/udp/1/quic-v1/p2p/n1"})
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, clustertest.Setup{Nodes: tc.nodes})
-			if got := w.create(t, alice, v0).Delegates; !tc.want(got) {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-	t.Run("of a member whose addresses others read", func(t *testing.T) {
-		addrs := []string{"/ip4/127.0.0.1/tcp/1/p2p/n1", "/ip6/::ffff:127.0.0.1/tcp/1/p2p/n1", "/ip4/203.0.113.1/tcp/1/p2p/n1"}
-		n := state.Node{ID: "n1", Addrs: slices.Clone(addrs)}
-		if got := public(&n); !slices.Equal(got, addrs[2:]) || !slices.Equal(n.Addrs, addrs) {
-			t.Errorf("%q of %q", got, n.Addrs)
-		}
-	})
-	t.Run("of members that are down only where there are no others", func(t *testing.T) {
-		w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2", "n3"), Replication: 2})
-		pin := w.create(t, alice, v0)
-		all, keeps := pin.Delegates, w.root(t, v0).Nodes()
-		for i, down := range [][]state.NodeID{{keeps[0]}, {keeps[1]}, keeps, nil} {
-			w.load.set("n1", "n2", "n3")
-			w.load.lose(down...)
-			want := slices.DeleteFunc(slices.Clone(all), func(a string) bool {
-				return len(down) == 1 && strings.HasSuffix(a, "/"+string(down[0]))
-			})
-			again, got := w.create(t, bob, v0).Delegates, w.get(t, alice, pin.ID).Delegates
-			if len(want) == 0 || !slices.Equal(got, want) || !slices.Equal(again, want) {
-				t.Errorf("%d, of %v %v are down: %v, pinned again %v, want %v", i, keeps, down, got, again, want)
-			}
-		}
-	})
-	t.Run("when every node of the allocation has left", func(t *testing.T) {
-		w := newWorld(t, clustertest.Setup{Nodes: clustertest.Members("n1", "n2"), Replication: 1})
-		pin := w.create(t, alice, v0)
-		gone := w.root(t, v0).Nodes()[0]
-		w.state.Apply(t, &state.RemoveNode{ID: gone})
-		got := w.get(t, alice, pin.ID).Delegates
-		if len(got) != 1 || strings.HasSuffix(got[0], string(gone)) {
-			t.Errorf("%s left, delegates %v", gone, got)
-		}
-	})
-}
-
+// List returns the newest pins first, with the rows of Get and the total of all, and Holders the nodes that keep
+// each.
 func TestListIsNewestFirstWithFullRows(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	const n = 120
@@ -650,6 +580,7 @@ func TestListIsNewestFirstWithFullRows(t *testing.T) {
 	}
 }
 
+// List rejects a query out of its bounds with ErrInvalid, and accepts one at the bounds.
 func TestListRefusesQueriesOutOfBounds(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	c := cid.MustParse(v0)
@@ -672,6 +603,7 @@ func TestListRefusesQueriesOutOfBounds(t *testing.T) {
 	}
 }
 
+// Eight callers that create, replace and delete pins at the same time leave exactly the pins that they made.
 func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	var wg sync.WaitGroup
@@ -732,6 +664,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
+// A read needs no majority if this node has applied the entry that the request has seen.
 func TestReadsAskTheClusterOnceForARequest(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, raw("seen"))
@@ -761,8 +694,8 @@ func TestReadsAskTheClusterOnceForARequest(t *testing.T) {
 	}
 }
 
-// A request that is made once is remembered for a day by most clocks: a node whose clock
-// is a year ahead makes no second pin of it, nor does one that nobody told the time.
+// A node whose clock is a year ahead makes no second pin of a repeated request before most clocks say that a day is
+// over.
 func TestOneWrongClockMakesNoSecondPin(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	begin := state.MillisOf(w.now())

@@ -38,8 +38,8 @@ func told(r Record) string {
 	return r.Status.String() + " " + r.Info[InfoDetails] + " " + r.Info[InfoSize]
 }
 
-// The answer to a pin tells nothing of content that is in somebody's private bucket: it
-// is that for content which nobody has.
+// The answer to a pin of content in a private bucket is the answer for content that nobody has, also to the bucket's
+// owner.
 func TestAnAcceptedPinTellsNothingOfPrivateObjects(t *testing.T) {
 	// The same pins in a world where the content is in a bucket, and in one where
 	// nobody has it.
@@ -76,7 +76,7 @@ func TestAnAcceptedPinTellsNothingOfPrivateObjects(t *testing.T) {
 	}
 }
 
-// What others may see anyway is told at once.
+// The answer to a pin says at once where content is kept that is in a public bucket or pinned by anybody.
 func TestAnAcceptedPinTellsOfContentThatIsShared(t *testing.T) {
 	const here = "queued kept on 2 of 2 nodes 4096"
 	w := newWorld(t, clustertest.Setup{})

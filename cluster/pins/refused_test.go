@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// TestInfoTellsAtOnceWhichOriginsAreRefused reads it in the answer to the request, before
-// any node has tried.
+// The info of a pin names the origins that are refused in the first answer, before any node has tried, each once and
+// to its account alone.
 func TestInfoTellsAtOnceWhichOriginsAreRefused(t *testing.T) {
 	const private, loopback, public = "/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU",
 		"/ip4/127.0.0.1/tcp/4001/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU",

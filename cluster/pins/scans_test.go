@@ -24,8 +24,8 @@ func enter(t *testing.T, s *scans, account state.AccountID) (leave func()) {
 	return leave
 }
 
-// One long list of an account runs at a time, so many of all accounts do, and those
-// that wait have their turns as they came.
+// One long list of an account runs at a time, a bounded number of all accounts do, and those that wait run in the
+// order of arrival.
 func TestLongListsHaveTheirTurnsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScans(2)
@@ -70,6 +70,8 @@ func TestLongListsHaveTheirTurnsInOrder(t *testing.T) {
 	})
 }
 
+// A caller that waits for a turn gives up with its context, and one more than MaxScansWaiting is refused with
+// ErrLimited.
 func TestWaitingForATurnEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScans(1)
@@ -106,7 +108,7 @@ func TestWaitingForATurnEnds(t *testing.T) {
 	})
 }
 
-// A list that looks at much waits for its turn, one that does not never does.
+// A list that has to read many rows waits for its turn, and a short one never waits.
 func TestOnlyLongListsWait(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	w.scans = newScans(1)

@@ -36,8 +36,8 @@ func equal(t *testing.T, d Detail, want ...string) {
 	}
 }
 
-// From the first time that somebody reads its detail, a pin has a history of what the node has seen
-// of it, also while nobody reads. The pin that takes its place goes on with it.
+// A pin has a history of its steps from the first read of its detail on, also while nobody reads, and its replacement
+// continues it.
 func TestAPinThatIsReadHasAHistory(t *testing.T) {
 	watched(t, func(t *testing.T, w *world) {
 		r, unread := w.create(t, alice, raw("a")), w.create(t, alice, raw("b"))
@@ -74,7 +74,7 @@ func TestAPinThatIsReadHasAHistory(t *testing.T) {
 	})
 }
 
-// Histories are bounded: in steps, and in pins.
+// A history has at most maxSteps steps, and at most maxTraces pins have one.
 func TestHistoriesAreBounded(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	r := w.create(t, alice, raw("a"))
@@ -95,7 +95,7 @@ func TestHistoriesAreBounded(t *testing.T) {
 	}
 }
 
-// The detail has each copy with its node, and what the node has said about its work.
+// The detail of a pin has each copy with its node, phase, reason and the progress that the node reports.
 func TestTheDetailOfAPinHasItsCopies(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	r := w.create(t, alice, raw("a"))

@@ -30,6 +30,8 @@ func meta(pairs, size int) map[string]string {
 	return m
 }
 
+// Create accepts a pin whose CID, name, origins and meta are well-formed and within their bounds, and says what is
+// wrong with any other.
 func TestValidate(t *testing.T) {
 	const blake3 = 0x1e
 	origin := "/dns4/example.org/tcp/4001/p2p/" + v0

@@ -55,6 +55,8 @@ func watched(t *testing.T, fn func(t *testing.T, w *world)) {
 	})
 }
 
+// Wait returns as soon as its pin begins to be fetched, fails an attempt or is deleted, and not for another pin's
+// change.
 func TestWaitReturnsWithTheChange(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -94,6 +96,8 @@ func TestWaitReturnsWithTheChange(t *testing.T) {
 	}
 }
 
+// Wait returns at once for a pin that is pinned or has another status than the caller knows, and for another
+// account's pin with ErrNotFound.
 func TestWaitReturnsAtOnceWhatIsSettledOrNewsAlready(t *testing.T) {
 	watched(t, func(t *testing.T, w *world) {
 		r := w.create(t, alice, raw("a"))
@@ -113,6 +117,7 @@ func TestWaitReturnsAtOnceWhatIsSettledOrNewsAlready(t *testing.T) {
 	})
 }
 
+// Wait returns the unchanged pin when its patience is over, and the error of its context when that ends first.
 func TestWaitEndsWithPatienceAndWithItsContext(t *testing.T) {
 	watched(t, func(t *testing.T, w *world) {
 		r := w.create(t, alice, raw("a"))
@@ -127,6 +132,7 @@ func TestWaitEndsWithPatienceAndWithItsContext(t *testing.T) {
 	})
 }
 
+// At most MaxAccountWaiters calls of an account and MaxWaiters of all wait, and one more is refused with ErrLimited.
 func TestWaitersAreBounded(t *testing.T) {
 	ws := newWaiters()
 	var all []*waiter
@@ -172,6 +178,8 @@ func (s *says) Progress(_ context.Context, _ state.RootKey, nodes []state.NodeID
 	return s.all
 }
 
+// Get reports the best position, attempts, bytes and blocks that the nodes of a pin tell, and asks no node about a
+// pinned pin; List asks none.
 func TestGetReportsTheProgressOfTheNodes(t *testing.T) {
 	live := &says{}
 	w := newWorld(t, clustertest.Setup{})
@@ -206,7 +214,7 @@ func TestGetReportsTheProgressOfTheNodes(t *testing.T) {
 	}
 }
 
-// A call that finds no place is refused as one too many, and holds none.
+// A call to Wait that finds no place is refused with ErrLimited, and holds none.
 func TestAWaitWithoutAPlaceIsRefused(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, v0)
@@ -226,6 +234,7 @@ func TestAWaitWithoutAPlaceIsRefused(t *testing.T) {
 	}
 }
 
+// A number of bytes is written in the largest binary unit that fits, rounded to one decimal.
 func TestProgressIsWrittenForPeople(t *testing.T) {
 	for _, tc := range []struct {
 		bytes uint64
