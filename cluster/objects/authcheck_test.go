@@ -69,8 +69,7 @@ func changing(t *testing.T) (w *world, changes map[string]func(context.Context) 
 	}
 }
 
-// TestARequestThatFailsTheAuthCheckChangesNothing: each change asks right before it is proposed, and
-// leaves everything as it was.
+// Each change of objects asks its auth check and proposes nothing if the check fails.
 func TestARequestThatFailsTheAuthCheckChangesNothing(t *testing.T) {
 	w, changes := changing(t)
 	view, release := w.state.LocalView()
@@ -95,8 +94,8 @@ func TestARequestThatFailsTheAuthCheckChangesNothing(t *testing.T) {
 	}
 }
 
-// What a judge has let through may be proposed for seconds more, and the key be revoked, or
-// the session end, in that time. The change is not made then.
+// A change whose API key is revoked, or whose session ends, between the auth check and the proposal is refused by
+// Apply. The proposal may be under way for seconds.
 func TestAKeyThatEndsWhileItsChangeIsUnderWayChangesNothing(t *testing.T) {
 	asked := func(w *world) (key, session func(ends bool) context.Context) {
 		w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel},

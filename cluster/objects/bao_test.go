@@ -33,6 +33,7 @@ func blake3Of(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// An object and its copy have the BLAKE3 hash of their bytes.
 func TestObjectsKnowTheirHash(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -74,6 +75,8 @@ type numbered struct {
 	size   int64 // -1: not told
 }
 
+// The object of an upload has the BLAKE3 hash of its bytes if its parts end between chunks and at most maxReread
+// bytes must be read again.
 func TestAnUploadKnowsItsHashFromThoseOfItsParts(t *testing.T) {
 	const kib = 1 << 10
 	part := func(number, size int) numbered {
@@ -154,7 +157,7 @@ func TestAnUploadKnowsItsHashFromThoseOfItsParts(t *testing.T) {
 	}
 }
 
-// The hash is worth something, but an upload does not fail for it.
+// An upload whose parts cannot be read is completed, without a BLAKE3 hash.
 func TestAnUploadWhosePartsCannotBeReadHasNoHash(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -175,6 +178,8 @@ func TestAnUploadWhosePartsCannotBeReadHasNoHash(t *testing.T) {
 	}
 }
 
+// The Bao encodings of an object decode to its bytes, and there is none for other content or for content that cannot
+// be read.
 func TestBao(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -240,6 +245,7 @@ func indexOf(t *testing.T, size int) *bao.Index {
 	return x
 }
 
+// The cache of trees holds at most its bound of bytes and drops the tree that was used least recently.
 func TestTreesHaveABound(t *testing.T) {
 	x := indexOf(t, 1)
 	all := newTrees(3 * x.Weight())
@@ -268,6 +274,7 @@ func TestTreesHaveABound(t *testing.T) {
 	}
 }
 
+// Requests for one tree at the same time compute it once, and the next one tries again if that fails.
 func TestATreeIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := indexOf(t, 1)

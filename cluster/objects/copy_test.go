@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// The part is of the source as it is when the part is made.
+// A part that is copied from an object that is replaced meanwhile is of the new object, and the copy fails with
+// ErrUnavailable if the object never stays.
 func TestAPartOfAnObjectThatIsReplacedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -43,7 +44,8 @@ func TestAPartOfAnObjectThatIsReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// A copy of an object that others overwrite as fast as they can is one of some version.
+// A copy of an object that is replaced fewer than copyAttempts times meanwhile has the newest content, else the copy
+// fails with ErrUnavailable.
 func TestACopyOfAnObjectThatIsReplacedAgainAndAgain(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -65,8 +67,8 @@ func TestACopyOfAnObjectThatIsReplacedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Tags that are set between what a copy reads and its commit are those of the copy: the
-// version that is copied keeps its id.
+// A copy has the tags that its source has when the copy is applied, unless the request has tags of its own. The
+// version that is copied keeps its id when its tags change.
 func TestACopyKeepsTheTagsThatItsSourceHasThen(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -102,8 +104,7 @@ func TestACopyKeepsTheTagsThatItsSourceHasThen(t *testing.T) {
 	}
 }
 
-// A key has 1 to 1,024 bytes, however an object comes by it, and what is refused
-// leaves nothing.
+// A key has 1 to 1,024 bytes, whether an object comes by it with a put, a copy or an upload.
 func TestBoundsOfAKey(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -130,8 +131,8 @@ func TestBoundsOfAKey(t *testing.T) {
 	}
 }
 
-// A part whose source is replaced, and its content gone, before all of it was read is of the
-// one in its place.
+// A part whose source is replaced, and its content gone, before it was read is of the new object; without any content
+// the copy fails with ErrUnavailable.
 func TestAPartOfAnObjectWhoseContentGoesMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

@@ -52,8 +52,8 @@ func (w *world) composed(key string, parts ...string) {
 	}
 }
 
-// TestACopyHasTheChecksumThatItAsksFor: of all bytes, at once where it is known or soon
-// computed, else once a node that holds the content has read it; until then it has none.
+// A copy has the checksum that it asks for over all bytes, at once where that is known or soon computed, else once a
+// holder has read the content. Until then it has none.
 func TestACopyHasTheChecksumThatItAsksFor(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -105,7 +105,8 @@ func TestACopyHasTheChecksumThatItAsksFor(t *testing.T) {
 	}
 }
 
-// TestACopyThatCannotBeReadNowHasItsChecksumLater, and is made all the same.
+// A copy whose content cannot be read now is made without its checksum, and has the checksum once a holder has read
+// the content.
 func TestACopyThatCannotBeReadNowHasItsChecksumLater(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

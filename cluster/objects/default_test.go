@@ -19,9 +19,9 @@ func sized(text string, algorithms ...string) Body {
 	}}
 }
 
-// TestAnUploadWithoutAnAlgorithmGetsTheDefault promises that the object of such an upload has the
-// CRC64NVME of all its bytes, of parts that came, with another checksum too, and of copies, and
-// none where a part has none; and that completing it again is answered alike.
+// An upload without an algorithm gives its object the CRC64NVME of all its bytes if every part has or can get one,
+// else none. Parts come with a body, with another checksum too, and as copies. Completing the upload again is
+// answered alike.
 func TestAnUploadWithoutAnAlgorithmGetsTheDefault(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

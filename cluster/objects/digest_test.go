@@ -14,7 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The check values of the CRC catalogue (reveng), FIPS 180-4 and RFC 1321.
+// The digests of the string 123456789 are the published check values. They are from the CRC catalogue (reveng), FIPS
+// 180-4, RFC 1321, xxhsum and b3sum.
 func TestDigestsOfTheCheckString(t *testing.T) {
 	d, err := newDigester(new(hashing), bytes.NewReader([]byte("123456789")), Algorithms(), 0)
 	if err != nil {
@@ -46,6 +47,8 @@ func TestDigestsOfTheCheckString(t *testing.T) {
 	}
 }
 
+// The digests of a body are those of its bytes, whatever sizes its reads have and whatever its reader does with the
+// bytes.
 func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -92,6 +95,7 @@ func TestDigestsDoNotDependOnHowItIsRead(t *testing.T) {
 	}
 }
 
+// A digester whose body fails leaves no goroutine after its end, which may be called twice.
 func TestABodyThatIsGivenUpLeavesNoGoroutine(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	d, err := newDigester(new(hashing), io.MultiReader(bytes.NewReader(make([]byte, 3*hashBuffer)), iotest.ErrReader(io.ErrUnexpectedEOF)), nil, 0)
@@ -105,6 +109,7 @@ func TestABodyThatIsGivenUpLeavesNoGoroutine(t *testing.T) {
 	d.end()
 }
 
+// The checksum that is combined of those of the parts is the checksum of the whole for each CRC.
 func TestCombinedChecksumsAreThoseOfTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {

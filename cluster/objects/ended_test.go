@@ -28,8 +28,8 @@ func (b *behind) View(ctx context.Context) (state.View, func(), error) {
 	return b.State.View(ctx)
 }
 
-// An upload that ends through another node while its parts are joined has ended for this
-// one too, which may not have applied that; and so has one whose bucket is deleted.
+// An upload that is aborted, or whose bucket is deleted, through another node while its parts are joined fails with
+// ErrNoUpload or ErrNoBucket. This node may not have applied that yet.
 func TestAnUploadThatEndsElsewhereIsSaidToHaveEnded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(w *world, r CompleteRequest) error

@@ -53,6 +53,8 @@ func (w *world) on(n state.NodeID) *Objects {
 	return New(opts)
 }
 
+// Three holders together compute the BLAKE3 hash of every version that has none, each a share of them, and read no
+// deleted version.
 func TestHashesThatUploadsCannotTellAreComputed(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -97,7 +99,7 @@ func TestHashesThatUploadsCannotTellAreComputed(t *testing.T) {
 	}
 }
 
-// TestWhoIsDownHashesNothing: what would be its work is that of the others.
+// A node computes the hashes of the members that are down too, and none while it cannot read the content.
 func TestWhoIsDownHashesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -121,8 +123,7 @@ func TestWhoIsDownHashesNothing(t *testing.T) {
 	}
 }
 
-// TestAHashOfAVersionThatIsGoneIsForNobody: what is read stays without effect, and
-// stops when it is not wanted.
+// A hash of a version that is gone changes no object, and its content is not read; hashing ends with its context.
 func TestAHashOfAVersionThatIsGoneIsForNobody(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

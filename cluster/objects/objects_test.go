@@ -215,6 +215,8 @@ func md5Of(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// An object is read and listed with the body and the attributes of its put, and this node is among those that keep
+// it.
 func TestPutIsReadAgain(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("photos")
@@ -243,6 +245,7 @@ func TestPutIsReadAgain(t *testing.T) {
 	}
 }
 
+// A put that is refused leaves the object as it was, and its body is not read unless only the body can tell.
 func TestAPutThatIsRefusedChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -282,6 +285,7 @@ func TestAPutThatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
+// A put with a condition that no longer holds when it is applied fails with ErrPrecondition.
 func TestAConditionIsJudgedWhenItCounts(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -300,6 +304,8 @@ func TestAConditionIsJudgedWhenItCounts(t *testing.T) {
 	}
 }
 
+// A put whose holders were fenced meanwhile renews them once and succeeds, and fails with ErrUnavailable if that
+// happens every time.
 func TestContentWhoseKeeperHasForgottenIsAskedForAgain(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -336,6 +342,7 @@ func TestContentWhoseKeeperHasForgottenIsAskedForAgain(t *testing.T) {
 	w.told("false")
 }
 
+// A put whose proposal has no answer fails with ErrUnavailable and reports an unknown outcome to the nodes.
 func TestNobodyKnowsWhatBecameOfAPut(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -362,6 +369,7 @@ func (f failing) Propose(ctx context.Context, cmd state.Command) (state.Result, 
 	return f.State.Propose(ctx, cmd)
 }
 
+// A put whose bucket is deleted and created again meanwhile is in the new bucket.
 func TestABucketThatWasMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -385,6 +393,8 @@ func TestABucketThatWasMadeAgain(t *testing.T) {
 	}
 }
 
+// A copy stores no bytes, is of the source as it is when the copy is applied, and an error says whether it is about
+// the source.
 func TestCopies(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("from")
@@ -456,6 +466,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// An upload gives an object of its listed parts, whose answer is the same when it is completed again; wrong parts are
+// refused and nothing is seen before.
 func TestUploads(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -526,6 +538,8 @@ func TestUploads(t *testing.T) {
 	}
 }
 
+// A part can be copied from a range of an object, its number is 1 to 10,000, and an upload that is too old by the
+// agreed time is discarded.
 func TestPartsOfObjectsAndOldUploads(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -565,8 +579,8 @@ func TestPartsOfObjectsAndOldUploads(t *testing.T) {
 	}
 }
 
-// A part that is all of an object is a name of its content, if the object knows what a
-// part has to know. Otherwise its bytes are read.
+// A part that is a whole object refers to its content and moves no bytes, if the object has the hashes that a part
+// needs. Otherwise its bytes are read.
 func TestAPartOfAWholeObjectMovesNoBytes(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -647,6 +661,8 @@ func TestAPartOfAWholeObjectMovesNoBytes(t *testing.T) {
 	}
 }
 
+// A put may replace an object if the net change fits the quota, and a body that cannot fit is refused before it is
+// read if its length is known.
 func TestAnAccountPaysForTheNetChange(t *testing.T) {
 	w := newWorld(t)
 	w.state.Apply(t, &state.SetQuota{Account: w.account, Allowance: 100})
@@ -671,6 +687,7 @@ func TestAnAccountPaysForTheNetChange(t *testing.T) {
 	w.put("bkt", "other", strings.Repeat("b", 100))
 }
 
+// A node that is full keeps no content of a put, and a put fails with ErrNoSpace if too few nodes have room.
 func TestANodeWithoutRoomKeepsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -685,6 +702,7 @@ func TestANodeWithoutRoomKeepsNothing(t *testing.T) {
 	}
 }
 
+// A read needs no majority if this node has applied exactly the entry that the caller has seen.
 func TestAReadAsksTheClusterOnlyIfItHasTo(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -700,6 +718,7 @@ func TestAReadAsksTheClusterOnlyIfItHasTo(t *testing.T) {
 	}
 }
 
+// Every use case answers another account with ErrNoBucket for this account's bucket, and changes nothing.
 func TestNothingCrossesAccounts(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

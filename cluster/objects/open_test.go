@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// An object whose content cannot be had now is no absent object: a client that syncs would
-// take it for deleted.
+// Open fails with ErrUnavailable if the content of an object cannot be reached, and with ErrNotFound only if the
+// object is gone. A client that syncs would take ErrNotFound for a deletion.
 func TestContentThatNobodyReachesIsUnavailable(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -38,7 +38,8 @@ func (unreadable) Get([]byte) ([]byte, bool, error) { return nil, false, errUnre
 
 func (unreadable) Scan([]byte, []byte, bool, func(k, v []byte) (bool, error)) error { return errUnread }
 
-// Tools take 404 for an object that was deleted.
+// Open fails with ErrUnavailable, not with ErrNotFound, if content is not found and the state cannot be read. Tools
+// take 404 for an object that was deleted.
 func TestContentIsNotGoneWhileTheStateCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What Apply accepts is not refused because a client says how large it is, and what is
-// refused in any case is not read.
+// A body is refused before it is read if it cannot fit the quota in any case, and is read if Apply may accept it.
 func TestABodyIsRefusedBeforeItComesOnlyWhereItCannotFit(t *testing.T) {
 	x, y := strings.Repeat("x", 60), strings.Repeat("y", 60)
 	put := func(key, text string) func(*world, *CompleteRequest) error {

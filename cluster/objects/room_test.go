@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// While the parts of an upload that has ended are freed, an account without room is told
-// to try again, and its bodies are read: there may be room when they have come.
+// While the parts of an aborted upload are freed, a put without room fails with ErrLimited after its body was read,
+// and not with ErrQuota. There may be room when the body has come.
 func TestAnAccountHasRoomWhenThePartsOfAnUploadAreFreed(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -53,7 +53,8 @@ func TestAnAccountHasRoomWhenThePartsOfAnUploadAreFreed(t *testing.T) {
 	}
 }
 
-// Who is told that the disks are full does not try again; a member that is down comes back.
+// A put or a new upload fails with ErrNoSpace if a full disk is among the reasons for too few nodes, else with
+// ErrUnavailable. A client that is told that disks are full does not try again; a member that is down comes back.
 func TestAMemberThatIsDownIsNoFullDisk(t *testing.T) {
 	for name, tc := range map[string]struct {
 		down, full int // so many of three

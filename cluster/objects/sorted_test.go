@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Pages by size and by time, of any length and both ways, together have every folder once and every
-// object once, in order. Objects of one value are by name.
+// Pages by size or time, of any length and in both directions, together have every folder and every object once and
+// in order. Objects of one value are by name.
 func TestPagesBySizeAndTimeAreInOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
 	var all state.ObjectsPage

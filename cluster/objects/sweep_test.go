@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Whether an upload is old is what most clocks say, neither that of the node that looks
-// nor that of the node through which it was begun. However it was begun, it goes.
+// A young upload stays although the clock of the node that began it or of the node that sweeps is wrong, and every
+// upload goes when it is old by most clocks.
 func TestOneWrongClockDiscardsNoUpload(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

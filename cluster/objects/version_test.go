@@ -39,6 +39,8 @@ func (w *world) holds(bucket, key string, id state.VersionID, body string) {
 	}
 }
 
+// Each version of a key is found, listed and deleted by its id, and the object from before versioning by the id
+// "null" too.
 func TestVersionsGoByTheirNames(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -94,6 +96,8 @@ func TestVersionsGoByTheirNames(t *testing.T) {
 	w.holds("bkt", "k", "", "one")
 }
 
+// In a bucket without versioning an object has the id of its put alone; another id is ErrNoVersion and deletes
+// nothing.
 func TestWithoutVersioningAnotherVersionIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -116,6 +120,7 @@ func TestWithoutVersioningAnotherVersionIsNotFound(t *testing.T) {
 	}
 }
 
+// An old version can be copied and tagged, also one that becomes old while it is copied, and a delete marker cannot.
 func TestOldVersionsAreCopied(t *testing.T) {
 	w := newWorld(t)
 	w.versioned("bkt")
@@ -172,8 +177,8 @@ func TestOldVersionsAreCopied(t *testing.T) {
 	}
 }
 
-// What an old version keeps is not free for a new one, as a body is judged before it
-// is read.
+// An old version that is kept counts against the quota when a body is refused before it is read; one that is replaced
+// does not.
 func TestOldVersionsTakeRoom(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -189,8 +194,7 @@ func TestOldVersionsTakeRoom(t *testing.T) {
 	w.put("bkt", "k", "abcdefgh") // the null version goes
 }
 
-// A bucket begins to keep versions after this node has looked: the command's outcome
-// tells what it is called.
+// A put returns the version id that Apply gave it, also if versioning changes after this node has looked.
 func TestAPutTellsWhatItMade(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -210,6 +214,8 @@ func TestAPutTellsWhatItMade(t *testing.T) {
 	}
 }
 
+// A completed upload is a new version if the bucket is versioned and the null version if versioning is suspended, and
+// its old version stays.
 func TestUploadsMakeVersions(t *testing.T) {
 	w := newWorld(t)
 	w.versioned("bkt")
@@ -274,8 +280,8 @@ func (w *world) part(bucket string, r *CompleteRequest, number int, text string)
 	return CompletePart{Number: number, ETag: p.ETag}
 }
 
-// Of two who complete one upload at the same time the second is told what the first
-// made of it, or that it was made of other parts.
+// Of two clients that complete one upload at the same time, the second gets the object of the first, or
+// ErrInvalidPart if its parts are others.
 func TestAnUploadIsCompletedOnce(t *testing.T) {
 	for _, to := range []state.Versioning{state.Unversioned, state.Versioned, state.Suspended} {
 		t.Run(fmt.Sprint("versioning ", to), func(t *testing.T) {
@@ -323,7 +329,8 @@ func TestAnUploadIsCompletedOnce(t *testing.T) {
 	}
 }
 
-// Whoever ends an upload has its parts dropped, while another completes it perhaps.
+// An upload that is completed while its parts are joined answers with that object, and one that is aborted meanwhile
+// with ErrNoUpload. The node that ends an upload has its parts dropped.
 func TestAnUploadThatEndsWhileItsPartsAreJoinedIsSaidToHaveEnded(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -373,8 +380,8 @@ func (w *world) holdsIt(bucket string, want state.Object) {
 	}
 }
 
-// Whoever completes an upload again is judged as the first time, and finds the object
-// wherever it is among the versions of its key.
+// A finished upload answers a second completion with its object only for the same parts and checks, wherever the
+// object is among the versions. An upload whose object was replaced or deleted is ErrNoUpload.
 func TestAFinishedUploadAnswersOnlyWhoAsksForIt(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -445,8 +452,8 @@ func TestAFinishedUploadAnswersOnlyWhoAsksForIt(t *testing.T) {
 	}
 }
 
-// An upload without an algorithm takes parts with checksums, and who lists them is answered
-// the same again: none are kept by which to judge them.
+// An upload without an algorithm whose parts are listed with checksums has the same answer when it is completed
+// again. No checksums are kept by which to judge them.
 func TestAnUploadWithoutAnAlgorithmIsCompletedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -467,7 +474,7 @@ func TestAnUploadWithoutAnAlgorithmIsCompletedAgain(t *testing.T) {
 	}
 }
 
-// The checksums of an object's parts are found by whatever id clients know it.
+// The checksums of an object's parts are found by whatever id clients know the object, "null" included.
 func TestChecksumsOfPartsAreFoundByTheNullVersion(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -501,8 +508,7 @@ func TestChecksumsOfPartsAreFoundByTheNullVersion(t *testing.T) {
 	check(state.NullVersion)
 }
 
-// Uploads of a key are listed by the time at which they began, and a page goes on behind
-// the one that it names.
+// The uploads of a key are listed by the time at which they began, and a page starts behind the upload that it names.
 func TestUploadsOfAKeyAreListedByTime(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -536,8 +542,8 @@ func TestUploadsOfAKeyAreListedByTime(t *testing.T) {
 	}
 }
 
-// A deletion with a condition finds nothing where nothing is, and is judged as older releases
-// do until all members have been upgraded.
+// A deletion with a condition of a key that does not exist succeeds, and is ErrNoKey as in older releases until all
+// members are upgraded.
 func TestADeletionWithAConditionOfWhatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
