@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Members look for others at every address that --join names, but for their own.
+// The address hints of a member are the addresses that --join names, without its own, and at most maxAddrHints.
 func TestAddressHintsAreTheAddressesToJoinAt(t *testing.T) {
 	ticket := members.Ticket{Secret: make([]byte, 32), Addrs: []string{"/ip4/10.0.0.2/tcp/9096/p2p/b", "/ip4/10.0.0.1/tcp/9096/p2p/self"}}
 	n := &Node{self: state.Node{ID: "self"}, opts: Options{Config: config.Config{Cluster: config.Cluster{Join: []string{
@@ -28,7 +28,7 @@ func TestAddressHintsAreTheAddressesToJoinAt(t *testing.T) {
 	}
 }
 
-// What a member says of itself counts before its record, and never for somebody else.
+// The addresses that a member reports count before those of its record, and never for another member.
 func TestAMemberIsWhereItSays(t *testing.T) {
 	m := state.Node{ID: "b", ClusterAddrs: []string{"/old/p2p/b", "/both/p2p/b"}}
 	for _, tc := range []struct{ said, want []string }{
@@ -42,8 +42,8 @@ func TestAMemberIsWhereItSays(t *testing.T) {
 	}
 }
 
-// A ticket and a record have room for the first few: those that others can dial are the
-// first also when addresses have changed.
+// New addresses have their own order, and the same set of addresses keeps the order that it had. A ticket and a
+// record have room for the first few, so those that others can dial must be the first.
 func TestNewestAddressesAreInTheirOrder(t *testing.T) {
 	start, now := []string{"/ip4/127.0.0.1"}, []string{"/ip4/8.8.8.8", "/ip4/192.168.1.2", "/ip4/172.17.0.1", "/ip4/127.0.0.1"}
 	other := slices.Clone(now)

@@ -6,6 +6,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 )
 
+// The status of a member that was heard is that of gossip, and of one that was not heard yet depends on its
+// connection.
 func TestWhoWasNotHeardYetIsWhatItsConnectionSays(t *testing.T) {
 	for _, tc := range []struct {
 		state            gossip.State

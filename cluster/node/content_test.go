@@ -29,6 +29,8 @@ func (none) Get(_ context.Context, c cid.Cid) (block.Block, error) {
 	return nil, ipld.ErrNotFound{Cid: c}
 }
 
+// A reader asks first the member that gave the last block, and last those that failed or are down, until avoidFor is
+// over.
 func TestAReaderAsksLastWhoFailed(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("some"))
 	if err != nil {
@@ -76,7 +78,8 @@ func TestAReaderAsksLastWhoFailed(t *testing.T) {
 	want("after a while in order again, but for who is down", false, "c", "a", "b")
 }
 
-// TestAMemberThatHangsDoesNotHoldUpAReader: others are asked while its connection stands.
+// A reader asks the next member after askNextAfter if one hangs, and waits for the slow one only if no other has the
+// block.
 func TestAMemberThatHangsDoesNotHoldUpAReader(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("some"))
 	if err != nil {
@@ -128,8 +131,8 @@ func TestAMemberThatHangsDoesNotHoldUpAReader(t *testing.T) {
 	}
 }
 
-// TestMembersThatAllHangAreNotWaitedForOneByOne: until one of them has given a block nobody
-// has an answer, and that is not to take longer however many they are (P13).
+// The first block of a file is not found after searchFor, however many members hang; later blocks may take longer
+// (P13). The client has no answer until one member has given a block.
 func TestMembersThatAllHangAreNotWaitedForOneByOne(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("some"))
 	if err != nil {
@@ -177,7 +180,7 @@ func TestMembersThatAllHangAreNotWaitedForOneByOne(t *testing.T) {
 	})
 }
 
-// TestAnAnswerThatHasBegunHasItsTime: a large block may be long on its way.
+// A member whose answer has begun may take longer than askNextAfter, because a large block may be long on its way.
 func TestAnAnswerThatHasBegunHasItsTime(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("some"))
 	if err != nil {
@@ -212,9 +215,9 @@ func (none) Read(_ context.Context, c cid.Cid, _ func(int) []byte) ([]byte, erro
 	return nil, ipld.ErrNotFound{Cid: c}
 }
 
-// A fetch that is half done has the root of a file and not its leaves. While nobody who has
-// them can be reached that is no mistake of this node's, for the gateway answers with what
-// comes before the first byte.
+// A read of a file whose leaves no reachable member has ends with ErrUnavailable. A fetch that is half done has the
+// root and not the leaves; that is no fault of this node, and the gateway answers with the error before the first
+// byte.
 func TestAFileWithoutItsLeavesIsUnavailable(t *testing.T) {
 	open := func() *blocks.Store {
 		t.Helper()
@@ -258,7 +261,7 @@ func TestAFileWithoutItsLeavesIsUnavailable(t *testing.T) {
 	}
 }
 
-// What a CID names and is no file is the caller's mistake, and not this node's.
+// Open of a CID that names no file fails with CodeInvalid and says what the CID is.
 func TestWhatIsNoFileIsToldSo(t *testing.T) {
 	store, err := blocks.Open(t.TempDir(), blocks.Options{})
 	if err != nil {

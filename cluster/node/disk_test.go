@@ -27,7 +27,8 @@ func (w wire) Next(ctx context.Context) (from string, data []byte, err error) {
 	}
 }
 
-// Who should not lead for want of room is known by what it said last.
+// A member counts as short of disk space if its last sample says Tight or Refuses, and no other member does. Such a
+// member should not lead.
 func TestMembersWithoutRoomAreKnownByTheirSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := make(wire)
@@ -63,8 +64,9 @@ func TestMembersWithoutRoomAreKnownByTheirSamples(t *testing.T) {
 	})
 }
 
-// A full disk has at most its reserve free. A compaction may use half of that without the
-// ballast, and needs room for what lives in a segment.
+// The size of a segment is the setting or a quarter of the disk's reserve, whichever is smaller, but not less than 4
+// MiB for the latter. A full disk has at most its reserve free. A compaction may use half of that without the
+// ballast, and needs room for the live blocks of a segment.
 func TestSegmentsAreSmallWhereTheReserveIs(t *testing.T) {
 	const mib = 1 << 20
 	for _, tc := range []struct {

@@ -58,8 +58,7 @@ func openHeld(t *testing.T, dir string) held {
 	return held{Store: s, scrubber: sc, provides: announced{}, hidden: func(string) bool { return false }}
 }
 
-// A folder that names one file by its CIDv0 and by its CIDv1 is two CIDs and one block. When
-// the index of its node is made anew, it can be made whole again.
+// A folder that names one block by its CIDv0 and its CIDv1 is sealed, and is sealed again after the index was lost.
 func TestContentWithTwoCIDsOfOneBlockIsSealedAgain(t *testing.T) {
 	file := merkledag.NodeWithData([]byte("\x08\x02\x12\x01x\x18\x01")) // v0
 	v1 := cid.NewCidV1(cid.DagProtobuf, file.Cid().Hash())

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// A joiner that is cut is not told why, so it says all that there is to look at.
+// A joining node whose connection is cut says what may be wrong with its ticket or its secret, and nothing that
+// cannot be. The member that cuts it does not say why.
 func TestAJoinerSaysWhatToLookAt(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) state.Millis { return state.MillisOf(now.Add(d)) }

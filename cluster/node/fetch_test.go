@@ -40,6 +40,7 @@ func (g *given) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 	return nil, fn(block.NewBlock([]byte("root")))
 }
 
+// The reason of a failed fetch names an origin only to a user who named that origin.
 func TestWhatIsSaidOfAnOriginIsForWhoNamedIt(t *testing.T) {
 	err := &dag.FetchError{Kind: dag.ErrNotFound, Cid: block.NewBlock(nil).Cid(), Notes: []string{"/o: no answer"}}
 	reason := new(fetcher).Reason(err)
@@ -51,6 +52,7 @@ func TestWhatIsSaidOfAnOriginIsForWhoNamedIt(t *testing.T) {
 	}
 }
 
+// A fetch asks the origins for the root alone for originsAlone, then the members too, and takes the first answer.
 func TestNewContentComesFromItsOriginsFirst(t *testing.T) {
 	root := block.NewBlock([]byte("root")).Cid()
 	never, silent := errors.New("no"), time.Duration(-1)
@@ -92,6 +94,7 @@ func TestNewContentComesFromItsOriginsFirst(t *testing.T) {
 	}
 }
 
+// A request to origins and members ends with the error of the receiver if the receiver refuses the block.
 func TestABlockThatIsRefusedEndsTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, full := block.NewBlock([]byte("root")).Cid(), errors.New("full")
@@ -103,6 +106,7 @@ func TestABlockThatIsRefusedEndsTheQuestion(t *testing.T) {
 	})
 }
 
+// A request for blocks below the root does not ask the origins first.
 func TestBelowTheRootMembersAreAskedAsEver(t *testing.T) {
 	root, other := block.NewBlock([]byte("root")).Cid(), block.NewBlock([]byte("other")).Cid()
 	origin := &given{has: true}

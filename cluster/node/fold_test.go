@@ -36,6 +36,8 @@ func (w *written) Reset() {
 	w.buf.Reset()
 }
 
+// Of a log line that repeats, foldBurst lines are written, then one line per window with the number of the others.
+// Another level and a line that was not there for long are written at once.
 func TestLinesThatRepeatAreFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out written
@@ -73,8 +75,8 @@ func TestLinesThatRepeatAreFolded(t *testing.T) {
 	})
 }
 
-// TestFoldedLinesNameEveryMember checks that of members that die together each is named, and
-// that what was left out is written when the node ends.
+// Each of many members that die together is named in the log, and lines that were left out are written when the node
+// ends.
 func TestFoldedLinesNameEveryMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out written
@@ -98,6 +100,8 @@ func TestFoldedLinesNameEveryMember(t *testing.T) {
 	})
 }
 
+// A node remembers at most foldKinds kinds of lines, writes all others, and forgets those that it has not seen for
+// long.
 func TestFoldedLinesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out written
@@ -116,6 +120,7 @@ func TestFoldedLinesAreBounded(t *testing.T) {
 	})
 }
 
+// With the level debug no log line is left out.
 func TestNothingIsFoldedForWhoDebugs(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(new(bytes.Buffer), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if foldLines(log) != log {

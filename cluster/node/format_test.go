@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// TestAFolderOfANewerReleaseIsRefused checks the mark that covers every file without one of
-// its own, and that a folder of a release before gets it.
+// A node refuses a data folder with the mark of a newer release or with a bad mark, and writes the mark into a folder
+// without one. The mark covers every file that has none of its own.
 func TestAFolderOfANewerReleaseIsRefused(t *testing.T) {
 	f := folder{t.TempDir()}
 	for range 2 { // without a mark, and with it
@@ -32,7 +32,7 @@ func TestAFolderOfANewerReleaseIsRefused(t *testing.T) {
 	}
 }
 
-// What a newer release wrote is not set aside as damaged.
+// Files that a newer release wrote are not set aside as damaged.
 func TestNothingOfANewerReleaseIsCondemned(t *testing.T) {
 	err := fmt.Errorf("%w: %w", kv.ErrCorrupt, durable.Newer("state", 2, 1))
 	if r := rebuildFor(err); len(r.Folders) > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/bao"
 )
 
+// HashInPlace registers the hasher of package bao for BLAKE3.
 func TestBlocksAreHashedInPlace(t *testing.T) {
 	HashInPlace()
 	got, err := registry.GetHasher(registry.BLAKE3)

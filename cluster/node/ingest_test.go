@@ -89,8 +89,8 @@ func (g *giver) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(
 	return missing, nil
 }
 
-// TestAMemberThatHangsDoesNotHoldUpAPut: parts that are copies lie on other nodes than those
-// that are to keep the whole, and who gets them asks a member that hangs for each level.
+// A node that collects parts from members asks the next one after askNextAfter if one hangs. Parts that are copies
+// lie on other nodes than those that are to keep the whole, and the latter ask for each level of the DAG.
 func TestAMemberThatHangsDoesNotHoldUpAPut(t *testing.T) {
 	full, data := &drawer{all: map[cid.Cid]block.Block{}}, make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{}).Read(data)

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// TestLoadOfOtherNodesIsAdded promises that an account on several live nodes counts as one, and
-// that only the leader's processors count as busy.
+// The requests of an account on all live other nodes are added, and only the leader's processors count as busy.
 func TestLoadOfOtherNodesIsAdded(t *testing.T) {
 	sample := func(busy bool, accounts ...gossip.Account) gossip.Sample {
 		return gossip.Sample{Accounts: accounts, Busy: busy}
@@ -36,8 +35,8 @@ func TestLoadOfOtherNodesIsAdded(t *testing.T) {
 	}
 }
 
-// TestTheMostModestAndTheNoisiestAccountsAreReported promises that a sample names the accounts with the
-// fewest and those with the most requests, as many as fit, and none before there is an API.
+// A sample has the accounts with the fewest and those with the most requests, as many as fit, and none before there
+// is an API.
 func TestTheMostModestAndTheNoisiestAccountsAreReported(t *testing.T) {
 	e := &Neighbours{}
 	if accounts, busy := e.reported(); len(accounts) > 0 || busy {

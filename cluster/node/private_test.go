@@ -16,7 +16,7 @@ type announced map[cid.Cid]bool
 func (a announced) Announce(c cid.Cid) bool { a[c] = true; return true }
 func (a announced) Withdraw(c cid.Cid)      { delete(a, c) }
 
-// Wherever in a fetch and its seal the content turns private, only what unknown peers see is announced.
+// Content that turns private at any step of its fetch or seal is neither visible to unknown peers nor announced.
 func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 	blk := block.NewBlock([]byte("of a pin"))
 	root := cid.NewCidV1(cid.Raw, blk.Cid().Hash())
@@ -84,7 +84,7 @@ func TestUnknownPeersSeeAnnouncedContentAlone(t *testing.T) {
 	}
 }
 
-// Nobody outside may learn from a want what is private.
+// A fetch of private content asks members only. Nobody outside may learn from a want what is private.
 func TestWithoutASessionMembersAloneAreAsked(t *testing.T) {
 	f := &fetcher{}
 	session := &given{}

@@ -20,6 +20,8 @@ import (
 
 const progressCID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
+// Progress returns what this node and the members that answer within progressTimeout say, and asks again only after
+// progressFresh.
 func TestProgressAsksTheMembersThatWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := state.RootOf(cid.MustParse(progressCID))
@@ -92,6 +94,7 @@ func TestProgressAsksTheMembersThatWork(t *testing.T) {
 	})
 }
 
+// A node closes the stream of a bad request for progress without an answer.
 func TestProgressAnswersNobodyWhoAsksBadly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &progress{look: func(context.Context, state.RootKey) (tracker.Seen, bool) {

@@ -69,6 +69,7 @@ func (s *shelf) stop(t *testing.T) {
 	}
 }
 
+// A member that gives blocks of a file is notified once that the file is read, until the reader closes it.
 func TestWhoGivesBlocksKnowsThatTheFileIsRead(t *testing.T) {
 	root := cid.MustParse(progressCID)
 	synctest.Test(t, func(t *testing.T) {
@@ -91,6 +92,7 @@ func TestWhoGivesBlocksKnowsThatTheFileIsRead(t *testing.T) {
 	})
 }
 
+// A member that has ended is notified again, at most once in each tellAgain.
 func TestWhoHasEndedIsToldAgain(t *testing.T) {
 	root := cid.MustParse(progressCID)
 	synctest.Test(t, func(t *testing.T) {
@@ -113,6 +115,7 @@ func TestWhoHasEndedIsToldAgain(t *testing.T) {
 	})
 }
 
+// A node closes the stream of a reader that names no root within tellTimeout.
 func TestReadersThatSayNothingAreLetGo(t *testing.T) {
 	root := cid.MustParse(progressCID)
 	for _, said := range []string{"", "no CID\n", strings.Repeat("b", 2*maxProgress)} {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
+// A damaged folder that is a mount point is emptied instead of moved, and its lost+found stays.
 func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
 	n := &Node{folder: folder{t.TempDir()}, logger: slog.New(slog.DiscardHandler)}
 	at := n.folder.file(stateDir)
@@ -37,7 +38,8 @@ func TestACondemnedFolderThatIsAMountIsEmptied(t *testing.T) {
 	}
 }
 
-// Who finds its copy damaged is in trouble, and who left a cluster is not.
+// A node that sets a damaged folder aside logs one line of level error, and one that was removed from its cluster
+// logs one of level info.
 func TestFoldersThatAreLeftBehindAreNoError(t *testing.T) {
 	for name, c := range map[string]struct {
 		leave func(*Node) error
@@ -69,7 +71,8 @@ func TestFoldersThatAreLeftBehindAreNoError(t *testing.T) {
 	}
 }
 
-// A member may join while the disk is full: the node goes on, with what it wrote before.
+// A node on a full disk keeps the members that it wrote before, says once that the disk is full, and writes the new
+// ones when there is room.
 func TestAFullDiskKeepsTheMembersThatWereNoted(t *testing.T) {
 	var log strings.Builder
 	n := &Node{folder: folder{t.TempDir()}, logger: slog.New(slog.NewTextHandler(&log, nil))}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Most of whom a node knows may be down, at all of their addresses.
+// The answer of the one live member is found within two dials, although it is the last of many addresses that do not
+// answer.
 func TestWhoAnswersIsNotWaitedForBehindWhoDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addrs []string

@@ -9,6 +9,8 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
+// The roots that wait for their announcement are read as they were written, and of a file that is cut the whole ones
+// are read with an error.
 func TestRootsThatWaitAreRead(t *testing.T) {
 	f := folder{t.TempDir()}
 	var hashes []mh.Multihash
