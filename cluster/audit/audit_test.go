@@ -59,6 +59,7 @@ func details(rows []state.AuditEntry) (all []string) {
 	return all
 }
 
+// List returns the rows that match action, actor, target and time, the newest first, and pages have each row once.
 func TestListFiltersAndPages(t *testing.T) {
 	w := newWorld(t)
 	ann := state.Actor{Kind: state.ActorSession, Account: "ann", Email: "ann@example.org", Session: "s1", Addr: "192.0.2.7"}
@@ -116,6 +117,8 @@ func viewOf(w *world) state.View {
 	return view
 }
 
+// Verify finds no fault in a log of several steps, and returns its first and last row, their number and the hash of
+// the head.
 func TestVerifySaysWhatTheLogHas(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 * verifyStep / 2 {
@@ -131,7 +134,8 @@ func TestVerifySaysWhatTheLogHas(t *testing.T) {
 	}
 }
 
-// Wrong passwords of a minute are one row for each account and address, and no try is lost.
+// Refused sign-ins and joins of one minute are one row for each target and address, and no try is lost, also while
+// the state is unavailable.
 func TestRefusalsAreSummedByMinute(t *testing.T) {
 	w := newWorld(t)
 	here := netip.MustParseAddr("192.0.2.7")
@@ -200,6 +204,8 @@ func mapsEqual(a, b map[string]uint64) bool {
 	return len(a) == len(b)
 }
 
+// Prune removes rows that are 401 days old by the agreed time, and none while that time is unknown; the rest still
+// verifies.
 func TestOldRowsGoByATimeThatMembersAgreeOn(t *testing.T) {
 	w := newWorld(t)
 	rows := func() int { return len(w.list(Query{}).Rows) }
@@ -224,6 +230,7 @@ func TestOldRowsGoByATimeThatMembersAgreeOn(t *testing.T) {
 	}
 }
 
+// Run writes a refused sign-in into the log within two minutes.
 func TestRunRecordsRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// An account sees its own revoked keys with their times, not those of others, of an earlier account of
-// the same address, or of long ago.
+// RevokedKeys returns the keys of an account that were revoked within 30 days, the newest first, with time and actor.
+// It has no keys of others or of an earlier account with the same address.
 func TestRevokedKeys(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	st := clustertest.New(t, clustertest.Setup{Nodes: clustertest.Members("n1")})

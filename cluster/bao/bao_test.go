@@ -65,8 +65,8 @@ func indexOf(t testing.TB, data []byte, most int) *Index {
 	return x
 }
 
-// The vectors are a choice of tests/test_vectors.json of github.com/oconnor663/bao:
-// the BLAKE3 hash of content, of its outboard encoding, and of slices of it.
+// The hash, the outboard encoding and slices of the test contents are those of the Bao project. The vectors are a
+// choice of tests/test_vectors.json of github.com/oconnor663/bao.
 func TestVectorsOfTheBaoProject(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "vectors.tsv"))
 	if err != nil {
@@ -96,8 +96,8 @@ func TestVectorsOfTheBaoProject(t *testing.T) {
 	}
 }
 
-// TestVectorsOfBLAKE3 promises the 35 cases of test_vectors.json of github.com/BLAKE3-team/BLAKE3, in
-// testdata/blake3.tsv: the length of the input, and its hash.
+// The hasher and the index compute the hashes of all 35 test vectors of BLAKE3. testdata/blake3.tsv has the length
+// and the hash of each case of test_vectors.json of github.com/BLAKE3-team/BLAKE3.
 func TestVectorsOfBLAKE3(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "blake3.tsv"))
 	if err != nil {
@@ -130,8 +130,7 @@ func TestVectorsOfBLAKE3(t *testing.T) {
 	}
 }
 
-// TestBuffersOfHashersAreUsedAgain promises that the hasher of a small object does not allocate
-// a buffer of its own, and that what another one left in the buffer changes no hash.
+// The hasher of a small object takes a used buffer, and what was left in the buffer changes no hash.
 func TestBuffersOfHashersAreUsedAgain(t *testing.T) {
 	const rounds = 100
 	var buffers Buffers
@@ -164,6 +163,7 @@ func TestBuffersOfHashersAreUsedAgain(t *testing.T) {
 	}
 }
 
+// The hasher and the index compute the BLAKE3 hash at every size, in whatever pieces the content is written.
 func TestHashes(t *testing.T) {
 	for _, n := range sizes {
 		data := random(n)
@@ -199,6 +199,8 @@ func pieces(data []byte, cuts []int) (all []Piece) {
 	return all
 }
 
+// Join computes the BLAKE3 hash of content from its pieces, wherever between chunks it is cut, and a piece has at
+// most MaxTrees subtrees.
 func TestPiecesMakeTheHashOfTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	check := func(n int, cuts []int) {
@@ -233,6 +235,8 @@ func TestPiecesMakeTheHashOfTheWhole(t *testing.T) {
 	}
 }
 
+// Join returns no hash if pieces are missing, out of place or not cut between chunks, or have a wrong number of
+// subtrees.
 func TestPiecesOfWhichTooLittleIsKnown(t *testing.T) {
 	data := random(10 << 10)
 	good := func() []Piece { return pieces(data, []int{4 << 10, 7 << 10}) }
@@ -260,8 +264,7 @@ func TestPiecesOfWhichTooLittleIsKnown(t *testing.T) {
 	}
 }
 
-// The encodings are those of the other implementation, also where the index has few
-// values and the content is read in more steps.
+// Outboard encodings and slices are those of the reference implementation, also if the index has only two values.
 func TestEncodings(t *testing.T) {
 	for _, n := range sizes {
 		data := random(n)
@@ -306,6 +309,7 @@ func checkSlice(t *testing.T, x *Index, data, combined []byte, start, count uint
 	}
 }
 
+// Every slice of small content that begins and ends near the end of a chunk is that of the reference implementation.
 func TestAllSlicesOfSmallContent(t *testing.T) {
 	for _, n := range []int{1, 2, 1024, 1025, 3 * 1024, 5*1024 - 1} {
 		data := random(n)
@@ -324,7 +328,7 @@ func TestAllSlicesOfSmallContent(t *testing.T) {
 	}
 }
 
-// A slice that starts where the content ends, or behind it, is that of its last byte.
+// A slice that starts at the end of the content or behind it is the slice of its last byte.
 func TestASliceBehindTheContentIsOfItsLastByte(t *testing.T) {
 	for _, n := range []int{1, Chunk, Chunk + 1, 3 * Chunk} {
 		data := random(n)
@@ -338,7 +342,7 @@ func TestASliceBehindTheContentIsOfItsLastByte(t *testing.T) {
 	}
 }
 
-// A slice does not read more than the groups that it has bytes of.
+// A slice reads no more of the content than the groups that it has bytes of.
 func TestASliceReadsWhatItNeeds(t *testing.T) {
 	data := random(8<<20 + 5)
 	x := indexOf(t, data, maxSpans)
@@ -363,6 +367,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// An index has at most the number of values that it was given, by longer spans, and its weight is bounded with them.
 func TestAnIndexStaysSmall(t *testing.T) {
 	x, err := newIndex(&zeros{}, 70<<20, 16)
 	if err != nil {
@@ -377,6 +382,7 @@ type zeros struct{}
 
 func (*zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+// Memory returns what an encoding holds with an error of at most 25 % and, above, one batch.
 func TestMemorySaysWhatAnEncodingHolds(t *testing.T) {
 	for _, size := range append(sizes, 40<<20) {
 		data := random(size)
@@ -395,6 +401,8 @@ func TestMemorySaysWhatAnEncodingHolds(t *testing.T) {
 	}
 }
 
+// An encoding of content that differs from what was hashed fails with ErrChanged, and of content that ends early with
+// io.ErrUnexpectedEOF.
 func TestContentThatIsNotWhatWasHashed(t *testing.T) {
 	data := random(5 << 20)
 	for _, most := range []int{maxSpans, 2} {
@@ -420,6 +428,7 @@ func TestContentThatIsNotWhatWasHashed(t *testing.T) {
 	}
 }
 
+// WriteTo returns the error of its writer and the number of bytes written, and an encoding can be written twice.
 func TestErrorsOfWhoTakesAnEncoding(t *testing.T) {
 	data := random(3<<20 + 1)
 	x := indexOf(t, data, maxSpans)

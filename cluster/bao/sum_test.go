@@ -17,7 +17,7 @@ func filled(n int) []byte {
 	return data
 }
 
-// TestHashIsTheLibrarys at every length around those where its tree changes.
+// The hash is that of the library blake3 at every length near those where its tree changes.
 func TestHashIsTheLibrarys(t *testing.T) {
 	data := filled(9*batch + 3)
 	h, ok := NewHash(HashSize)
@@ -39,8 +39,7 @@ func TestHashIsTheLibrarys(t *testing.T) {
 	}
 }
 
-// TestHashOfAnyWrites does not depend on how the bytes come, and may be asked for on the
-// way.
+// The hash does not depend on the sizes of the writes, and Sum between them changes nothing.
 func TestHashOfAnyWrites(t *testing.T) {
 	data := filled(6 * batch)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -60,6 +59,7 @@ func TestHashOfAnyWrites(t *testing.T) {
 	})
 }
 
+// A hash of 1 to 128 bytes is that of the library blake3, and there is none of another size.
 func TestHashSizes(t *testing.T) {
 	data := filled(100)
 	for _, size := range []int{1, 20, 31, 32, 33, 64, 128} {

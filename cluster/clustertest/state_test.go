@@ -35,6 +35,7 @@ func want(m map[string]string, lower, upper []byte, reverse bool) (pairs [][2]st
 	return pairs
 }
 
+// The test store gets and scans like an ordered map, and a snapshot of it does not change.
 func TestStoreIsAnOrderedMapWithSnapshots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.StringOfN(rapid.RuneFrom([]rune("abc")), 0, 4, -1)
@@ -77,6 +78,7 @@ func TestStoreIsAnOrderedMapWithSnapshots(t *testing.T) {
 	})
 }
 
+// The test state applies proposals, notifies subscribers, gives views that do not change, and fails as it is told.
 func TestStateIsASmallCluster(t *testing.T) {
 	s := New(t, Setup{Nodes: Members("n1", "n2")})
 	before, release := s.LocalView()

@@ -29,6 +29,7 @@ func (e *ending) end() []string {
 	return e.failed
 }
 
+// A test that leaves a view open fails once for each view, and the failure names the file that opened it.
 func TestAViewLeftOpenFailsTheTest(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -110,6 +110,7 @@ func (w *world) report(t *testing.T, phase state.Phase, nodes ...state.NodeID) {
 	}
 }
 
+// The lease of an import ends when its content is pinned, or after LeaseTTL without a pin on its way.
 func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -153,6 +154,7 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 	}
 }
 
+// A sweep keeps the blocks of an import that is under way, and removes those of one that failed.
 func TestAnImportUnderWayIsNotSwept(t *testing.T) {
 	w := newWorld(t)
 	w.store.during = func() {
@@ -172,6 +174,7 @@ func TestAnImportUnderWayIsNotSwept(t *testing.T) {
 	}
 }
 
+// A node with maxLeases imports that wait for a pin refuses one more with ErrLimited.
 func TestImportsThatWaitForPinsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	for i := range maxLeases {
@@ -184,6 +187,7 @@ func TestImportsThatWaitForPinsAreBounded(t *testing.T) {
 	}
 }
 
+// Open passes the holders of a pinned root to the store, and none for content that nobody has pinned.
 func TestHoldersAreAskedFirst(t *testing.T) {
 	w := newWorld(t)
 	if _, _, err := w.Open(t.Context(), "no cid"); !errors.Is(err, state.ErrInvalid) {
@@ -198,8 +202,8 @@ func TestHoldersAreAskedFirst(t *testing.T) {
 	}
 }
 
-// TestAnAccountReadsWhatItMay checks that content of others is like content that is not
-// there, and that everything else opens.
+// An account opens content that is public, pinned or in its own objects, and gets the answer for absent content for
+// any other. The operator opens everything.
 func TestAnAccountReadsWhatItMay(t *testing.T) {
 	const other, one state.AccountID = "b1", "a1"
 	for _, tc := range []struct {

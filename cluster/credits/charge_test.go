@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Three nodes lead in turn. Their own clocks are an hour apart, and they charge by the agreed time.
+// Storage is charged once for each hour of the agreed time, whichever of three nodes with different clocks leads. No
+// node charges without a majority, without an agreed time, or for a time in which charges were off.
 func TestLeadersChargeByTheAgreedTime(t *testing.T) {
 	w := newWorld(t)
 	agreed, known := state.Millis(1_800_000_000_000), true

@@ -36,6 +36,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// A posting with an id is made once however often it is sent, and the ledger lists each posting with the balance
+// after it, the newest first.
 func TestPostAndList(t *testing.T) {
 	w := newWorld(t)
 	ctx := state.WithActor(t.Context(), state.Actor{Kind: state.ActorOperator})
@@ -77,6 +79,8 @@ func TestPostAndList(t *testing.T) {
 	}
 }
 
+// Post rejects bad postings, unknown accounts and charges beyond the balance, and List rejects unknown accounts and
+// bad limits.
 func TestPostRefuses(t *testing.T) {
 	w := newWorld(t)
 	for want, rs := range map[error][]Request{
@@ -117,6 +121,7 @@ func TestPostRefuses(t *testing.T) {
 	}
 }
 
+// List and Post return an error if any one of their reads of the state fails.
 func TestNoReadErrorIsPassedOver(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.Post(t.Context(), "bob", Request{Kind: state.Grant, Credits: 1, ID: "g"}); err != nil {

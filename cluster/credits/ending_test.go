@@ -44,7 +44,7 @@ func (w *world) objects(t *testing.T, b *state.Bucket) uint64 {
 	return n
 }
 
-// The leader ends the newest content of a dry account when the grace is over, in several commands. It
+// The leader ends the newest content of an account without credits when the grace is over, in several commands. It
 // does nothing while charges are off, on other nodes, and while the agreed time is unknown.
 func TestTheLeaderEndsTheNewestContent(t *testing.T) {
 	w := newWorld(t)

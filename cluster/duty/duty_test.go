@@ -56,8 +56,8 @@ func (f *fake) duty(pause time.Duration) *Duty {
 
 var errBroken = errors.New("broken")
 
-// TestOnlyTheLeaderDoesWhatIsDue promises that commands are proposed until none is due, by a leader that
-// knows the agreed time, and that errors end a pass.
+// A leader that knows the agreed time proposes commands until none is due, and no other node proposes one. An error
+// ends the pass.
 func TestOnlyTheLeaderDoesWhatIsDue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		f    fake
@@ -91,7 +91,7 @@ func TestOnlyTheLeaderDoesWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestADutyPausesBetweenCommands promises the pause after each command, which the end of the context cuts.
+// A duty pauses after each command, and the end of its context ends the pause.
 func TestADutyPausesBetweenCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{leads: true, known: true, left: 10}
@@ -104,8 +104,8 @@ func TestADutyPausesBetweenCommands(t *testing.T) {
 	})
 }
 
-// TestEveryPassFollowsTheLast promises one pass in each interval, after errors too, which are logged, and
-// an end with the context.
+// Every runs one pass in each interval until its context ends, also after a pass that failed, and logs the error of
+// that pass.
 func TestEveryPassFollowsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)

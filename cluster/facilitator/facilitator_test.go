@@ -47,8 +47,8 @@ func answering(t *testing.T, status int, body string) *Client {
 	return newClient(t, Options{URL: server.URL})
 }
 
-// TestOnlyADefiniteNoIsARejection gives every kind of answer to verify and settle: money may have
-// moved unless the facilitator itself says no.
+// A payment is rejected only if the facilitator itself says no; after every other bad answer its outcome is unknown.
+// In that case money may have moved.
 func TestOnlyADefiniteNoIsARejection(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -117,7 +117,8 @@ func check(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// TestAnswersAreBounded sends an answer of 1 MiB, and one that never ends.
+// An answer of 1 MiB and one that never ends are errors of the facilitator, the latter after the timeout of the
+// client.
 func TestAnswersAreBounded(t *testing.T) {
 	large := answering(t, 200, `{"isValid":true,"x":"`+strings.Repeat("x", 1<<20)+`"}`)
 	if _, err := large.Verify(t.Context(), payment()); !errors.Is(err, payments.ErrFacilitator) {
@@ -140,8 +141,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestASettlementIsSentOnceByCall cuts the connection of a settlement, which net/http must not
-// repeat by itself.
+// The client sends a settlement once, also if the connection is cut. net/http must not repeat it by itself.
 func TestASettlementIsSentOnceByCall(t *testing.T) {
 	f, err := x402test.Start("base-sepolia", 84532)
 	if err != nil {
@@ -170,8 +170,9 @@ func TestASettlementIsSentOnceByCall(t *testing.T) {
 	}
 }
 
-// TestANameMayNotLeadToAPrivateAddress dials a server on loopback by a name: the machine's own
-// resolver knows localhost with a dot at the end, which the URL does not count as this machine.
+// The client does not connect to a facilitator whose name leads to a private address, unless facilitator_private
+// permits it. The test dials a server on loopback by a name: the machine's own resolver knows localhost with a dot at
+// the end, which the URL does not count as this machine.
 func TestANameMayNotLeadToAPrivateAddress(t *testing.T) {
 	f, err := x402test.Start("base-sepolia", 84532)
 	if err != nil {

@@ -170,6 +170,7 @@ func pause(d time.Duration) {
 	synctest.Wait()
 }
 
+// A reference in which a read meets damage is repaired at once, and cannot be sealed while a block is missing.
 func TestDamageThatAReadMeetsIsRepairedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
 		pause(time.Second)
@@ -191,8 +192,8 @@ func TestDamageThatAReadMeetsIsRepairedAtOnce(t *testing.T) {
 	})
 }
 
-// Of a reference in doubt nothing that is known is missing. It counts as damaged, so that it
-// is not given up as one that was never complete, and is asked for until it is sealed.
+// A reference in doubt counts as damaged, and its repair is requested again, until it is sealed. So it is not given
+// up as one that was never complete, although nothing that is known of it is missing.
 func TestWhatIsInDoubtIsDamagedUntilItIsSealed(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
 		d.mu.Lock()
@@ -221,6 +222,7 @@ func TestWhatIsInDoubtIsDamagedUntilItIsSealed(t *testing.T) {
 	})
 }
 
+// A lost file of the block store is found within one check, and its repair is requested as long as it lasts.
 func TestFilesThatGoAreFoundWithinACheck(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
 		d.mu.Lock()
@@ -238,6 +240,7 @@ func TestFilesThatGoAreFoundWithinACheck(t *testing.T) {
 	})
 }
 
+// Load knows the references that an earlier process left damaged.
 func TestLoadKnowsWhatAnEarlierProcessLeft(t *testing.T) {
 	d := newDisk()
 	d.missing["root/a"], d.gone["root/b"] = 1, 1
@@ -250,8 +253,8 @@ func TestLoadKnowsWhatAnEarlierProcessLeft(t *testing.T) {
 	}
 }
 
-// Every block is verified within a cycle: a pass may take half of it, and the
-// next begins when the other half is over. One that fails is tried again soon.
+// Every block is verified within a cycle, also if a pass fails: a pass takes at most half of it and the next begins
+// when the other half is over.
 func TestEverythingIsVerifiedWithinACycle(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, _ *Scrubber) {
 		begin := time.Now()
@@ -277,6 +280,8 @@ func TestEverythingIsVerifiedWithinACycle(t *testing.T) {
 	})
 }
 
+// Scrub waits for repairs as long as they go on, ends after DefaultPatience without one, and reports the damaged and
+// the repaired blocks.
 func TestScrubNowWaitsForRepairsAsLongAsTheyGoOn(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

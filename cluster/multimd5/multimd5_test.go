@@ -18,8 +18,7 @@ func random(r *rand.ChaCha8, n int) []byte {
 	return b
 }
 
-// TestLanes: what each lane makes of whole blocks is what the standard library makes of
-// them, wherever the others begin and however many there are.
+// Each lane computes the MD5 state that the standard library computes, for any number of lanes and any alignment.
 func TestLanes(t *testing.T) {
 	if !haveLanes() {
 		t.Skip("this processor has no AVX-512")
@@ -53,8 +52,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestManyBodies: bodies that are hashed at the same time, in pieces of all sizes, have the
-// sums that each would have alone.
+// Bodies that are hashed at the same time, in pieces of all sizes, have the MD5 that each would have alone.
 func TestManyBodies(t *testing.T) {
 	var pool Pool
 	var all sync.WaitGroup
@@ -95,8 +93,8 @@ func TestManyBodies(t *testing.T) {
 	}
 }
 
-// TestWhoWaits: what waits is hashed when all that wait have something, when somebody is in
-// a hurry, or when it does not wait any more, and not before.
+// A hash that waits is computed when all that wait have bytes, when one is in a hurry, or when one does not wait any
+// more, and not before.
 func TestWhoWaits(t *testing.T) {
 	if !haveLanes() {
 		t.Skip("this processor has no AVX-512")

@@ -44,6 +44,7 @@ func begin(t *testing.T, p *oidctest.Provider, node *Providers, who oidctest.Per
 	return f, back.Query()
 }
 
+// A sign-in that begins at one node ends at another with the person's subject and e-mail, and its code works once.
 func TestAPersonSignsInThroughTwoNodes(t *testing.T) {
 	p := oidctest.Start(t)
 	f, query := begin(t, p, at(p), ann)
@@ -56,7 +57,7 @@ func TestAPersonSignsInThroughTwoNodes(t *testing.T) {
 	}
 }
 
-// The URL at the provider has PKCE, and names nothing secret.
+// The URL at the provider has PKCE, state and nonce, which differ for each sign-in, and no secret.
 func TestWhereTheBrowserGoes(t *testing.T) {
 	p := oidctest.Start(t)
 	f, to, err := at(p, func(o *Options) { o.Providers[0].Scopes = []string{"openid", "profile"} }).Begin(t.Context(), "test", false)
@@ -91,6 +92,8 @@ func TestWhereTheBrowserGoes(t *testing.T) {
 	}
 }
 
+// A sign-in is refused, with the reason, if the state, the nonce, the code, the token or the person is not as it must
+// be.
 func TestAnswersThatAreRefused(t *testing.T) {
 	p := oidctest.Start(t)
 	node := at(p, func(o *Options) {
@@ -135,7 +138,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// A provider that signs with a new key is asked for it.
+// A sign-in succeeds after the provider has changed its signing key.
 func TestAProviderChangesItsKey(t *testing.T) {
 	p := oidctest.Start(t)
 	node := at(p)
@@ -148,6 +151,8 @@ func TestAProviderChangesItsKey(t *testing.T) {
 	}
 }
 
+// A provider that is down is ErrDown, a provider that is not configured is ErrUnknown, and a node begins sign-ins
+// with what it knew before.
 func TestAProviderThatIsDown(t *testing.T) {
 	p := oidctest.Start(t)
 	now := time.Now()
@@ -222,6 +227,7 @@ func stranger(t *testing.T, document func(issuer string) map[string]string) stri
 	return s.URL
 }
 
+// A discovery document of another issuer, with bad endpoints, too large or behind a redirect is refused with ErrDown.
 func TestAnswersOfDiscoveryThatAreRefused(t *testing.T) {
 	p := oidctest.Start(t)
 	for name, document := range map[string]func(issuer string) map[string]string{
@@ -251,7 +257,7 @@ func TestAnswersOfDiscoveryThatAreRefused(t *testing.T) {
 	}
 }
 
-// Without the setting for it no provider on loopback is dialled, by whatever name.
+// Without the setting for it a node dials no provider on loopback, neither by its address nor by a name.
 func TestPrivateAddressesAreNotDialled(t *testing.T) {
 	p := oidctest.Start(t)
 	asked := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
@@ -264,7 +270,8 @@ func TestPrivateAddressesAreNotDialled(t *testing.T) {
 	}
 }
 
-// Some providers write email_verified as text.
+// The claim email_verified counts as true if it is true or the text "true", and as false otherwise. Some providers
+// write it as text.
 func TestVerifiedIsReadAsProvidersWriteIt(t *testing.T) {
 	for text, want := range map[string]bool{`true`: true, `"true"`: true, `false`: false, `"false"`: false, `1`: false, `null`: false, `"TRUE"`: false, `{}`: false} {
 		var c claims

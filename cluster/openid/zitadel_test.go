@@ -12,8 +12,8 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-// A provider of another make, which tells the e-mail address at its UserInfo endpoint only and
-// checks redirect URI, PKCE and the secret in the Authorization header.
+// A person signs in at a provider of another make, which tells the e-mail address at its UserInfo endpoint only. It
+// checks the redirect URI, PKCE and the secret in the Authorization header.
 func TestAPersonSignsInAtAProviderOfZitadel(t *testing.T) {
 	const redirect = console + "/sign-in/test/callback"
 	var handler http.Handler

@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// A node that has just started sells as soon as it knows the time of most members. If it does not learn
-// it, nothing is reserved, and the client can use the payment again.
+// A payment waits for the agreed time at most agreedWait; if the node does not learn it, the payment fails and
+// nothing is reserved. So a node that has just started sells as soon as it can, and otherwise the client can use the
+// payment again.
 func TestAPaymentWaitsForTheTimeOfMostMembers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
@@ -47,8 +48,7 @@ func TestAPaymentWaitsForTheTimeOfMostMembers(t *testing.T) {
 	}
 }
 
-// The payer gets the whole paid time, although the samples with the times of other members are some
-// seconds old.
+// A payer gets the whole paid time for an object or a pin, although the agreed time is some seconds behind.
 func TestThePaidTimeIsWhole(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		p.opts.Agreed = func() (early, late state.Millis, ok bool) {

@@ -148,13 +148,13 @@ var bads = [...]struct {
 	{"for another network", func(p *Payment) { p.Payload = []byte(`{"By":"0xann","PayTo":"0x9a7ee","Network":"base"}`) }},
 }
 
-// In any history of three nodes that get the same payment for an object or a pin at once, another payment for
-// the object, and a payment that is short, expired, forged, or for another recipient or network: the last one
-// leaves no record, and a payment that is sent again at the end gets nothing. One attempt of a payment wins at most, nothing is stored unpaid, nothing is paid twice, and a
-// payment that was executed is paid, with its content stored, or refundable. If a node was told of the
-// settlement, the record of the payment has the transaction, after a crash too. If the facilitator
-// remembers its settlements, the record of each payment that was executed has the transaction in the end. Without
-// faults, exactly one attempt of each payer wins.
+// In any history of three nodes, one attempt of a payment wins at most, nothing is stored unpaid and nothing is paid
+// twice. The nodes get the same payment for an object or a pin at once, another payment for the object, and a payment
+// that is short, expired, forged, or for another recipient or network: the last one leaves no record, and a payment
+// that is sent again at the end gets nothing. A payment that was executed is paid, with its content stored, or
+// refundable. If a node was told of the settlement, the record of the payment has the transaction, after a crash too.
+// If the facilitator remembers its settlements, the record of each payment that was executed has the transaction in
+// the end. Without faults, exactly one attempt of each payer wins.
 func TestAnyInterleavingKeepsThePromises(t *testing.T) {
 	met := map[state.PaymentState]int{}
 	for seed := range uint64(interleavings) {
@@ -335,7 +335,7 @@ type gullible struct{ *storm }
 // Verify implements Facilitator.
 func (gullible) Verify(_ context.Context, p *Payment) (string, error) { return p.Payer, nil }
 
-// Histories of nodes that make a mistake on purpose break a promise within few seeds.
+// The histories find each mistake with payments that a node makes on purpose.
 func TestMistakesWithPaymentsAreFound(t *testing.T) {
 	for name, m := range map[string]mistake{
 		"stored before it is settled":  {facilitator: func(s *storm) Facilitator { return hasty{s} }},

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
-// A settlement that could not be recorded for lack of a majority gets its transaction when there is one
-// again, in the same life of the node.
+// A settlement that could not be recorded for lack of a majority is recorded when there is one again, without a
+// restart of the node.
 func TestASettlementIsRecordedWhenThereIsAMajorityAgain(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -45,8 +45,8 @@ func TestASettlementIsRecordedWhenThereIsAMajorityAgain(t *testing.T) {
 	})
 }
 
-// A node that stops between the settlement and the commit knows the transaction at its next start, and the
-// payment becomes refundable with it at once.
+// A node that stops between settlement and commit knows the transaction at its next start, and makes the payment
+// refundable with it.
 func TestANodeThatStoppedKnowsItsSettlements(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, _ *Payments) {
 		pay, kept := paymentOf("0xann", "0x1"), new(disk)
@@ -84,8 +84,7 @@ func TestANodeThatStoppedKnowsItsSettlements(t *testing.T) {
 	})
 }
 
-// The journal is empty after each outcome that the state has, and a paid payment stays paid whatever the
-// journal says.
+// The journal is empty once the state has the outcome, and a paid payment stays paid whatever the journal says.
 func TestTheJournalForgetsWhatTheStateHas(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, _ *Payments) {
 		kept := new(disk)
@@ -108,7 +107,7 @@ func TestTheJournalForgetsWhatTheStateHas(t *testing.T) {
 	})
 }
 
-// The form of an entry is on the disks of nodes.
+// The entries of the journal have the form of the golden file, and one with a transaction out of bounds is not kept.
 func TestEntriesOfTheJournalKeepTheirForm(t *testing.T) {
 	kept := new(disk)
 	p := New(Options{Journal: kept})

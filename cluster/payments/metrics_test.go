@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The metrics have the number of payments in each state, also 0, and the amounts by network and asset.
-// They are absent if the sums cannot be read. The number of settlements without an answer is there.
+// The metrics have the number of payments in each state, also 0, the amounts by network and asset, and the
+// settlements without an answer. Without readable sums only the last is there.
 func TestMetricsHaveTheSumsOfPayments(t *testing.T) {
 	sums := []state.PaymentSum{
 		{State: state.PaymentPaid, Network: "base", Asset: "0xa", Count: 2, Amount: "3000"},

@@ -28,6 +28,7 @@ func inTime(t *testing.T, fn func(t *testing.T, w *world, p *Payments)) {
 // after lets virtual time pass.
 func after(d time.Duration) { <-time.After(d) }
 
+// A paid object can be read until its time is over, then Head says when it ended, and the sweep removes its content.
 func TestAPaidObjectIsReadUntilItsTimeIsOver(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		pay := paymentOf("0xann", "0x1")
@@ -74,7 +75,8 @@ func TestAPaidObjectIsReadUntilItsTimeIsOver(t *testing.T) {
 	})
 }
 
-// Each facilitator that does not do as it should leads to the right answer and the right record.
+// Whatever a facilitator does, a payment gets the right answer and the right record: paid, failed, refundable or
+// none.
 func TestWhatAFacilitatorDoes(t *testing.T) {
 	lost := func(_ int, execute func() (Settlement, error)) (Settlement, error) {
 		_, err := execute()
@@ -175,6 +177,8 @@ func TestABodyOfAnotherLengthIsRefused(t *testing.T) {
 	}
 }
 
+// A payment that was used is refused for any object without a question to the facilitator, and one below the price is
+// rejected.
 func TestAPaymentIsUsedOnce(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		pay := paymentOf("0xann", "0x1")
@@ -203,9 +207,8 @@ func TestAPaymentIsUsedOnce(t *testing.T) {
 	})
 }
 
-// TestALaggingNodeKnowsAUsedPayment promises that a node which has not received the record of a payment
-// says that the payment was used, whatever the facilitator says, and reads the state of the cluster only
-// for a refusal.
+// A node that lacks the record of a used payment answers ErrPaymentUsed, whatever the facilitator says. It reads the
+// state of the cluster only for a refusal.
 func TestALaggingNodeKnowsAUsedPayment(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		if _, err := p.Put(t.Context(), putOf("k", "hello", paymentOf("0xann", "0x1"))); err != nil {
@@ -241,6 +244,8 @@ func (r *reader) View(ctx context.Context) (state.View, func(), error) {
 	return r.State.View(ctx)
 }
 
+// Only the payer of an object replaces or deletes it, and a refused payment is not used; after the end anybody may
+// pay for the name.
 func TestOnlyThePayerChangesItsObject(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		ann, bob := paymentOf("0xann", "0x1"), paymentOf("0xbob", "0x2")
@@ -281,7 +286,7 @@ func TestOnlyThePayerChangesItsObject(t *testing.T) {
 	})
 }
 
-// The client goes while the facilitator settles: the content is stored and the payment is recorded.
+// The object of a client that goes while the facilitator settles is stored, and its payment is recorded as paid.
 func TestAClientThatGoesDuringTheSettlementHasItsObject(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -316,8 +321,8 @@ func TestAClientThatGoesBeforeTheSettlementPaysNothing(t *testing.T) {
 	})
 }
 
-// The majority is away for a while after the settlement: the commit waits for it. If it stays away, the
-// payment becomes refundable later.
+// The commit of a settled payment waits a minute for a majority; if that stays away for an hour, the payment becomes
+// refundable.
 func TestACommitWaitsForAMajority(t *testing.T) {
 	for name, tc := range map[string]struct {
 		away time.Duration
@@ -350,8 +355,7 @@ func TestACommitWaitsForAMajority(t *testing.T) {
 	}
 }
 
-// A payment is reserved before its body arrives. A body that takes longer than the longest reservation is stored
-// all the same.
+// A body that takes an hour, longer than the longest reservation, is stored: the payment is reserved all the time.
 func TestAReservationIsRenewedWhileTheBodyArrives(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		pay := paymentOf("0xann", "0x1")
@@ -380,7 +384,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// The holders of the content fence while the facilitator settles: their epochs are renewed.
+// A commit succeeds after the holders of the content were fenced while the facilitator settled.
 func TestACommitRenewsTheHolders(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		pay := paymentOf("0xann", "0x1")
@@ -398,6 +402,7 @@ func TestACommitRenewsTheHolders(t *testing.T) {
 	})
 }
 
+// Receipts are listed in pages, the newest first, with the right sums, and bad cursors and limits are refused.
 func TestReceiptsAreListedNewestFirst(t *testing.T) {
 	inTime(t, func(t *testing.T, _ *world, p *Payments) {
 		var want, got []string
@@ -439,6 +444,7 @@ func TestReceiptsAreListedNewestFirst(t *testing.T) {
 	})
 }
 
+// A paid pin has the CID, the bound and the end that were paid for, and a bad or refused payment makes no pin.
 func TestAPaidPinEndsWithItsTime(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, p *Payments) {
 		const content = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"

@@ -35,9 +35,9 @@ func signedOf(nonce string, valid time.Duration) Payment {
 	return p
 }
 
-// A node is killed after it has asked the facilitator to settle and before the answer. After its next start the
-// row says at once that the payment may have been settled. The facilitator is asked again only when nobody can
-// execute the authorization any more, with the same words, and the row gets the transaction that it tells.
+// A node that is killed before the facilitator has answered makes the payment refundable at its next start, and asks
+// for the transaction only when the authorization is not valid any more. The question has the same words as the
+// first. The row gets the transaction that the facilitator tells.
 func TestAKilledNodeAsksForTheTransactionWhenItCannotPayAnyMore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		valid  time.Duration
@@ -125,7 +125,8 @@ func TestAKilledNodeAsksForTheTransactionWhenItCannotPayAnyMore(t *testing.T) {
 	}
 }
 
-// A node that lives learns the transaction too, and does not ask about a payment that failed.
+// A node without an answer of the facilitator learns the transaction later, and does not ask about a payment that
+// failed.
 func TestALivingNodeAsksForTheTransactionLater(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, _ *Payments) {
 		kept := new(disk)
@@ -166,7 +167,7 @@ func TestALivingNodeAsksForTheTransactionLater(t *testing.T) {
 	})
 }
 
-// One pass asks a bounded number of questions, and a question that is too long is not kept.
+// One pass asks the facilitator at most maxQuestions questions, and a question that is too long is not kept.
 func TestQuestionsAreBounded(t *testing.T) {
 	inTime(t, func(t *testing.T, w *world, _ *Payments) {
 		f := &questioned{chain: w.chain, answer: func(int, *Payment) (Settlement, error) { return Settlement{}, errCut }}

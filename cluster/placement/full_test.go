@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// A node without room keeps the content that it has and is chosen for no other.
 func TestNodesWithoutRoomKeepWhatTheyHaveAndTakeNothing(t *testing.T) {
 	nodes := []Node{up("a", 9*MinFree), up("b", 9*MinFree), up("c", 9*MinFree)}
 	nodes[0].Full, nodes[1].Full = true, true

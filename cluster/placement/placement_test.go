@@ -22,6 +22,8 @@ func ids(names ...string) []state.NodeID {
 	return out
 }
 
+// Choose keeps the live nodes of a root, prefers others with room, and takes draining and dead ones only if there is
+// no other.
 func TestChooseByRank(t *testing.T) {
 	down := func(id string) Node { return Node{ID: state.NodeID(id), Free: gib} }
 	leaving := func(id string) Node { return Node{ID: state.NodeID(id), Free: gib, Alive: true, Draining: true} }
@@ -55,6 +57,7 @@ func TestChooseByRank(t *testing.T) {
 	}
 }
 
+// A node with less than MinFree bytes free is not chosen beside one with MinFree.
 func TestFullBeginsBelowMinFree(t *testing.T) {
 	nodes := []Node{up("a", MinFree-1), up("b", MinFree)}
 	for i := range 50 {
@@ -64,7 +67,8 @@ func TestFullBeginsBelowMinFree(t *testing.T) {
 	}
 }
 
-// The hash is a format: nodes of different releases must agree on it.
+// The hash that ranks nodes has the values that it had: it is a format, on which nodes of different releases must
+// agree.
 func TestHashStaysAsItIs(t *testing.T) {
 	for _, tc := range []struct {
 		root state.RootKey
@@ -110,6 +114,8 @@ func someOf(t *rapid.T, nodes []Node) []state.NodeID {
 
 func fit(n Node) bool { return n.Alive && !n.Draining }
 
+// Choose returns as many fit nodes as it can, sorted and each once, keeps the kept ones, and does not depend on the
+// order of its input.
 func TestChooseProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := anyNodes(t)
@@ -169,6 +175,7 @@ func missing(a, b []state.NodeID) (n int) {
 	return n
 }
 
+// A node that leaves changes at most one place in the answer of Choose, and none if it had none.
 func TestANodeThatLeavesMovesOnlyItsOwnPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := anyNodes(t)
@@ -194,6 +201,8 @@ func TestANodeThatLeavesMovesOnlyItsOwnPlace(t *testing.T) {
 	})
 }
 
+// Each node gets a share of all copies in proportion to its free bytes, and half as much with a queue of queueHalf,
+// within 1.5 %.
 func TestSharesFollowFreeBytesAndQueues(t *testing.T) {
 	const roots = 20_000
 	busy := up("busy", 4*gib)
