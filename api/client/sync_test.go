@@ -248,8 +248,8 @@ func TestKeysThatWouldEscapeAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsSkipped promises that a sync reports links, pipes and names that are no keys, deletes no
-// object below their names, and with Follow uploads what links point to without running in circles.
+// TestWhatIsNoFileIsSkipped promises that a sync reports links and names that are no keys, deletes no object
+// below their names, and with Follow uploads what links point to without running in circles.
 func TestWhatIsNoFileIsSkipped(t *testing.T) {
 	c := newCluster(t, 1)
 	dir, other := t.TempDir(), t.TempDir()

@@ -30,6 +30,8 @@ func (w *world) isPublic(t *testing.T, bucket string) bool {
 	return public
 }
 
+// A bucket becomes public or private by each form of access list that S3 has for it: canned, granted in headers,
+// or as a policy in the body.
 func TestABucketIsPublicByItsAccessList(t *testing.T) {
 	w := newWorld(t)
 	id := string(w.who.Account)
@@ -81,7 +83,8 @@ func TestABucketIsPublicByItsAccessList(t *testing.T) {
 	}
 }
 
-// An object may say what is true of its bucket; the rest is in bad.tsv.
+// A write is accepted with an access list that is true of its bucket, and an object of a public bucket is still
+// refused without credentials. Other lists are in bad.tsv.
 func TestAnObjectHasTheAccessListOfItsBucket(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

@@ -7,6 +7,7 @@ import (
 
 // What tests against Amazon S3 found of its answers: those of versity/versitygw.
 
+// An object keeps its redirect location, and a copy has only the one that its own request names.
 func TestARedirectLocationIsKeptAndNotCopied(t *testing.T) {
 	w := newWorld(t)
 	const to = "x-amz-website-redirect-location: "
@@ -42,6 +43,8 @@ func TestARedirectLocationIsKeptAndNotCopied(t *testing.T) {
 	}
 }
 
+// A copy whose source has not changed by its conditions is answered 304 without a body, and one whose other
+// condition fails 412.
 func TestACopyOfWhatHasNotChanged(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "hello")
@@ -65,7 +68,7 @@ func TestACopyOfWhatHasNotChanged(t *testing.T) {
 	}
 }
 
-// TestAContentMD5IsTheBase64OfSixteenBytes tells a wrong sum from none.
+// A Content-MD5 that is not the base64 of 16 bytes gets InvalidDigest, and one of other content BadDigest.
 func TestAContentMD5IsTheBase64OfSixteenBytes(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/md5", "")

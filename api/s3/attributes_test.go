@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestContentEncodingIsKeptAsItIsWritten but for the framing, which is undone.
+// Content-Encoding comes back as it was written, without aws-chunked if the body had this framing.
 func TestContentEncodingIsKeptAsItIsWritten(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct{ sent, want string }{
@@ -40,8 +40,8 @@ func TestContentEncodingIsKeptAsItIsWritten(t *testing.T) {
 	}
 }
 
-// TestEmptyMetadataIsKept of a form as of a PUT.
-// botocore makes keys of the letters that come after the prefix, whatever their case.
+// Names of metadata go out in lower case, as they are stored. botocore makes keys of the letters that come after
+// the prefix, whatever their case.
 func TestNamesOfMetadataGoOutAsTheyAreStored(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "hello", "x-amz-meta-My-Key: v", "x-amz-meta-under_score: w")
@@ -54,6 +54,7 @@ func TestNamesOfMetadataGoOutAsTheyAreStored(t *testing.T) {
 	}
 }
 
+// Metadata with an empty value is kept, from a PUT and from a form.
 func TestEmptyMetadataIsKept(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/put", "hello", "x-amz-meta-e: ")

@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// Each operation names the permission that it needs: no scope grants none, reads need read, changes write or
+// delete, and copies both.
 func TestEveryOperationSaysWhoMayUseIt(t *testing.T) {
 	reads, writes := 0, 0
 	for _, op := range (&surface{}).operations() {
@@ -58,6 +60,8 @@ func TestEveryOperationSaysWhoMayUseIt(t *testing.T) {
 	}
 }
 
+// A table of operations in which one has no permission, occurs twice or has an unknown sub-resource is an error,
+// and so are empty options.
 func TestATableWithAMistakeMakesNoSurface(t *testing.T) {
 	good := operation{"One", levelBucket, "GET", "", false, needRead, nil}
 	free, other := good, good
@@ -125,6 +129,8 @@ func answerTo(t *testing.T, client *http.Client, r *http.Request) (int, string) 
 	return resp.StatusCode, string(body)
 }
 
+// A request signed with a key, or with a token as a key, is served within its account and scope, and one with a
+// wrong or revoked key or another body is refused.
 func TestKeysSignRequests(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -160,6 +166,7 @@ func TestKeysSignRequests(t *testing.T) {
 	}
 }
 
+// A presigned URL serves the request that was signed, with its x-amz parameters as headers, and no other.
 func TestLinksAreServed(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -204,8 +211,9 @@ func (w *world) linked(t *testing.T, server *httptest.Server, method, path strin
 	return url
 }
 
-// The presigner of the SDK for JavaScript puts all x-amz headers into the query, a checksum
-// that was given to it among them: the link is for what has it, and for nothing else.
+// A presigned URL with a checksum takes only the content that has it, except with the checksum of the empty
+// body. The presigner of the SDK for JavaScript puts all x-amz headers into the query, a checksum that was given
+// to it among them.
 func TestALinkWithAChecksumIsForTheContentThatHasIt(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -237,6 +245,7 @@ func TestALinkWithAChecksumIsForTheContentThatHasIt(t *testing.T) {
 	}
 }
 
+// A presigned URL begins a multipart upload with the checksum algorithm and type of its query.
 func TestALinkBeginsAnUploadWithTheChecksumThatItNames(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -254,6 +263,7 @@ func TestALinkBeginsAnUploadWithTheChecksumThatItNames(t *testing.T) {
 	}
 }
 
+// A Bearer token is accepted whichever case its scheme is written in.
 func TestTheSchemeOfATokenIsWrittenInAnyCase(t *testing.T) {
 	w := newWorld(t)
 	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
@@ -280,6 +290,7 @@ func TestATokenIsBehindItsScheme(t *testing.T) {
 	}
 }
 
+// Without a majority a token and a signature are answered with 503 and ServiceUnavailable.
 func TestWithoutAMajorityNobodyIsKnown(t *testing.T) {
 	w := newWorld(t)
 	server := w.serve(t)

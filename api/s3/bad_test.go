@@ -48,7 +48,7 @@ func (f *fake) everything() string {
 	return b.String()
 }
 
-// TestBadRequestsAreRefusedAndChangeNothing goes through testdata/bad.tsv.
+// Each bad request of testdata/bad.tsv gets its status and code in a well-formed error and changes nothing.
 func TestBadRequestsAreRefusedAndChangeNothing(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "bad.tsv"))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	reference "lukechampine.com/blake3/bao"
 )
 
+// The Bao encoding of an object and its slices verify its bytes in the reference implementation.
 func TestBaoEncodingsVerifyWhatTheyHold(t *testing.T) {
 	w := newWorld(t)
 	text := strings.Repeat("0123456789abcde", 4000)
@@ -55,7 +56,8 @@ func TestBaoEncodingsVerifyWhatTheyHold(t *testing.T) {
 	}
 }
 
-// An object that does not know its hash says it where it had to be computed.
+// An object without a stored hash reports its BLAKE3 in the answer with its Bao encoding, for which the node
+// computes it.
 func TestTheHashOfAnUploadComesWithItsEncoding(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -69,6 +71,7 @@ func TestTheHashOfAnUploadComesWithItsEncoding(t *testing.T) {
 	}
 }
 
+// The Bao encoding of content that cannot be read is answered with 500, without ETag and hash.
 func TestABaoEncodingOfContentThatCannotBeReadIsNeverAWholeAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", strings.Repeat("x", 5000))
@@ -81,6 +84,8 @@ func TestABaoEncodingOfContentThatCannotBeReadIsNeverAWholeAnswer(t *testing.T) 
 	w.must(t, 500, call{method: "GET", path: "/photos/k?bao"})
 }
 
+// A Bao encoding whose content fails after the answer has begun ends before its length, with an error for the
+// client.
 func TestABaoEncodingIsCutWhenItsContentEnds(t *testing.T) {
 	w := newWorld(t)
 	w.options.MaxObject = 4 << 20

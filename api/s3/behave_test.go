@@ -45,8 +45,8 @@ func (w *world) list(t *testing.T, path string) (l listed, names []string) {
 	return l, names
 }
 
-// TestPagesAreTheWholeListWhateverTheirSize walks both versions of a list, with a
-// delimiter and without, and compares with one page of all.
+// The pages of a list have together what one page has, in both versions, with and without a delimiter, for each
+// page size.
 func TestPagesAreTheWholeListWhateverTheirSize(t *testing.T) {
 	w := newWorld(t)
 	keys := []string{"a", "a/", "a/b", "a/b/c", "a+b", "a b", "a%b", "å", "b//", "b//c", "foo+1/bar", "foo/bar", "foo/bar/xyzzy", "quux ab/thud", "z"}
@@ -100,6 +100,8 @@ func TestPagesAreTheWholeListWhateverTheirSize(t *testing.T) {
 	}
 }
 
+// Conditions of a read give the status that Amazon S3 gives, also together and with ranges, and each answer has
+// ETag and Last-Modified.
 func TestConditionsOfReadsAreWeighedAsAmazonDoes(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "hello", "Expires: Wed, 21 Oct 2037 07:28:00 GMT") // at 03:04:07.678
@@ -168,6 +170,8 @@ func TestConditionsOfReadsAreWeighedAsAmazonDoes(t *testing.T) {
 	}
 }
 
+// A Range header with one valid range selects its bytes, one behind the end is unsatisfiable, and each other
+// form is ignored.
 func TestRanges(t *testing.T) {
 	for _, tc := range []struct {
 		header string
@@ -219,6 +223,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
+// A range behind the end gets 416 with the size of the object, and the last bytes of an empty object are an
+// empty 200.
 func TestARangeBehindTheEndNamesTheSize(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -236,6 +242,7 @@ func TestARangeBehindTheEndNamesTheSize(t *testing.T) {
 	}
 }
 
+// Tags of an object come back in their order and as they were written, with their count, until they are deleted.
 func TestTagsAreKeptInTheirOrder(t *testing.T) {
 	w := newWorld(t)
 	long, value := strings.Repeat("🦀", 128), strings.Repeat("🦀", 256)
@@ -260,6 +267,7 @@ func TestTagsAreKeptInTheirOrder(t *testing.T) {
 	}
 }
 
+// A copy has the metadata and tags of its source, or those of its request where its directives say REPLACE.
 func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/a%20b+c%2F.txt", "hello", "Content-Type: text/a", "x-amz-meta-m: 1", "x-amz-tagging: t=1")
@@ -299,7 +307,8 @@ func TestCopiesCarryWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// A checksum of checksums is not that of a part, also where there is one part.
+// The only part of an upload reports the checksum of its bytes, the whole object the checksum of checksums, and
+// a copy none for the part.
 func TestTheOnlyPartHasItsOwnChecksum(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -326,7 +335,8 @@ func TestTheOnlyPartHasItsOwnChecksum(t *testing.T) {
 	}
 }
 
-// TestPartsAreJoinedHoweverAClientWritesThem: ETags come quoted, escaped and bare.
+// An upload is completed whether its ETags come quoted, escaped or bare, and only with the right size and
+// checksum; a repeated request succeeds.
 func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
 	one, two := "11111", "2"
 	for i, body := range []string{
@@ -378,6 +388,7 @@ func TestPartsAreJoinedHoweverAClientWritesThem(t *testing.T) {
 	}
 }
 
+// Uploads and parts are listed once each, in order, by pages, and an aborted upload is gone.
 func TestPartsAndUploadsArePaged(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -425,6 +436,7 @@ func TestPartsAndUploadsArePaged(t *testing.T) {
 	w.must(t, 404, call{method: "GET", path: "/photos/c/e?uploadId=" + id})
 }
 
+// An upload with a part that is too small gets EntityTooSmall with the least size of a part.
 func TestASmallPartIsNamedByItsLeastSize(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -435,6 +447,7 @@ func TestASmallPartIsNamedByItsLeastSize(t *testing.T) {
 	}
 }
 
+// A bucket is found in the name of the host below the domain of the settings, else in the path.
 func TestABucketCanBeInTheNameOfTheHost(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/my.photos/k", "hello")
@@ -455,6 +468,7 @@ func TestABucketCanBeInTheNameOfTheHost(t *testing.T) {
 	w.must(t, 404, call{method: "GET", path: "/photos", header: []string{"Host: my.photos.s3.test"}})
 }
 
+// A key is stored and read exactly as it was sent, without cleaning.
 func TestKeysAreKeptAsTheyAre(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -473,6 +487,7 @@ func TestKeysAreKeptAsTheyAre(t *testing.T) {
 	}
 }
 
+// An object whose metadata says that its client encrypted it is served with the default content type.
 func TestWhatAClientEncryptedHasNoTypeOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "x", "Content-Type: text/html", sealedMeta)
@@ -492,6 +507,8 @@ func TestWhatAClientEncryptedHasNoTypeOfItsOwn(t *testing.T) {
 	}
 }
 
+// An object returns the checksum that its PUT sent or asked for, of each algorithm, to a whole read that asks
+// for it and to no other.
 func TestChecksumsAreVerifiedAndKept(t *testing.T) {
 	w := newWorld(t)
 	for _, a := range algorithms {
@@ -515,6 +532,7 @@ func TestChecksumsAreVerifiedAndKept(t *testing.T) {
 	}
 }
 
+// A PUT or DELETE with If-Match or If-None-Match changes the object only if its ETag allows it, else 412 or 404.
 func TestWritesHaveConditions(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -545,6 +563,8 @@ func TestWritesHaveConditions(t *testing.T) {
 	w.must(t, 204, call{method: "DELETE", path: "/photos/k", header: []string{"If-Match: " + md5Of("four")}})
 }
 
+// Without versioning the id of the current version and null name the object, and the id of a replaced one names
+// nothing.
 func TestVersionsThatAreNamed(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "old")
@@ -560,6 +580,8 @@ func TestVersionsThatAreNamed(t *testing.T) {
 	w.must(t, 404, call{method: "HEAD", path: "/photos/k"})
 }
 
+// An account and an address above their rate get 503 SlowDown with Retry-After, without a line in the log at
+// INFO.
 func TestAddressesAndAccountsAreHeldToTheirRates(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -583,6 +605,7 @@ func TestAddressesAndAccountsAreHeldToTheirRates(t *testing.T) {
 	}
 }
 
+// Neither keys of objects nor tokens are in the log, also where a policy with a key refuses a form.
 func TestTheLogHasNoKeysOfObjects(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -602,6 +625,8 @@ func TestTheLogHasNoKeysOfObjects(t *testing.T) {
 	}
 }
 
+// A preflight is allowed for the origins of the settings and refused for others, and allowed scripts may read
+// the ETag.
 func TestScriptsOfAllowedOriginsMayUseIt(t *testing.T) {
 	w := newWorld(t)
 	preflight := call{method: "OPTIONS", path: "/", token: "-", header: []string{"Origin: https://a.example", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: authorization,x-amz-meta-x"}}
@@ -626,6 +651,7 @@ func TestScriptsOfAllowedOriginsMayUseIt(t *testing.T) {
 	}
 }
 
+// An account lists MaxBucketsPerUser buckets, and one more is refused with TooManyBuckets.
 func TestAnAccountHasSoManyBuckets(t *testing.T) {
 	w := newWorld(t)
 	for n := range state.MaxBucketsPerUser {
@@ -644,6 +670,7 @@ func TestAnAccountHasSoManyBuckets(t *testing.T) {
 	}
 }
 
+// An upload beyond the bound of its bucket gets InvalidRequest with the reason, not the code of a large body.
 func TestMoreUploadsThanABucketMayHaveAreNoLargeBody(t *testing.T) {
 	w := newWorld(t)
 	w.fake.err = state.Errorf(state.CodeTooLarge, "the bucket has its most open uploads, 10000")
@@ -653,6 +680,8 @@ func TestMoreUploadsThanABucketMayHaveAreNoLargeBody(t *testing.T) {
 	}
 }
 
+// A DeleteObjects request with the most keys deletes all valid ones, reports the key that is too long, and
+// leaves the rest.
 func TestALargeDeleteIsOneChange(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/keep", "x")
@@ -673,8 +702,8 @@ func TestALargeDeleteIsOneChange(t *testing.T) {
 	}
 }
 
-// Each deletion by ETag has its own time, so a request that is long as a whole does all of
-// it; and a cluster that does not answer is not asked a thousand times.
+// Each deletion by ETag has its own time, so a long request deletes all of its keys, and if the cluster does not
+// answer the rest is refused without further attempts.
 func TestDeletionsByETagHaveTheirOwnTime(t *testing.T) {
 	for slow, deleted := range map[time.Duration]int{100 * time.Millisecond: state.MaxDeleteKeys, 2 * caseTimeout: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -699,7 +728,7 @@ func TestDeletionsByETagHaveTheirOwnTime(t *testing.T) {
 	}
 }
 
-// TestAReadNeedNotBeNewerThanTheJudgement: then it need not ask the cluster again.
+// A read accepts the state in which its caller was authenticated, so it need not ask the cluster again.
 func TestAReadNeedNotBeNewerThanTheJudgement(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -711,6 +740,7 @@ func TestAReadNeedNotBeNewerThanTheJudgement(t *testing.T) {
 	}
 }
 
+// Metadata of MaxMetaPairs pairs or MaxHeaderBytes bytes is taken, and one pair or byte more is refused.
 func TestMetadataHasBounds(t *testing.T) {
 	h := http.Header{}
 	for n := range state.MaxMetaPairs {

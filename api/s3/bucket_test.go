@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// A bucket may have a name of digits and dots that is no IP address.
 func TestNamesThatAreNoAddressAreTaken(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"1.2.3", "1.2.3.4.5", "1.2.3.a", "1-2.3.4.5", "1234"} {
@@ -19,7 +20,7 @@ func TestNamesThatAreNoAddressAreTaken(t *testing.T) {
 	}
 }
 
-// TestBucketsArePagedAndChosen by what their names begin with and by where they are.
+// The list of buckets has each bucket once, by pages, chosen by prefix and region.
 func TestBucketsArePagedAndChosen(t *testing.T) {
 	w := newWorld(t)
 	w.options.Region = "eu-north-1"
@@ -75,6 +76,7 @@ func TestBucketsArePagedAndChosen(t *testing.T) {
 	}
 }
 
+// A bucket is created although its request has settings without effect here, such as an ownership or empty tags.
 func TestBucketsAreMadeWithWhatChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	for i, c := range []call{
@@ -93,6 +95,7 @@ func TestBucketsAreMadeWithWhatChangesNothing(t *testing.T) {
 	}
 }
 
+// A request for a bucket with tags or for a directory bucket gets 501 and creates nothing.
 func TestBucketsThatAreNoneHereAreNotMade(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{
@@ -106,8 +109,8 @@ func TestBucketsThatAreNoneHereAreNotMade(t *testing.T) {
 	}
 }
 
-// SDKs ask without credentials where a bucket is. What they are told is the same for
-// every name, so it tells nobody which buckets there are.
+// A HEAD of a bucket without valid credentials is answered with 403 and the region, alike for every name. SDKs
+// ask so where a bucket is, and the answer does not tell which buckets exist.
 func TestWhereABucketIsIsToldToEverybody(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -130,7 +133,8 @@ func TestWhereABucketIsIsToldToEverybody(t *testing.T) {
 	}
 }
 
-// TestDeletionsOfWhatNoBucketHasChangeNothing of the bucket, and are no mistake.
+// The deletion of a configuration that no bucket has here is 204 for a caller who may write, and changes
+// nothing.
 func TestDeletionsOfWhatNoBucketHasChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -147,7 +151,7 @@ func TestDeletionsOfWhatNoBucketHasChangeNothing(t *testing.T) {
 	}
 }
 
-// TestAnswersWithAChecksumSayWhatItIsOf in a header, where the body has it too.
+// Each answer with a checksum has its type, FULL_OBJECT or COMPOSITE, in a header, also where the body has it.
 func TestAnswersWithAChecksumSayWhatItIsOf(t *testing.T) {
 	const mode = "x-amz-checksum-mode: ENABLED"
 	w := newWorld(t)
@@ -190,8 +194,8 @@ func TestAnswersWithAChecksumSayWhatItIsOf(t *testing.T) {
 	}
 }
 
-// TestAnUploadWithoutAnAlgorithmTellsOfNoChecksum promises that nobody is told of the CRC64NVME
-// that the parts of such an upload have for its object, and that the parts have it.
+// No answer about an upload without an algorithm names the CRC64NVME of its parts, which each part that is sent
+// has for the object.
 func TestAnUploadWithoutAnAlgorithmTellsOfNoChecksum(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestStorageClassesAreNamesThatComeBack in all that says them; what has the usual one says
-// so in bodies alone.
+// An object or upload reports the storage class of its request, in headers and bodies; STANDARD in bodies alone.
 func TestStorageClassesAreNamesThatComeBack(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -70,8 +69,8 @@ func (w *world) begin(t testing.TB, path string, header ...string) string {
 	return id
 }
 
-// TestEveryChecksumIsTakenEverywhere: in headers, trailers, forms, and uploads of parts
-// that are sent and copied.
+// Each checksum algorithm is verified in trailers, forms and parts, and computed for copies, and a wrong value
+// gets 400.
 func TestEveryChecksumIsTakenEverywhere(t *testing.T) {
 	const mode = "x-amz-checksum-mode: ENABLED"
 	w := newWorld(t)

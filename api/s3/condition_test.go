@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A deletion may ask for the ETag, the size and the time of what goes, and finds nothing to
-// judge where there is nothing.
+// A deletion that names the ETag, size or time of its object deletes only that object, and one of an absent key
+// succeeds.
 func TestDeletionsHaveConditions(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
@@ -58,7 +58,7 @@ func TestDeletionsHaveConditions(t *testing.T) {
 	}
 }
 
-// Without versions there is none to name.
+// GetObjectAttributes names the version if the bucket has versioning or the request names one, and else none.
 func TestAttributesNameAVersionWhereThereAreSome(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "hello")

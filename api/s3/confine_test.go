@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAPageOfAnObjectIsAnOriginOfItsOwn: also when it comes from a cache that has asked
-// whether it may still be shown, and whichever way its type is said.
+// An object is served with a sandbox policy unless it is a PDF or its request asks for the type of one, also in
+// ranges and 304 answers.
 func TestAPageOfAnObjectIsAnOriginOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// With If-Match what a copy is to replace has to be there, and may be what is missing.
+// A copy whose source, target or bucket is missing names the missing one in its error. With If-Match the target
+// has to exist too.
 func TestACopySaysWhichOfTheTwoIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

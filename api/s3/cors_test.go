@@ -19,6 +19,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// A CORS rule matches an origin, a method and headers as on Amazon S3, wildcards and case included, and the
+// first match counts.
 func TestARuleMatchesAsAmazonHasIt(t *testing.T) {
 	rules := []state.CorsRule{
 		{Origins: []string{"http://www.example1.com"}, Methods: []string{"PUT", "POST", "DELETE"}, Headers: []string{"*"}},
@@ -77,6 +79,8 @@ func cors(h http.Header) string {
 	return b.String()
 }
 
+// An answer has the CORS headers of the rule of the caller's bucket that matches, also an error, and none for
+// other callers, origins and buckets.
 func TestTheRulesOfTheCallersBucketSayWhoMayReadAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "x")
@@ -172,8 +176,8 @@ func (w *world) ask(t *testing.T, path, host, origin, method, headers string) *h
 	return w.do(t, c)
 }
 
-// TestAPreflightTellsNothing: whether a bucket is there, whose it is and what its
-// rules are makes no difference to who has not signed anything.
+// A preflight without a valid signature has the same answer whether the bucket exists or not and whatever its
+// rules are, and reads no rules.
 func TestAPreflightTellsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "x")
@@ -210,7 +214,7 @@ func TestAPreflightTellsNothing(t *testing.T) {
 	}
 }
 
-// TestAPreflightOfALinkIsJudged by the rules of the bucket whose owner signed it.
+// A preflight of a presigned URL is allowed or refused by the rules of the signer's bucket, until the URL ends.
 func TestAPreflightOfALinkIsJudged(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "x")
@@ -249,8 +253,8 @@ func TestAPreflightOfALinkIsJudged(t *testing.T) {
 	}
 }
 
-// What an account makes a node compare for a preflight is bounded: the headers that are
-// asked for before they are compared with its rules, and how often it asks.
+// A preflight with too many headers is refused before they are compared with the rules, and preflights count
+// against the rate of the account.
 func TestAPreflightComparesLittle(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/k", "x")

@@ -79,6 +79,7 @@ func (w *world) post(t *testing.T, fields ...field) *httptest.ResponseRecorder {
 	return w.do(t, call{method: "POST", path: "/photos", token: "-", body: formOf("C:\\pictures/a b.txt", fields...), header: []string{formHeader}})
 }
 
+// A signed form that its policy allows stores its file under its key with headers, metadata, tags and checksum.
 func TestASignedFormStoresItsFile(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -110,6 +111,7 @@ func TestASignedFormStoresItsFile(t *testing.T) {
 	}
 }
 
+// A form that its signature, key or policy does not allow is refused with its code and stores nothing.
 func TestFormsOfPoliciesAreJudged(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -173,6 +175,7 @@ func TestFormsOfPoliciesAreJudged(t *testing.T) {
 	}
 }
 
+// A form with a malformed policy gets InvalidPolicyDocument and stores nothing.
 func TestBadPoliciesAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -204,6 +207,7 @@ func TestBadPoliciesAreRefused(t *testing.T) {
 	}
 }
 
+// A form with maxFormFields fields before its file is stored, and one with more is refused.
 func TestFormsHaveSoManyFields(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -220,7 +224,7 @@ func TestFormsHaveSoManyFields(t *testing.T) {
 	}
 }
 
-// What the headers of a form say of its body is judged before the body is read.
+// A form whose headers announce a hash, trailers or chunks that it cannot have gets 400 and stores nothing.
 func TestFormsWithWrongFramingAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -249,7 +253,7 @@ func TestFormsWithWrongFramingAreRefused(t *testing.T) {
 	}
 }
 
-// Every field may have the name of the file in it, and conditions see it there.
+// ${filename} stands for the name of the file in every field of a form, and conditions compare the result.
 func TestFieldsOfFormsHaveTheNameOfTheFile(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -270,8 +274,8 @@ func TestFieldsOfFormsHaveTheNameOfTheFile(t *testing.T) {
 	}
 }
 
-// The name of a file counts as often as fields have it: 20 KB of variables with a name of
-// 40 KB would be 80 MB.
+// A form whose fields grow too large by the name of the file is refused without memory for them: 20 KB of
+// variables with a name of 40 KB would be 80 MB.
 func TestANameOfAFileIsBoundedWithTheFields(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -288,8 +292,7 @@ func TestANameOfAFileIsBoundedWithTheFields(t *testing.T) {
 	}
 }
 
-// TestADeniedFormIsNotReadToItsFile: with a token nothing of it is read, and with a
-// policy what is before the file.
+// A form that is denied is answered before its file is read, and with a token before anything of it is.
 func TestADeniedFormIsNotReadToItsFile(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -306,6 +309,8 @@ func TestADeniedFormIsNotReadToItsFile(t *testing.T) {
 	}
 }
 
+// A form that breaks off gets MalformedPOSTRequest and stores nothing, wherever it is cut. A preamble, an
+// epilogue or a missing last line end do no harm.
 func TestAFormThatBreaksOffStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -332,7 +337,7 @@ func TestAFormThatBreaksOffStoresNothing(t *testing.T) {
 	}
 }
 
-// TestWhoIsRevokedWhileAFormIsSentStoresNothing is that of a PUT, for a form.
+// A form whose key is revoked while its file comes gets AccessDenied and stores nothing.
 func TestWhoIsRevokedWhileAFormIsSentStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -438,7 +443,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// Who comes through a proxy with TLS is told a URL by which it reaches the object.
+// A Location has the scheme by which the client reached a trusted proxy, for forms and for completed uploads.
 func TestLocationsBehindAProxyWithTLS(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

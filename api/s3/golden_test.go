@@ -83,6 +83,7 @@ func complete(quotes string, tags ...string) string {
 
 func md5Of(text string) string { return fmt.Sprintf("%x", md5Sum(text)) }
 
+// Each answer and each error is the golden file, byte for byte, with status and headers.
 func TestAnswersKeepTheirForm(t *testing.T) {
 	const uploads = "/photos/open?uploadId=upload-14"
 	for _, tc := range []struct {
@@ -170,6 +171,7 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 	}
 }
 
+// Each answer about attributes of an object and to a form is the golden file, byte for byte.
 func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -193,6 +195,7 @@ func TestAnswersAboutObjectsAndToFormsKeepTheirForm(t *testing.T) {
 	}
 }
 
+// Each answer about a configuration that a bucket does not have is the golden file, byte for byte.
 func TestAnswersAboutWhatABucketDoesNotHaveKeepTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -223,6 +226,7 @@ func TestAnswersAboutWhatABucketDoesNotHaveKeepTheirForm(t *testing.T) {
 	}
 }
 
+// Each answer about a public bucket is the golden file, byte for byte.
 func TestAnswersOfAPublicBucketKeepTheirForm(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -243,6 +247,7 @@ func TestAnswersOfAPublicBucketKeepTheirForm(t *testing.T) {
 	}
 }
 
+// Each answer about versions is the golden file, byte for byte.
 func TestAnswersAboutVersionsKeepTheirForm(t *testing.T) {
 	const many = `<Delete><Object><Key>k</Key></Object><Object><Key>k</Key><VersionId>null</VersionId></Object><Object><Key>gone</Key><VersionId>{marker}</VersionId></Object>` +
 		`<Object><Key>dir/one</Key><VersionId>other</VersionId></Object><Object><Key>dir/two</Key><VersionId>a b</VersionId></Object><Object><Key>dir/two</Key><ETag>"x"</ETag></Object>` +
@@ -303,6 +308,8 @@ func keepsItsForm(t *testing.T, name string, c call, also ...func(*world, testin
 	goldentest.File(t, filepath.Join("testdata", name+".http"), got.Bytes())
 }
 
+// Each error code of the state has an S3 code, a status and a message, each 503 a time to wait, and an unknown
+// error is an InternalError without detail.
 func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	s := &surface{minPart: 5}
 	for _, code := range state.Codes() {
@@ -322,6 +329,7 @@ func TestEveryCodeOfTheStateHasAnAnswer(t *testing.T) {
 	}
 }
 
+// Each error of the use case gets its status, code and Retry-After, in reads, writes, lists and deletions alike.
 func TestErrorsOfTheClusterAreAnswered(t *testing.T) {
 	for _, tc := range []struct {
 		err    error

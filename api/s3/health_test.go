@@ -12,8 +12,8 @@ type always struct{}
 
 func (always) Ready(context.Context) error { return nil }
 
-// TestHealthNeedsNoCredentials checks that a load balancer can ask this listener for the
-// health of the node, and that buckets of those names are there for whoever signs.
+// Health is answered without credentials, also while the node starts, and signed requests reach a bucket of that
+// name.
 func TestHealthNeedsNoCredentials(t *testing.T) {
 	w := newWorld(t)
 	starting := w.handler

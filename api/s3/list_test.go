@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWhereAListBegins: start-after is a key, behind which others are rolled up into a
-// prefix; a marker that is rolled up stands for its prefix. So it is on Amazon S3.
+// A list begins behind its start-after or marker as on Amazon S3: keys behind a start-after are rolled up into
+// its prefix, and a marker that is rolled up stands for its whole prefix.
 func TestWhereAListBegins(t *testing.T) {
 	w := newWorld(t)
 	for _, key := range []string{"a", "a/", "a/b", "a/c", "b/x", "c", "d/"} {
@@ -70,8 +70,7 @@ func TestWhereAListBegins(t *testing.T) {
 	}
 }
 
-// A marker of a list of uploads need not be of an upload: it is a place among them. An id
-// without a key says nothing, and one with a key that no upload has neither.
+// A marker of a list of uploads need not be of an upload, and an upload id counts only with the key that has it.
 func TestMarkersOfUploadsArePlaces(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})

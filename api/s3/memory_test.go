@@ -32,8 +32,7 @@ func fill(held *web.Held) (bytes int64) {
 	return bytes
 }
 
-// TestWhoAnnouncesLargeBodiesKeepsNobodyElseOut: whoever sends a byte of many bodies of
-// the largest kind holds little, and no place of others'.
+// An account that sends one byte of 200 bodies of the largest size does not keep another account's request out.
 func TestWhoAnnouncesLargeBodiesKeepsNobodyElseOut(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -66,8 +65,7 @@ func TestWhoAnnouncesLargeBodiesKeepsNobodyElseOut(t *testing.T) {
 	all.Wait()
 }
 
-// TestAnswersThatWaitForTheirClientsAreBounded: when an account holds as much as it may,
-// it is told to slow down, and others are not.
+// An account whose answers hold as much memory as it may gets SlowDown, and other accounts do not.
 func TestAnswersThatWaitForTheirClientsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -113,7 +111,8 @@ func TestAnswersThatWaitForTheirClientsAreBounded(t *testing.T) {
 	w.must(t, 503, get("/photos/large?bao&start=0&length=1"))
 }
 
-// TestFormsOfUnknownCallersAreBounded: who signed a form is known when its fields are read.
+// A form gets SlowDown while forms of unknown callers hold all memory that they may, and a field is read only up
+// to its bound. The signer of a form is known when its fields are read.
 func TestFormsOfUnknownCallersAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -146,8 +145,8 @@ func TestFormsOfUnknownCallersAreBounded(t *testing.T) {
 	}
 }
 
-// TestFormsAreHeldByTheirAccounts: what was read of a form waits for its file, whoever is
-// known to have sent it by then.
+// The fields of a form count as memory of its account until the file is stored, whether it is signed or has a
+// token.
 func TestFormsAreHeldByTheirAccounts(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -188,8 +187,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A head of 32 KiB can have 16,000 parameters. Nobody has that many, and whoever sends
-// them, let in or not, would take some hundred KiB for each time they are read.
+// A query of more than sigv4.MaxParameters parameters gets 400 and takes at most 1 MiB of memory. A head of 32
+// KiB can have 16,000.
 func TestAQueryHasSoManyParameters(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -208,7 +207,7 @@ func TestAQueryHasSoManyParameters(t *testing.T) {
 	}
 }
 
-// What is read of a body takes a few times its size, whatever is in it.
+// A list of parts with unknown checksums takes at most five times its size in memory.
 func TestAPartHasNoChecksumsThatNobodyKnows(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

@@ -37,6 +37,7 @@ func hasty(t *testing.T, stall time.Duration) (*world, <-chan struct{}) {
 	return w, ended
 }
 
+// A client that stops in the middle of a body is answered after the stall timeout, and its connection ends.
 func TestAClientThatStopsSendingIsCut(t *testing.T) {
 	for _, tc := range []struct {
 		name, request, code string
@@ -61,6 +62,7 @@ func TestAClientThatStopsSendingIsCut(t *testing.T) {
 	}
 }
 
+// A client that sends 100 bytes a second of a body gets RequestTimeout although it never stops.
 func TestAClientThatHardlySendsIsCut(t *testing.T) {
 	w, ended := hasty(t, 400*time.Millisecond)
 	out, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 1000000\n\n")
@@ -108,6 +110,8 @@ func (f impatient) Put(_ context.Context, _ state.AccountID, _ string, r objects
 	return state.Object{}, state.ErrLimited
 }
 
+// A body that the use case gives up is answered with SlowDown while its client still has to send, and its
+// connection ends.
 func TestABodyThatIsInterruptedIsAnsweredAtOnce(t *testing.T) {
 	for _, chunked := range []string{"Content-Length: 1000000\n\nhello", "Content-Length: 1000\nContent-Encoding: aws-chunked\n\na\nhello"} {
 		w := newWorld(t)
@@ -129,6 +133,7 @@ func TestABodyThatIsInterruptedIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
+// A handler ends although its client takes nothing of the answer.
 func TestAClientThatStopsTakingIsCut(t *testing.T) {
 	w, ended := hasty(t, 100*time.Millisecond)
 	w.fake.mu.Lock()
@@ -141,8 +146,8 @@ func TestAClientThatStopsTakingIsCut(t *testing.T) {
 	<-ended
 }
 
-// Refusals are short, and go out before what is left of a body is read: also they end
-// once the client takes none of them.
+// A connection whose client takes none of its refusals is cut, although refusals are short and are sent before
+// the rest of a body is read.
 func TestAClientThatTakesNoRefusalIsCut(t *testing.T) {
 	w := newWorld(t)
 	h, err := build(w.options, 100*time.Millisecond)
@@ -187,8 +192,8 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TestDeadlinesAreOfOneRequest: connections are used again, and a deadline that is
-// left would end what has nothing to do with it.
+// Each request clears the write deadline of the request before and sets its own, and its read deadline ends with
+// its body. Connections are used again, and a deadline that is left would end another request.
 func TestDeadlinesAreOfOneRequest(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -211,7 +216,8 @@ type never struct{}
 
 func (never) Ready(context.Context) error { return errors.New("it starts") }
 
-// A node that starts waits for its clients no longer than one that has.
+// A node that starts answers 503 and sets a deadline for reading the body, and no deadline is sooner than half
+// of StallTimeout.
 func TestANodeThatStartsHasDeadlines(t *testing.T) {
 	w := newWorld(t)
 	for _, method := range []string{"PUT", "HEAD"} {

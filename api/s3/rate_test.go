@@ -71,6 +71,8 @@ func (w *world) answer(r *http.Request) *httptest.ResponseRecorder {
 	return rec
 }
 
+// While an account is above its rate, its requests get SlowDown without a read of the cluster, in every form,
+// and revoked keys and wrong signatures still get 403.
 func TestSlowDownDoesNotAskTheCluster(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -119,8 +121,8 @@ func TestSlowDownDoesNotAskTheCluster(t *testing.T) {
 	}
 }
 
-// One DeleteObjects is the work of many requests, and is done as a whole: who sent it
-// waits for it afterwards.
+// A DeleteObjects request is done as a whole, and its account waits afterwards for as long as its work counts
+// against the rate.
 func TestDeletingManyCountsAsMore(t *testing.T) {
 	object := func(inside string) string { return "<Object>" + inside + "</Object>" }
 	plain := func(n int) (all string) {
@@ -159,8 +161,7 @@ func TestDeletingManyCountsAsMore(t *testing.T) {
 	}
 }
 
-// A script that only a rule of the bucket lets read is told to wait so that it can
-// read it.
+// A SlowDown has the CORS headers of the bucket's rule, so that a script can read it.
 func TestAScriptCanReadThatItHasToWait(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -175,8 +176,8 @@ func TestAScriptCanReadThatItHasToWait(t *testing.T) {
 	}
 }
 
-// A key that has ended, which the node has not heard of, is let in nowhere: it is
-// told to wait, or that it has ended.
+// A key that was revoked elsewhere, which the node has not heard of, gets AccessDenied or SlowDown and is never
+// served.
 func TestAKeyThatEndedElsewhereIsNeverServed(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -245,8 +246,8 @@ func (a *slowAccounts) AuthenticateS3(ctx context.Context, token string) (accoun
 	return a.Accounts.AuthenticateS3(ctx, token)
 }
 
-// Whoever asks while the node has as much to do as it takes on, as over HTTP/2, is told so
-// with an id as all others are.
+// A request that is refused because the node serves MaxRequests others gets 503 with its request id. This can
+// happen over HTTP/2.
 func TestARequestTooManyHasAnID(t *testing.T) {
 	w := newWorld(t)
 	slow := &slowAccounts{w.users, make(chan struct{}), make(chan struct{})}

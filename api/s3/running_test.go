@@ -55,8 +55,8 @@ func sendForEver(t *testing.T, server *httptest.Server, head, begin string, then
 	return resp.StatusCode, string(text), resp.Close
 }
 
-// Who is revoked while a body comes, or whose key or session ends then, is answered at once and
-// the connection ends, whatever the body is for.
+// A request whose key is revoked or ends while its body comes gets 403, its connection is closed, and nothing is
+// stored, whatever the body is for.
 func TestABodyOfWhoIsNotLetInAnyMoreIsCut(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -123,7 +123,7 @@ func TestABodyOfWhoIsNotLetInAnyMoreIsCut(t *testing.T) {
 	}
 }
 
-// One goroutine looks after all requests, and none when there are none.
+// One goroutine watches all running requests, and none runs when there are none.
 func TestNobodyLooksWhenNoBodyComes(t *testing.T) {
 	w := newWorld(t)
 	s := &running{accounts: w.users}

@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// A bucket and an object are created, read as they were stored and deleted, and a bucket with objects is not
+// deleted.
 func TestAnObjectLivesItsLife(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})

@@ -91,7 +91,7 @@ func isRefused(rec *httptest.ResponseRecorder) bool {
 		strings.Contains(rec.Body.String(), "<DeleteResult") && strings.Contains(rec.Body.String(), "<Code>AccessDenied</Code>")
 }
 
-// TestAShareIsRefusedEveryOperationThatIsNotItsOwn walks over all operations of the gateway. A new
+// A share is refused every operation, key, source and version outside of its rights and prefixes. A new
 // operation is refused to shares, until it has a line in ofShares and in shareable.
 func TestAShareIsRefusedEveryOperationThatIsNotItsOwn(t *testing.T) {
 	w := newWorld(t)
@@ -156,8 +156,7 @@ func TestAShareIsRefusedEveryOperationThatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// TestAShareIsHeldToItsLimitsInEveryForm sends the requests of a share as a token, as signatures, as
-// links and as a form.
+// A share is held to its bucket and prefixes as a token, as a signature, as a link and as a form.
 func TestAShareIsHeldToItsLimitsInEveryForm(t *testing.T) {
 	w := newWorld(t)
 	w.options.PresignedV2 = true
@@ -214,8 +213,7 @@ func TestAShareReadsNoRulesOfOtherBuckets(t *testing.T) {
 	}
 }
 
-// TestDeleteObjectsOfAShareChecksEachKey deletes keys inside and outside of a share, with conditions
-// and versions.
+// DeleteObjects by a share deletes keys within its prefixes and refuses each key outside and each version.
 func TestDeleteObjectsOfAShareChecksEachKey(t *testing.T) {
 	w := newWorld(t)
 	w.sharedBucket(t)
@@ -244,7 +242,8 @@ func decoded(t *testing.T, rec *httptest.ResponseRecorder) (s web.Share) {
 	return s
 }
 
-// TestSharesAreMadeListedAndRevoked is the life of shares by the requests of their owner.
+// An owner creates a share, gets the same one for the same request, lists it without secrets and revokes it, and
+// then it opens nothing.
 func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 	w := newWorld(t)
 	w.sharedBucket(t)
@@ -324,7 +323,7 @@ func TestAShareEndsNoLaterThanTheKeyThatMakesIt(t *testing.T) {
 	}
 }
 
-// TestABadShareIsRefused sends what makes no share.
+// A request for a share with a bad id, body, bucket or caller gets its 4xx code and creates none.
 func TestABadShareIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.sharedBucket(t)
@@ -377,7 +376,7 @@ func TestABadShareIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnAccountHasSoManyShares fills an account with shares. Those that have expired make room.
+// An account has at most MaxShares shares, and those that have expired make room.
 func TestAnAccountHasSoManyShares(t *testing.T) {
 	w := newWorld(t)
 	w.sharedBucket(t)

@@ -11,7 +11,7 @@ import (
 
 const oneTag = "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>"
 
-// TestWhoTagsIsToldWhichVersion, named or not.
+// A change of tags answers with the id of the version that it changed, whether the request names it or not.
 func TestWhoTagsIsToldWhichVersion(t *testing.T) {
 	w := newWorld(t)
 	versions := func(to string) {
@@ -68,7 +68,7 @@ func (f *interrupted) Object(ctx context.Context, a state.AccountID, bucket, key
 	return o, err
 }
 
-// TestTagsAreOfTheVersionThatWasCurrent when the request came, or of none.
+// Tags are set on the version that was current when the request came, or 409 if it is gone meanwhile.
 func TestTagsAreOfTheVersionThatWasCurrent(t *testing.T) {
 	w := newWorld(t)
 	objects := &interrupted{fake: w.fake}
@@ -96,7 +96,7 @@ func TestTagsAreOfTheVersionThatWasCurrent(t *testing.T) {
 	}
 }
 
-// TestBucketsHaveTags of their own, in the order in which they were given.
+// A bucket has tags of its own, in the order in which they were given, and its objects do not have them.
 func TestBucketsHaveTags(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

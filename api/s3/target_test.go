@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// A hexadecimal digit is one in either case, and its neighbours in ASCII are none.
+// A character reference of XML resolves to its character, and a malformed or unknown one to none. A hexadecimal
+// digit is one in either case, and its neighbours in ASCII are none.
 func TestNumericReferencesOfXML(t *testing.T) {
 	for text, want := range map[string]rune{
 		"#x61": 'a', "#x3a": ':', "#x3A": ':', "#xaf": '\u00af', "#xAF": '\u00af', "#xFa": '\u00fa', "#x1F3d4": '\U0001f3d4',
@@ -24,7 +25,7 @@ func TestNumericReferencesOfXML(t *testing.T) {
 	}
 }
 
-// Clients write percent escapes in either case, in the path and in the query.
+// A percent escape means the same in either case, in the path and in the query.
 func TestPercentEscapesInLowerCase(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/j%C3%B6:/k~%2b", "here")

@@ -25,8 +25,7 @@ func (w *world) linked2(method, path, also string, signed ...string) string {
 	return link + fmt.Sprintf("AWSAccessKeyId=%s&Signature=%s&Expires=%d%s", w.alice.AccessKeyID, url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil))), end, also)
 }
 
-// TestLinksOfVersion2AreServed for the methods that they have, as long as they are valid and
-// the setting lets them.
+// A presigned URL of version 2 serves what it signs, until it ends, and only if the setting allows such URLs.
 func TestLinksOfVersion2AreServed(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

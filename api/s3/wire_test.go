@@ -62,6 +62,7 @@ func readAnswer(t *testing.T, in *bufio.Reader, method string) (heard, string) {
 	return heard{resp.StatusCode, resp.Header}, string(body)
 }
 
+// A PUT that is refused gets its answer instead of 100 Continue.
 func TestADeniedPutIsNotAskedToGoOn(t *testing.T) {
 	for _, tc := range []struct {
 		path, token string
@@ -91,8 +92,8 @@ func TestADeniedPutIsNotAskedToGoOn(t *testing.T) {
 	}
 }
 
-// TestOneConnectionServesMany sends what clients send over HTTP/1.1, one request
-// after another: no deadline of one may end the next.
+// One connection of HTTP/1.1 serves requests of every framing one after another, each with its own answer. No
+// deadline of one may end the next.
 func TestOneConnectionServesMany(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -136,6 +137,7 @@ func TestOneConnectionServesMany(t *testing.T) {
 	}
 }
 
+// A body that breaks off gets IncompleteBody and stores nothing.
 func TestABodyThatBreaksOffStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -152,6 +154,7 @@ func TestABodyThatBreaksOffStoresNothing(t *testing.T) {
 	}
 }
 
+// A body with broken chunks gets 400 IncompleteBody.
 func TestABodyWithBrokenChunksIsTheClientsMistake(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -161,6 +164,8 @@ func TestABodyWithBrokenChunksIsTheClientsMistake(t *testing.T) {
 	}
 }
 
+// Content that fails before its first byte is answered with 500, and content that fails later ends with an error
+// for the client.
 func TestContentThatCannotBeReadIsNeverAWholeAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, "/photos/large", strings.Repeat("x", 1<<20))
@@ -204,7 +209,7 @@ func (w *world) revokedMeanwhile(t *testing.T, key state.KeyID, method, url, fir
 	return r
 }
 
-// TestWhoIsRevokedWhileSendingStoresNothing: a body may take hours.
+// A PUT whose key is revoked while its body comes gets AccessDenied and stores nothing. A body may take hours.
 func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -235,8 +240,7 @@ func TestWhoIsRevokedWhileSendingStoresNothing(t *testing.T) {
 	}
 }
 
-// TestSmallBodiesOfRevokedKeysChangeNothing: what is read into memory may come slowly
-// as well.
+// A request whose key is revoked while its small body comes gets AccessDenied and changes nothing.
 func TestSmallBodiesOfRevokedKeysChangeNothing(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
@@ -271,8 +275,7 @@ func TestSmallBodiesOfRevokedKeysChangeNothing(t *testing.T) {
 	}
 }
 
-// TestAClusterThatDoesNotAnswerIsNotWaitedFor: a body may take long, the cluster
-// may not, whether it is asked before the body or after it.
+// A PUT gets 503 with Retry-After if the cluster does not answer before, during or after its body.
 func TestAClusterThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)

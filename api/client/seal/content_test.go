@@ -57,8 +57,8 @@ func TestContentComesBack(t *testing.T) {
 	}
 }
 
-// TestRangesComeBack promises each range of chunked content, from the part of the ciphertext that
-// Range tells.
+// TestRangesComeBack promises that each range of chunked content comes back from the part of the ciphertext that
+// Range names.
 func TestRangesComeBack(t *testing.T) {
 	id := generate(t)
 	for _, n := range []int{100, 3*ChunkSize + 5} {
@@ -159,7 +159,8 @@ func TestChangedSource(t *testing.T) {
 	}
 }
 
-// TestStreamHasNoHeaderBeforeItsEnd promises that the header of a stream cannot be had too early.
+// TestStreamHasNoHeaderBeforeItsEnd promises that a stream has no header before its last byte is read, and none
+// after its source has failed.
 func TestStreamHasNoHeaderBeforeItsEnd(t *testing.T) {
 	o := object(0)
 	o.Digest = nil
@@ -243,7 +244,8 @@ func TestDamagedContent(t *testing.T) {
 	want(t, err, ErrWrongObject)
 }
 
-// TestWrongHash promises that authentic chunks of another plaintext end with an error of their own.
+// TestWrongHash promises that authentic chunks of another plaintext end with ErrHash, before the last bytes are
+// handed on.
 func TestWrongHash(t *testing.T) {
 	id := generate(t)
 	for _, n := range []int{100, ChunkSize + 100} {

@@ -27,8 +27,7 @@ func among(err error, those ...error) bool {
 	return false
 }
 
-// TestFlippedBitsOfContent promises that no flipped bit of a ciphertext is read, in one piece or in
-// chunks.
+// TestFlippedBitsOfContent promises that a ciphertext with a flipped bit is refused, in one piece and in chunks.
 func TestFlippedBitsOfContent(t *testing.T) {
 	id := generate(t)
 	for _, tc := range []struct {
@@ -59,8 +58,8 @@ func TestFlippedBitsOfContent(t *testing.T) {
 	}
 }
 
-// TestFlippedBitsOfTheHeader promises that no flipped bit of a header is read, but those of
-// wrapped_key.nonce, which the format ignores, and those of the part for the folder if the
+// TestFlippedBitsOfTheHeader promises that a header with a flipped bit is refused, except in fields that its
+// opener ignores. These are wrapped_key.nonce, which the format ignores, and the part for the folder if the
 // owner's key opens the object, and the other way round.
 func TestFlippedBitsOfTheHeader(t *testing.T) {
 	id := generate(t)
@@ -110,7 +109,7 @@ func TestFlippedBitsOfTheHeader(t *testing.T) {
 	}
 }
 
-// TestFlippedBitsOfMetadata promises that no flipped bit of the private metadata is read.
+// TestFlippedBitsOfMetadata promises that private metadata with a flipped bit is refused.
 func TestFlippedBitsOfMetadata(t *testing.T) {
 	id := generate(t)
 	_, text := encrypt(t, id, 10)
@@ -131,8 +130,8 @@ func TestFlippedBitsOfMetadata(t *testing.T) {
 	})
 }
 
-// TestFlippedBitsOfTokens promises that no flipped bit of a token is accepted, in both of its forms,
-// and not if its key is replaced either.
+// TestFlippedBitsOfTokens promises that a token with a flipped bit is refused, in both of its forms, and that
+// its key opens only with the fields that it is bound to.
 func TestFlippedBitsOfTokens(t *testing.T) {
 	owner, recipient := generate(t), generate(t)
 	tok := token(t, owner, recipient.Public(), share())
@@ -156,7 +155,7 @@ func TestFlippedBitsOfTokens(t *testing.T) {
 	})
 }
 
-// TestFlippedBitsOfAnIndex promises that no flipped bit of an index is read.
+// TestFlippedBitsOfAnIndex promises that an index with a flipped bit is refused.
 func TestFlippedBitsOfAnIndex(t *testing.T) {
 	store := newMemory()
 	x := index(t, store)
@@ -172,8 +171,9 @@ func TestFlippedBitsOfAnIndex(t *testing.T) {
 	})
 }
 
-// TestFlippedBitsOfAnIdentityFile promises that no flipped bit of an identity file is read. The
-// work for a guess of the passphrase is not done for each: what precedes it is compared instead.
+// TestFlippedBitsOfAnIdentityFile promises that an identity file with a flipped bit is refused or is read as
+// another file. The work for a guess of the passphrase is not done for each bit: what precedes it is compared
+// instead.
 func TestFlippedBitsOfAnIdentityFile(t *testing.T) {
 	id := generate(t)
 	file, err := id.Seal([]byte("p"), testCost())

@@ -244,8 +244,8 @@ func TestOtherForms(t *testing.T) {
 	want(t, err, ErrRange)
 }
 
-// TestHeaderHasRoom promises that user metadata which makes the header too large is refused before
-// anything is uploaded.
+// TestHeaderHasRoom promises that user metadata which makes the header too large is refused by New, before
+// anything is uploaded, as are a bad path, an empty key and a size beyond the maximum.
 func TestHeaderHasRoom(t *testing.T) {
 	o := object(1)
 	o.User = map[string]string{"a": strings.Repeat("x", MaxHeader)}

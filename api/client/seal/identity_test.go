@@ -81,7 +81,8 @@ func TestShareIdentity(t *testing.T) {
 	want(t, err, ErrIdentity)
 }
 
-// TestRotatedIdentityKeepsPaths promises that storage keys do not change with the keys.
+// TestRotatedIdentityKeepsPaths promises that a rotated identity has the same storage keys and no other key of
+// the old one, and that a path that is no path is refused.
 func TestRotatedIdentityKeepsPaths(t *testing.T) {
 	old := generate(t)
 	next, err := old.Rotate()

@@ -306,8 +306,8 @@ func TestLongNamesSplitEarlier(t *testing.T) {
 	want(t, err, ErrVersion)
 }
 
-// TestIndexTellsWhatWasReplaced promises that of many writers that replace one entry, each replaced
-// entry is told once, so that its object is deleted once.
+// TestIndexTellsWhatWasReplaced promises that of many writers that replace one entry, each replaced entry is
+// reported to one writer, so that its object is deleted once.
 func TestIndexTellsWhatWasReplaced(t *testing.T) {
 	const writers = 20
 	x := index(t, newMemory())

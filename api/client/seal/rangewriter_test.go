@@ -8,8 +8,8 @@ import (
 	"testing/iotest"
 )
 
-// TestRangesComeBackFromAWriter promises each range of chunked content from a RangeWriter, whether the
-// ciphertext is written or read, in pieces of any size.
+// TestRangesComeBackFromAWriter promises that each range of chunked content comes back from a RangeWriter,
+// whether the ciphertext is written or read, in pieces of any size.
 func TestRangesComeBackFromAWriter(t *testing.T) {
 	const n = 3*ChunkSize + 5
 	id := generate(t)

@@ -107,7 +107,8 @@ func TestSharedObject(t *testing.T) {
 	}
 }
 
-// TestChecksOfTokens promises each check, its error, and their order.
+// TestChecksOfTokens promises that a token opens only for its recipient, in its time give or take a minute, and
+// from a known owner, and that the owner is checked before the time.
 func TestChecksOfTokens(t *testing.T) {
 	owner, recipient, stranger := generate(t), generate(t), generate(t)
 	good := token(t, owner, recipient.Public(), share())
@@ -139,7 +140,8 @@ func TestChecksOfTokens(t *testing.T) {
 	}
 }
 
-// TestForgedTokens promises that no field of a token can be changed, added, or taken to another.
+// TestForgedTokens promises that a token with a changed or added field is refused, and that a key that was
+// wrapped for another scope does not open.
 func TestForgedTokens(t *testing.T) {
 	owner, recipient := generate(t), generate(t)
 	good := token(t, owner, recipient.Public(), share())
@@ -184,7 +186,8 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestPathsOfGrants promises the checks of a path, each with its own error, and their order.
+// TestPathsOfGrants promises that a grant allows a path only within its scope and permissions, and refuses each
+// other path with the error of its mistake.
 func TestPathsOfGrants(t *testing.T) {
 	owner, recipient := generate(t), generate(t)
 	grant, err := token(t, owner, recipient.Public(), share()).Open(recipient, at(), owner.Public())

@@ -16,7 +16,8 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// TestVectorsOfTheFormat promises the values that docs/encryption.md gives for keys and paths.
+// TestVectorsOfTheFormat promises that keys and storage keys are derived as the examples of docs/encryption.md
+// say.
 func TestVectorsOfTheFormat(t *testing.T) {
 	const path = "/photos/vacation/beach.jpg"
 	secret := count()
@@ -55,8 +56,8 @@ func TestVectorsOfTheFormat(t *testing.T) {
 	}
 }
 
-// TestHPKEVectors promises the vectors of RFC 9180, appendix A.2.1: base mode of the suite of the
-// format (DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305).
+// TestHPKEVectors promises that the suite of the format opens the vectors of RFC 9180, appendix A.2.1: base mode
+// of DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305.
 func TestHPKEVectors(t *testing.T) {
 	decode := func(s string) []byte {
 		b, err := hex.DecodeString(s)
@@ -99,8 +100,9 @@ func TestHPKEVectors(t *testing.T) {
 	}
 }
 
-// TestVectorsOfBLAKE3 promises the 35 cases of test_vectors.json of github.com/BLAKE3-team/BLAKE3, in
-// testdata/blake3.tsv: the length of the input, its hash, and the key that derive_key makes of it.
+// TestVectorsOfBLAKE3 promises that DigestOf and derive have the results of the 35 cases of test_vectors.json of
+// github.com/BLAKE3-team/BLAKE3. They are in testdata/blake3.tsv: the length of the input, its hash, and the key
+// that derive_key makes of it.
 func TestVectorsOfBLAKE3(t *testing.T) {
 	const context = "BLAKE3 2019-12-27 16:29:52 test vectors context"
 	text, err := os.ReadFile(filepath.Join("testdata", "blake3.tsv"))

@@ -130,8 +130,8 @@ func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
 	}
 }
 
-// A refusal is sent before the body comes, and ends the connection unless the rest of the body has a length of
-// at most unreadAtMost.
+// A refusal is sent before the body comes, and keeps the connection only if the body has a length of at most
+// unreadAtMost and is not held back.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	h, _ := wrapped(func(http.ResponseWriter, *http.Request) error { return BadRequest("no") })
 	s := httptest.NewServer(h)

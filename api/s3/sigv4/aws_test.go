@@ -66,6 +66,8 @@ func authorization(names, signature string) string {
 	return "Authorization: AWS4-HMAC-SHA256 Credential=" + awsScope + ",SignedHeaders=" + names + ",Signature=" + signature + "\r\n"
 }
 
+// Each signed example that Amazon publishes is verified with its body and trailer, and with another path it is
+// refused.
 func TestPublishedExamplesAreVerified(t *testing.T) {
 	const host = "Host: examplebucket.s3.amazonaws.com\r\n"
 	const date = "x-amz-date: " + awsStamp + "\r\n"
@@ -144,7 +146,8 @@ func TestPublishedExamplesAreVerified(t *testing.T) {
 	}
 }
 
-// TestRequestsOfClientsAreVerified reads what real SDKs sent.
+// Each recorded request of a real SDK is verified with its body and trailer, and with another secret it is
+// refused.
 func TestRequestsOfClientsAreVerified(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.http")
 	if err != nil || len(names) < 15 {

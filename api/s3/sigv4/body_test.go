@@ -54,6 +54,7 @@ var (
 	unsignedFraming = Framing{Chunked: true, Length: -1, Trailers: []string{"x-a"}}
 )
 
+// A chunked body is read whole with its trailers, however its chunks and the reads of its source are cut.
 func TestBodiesInChunksAreRead(t *testing.T) {
 	large := strings.Repeat("large", checkedChunk/5+1000)
 	exact := strings.Repeat("e", checkedChunk)
@@ -108,6 +109,8 @@ func TestBodiesInChunksAreRead(t *testing.T) {
 	}
 }
 
+// A chunked body that is incomplete, changed or malformed ends in the error of its mistake, and a changed chunk
+// is not handed on.
 func TestBodiesAreRefused(t *testing.T) {
 	good := func() string { return encode(testChain(), "", "hello", "world") }
 	trailed := func() string { return encode(testChain(), "x-a:1\nx-b:2\n", "hello") }
@@ -202,6 +205,8 @@ func TestBodiesAreRefused(t *testing.T) {
 	}
 }
 
+// A plain body is read if it has its announced hash and length, and else ends in an error; an error of its
+// source is returned as it is.
 func TestPlainBodies(t *testing.T) {
 	const text = "hello world"
 	sum := sha256.Sum256([]byte(text))
@@ -255,8 +260,7 @@ func TestPlainBodies(t *testing.T) {
 	}
 }
 
-// TestFramingIsByHeaders is what SDKs send with a bearer token, or by each of the
-// two signs alone.
+// The framing of a body follows from the headers that SDKs send, with a bearer token or by either sign alone.
 func TestFramingIsByHeaders(t *testing.T) {
 	for _, tc := range []struct {
 		name, headers, raw, want string

@@ -36,6 +36,7 @@ func awsForm() Form {
 	}
 }
 
+// The form that Amazon publishes is verified, at any time. Its policy says itself until when it is valid.
 func TestThePublishedFormIsVerified(t *testing.T) {
 	// At any time: a policy says itself until when it is valid.
 	for _, now := range []string{"20151229T000000Z", "20130524T000000Z", "20260102T030405Z"} {
@@ -45,6 +46,8 @@ func TestThePublishedFormIsVerified(t *testing.T) {
 	}
 }
 
+// A form that lacks a field or has a wrong one is refused with its code, and a malformed one without a lookup of
+// its key.
 func TestFormsAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Form)
@@ -91,6 +94,8 @@ func TestFormsAreRefused(t *testing.T) {
 	}
 }
 
+// A form with an unknown key and one with a wrong signature have different codes, and nobody can sign for an
+// unknown key.
 func TestOfFormsUnknownKeysAreToldFromWrongSignatures(t *testing.T) {
 	v := verifierAt(t, "20151229T000000Z")
 	unknown, wrong := awsForm(), awsForm()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A link is one that a verifier takes, until it ends and as it is.
+// A presigned URL is verified for its object until it ends, and for no other object.
 func TestALinkIsVerified(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now := at

@@ -63,6 +63,7 @@ func (tc refusal) check(t *testing.T) {
 	}
 }
 
+// A request whose credentials are missing, malformed or incomplete is refused with the code of its mistake.
 func TestCredentialsAreRefused(t *testing.T) {
 	for _, tc := range []refusal{
 		{"nothing", nil, without("Authorization"), CodeNone},
@@ -107,6 +108,8 @@ func TestCredentialsAreRefused(t *testing.T) {
 	}
 }
 
+// A request whose date, payload hash, trailers, token or signature is wrong is refused with the code of its
+// mistake.
 func TestHeadersAreRefused(t *testing.T) {
 	for _, tc := range []refusal{
 		{"no date", nil, without("X-Amz-Date"), CodeDate},
@@ -168,6 +171,8 @@ func TestHeadersAreRefused(t *testing.T) {
 	}
 }
 
+// A presigned URL that is malformed, changed or accompanied by other credentials is refused with the code of its
+// mistake.
 func TestLinksAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -225,6 +230,8 @@ func TestLinksAreRefused(t *testing.T) {
 	}
 }
 
+// A signature is valid within Window before and after its time, and a presigned URL from Window before its time
+// until its end.
 func TestTimeIsAWindow(t *testing.T) {
 	base, _ := parseStamp(awsStamp)
 	for _, tc := range []struct {
@@ -256,7 +263,8 @@ func TestTimeIsAWindow(t *testing.T) {
 	}
 }
 
-// TestUnknownKeysAreToldFromWrongSignatures as Amazon S3 does, in headers and links alike.
+// An unknown key and a wrong signature have different codes, as on Amazon S3, and nobody can sign for an unknown
+// key.
 func TestUnknownKeysAreToldFromWrongSignatures(t *testing.T) {
 	v := verifierAt(t, awsStamp)
 	unknown, wrong := signed(t, "GET", "/b/k", emptySHA256, "", nil), signed(t, "GET", "/b/k", emptySHA256, "", nil)
@@ -291,6 +299,8 @@ func TestUnknownKeysAreToldFromWrongSignatures(t *testing.T) {
 	}
 }
 
+// A signed request is verified although what lies between rewrote spaces, order or encoding without changing its
+// meaning.
 func TestWhatIsAccepted(t *testing.T) {
 	v := verifierAt(t, awsStamp)
 	for _, tc := range []struct {
@@ -337,8 +347,8 @@ func TestWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// TestFormsThatAServerMayHave are requests that are signed alike and look different
-// here.
+// A signed request is verified in each form in which a server may hold it, as in the absolute form or without
+// the headers that net/http removes.
 func TestFormsThatAServerMayHave(t *testing.T) {
 	v := verifierAt(t, awsStamp)
 	when, _ := parseStamp(awsStamp)
@@ -428,7 +438,8 @@ func resign(t *testing.T, r *http.Request, name, value string) {
 		algorithm, testKey, c.names, links.previous))
 }
 
-// TestATokenIsItsOwnProof is the access key of clients that have no other.
+// A token as access key is taken without a lookup, and is not shown when the caller is printed. It is the access
+// key of clients that have no other.
 func TestATokenIsItsOwnProof(t *testing.T) {
 	v := New(func(context.Context, string) (string, error) {
 		t.Error("a token was looked up")
@@ -449,6 +460,8 @@ func TestATokenIsItsOwnProof(t *testing.T) {
 	}
 }
 
+// SchemeOf tells a request without credentials, with a bearer token, a signature and a presigned URL apart, and
+// refuses two tokens.
 func TestSchemes(t *testing.T) {
 	for _, tc := range []struct {
 		r    *http.Request
@@ -468,6 +481,7 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
+// Each code has an S3 name and a status from 400 to 499.
 func TestEveryCodeHasAnAnswer(t *testing.T) {
 	for c := range codes {
 		if name, status := c.S3(); name == "" || status < 400 || status > 499 {

@@ -39,8 +39,8 @@ func phrase(random *rand.Rand, most int) string {
 	return b.String()
 }
 
-// TestWhatTheSDKSignsIsVerified sends requests of every kind of key, parameter and
-// header through a server of net/http, whose changes to a request count.
+// Each request that the SDK signs is verified behind a server of net/http, over HTTP/1.1 and HTTP/2. Keys,
+// parameters and headers are random, and the changes of the server count.
 func TestWhatTheSDKSignsIsVerified(t *testing.T) {
 	v := New(lookup, "", time.Now)
 	type seen struct {
@@ -190,6 +190,7 @@ func presigned(t testing.TB, target string, change func(*http.Request)) *http.Re
 	return r
 }
 
+// An error of the lookup is returned as it is, and not as a wrong signature.
 func TestALookupThatFailsIsNoWrongSignature(t *testing.T) {
 	down := errors.New("no leader")
 	v := New(func(context.Context, string) (string, error) { return "", down }, "", verifierAt(t, awsStamp).now)

@@ -54,7 +54,8 @@ func links(t testing.TB) (all [][]string) {
 	return all
 }
 
-// TestLinksOfBoto3AreVerified as they come from its generate_presigned_url.
+// A presigned URL of boto3's generate_presigned_url is verified, and refused with another path, method, end,
+// header or signature.
 func TestLinksOfBoto3AreVerified(t *testing.T) {
 	v := version2At(0)
 	for _, fields := range links(t) {
@@ -102,7 +103,7 @@ func TestLinksOfBoto3AreVerified(t *testing.T) {
 	}
 }
 
-// TestLinksOfVersion2HaveAnEnd that is near, and are over behind it.
+// A presigned URL of version 2 is valid until its end, which may be a week and Window away.
 func TestLinksOfVersion2HaveAnEnd(t *testing.T) {
 	for _, tc := range []struct {
 		name, link string
@@ -123,6 +124,8 @@ func TestLinksOfVersion2HaveAnEnd(t *testing.T) {
 	}
 }
 
+// A presigned URL of version 2 that is malformed or accompanied by other credentials is refused with its code,
+// and its key is looked up only for a wrong signature.
 func TestLinksOfVersion2AreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
