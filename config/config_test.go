@@ -66,6 +66,7 @@ func load(t *testing.T, file string, environ, args []string) (Config, error) {
 	return Load(dir, environ, flags)
 }
 
+// A flag overrides the environment, the environment overrides the settings file, and the file overrides the default.
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	const file = `
 [peer]
@@ -185,6 +186,8 @@ func TestEveryRunFlagOfTheContractHasItsKeyAndDefault(t *testing.T) {
 	}
 }
 
+// Load refuses an unknown setting, a bad value and two addresses that overlap, in one line that names the setting and
+// its source. The error lists all faults at once, shows no secret, and is a usage error only if a flag is wrong.
 func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -261,7 +264,7 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 	}
 }
 
-// Ports that look alike and that one process can have.
+// Load accepts addresses that one process can listen on together, even if their ports are equal.
 func TestPortsThatDoNotOverlapAreTaken(t *testing.T) {
 	for _, args := range [][]string{
 		{"--s3-listen=127.0.0.1:0", "--pinning-listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"},
@@ -279,6 +282,7 @@ func TestPortsThatDoNotOverlapAreTaken(t *testing.T) {
 	}
 }
 
+// Unserved lists each setting that has a value and that this release does not serve, with the place that set it.
 func TestWhatIsNotServedYetIsNamedWhereItWasSet(t *testing.T) {
 	for _, tc := range []struct {
 		file      string
@@ -313,6 +317,7 @@ func TestWhatIsNotServedYetIsNamedWhereItWasSet(t *testing.T) {
 	}
 }
 
+// Load ignores the environment variables of the client commands and of the tests, and accepts empty sections.
 func TestNamesOfClientsAndTestsAreLeftAlone(t *testing.T) {
 	env := []string{
 		"HOLDFAST_ENDPOINT=a", "HOLDFAST_TOKEN=b", "HOLDFAST_IDENTITY=c", "HOLDFAST_DATA=d",
@@ -323,8 +328,8 @@ func TestNamesOfClientsAndTestsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Kubernetes tells every container of a namespace about a service named holdfast. A name
-// that only resembles its forms is a misspelt setting, which stops the start.
+// Load ignores exactly the variables that Kubernetes sets for a service named holdfast, and refuses similar names. A
+// name that only resembles these forms is a misspelt setting, which stops the start.
 func TestNamesThatKubernetesGivesAreLeftAlone(t *testing.T) {
 	for name, ignored := range map[string]bool{
 		"HOLDFAST_PORT":                     true,
@@ -373,8 +378,9 @@ func TestNamesThatKubernetesGivesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A service whose name begins with holdfast- is told by names that begin like settings. They
-// are left alone where all that tells of a service is there, and settings still count.
+// Load ignores the variables that Kubernetes sets for a service named holdfast-NAME if the host and the port of that
+// service are there. These names begin like settings. Settings still count beside them, and Load still refuses
+// misspelt settings.
 func TestNamesOfOtherServicesAreLeftAlone(t *testing.T) {
 	about := func(service string) []string {
 		p := "HOLDFAST_" + service + "_"
@@ -401,12 +407,15 @@ func TestNamesOfOtherServicesAreLeftAlone(t *testing.T) {
 	}
 }
 
+// Load refuses a settings file that is larger than maxFile, and names the file.
 func TestSettingsFileIsBounded(t *testing.T) {
 	if _, err := load(t, "#"+strings.Repeat("x", maxFile), nil, nil); err == nil || !strings.Contains(err.Error(), FileName) {
 		t.Errorf("got %v, want a refusal that names %s", err, FileName)
 	}
 }
 
+// Of a secret and a secret file that are set in two places, GivenSecret takes the one that the stronger place set. An
+// empty value counts as not set.
 func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	const inFile, inVariable = "00112233445566778899aabbccddeeff", "ffeeddccbbaa998877665544332211000a"
@@ -439,8 +448,8 @@ func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 	}
 }
 
-// A secret file is looked at when it is needed, and then what is wrong with it is told with
-// its name and with that of what gave it.
+// GivenSecret refuses a bad secret file with an error that has the file's path, the fault, and the flag or variable
+// that named the file. Load does not read the file. The error is a usage error if a flag named the file.
 func TestASecretFileIsNamedWithWhatGaveIt(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
@@ -481,6 +490,8 @@ func TestASecretFileIsNamedWithWhatGaveIt(t *testing.T) {
 	}
 }
 
+// The data folder is that of the flag, else of HOLDFAST_DATA, else `holdfast` in an absolute XDG_DATA_HOME, else a
+// folder in HOME. Without any of them DataDir returns an error.
 func TestDataFolderIsFound(t *testing.T) {
 	for _, tc := range []struct {
 		name, flag string
@@ -503,10 +514,12 @@ func TestDataFolderIsFound(t *testing.T) {
 	}
 }
 
+// The settings file that a new data folder gets has the bytes of testdata/config.toml.
 func TestTemplateIsGolden(t *testing.T) {
 	goldentest.File(t, "testdata/config.toml", Template())
 }
 
+// The template loads as the defaults, both with its lines as comments and with its lines uncommented.
 func TestTemplateUncommentedIsTheDefaults(t *testing.T) {
 	file := regexp.MustCompile(`(?m)^# (\w+ = )`).ReplaceAllString(string(Template()), "$1")
 	file = regexp.MustCompile(`(?m)^secret = .*$`).ReplaceAllString(file, "")
@@ -536,6 +549,7 @@ func values(c Config) []string {
 	return all
 }
 
+// Every field of every section of Config has exactly one setting in the table.
 func TestTableReachesEveryFieldOnce(t *testing.T) {
 	c := Default()
 	reached := map[any]string{}
@@ -563,8 +577,8 @@ func TestTableReachesEveryFieldOnce(t *testing.T) {
 	}
 }
 
-// TestEachAPIHasRatesOfItsOwn checks which rates an API gets: its own if they are set, else
-// those of api, else its defaults; of s3 that is no limit.
+// An API has its own rates if they are set, else those of the section api, else its defaults, which are no limit for
+// S3. The error for a wrong rate names once the setting that was set.
 func TestEachAPIHasRatesOfItsOwn(t *testing.T) {
 	pinning := Rates{AccountRate: 2000, AccountBurst: 10_000, AddressRate: 10_000, AddressBurst: 50_000}
 	s3 := Rates{AccountRate: 0, AccountBurst: 1000, AddressRate: 0, AddressBurst: 5000}
@@ -611,6 +625,7 @@ func TestEachAPIHasRatesOfItsOwn(t *testing.T) {
 	}
 }
 
+// A logged Config shows neither the cluster secret nor a ticket of cluster.join, and is not changed by that.
 func TestSecretsAreNotLogged(t *testing.T) {
 	c := Default()
 	c.Cluster.Secret = "canary1"
@@ -626,6 +641,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	}
 }
 
+// DefaultStatuses returns the statuses that pinning.default_status lists, and all statuses for "all".
 func TestDefaultStatuses(t *testing.T) {
 	for text, want := range map[string][]string{
 		"all": pinStatuses, "pinned": {"pinned"}, "queued,failed": {"queued", "failed"},
@@ -636,6 +652,8 @@ func TestDefaultStatuses(t *testing.T) {
 	}
 }
 
+// ProxyPrefixes returns an address as a prefix of full length and a network without host bits, and mapped IPv4
+// prefixes as IPv4. IPv4 clients are known by their IPv4 addresses.
 func TestProxyPrefixes(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.9": "192.0.2.9/32", "10.1.2.3/8": "10.0.0.0/8", "fe80::1/10": "fe80::/10", "2001:db8::1": "2001:db8::1/128",
@@ -648,6 +666,7 @@ func TestProxyPrefixes(t *testing.T) {
 	}
 }
 
+// Validate accepts the defaults, and its error names the key of each bad value that code has set.
 func TestValidateNamesTheKeyOfAValueSetInCode(t *testing.T) {
 	c := Default()
 	if err := c.Validate(); err != nil {
@@ -689,8 +708,8 @@ func FuzzSettingsFile(f *testing.F) {
 	})
 }
 
-// TestSizesAreReadAsPeopleWriteThem checks units of both kinds, and that what is none is
-// refused with a sentence that shows some.
+// ParseSize reads binary and decimal units, reads back what String writes, and refuses other text with an error that
+// shows examples.
 func TestSizesAreReadAsPeopleWriteThem(t *testing.T) {
 	for text, want := range map[string]Size{
 		"0": 0, "1048576": 1 << 20, "12B": 12, "10GiB": 10 << 30, "10 GiB": 10 << 30, "10gib": 10 << 30, " 3KiB ": 3 << 10, "2TiB": 2 << 40,

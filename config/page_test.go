@@ -12,8 +12,8 @@ import (
 
 const pageFile = "../docs/settings.md"
 
-// TestThePageOfSettingsIsThatOfTheTable promises that docs/settings.md has every setting with its
-// flag, variable, form and default, as the table has them. `make settings` writes it anew.
+// docs/settings.md has every setting with its flag, variable, form and default, as the table has them. `make
+// settings` writes it anew.
 func TestThePageOfSettingsIsThatOfTheTable(t *testing.T) {
 	goldentest.File(t, pageFile, page())
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestThePaidGatewayNeedsToKnowWhomToPay starts with settings that would lose money, or that cannot
-// work, and expects a message that names the setting.
+// Load refuses settings of the paid gateway that lose money or cannot work, with an error that names the setting. If
+// the gateway is off, it needs no settings.
 func TestThePaidGatewayNeedsToKnowWhomToPay(t *testing.T) {
 	const payTo = "pay_to = \"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed\"\n"
 	const facilitator = "facilitator = \"http://127.0.0.1:4021\"\n"
@@ -43,7 +43,8 @@ func TestThePaidGatewayNeedsToKnowWhomToPay(t *testing.T) {
 	}
 }
 
-// TestKnownNetworksAreComplete resolves the asset of each network of the table.
+// Terms returns, for each network of the table, the asset's valid address with its checksum, the chain id and the
+// title.
 func TestKnownNetworksAreComplete(t *testing.T) {
 	for _, n := range networks {
 		p := Paid{Network: n.name}

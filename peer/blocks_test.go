@@ -38,6 +38,8 @@ func addBlocks(tb testing.TB, s *peertest.Store, n, size int) []cid.Cid {
 	return cids
 }
 
+// GetBlocks fetches all blocks that a member has with verified bytes, and returns those that the member lacks as
+// missing.
 func TestMembersExchangeBlocks(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	cids := addBlocks(t, peers[1].store, 300, 10_000)
@@ -59,7 +61,8 @@ func TestMembersExchangeBlocks(t *testing.T) {
 	}
 }
 
-// TestABlockIsHeardBeforeItIsThere: nothing is heard of one that the member has not got.
+// GetBlocksHearing calls its hear function once for each block that the member has, before it hands on that block. A
+// block that the member lacks causes no call.
 func TestABlockIsHeardBeforeItIsThere(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	cids := addBlocks(t, peers[1].store, 3, 10_000)
@@ -82,6 +85,8 @@ func TestABlockIsHeardBeforeItIsThere(t *testing.T) {
 	}
 }
 
+// GetBlocks ends with the error of its function, does not call the function again, and returns the blocks that it did
+// not hand on as missing.
 func TestGetBlocksEndsWithTheErrorOfItsFunction(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	cids := addBlocks(t, peers[1].store, 100, 100)
@@ -105,6 +110,7 @@ func (rottenStore) Get(_ context.Context, c cid.Cid) (blocks.Block, error) {
 	return blocks.NewBlockWithCid([]byte("rotten"), c)
 }
 
+// GetBlocks and ReadBlock return ErrBadBlock and no bytes if a member answers with bytes that do not match the CID.
 func TestGetBlocksRefusesWrongBytes(t *testing.T) {
 	peers, _ := newCluster(t, 2, func(o *Options) { o.Blocks = rottenStore{peertest.NewStore()} })
 	b, err := peertest.Block(cid.Raw, []byte("good"))
@@ -123,6 +129,8 @@ func TestGetBlocksRefusesWrongBytes(t *testing.T) {
 	}
 }
 
+// ReadBlock reads a block into the memory that its caller lends, and returns "not found" only if the member lacks the
+// block.
 func TestReadBlockReadsIntoLentMemory(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	cids := addBlocks(t, peers[1].store, 2, 10_000)
@@ -146,8 +154,8 @@ func TestReadBlockReadsIntoLentMemory(t *testing.T) {
 	}
 }
 
-// Pooled streams of a member that went away and came back are replaced
-// without anybody noticing.
+// GetBlocks succeeds after the pooled streams of a member were reset, and after the pool has closed its idle streams.
+// The pool keeps at most requestsAtOnce idle streams of a member.
 func TestPooledStreamsAreReplacedWhenTheyDied(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	a, b := peers[0], peers[1]
@@ -191,8 +199,7 @@ func streamsOf(a, b testPeer) []resetter {
 	return out
 }
 
-// A member that accepts and never answers costs its timeout at most; here the
-// caller's.
+// GetBlocks ends with the error of its context while a member that has accepted the request does not answer.
 func TestGetBlocksEndsWithItsContext(t *testing.T) {
 	hang := &hangingStore{Store: peertest.NewStore(), release: make(chan struct{})}
 	peers, _ := newCluster(t, 2, func(o *Options) { o.Blocks = hang })
@@ -224,7 +231,8 @@ func (h *hangingStore) Get(ctx context.Context, c cid.Cid) (blocks.Block, error)
 	return h.Store.Get(ctx, c)
 }
 
-// The bytes on the wire are a format between versions.
+// The frames of block requests and responses have the bytes that earlier versions wrote. The bytes on the wire are a
+// format between versions.
 func TestBlockFramesKeepTheirBytes(t *testing.T) {
 	b, err := peertest.Block(cid.Raw, []byte("hello"))
 	if err != nil {
@@ -298,6 +306,7 @@ func (m memberSource) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks
 	return m.p.GetBlocks(ctx, m.id, cids, fn)
 }
 
+// dag.Fetch fetches a whole DAG from a member that GetBlocks asks.
 func TestFetchADAGFromAMember(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	root, count, _, err := peers[1].store.AddTree(1, cid.DagProtobuf, 20, 3, 300)
@@ -312,6 +321,7 @@ func TestFetchADAGFromAMember(t *testing.T) {
 	}
 }
 
+// Two peers of one process count pulled and served blocks each in its own registry.
 func TestMetricsCountAndTwoPeersKeepTheirOwn(t *testing.T) {
 	registries := []*prometheus.Registry{prometheus.NewRegistry(), prometheus.NewRegistry()}
 	next := 0

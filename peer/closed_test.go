@@ -33,8 +33,8 @@ func (*holding) InterceptSecured(network.Direction, libp2ppeer.ID, network.ConnM
 }
 func (*holding) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
-// A node that is stopped while it dials ends in order: libp2p asks for a transport that is
-// gone then, which ended the process.
+// A host that is closed while it dials a member or opens a stream ends the dial with an error and does not end the
+// process. libp2p asks for a transport that is gone then.
 func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 	for name, dial := range map[string]func(*Peer, libp2ppeer.ID) error{
 		"a member": func(p *Peer, id libp2ppeer.ID) error { return p.dialMember(t.Context(), id) },
@@ -68,7 +68,7 @@ func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 	}
 }
 
-// A member that did not answer a moment ago is dialled again, and not after libp2p's pause.
+// A member that did not answer a moment ago is dialled again at once, without the back-off of libp2p.
 func TestDialsOfMembersDoNotBackOff(t *testing.T) {
 	h := newUnknownPeer(t, nil)
 	p := &Peer{cluster: h}

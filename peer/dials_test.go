@@ -64,8 +64,7 @@ func (d *dials) has(account string) int {
 	return d.accounts[account]
 }
 
-// TestDeadOriginsOfOneAccountGiveWay has one account dial more dead origins than there are
-// places for, in many sessions, and then another account one that answers.
+// A dial of another account gets its turn within originGrace while one account's dead origins hold all places.
 func TestDeadOriginsOfOneAccountGiveWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +90,8 @@ func TestDeadOriginsOfOneAccountGiveWay(t *testing.T) {
 	})
 }
 
-// TestDialsAreSharedByAccountsThenBySessions wants everybody to come to their share, and what
-// they have to be theirs.
+// Two accounts with dead origins come to half of the places each, and two sessions of one account to half of its
+// share each.
 func TestDialsAreSharedByAccountsThenBySessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +118,8 @@ func TestDialsAreSharedByAccountsThenBySessions(t *testing.T) {
 	})
 }
 
-// TestADialHasItsGrace has nobody give way early, nor to those who have as many.
+// A dial gives way only after originGrace, only one gives way to one dial, and the others run until
+// originDialTimeout. A dial that is ended while it waits for several places leaves none taken.
 func TestADialHasItsGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,8 +157,7 @@ func TestADialHasItsGrace(t *testing.T) {
 	})
 }
 
-// TestAFetchBesideDeadOrigins fetches from an origin that is there while another account's
-// sessions dial as many that are not as hold all of libp2p's dials.
+// A fetch from an origin that answers succeeds while the dead origins of another account hold all places.
 func TestAFetchBesideDeadOrigins(t *testing.T) {
 	t.Parallel()
 	f := peertest.NewForeign(t)

@@ -80,6 +80,8 @@ func secured(t *testing.T) (a, b sec.SecureConn, below *counted) {
 	return a, b, below
 }
 
+// One Write of up to 200 KiB on a secured connection becomes one write to the network, and its bytes arrive
+// unchanged.
 func TestWhatIsGivenAtOnceIsWrittenAtOnce(t *testing.T) {
 	a, b, below := secured(t)
 	data := make([]byte, 200<<10)
@@ -106,7 +108,8 @@ func TestWhatIsGivenAtOnceIsWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// TestManyBytesAreNotKept: what is gathered has a bound, and comes in order from many.
+// Concurrent writers on one secured connection do not mix their bytes, and its buffer stays below twice flushBytes.
+// The buffer is empty when all have written.
 func TestManyBytesAreNotKept(t *testing.T) {
 	a, b, below := secured(t)
 	const each, writers = 3 << 20, 4
@@ -136,6 +139,7 @@ func TestManyBytesAreNotKept(t *testing.T) {
 	}
 }
 
+// A Write on a secured connection returns the error of the network below it.
 func TestAFailureBelowIsTold(t *testing.T) {
 	a, _, below := secured(t)
 	below.fail.Store(true)
@@ -146,7 +150,7 @@ func TestAFailureBelowIsTold(t *testing.T) {
 	}
 }
 
-// TestClosingEndsAWriteThatDoesNotMove: nobody reads at the other end.
+// Close of a secured connection ends a Write that the network does not take, with an error.
 func TestClosingEndsAWriteThatDoesNotMove(t *testing.T) {
 	a, _, below := secured(t)
 	below.stall.Store(true)

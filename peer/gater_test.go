@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Who is refused at the cluster port is told of, a line every refusedEvery at the
-// most, and not while it is not known why, nor if it turns out to be a member.
+// A peer that the cluster port refuses for a known reason is logged, with at most one line every refusedEvery that
+// counts the suppressed ones. A refusal without a known reason, and one of a peer that is a member by then, is not
+// logged.
 func TestRefusalsAreToldAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -37,6 +37,8 @@ func say(t *testing.T, h host.Host, to testPeer, rpcs ...*pubsubpb.RPC) {
 	}
 }
 
+// A node drops gossip without a valid signature, and larger gossip than allowed, before its validator, and takes a
+// signed message of the same stream.
 func TestGossipThatIsNotGenuineIsDropped(t *testing.T) {
 	peers, r := newCluster(t, 2)
 	a, b := peers[0], peers[1]
@@ -101,6 +103,9 @@ func TestGossipThatIsNotGenuineIsDropped(t *testing.T) {
 	}
 }
 
+// A member may send gossipBurst messages at once and gossipRate in each further second, and the limit of one member
+// does not touch another. An RPC of gossipRPCParts parts is dropped, and at most maxGossipPeers members are
+// remembered.
 func TestAMemberThatFloodsIsStoppedBeforeItCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := 0
@@ -139,8 +144,8 @@ func TestAMemberThatFloodsIsStoppedBeforeItCosts(t *testing.T) {
 	})
 }
 
-// A second process with a member's identity ends the member's streams of gossip until it
-// gives up. Once the second process is gone both hear each other again.
+// Two members receive each other's gossip again after a second process with the identity of one of them has ended.
+// The second process ends the member's streams of gossip until the member gives up.
 func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	a, b := peers[0], peers[1]

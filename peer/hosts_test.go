@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
 
-// libp2p shares the ports that it listens on, so the system alone would let a
-// second node have the port of a first.
+// Open refuses a public TCP port that another node uses, at the same address or at all addresses, with a ListenError
+// that has EADDRINUSE. libp2p shares the ports that it listens on, so the system alone would let a second node have
+// the port of a first.
 func TestAPublicPortOfAnotherNodeIsTaken(t *testing.T) {
 	for _, ip := range []string{"/ip4/127.0.0.1", "/ip6/::1"} {
 		t.Run(ip, func(t *testing.T) {
@@ -47,8 +48,8 @@ func TestAPublicPortOfAnotherNodeIsTaken(t *testing.T) {
 	}
 }
 
-// A port that the system chooses is not looked at; nor is an address that is not of this
-// machine, which a simulated network has.
+// checkFree returns EADDRINUSE for a UDP port that another process has, and no error for port 0 or an address of
+// another machine. A simulated network has addresses that are not of this machine.
 func TestPortsOfThisMachineCanBeTaken(t *testing.T) {
 	taken, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -77,8 +78,8 @@ func TestPortsOfThisMachineCanBeTaken(t *testing.T) {
 	}
 }
 
-// Others are told of so many addresses alone, so that those that they can dial come first,
-// and always the same ones.
+// Public addresses rank before private ones and those before loopback, whatever the order of the listeners. Others
+// learn only the first ones, so those that they can dial come first, and always the same ones.
 func TestAddressesAreRanked(t *testing.T) {
 	want := []string{
 		"/ip4/8.8.8.8/tcp/4001", "/ip4/8.8.8.8/udp/4001/quic-v1",

@@ -64,8 +64,7 @@ func sizeOf(tb testing.TB, k *keystore) int {
 	return n
 }
 
-// TestKeystoreFindsByPrefix shows that a hash is found by every prefix of its key in the DHT,
-// and by its whole key alone.
+// The keystore finds a hash by every prefix of its key in the DHT, and no other hash.
 func TestKeystoreFindsByPrefix(t *testing.T) {
 	k := openKeystore(t, newDatastores(t, t.TempDir()))
 	var all []mh.Multihash
@@ -100,8 +99,8 @@ func TestKeystoreFindsByPrefix(t *testing.T) {
 	}
 }
 
-// TestKeystoreBecomesWhatIsHeld shows that one scan adds what is missing and one removes what
-// is left over, and that the next start knows the keys.
+// One scan makes the keys equal to the roots that the node holds, and the next start finds these keys. The scan
+// returns the new keys up to its limit, and none if it fills the keystore at the start.
 func TestKeystoreBecomesWhatIsHeld(t *testing.T) {
 	all := newDatastores(t, t.TempDir())
 	meta := openStore(t, all)
@@ -140,7 +139,7 @@ func TestKeystoreBecomesWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestAScanThatFailsRemovesNoKeys shows that what a scan could not read stays announced.
+// A scan of roots that fails or is cancelled removes no key, and the next scan that succeeds does.
 func TestAScanThatFailsRemovesNoKeys(t *testing.T) {
 	k := openKeystore(t, newDatastores(t, t.TempDir()))
 	if _, err := k.reconcile(t.Context(), numbered(100), true, 0); err != nil {
@@ -165,8 +164,8 @@ func TestAScanThatFailsRemovesNoKeys(t *testing.T) {
 	}
 }
 
-// TestWhatIsDeletedDuringAResetStaysDeleted shows that neither the scan of a reset nor its
-// buffer puts back a key that was deleted meanwhile.
+// A key that was deleted during a reset stays deleted: neither the scan of the reset nor its buffer puts it back. A
+// key that was put during the reset stays, also one that was deleted before that.
 func TestWhatIsDeletedDuringAResetStaysDeleted(t *testing.T) {
 	k := openKeystore(t, newDatastores(t, t.TempDir()))
 	one := func(i int) mh.Multihash { return number(i).Hash() }
@@ -207,8 +206,7 @@ func (d *countedDatastores) Open(name string) (datastore.Batching, error) {
 	return opened, err
 }
 
-// TestAScanBeginsAfterItsReset shows that the library keeps what is put during the scan of a
-// reset, because the scan does not begin before the reset.
+// A reset keeps a key that was put during its scan, because the scan does not begin before the reset.
 func TestAScanBeginsAfterItsReset(t *testing.T) {
 	all := &countedDatastores{Datastores: newDatastores(t, t.TempDir())}
 	k := openKeystore(t, all)
@@ -225,8 +223,7 @@ func TestAScanBeginsAfterItsReset(t *testing.T) {
 	}
 }
 
-// TestAChangeThatFailedIsMadeGood shows that a key which could not be deleted goes with the
-// next scan, also if the number of keys is right.
+// The next scan removes a key whose deletion failed, even if the number of keys equals the number of roots.
 func TestAChangeThatFailedIsMadeGood(t *testing.T) {
 	k := openKeystore(t, newDatastores(t, t.TempDir()))
 	if _, err := k.reconcile(t.Context(), numbered(10), true, 0); err != nil {

@@ -42,8 +42,8 @@ func (l *lines) said(t *testing.T, name string) (records []map[string]any) {
 	return records
 }
 
-// What libraries log of errors is in the form of the node's own log, and nothing else
-// of what they log is there, at no level of it.
+// Errors that libraries log are in the node's log, in its form, and nothing else that libraries log is there at any
+// level.
 func TestErrorsOfLibrariesAreInTheLog(t *testing.T) {
 	var out lines
 	LibraryLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))

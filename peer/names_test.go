@@ -13,8 +13,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// TestNamesOfPrivateAddressesAreKnownBeforeADial asks about origins with names: the first answer
-// waits for nothing, and the next ones tell what the name is.
+// WhyRefused refuses an origin whose name has only addresses that are not public as soon as the lookup has ended, and
+// does not wait for it. It looks up a name once, and none where private origins are allowed.
 func TestNamesOfPrivateAddressesAreKnownBeforeADial(t *testing.T) {
 	at := map[string][]string{
 		"private.example": {"10.0.0.1", "fd00::1"}, "loop.example": {"::1"}, "mapped.example": {"::ffff:127.0.0.1"},
@@ -84,6 +84,8 @@ func (n *names) idle() bool {
 	return n.running == 0
 }
 
+// At most maxLookups names are looked up at a time, each at most once in verdictFor, and at most maxVerdicts are
+// remembered.
 func TestLookupsOfNamesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNames(nil)
@@ -120,6 +122,7 @@ func TestLookupsOfNamesAreBounded(t *testing.T) {
 	})
 }
 
+// notPublic returns no reason for an invalid address.
 func TestAnAddressThatIsNoneIsNoReason(t *testing.T) {
 	a, err := ma.NewMultiaddr("/dns4/x.example/tcp/1")
 	if err != nil {

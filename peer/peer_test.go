@@ -192,6 +192,7 @@ func target(tb testing.TB, addrs []string) libp2ppeer.AddrInfo {
 	return info
 }
 
+// The addresses of both hosts of a peer end with the id of its key and have the ports that the system has given.
 func TestOnePeerHasOneIdentityOnBothHosts(t *testing.T) {
 	p := newTestPeer(t, newRoster())
 	if id, err := IDOf(p.opts.Key); err != nil || id != p.ID() {
@@ -208,6 +209,7 @@ func TestOnePeerHasOneIdentityOnBothHosts(t *testing.T) {
 	}
 }
 
+// Close ends Run and leaves no goroutine, and a second Close succeeds.
 func TestCloseLeavesNoGoroutines(t *testing.T) {
 	all := newDatastores(t, t.TempDir())
 	before := goleak.IgnoreCurrent()
@@ -243,6 +245,7 @@ func TestCloseLeavesNoGoroutines(t *testing.T) {
 	}
 }
 
+// Open refuses bad options and ports that are taken with an error that names the fault, and returns no peer.
 func TestOpenRefusesBadOptions(t *testing.T) {
 	key, err := NewKey()
 	if err != nil {
@@ -282,6 +285,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 	}
 }
 
+// A stream between members carries bytes both ways, names both members, keeps its deadline and can be closed for
+// writing alone. A closed listener accepts nothing, and a dial of its protocol fails.
 func TestStreamsBetweenMembers(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	a, b := peers[0], peers[1]
@@ -344,8 +349,8 @@ func TestStreamsBetweenMembers(t *testing.T) {
 	}
 }
 
-// A member that does not read must not keep the other from ending: Raft waits for
-// its streams when it stops, and a snapshot has a deadline of many minutes.
+// Close ends a Write that the other member does not read, over TCP and over QUIC, and the other member sees that the
+// stream was cut. Raft waits for its streams when it stops, and a snapshot has a deadline of many minutes.
 func TestCloseEndsAWrite(t *testing.T) {
 	quicOnly := func(o *Options) {
 		o.ClusterListen = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}
@@ -401,6 +406,7 @@ func TestCloseEndsAWrite(t *testing.T) {
 	}
 }
 
+// Dial refuses this node itself, and refuses a peer that is no member with ErrNotMember.
 func TestDialFailsAtOnceForWhoIsNoMember(t *testing.T) {
 	peers, r := newCluster(t, 2)
 	if _, err := peers[0].Dial(t.Context(), peers[0].ID(), testProtocol); err == nil {
@@ -412,8 +418,7 @@ func TestDialFailsAtOnceForWhoIsNoMember(t *testing.T) {
 	}
 }
 
-// A hundred streams of one protocol to one member: libp2p's own limits would
-// reset the 76th.
+// A member may hold 200 streams of one protocol to another member. libp2p's own limits would reset the 76th.
 func TestMembersMayOpenManyStreams(t *testing.T) {
 	const many = 200
 	peers, _ := newCluster(t, 2)
@@ -441,6 +446,7 @@ func TestMembersMayOpenManyStreams(t *testing.T) {
 	}
 }
 
+// Run connects each member with each other, and Forget cuts a removed member, which cannot connect again.
 func TestRunConnectsMembersAndForgetCutsThem(t *testing.T) {
 	peers, r := newCluster(t, 3)
 	for _, p := range peers {
@@ -463,7 +469,8 @@ func TestRunConnectsMembersAndForgetCutsThem(t *testing.T) {
 	}
 }
 
-// A hint is an address more, and whoever is there still has to be who it says.
+// A node reaches a member at an address hint, and takes nobody else at that address for the member. At most
+// maxMemberAddrs hints of a member are remembered, and Forget drops them.
 func TestAMemberIsFoundByAnAddressHint(t *testing.T) {
 	r := newRoster()
 	a, b, c := newTestPeer(t, r), newTestPeer(t, r), newTestPeer(t, r)
@@ -521,7 +528,7 @@ func newID(t *testing.T) string {
 	return id
 }
 
-// What is told at the same time of where a member is, is all known where it is dialled.
+// Every address of a member that concurrent calls of AddrHint and SetMember give is known for its dials.
 func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
 	r := newRoster()
 	p := newTestPeer(t, r)
@@ -552,7 +559,8 @@ func TestWhatIsToldAtOnceOfAMemberIsAllKnown(t *testing.T) {
 	}
 }
 
-// An unknown peer comes through the handshake and no further.
+// The cluster port cuts an unknown peer after the handshake, opens no protocol for it and tells it none. A peer with
+// the key of a wrong secret is cut in the same way.
 func TestUnknownPeersSeeNothingOfTheCluster(t *testing.T) {
 	peers, r := newCluster(t, 2)
 	p := peers[0]
@@ -604,6 +612,9 @@ func TestUnknownPeersSeeNothingOfTheCluster(t *testing.T) {
 	}
 }
 
+// A peer with the key of a valid ticket gets a join stream at the cluster port and no other protocol. DialJoin fails
+// with ErrNoJoin at a public port and with ErrOtherNode, which names the node's id, at another node than the named
+// one.
 func TestJoinersGetTheJoinStreamOnly(t *testing.T) {
 	secret := []byte("correct horse battery staple")
 	peers, r := newCluster(t, 2)
@@ -681,6 +692,8 @@ func TestJoinersGetTheJoinStreamOnly(t *testing.T) {
 	}
 }
 
+// JoinKey derives the id that other versions derive from the same secret, another id from another secret, and none
+// from an empty secret. It is a format: nodes of different versions must derive the same id.
 func TestJoinKeyDependsOnTheSecretAlone(t *testing.T) {
 	_, a, err := JoinKey([]byte("secret"))
 	if err != nil {
@@ -699,6 +712,8 @@ func TestJoinKeyDependsOnTheSecretAlone(t *testing.T) {
 	}
 }
 
+// Gossip of up to MaxGossip bytes reaches all members, and gossip of a removed member that is still connected reaches
+// none of them. Publish refuses larger gossip and what the validator refuses.
 func TestGossipReachesMembersOnly(t *testing.T) {
 	peers, r := newCluster(t, 3)
 	var topics []*Topic

@@ -9,7 +9,8 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// Members that keep all places that they get leave some for who comes after them.
+// Slow members that hold all places that they get leave one for a member that comes after them. One that is alone
+// gets half of the places, and a place that is given back goes to a waiting member.
 func TestSlowMembersLeavePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -28,8 +28,8 @@ func rawCID(tb testing.TB, text string) cid.Cid {
 	return b.Cid()
 }
 
-// A restart must not begin another cycle, or roots late in the cycle would not
-// be announced for days.
+// The cycle of announcements begins at a time that depends on the peer's id and reprovideEvery, so a restart begins
+// no new cycle. Otherwise roots late in the cycle would not be announced for days.
 func TestACycleOutlivesARestart(t *testing.T) {
 	p := &Peer{id: "some peer"}
 	begun := p.cycleStart(time.Now())
@@ -82,8 +82,8 @@ func announcedOf(t *testing.T, p *Peer, hashes ...mh.Multihash) []mh.Multihash {
 	return there
 }
 
-// What is withdrawn while it waits to be announced, because the DHT is out of reach or was
-// not measured yet, is not announced later.
+// A root that is withdrawn while it waits to be announced is not announced later. It waits because the DHT is out of
+// reach or was not measured yet.
 func TestWhatIsWithdrawnBeforeItsTurnIsNotAnnounced(t *testing.T) {
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN }) // and knows nobody
 	gone, back, stays := rawCID(t, "gone"), rawCID(t, "back"), rawCID(t, "stays")
@@ -141,6 +141,8 @@ func newSeeker(t *testing.T, boot testPeer) (finds func(id libp2ppeer.ID, c cid.
 	}
 }
 
+// A peer that is no Holdfast node finds roots that this node was given, held before its start, or found by a scan;
+// roots that are withdrawn or no longer held are not announced.
 func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
 	held := new(heldRoots)
@@ -199,8 +201,8 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 	}
 }
 
-// A node may never reach the DHT, as in a network of its own. Its look at all roots, which
-// waited a minute for each 256 new ones, and the end of the node behind that, wait for nobody.
+// A scan of all roots ends at once while the DHT is out of reach, and when the node stops. The scan waited a minute
+// for each 256 new roots, and the end of the node behind that.
 func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 	held := new(heldRoots)
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.Routing, o.Roots = RoutingLAN, held.each }) // and knows nobody
@@ -236,8 +238,9 @@ func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 	}
 }
 
-// A look at all roots goes by the state of its beginning: what becomes private, or goes,
-// before the look has come to it is not announced again by it.
+// A scan of all roots does not announce a root again that was withdrawn during the scan, unless the root was
+// announced again meanwhile. A scan reads the state of its beginning; what becomes private, or goes, before the scan
+// has come to it stays withdrawn.
 func TestWhatIsWithdrawnDuringALookStaysWithdrawn(t *testing.T) {
 	kept, gone, back := rawCID(t, "kept"), rawCID(t, "gone"), rawCID(t, "back")
 	p := &Peer{ctx: t.Context(), dht: new(dht.IpfsDHT), provide: newProvideQueue(), log: slog.New(slog.DiscardHandler)}

@@ -7,6 +7,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
+// A QUIC address is dialled 30 ms (private) or 250 ms (public) after the TCP address of the same IP version. If a
+// peer has only one of the two, its address is dialled at once.
 func TestTCPIsDialledBeforeQUIC(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

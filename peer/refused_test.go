@@ -12,8 +12,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// Only a member whose addresses all refuse is known to be gone: any other error may be the
-// network's.
+// Refused reports true only for a dial whose addresses were all refused or belong to another node. Only such a member
+// is known to be gone: any other error may be the network's.
 func TestAMemberRefusesWhenAllItsAddressesDo(t *testing.T) {
 	h, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableRelay())
 	if err != nil {

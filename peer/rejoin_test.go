@@ -7,8 +7,8 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// TestARestartFindsTheDHTWithoutBootstrapPeers shows that a node whose bootstrap peers are
-// gone joins the DHT by the addresses of its last start, and that others find its roots.
+// A node that starts without bootstrap peers joins the DHT by the addresses of its last start, and others find its
+// roots.
 func TestARestartFindsTheDHTWithoutBootstrapPeers(t *testing.T) {
 	lan := func(o *Options) { o.Routing = RoutingLAN }
 	boot := newTestPeer(t, newRoster(), lan)
@@ -32,8 +32,7 @@ func TestARestartFindsTheDHTWithoutBootstrapPeers(t *testing.T) {
 	})
 }
 
-// TestAddressesOfNobodyReplaceNone shows that a node without routing peers keeps those that
-// it knew.
+// A node without routing peers keeps the addresses of those that it knew.
 func TestAddressesOfNobodyReplaceNone(t *testing.T) {
 	other := newTestPeer(t, newRoster())
 	r := rejoin{store: openStore(t, newDatastores(t, t.TempDir()))}

@@ -98,6 +98,8 @@ func queued(c network.MuxedConn) int {
 	return q.bytes
 }
 
+// A message of 200 bytes arrives within 60 ms beside eight streams of content on a line of 100 Mbit/s. With yamux
+// alone it does not.
 func TestWhatIsUrgentIsNotBehindContent(t *testing.T) {
 	const rate = 12_500_000 // 100 Mbit/s
 	for _, tc := range []struct {
@@ -158,7 +160,7 @@ func TestWhatIsUrgentIsNotBehindContent(t *testing.T) {
 	}
 }
 
-// Streams whose readers do not read hold nobody up once they have been let in.
+// A stream is sent whole while 20 other streams of the connection, whose readers do not read, wait for room.
 func TestStreamsThatNobodyReadsLeaveTheOthersRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -221,7 +223,8 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// A write that waits for room ends as one does that waits for its stream.
+// A write that waits for room in the send queue ends with an error at its deadline, at a reset of its stream and with
+// its connection.
 func TestAWriteThatWaitsForRoomEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -282,8 +285,8 @@ func TestAWriteThatWaitsForRoomEnds(t *testing.T) {
 	}
 }
 
-// Small answers, each asked for when the one before is there, are as much as the line
-// carries and wait for no room. Larger writes have their turn all the same.
+// A write of 20 KiB arrives within 1 s while small answers of all other streams use the whole line. Each small answer
+// is asked for when the one before is there, so that they are as much as the line carries and wait for no room.
 func TestLargerWritesHaveTheirTurnBesideSmallOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()

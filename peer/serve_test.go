@@ -29,6 +29,7 @@ func (n *sentNetwork) SendMessage(context.Context, libp2ppeer.ID, message.BitSwa
 	return nil
 }
 
+// Unknown peers together get blocks at ServeRate; members and peers that this node has dialled do not wait.
 func TestUnknownPeersAreServedNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = 1 << 20
@@ -80,8 +81,8 @@ func TestUnknownPeersAreServedNoFasterThanTheirShare(t *testing.T) {
 	})
 }
 
-// Unknown peers want more than they are served, and fill all workers that wait for
-// their share; a peer that this node dialled gets its block at once.
+// A peer that this node has dialled gets blocks within 10 s while unknown peers want more than they are served and
+// fill all workers. The wants of unknown peers are not with those of others.
 func TestAnswersForMembersAreNeverQueuedBehindThoseForUnknownPeers(t *testing.T) {
 	const rate = 64 << 10
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.ServeRate = rate })
@@ -124,8 +125,7 @@ func TestAnswersForMembersAreNeverQueuedBehindThoseForUnknownPeers(t *testing.T)
 	}
 }
 
-// A want is taken back from the server that has it, also when its peer has
-// become another kind of peer since.
+// A peer that has become a member since its request takes its wants back, one or all, from the server that has them.
 func TestWantsAreTakenBackWhereTheyAre(t *testing.T) {
 	for range 5 {
 		if takesBackWants(t) {

@@ -46,6 +46,8 @@ func fetch(ctx context.Context, p testPeer, root cid.Cid, limits dag.Limits, ori
 	})
 }
 
+// A node fetches files, dag-cbor and dag-json trees and the largest block, whole, from a peer that is no Holdfast
+// node, over TCP and QUIC.
 func TestFetchFromAForeignPeer(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -97,6 +99,8 @@ func TestFetchFromAForeignPeer(t *testing.T) {
 	}
 }
 
+// A peer that is no Holdfast node fetches blocks that AllowBlock allows, also the empty one, and does not get a
+// private block.
 func TestForeignPeersFetchWhatIsAllowed(t *testing.T) {
 	private := make(map[string]bool)
 	p := newTestPeer(t, newRoster(), func(o *Options) {
@@ -123,7 +127,7 @@ func TestForeignPeersFetchWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// vanish closes a foreign peer when it has given some blocks.
+// A fetch whose origin ends before all blocks have come fails with ErrStalled, and its reason names the origin.
 func TestFetchTellsThatTheProviderVanished(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -153,6 +157,8 @@ func TestFetchTellsThatTheProviderVanished(t *testing.T) {
 	}
 }
 
+// A fetch of a block that its origin lacks fails with ErrNotFound, and its reason names the block and the time that
+// it waited.
 func TestFetchTellsThatNobodyHasIt(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -177,8 +183,7 @@ func silent(t *testing.T) string {
 	return fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", l.Addr().(*net.TCPAddr).Port)
 }
 
-// A port that accepts and says nothing must not keep a second, good origin
-// from being used.
+// A fetch from a good origin ends within 5 s beside an origin that accepts the connection and says nothing.
 func TestAnOriginThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 	hangs := silent(t) + "/p2p/" + newID(t)
 	f := peertest.NewForeign(t)
@@ -209,8 +214,8 @@ func (unheard) ResolveDNSComponent(ctx context.Context, _ ma.Multiaddr, _ int) (
 	return nil, ctx.Err()
 }
 
-// Kubo names itself by names too (libp2p.direct). The numbers have to do where there are no
-// answers.
+// A fetch reaches an origin by its IP addresses within originNumbersFirst while the lookups of its DNS names get no
+// answer. Kubo also names itself by DNS names (libp2p.direct).
 func TestNamesThatNobodyAnswersForDoNotHoldUpNumbers(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.HostOptions = []HostOption{libp2p.MultiaddrResolver(unheard{})} })
@@ -234,8 +239,9 @@ func TestNamesThatNobodyAnswersForDoNotHoldUpNumbers(t *testing.T) {
 	}
 }
 
-// Who is behind a NAT is named by addresses that are not dialled, and comes by itself: what it
-// was named for comes at full speed, not at that of unknown peers.
+// A session fetches at full speed from an origin that this node does not dial and that connects by itself, over TCP
+// and QUIC. A peer behind a NAT is named by addresses that are not dialled. Nothing protects its connection after the
+// session.
 func TestAnOriginThatIsNotDialledComesByItself(t *testing.T) {
 	for _, kind := range []string{"/tcp/", "/quic-v1/"} {
 		f := peertest.NewForeign(t)
@@ -261,6 +267,7 @@ func TestAnOriginThatIsNotDialledComesByItself(t *testing.T) {
 	}
 }
 
+// OriginErrors has one line for each origin that is not reached or is refused, with the reason.
 func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
 	closed, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -282,8 +289,8 @@ func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
 	}
 }
 
-// Renew must make a session that asks again at once, whatever the old one was
-// doing.
+// Renew ends the requests under way, and the next request of the session gets a block that the origin has stored
+// meanwhile. The origin does not tell of the block.
 func TestRenewedSessionGoesOn(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -331,8 +338,8 @@ func (g *gated) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	return g.Blockstore.Get(ctx, c)
 }
 
-// An origin that does not answer for a moment stays in the session. Bitswap takes
-// it out otherwise, and what is wanted while nobody is in it is never asked for.
+// An origin that does not answer for a second stays in the session, and the fetch ends with all blocks. Otherwise
+// bitswap takes it out, and never asks for what is wanted while nobody is in the session.
 func TestAnOriginThatPausesIsWaitedFor(t *testing.T) {
 	f := peertest.NewForeign(t)
 	store := &gated{Blockstore: f.Store.Blockstore}
@@ -372,8 +379,8 @@ func TestAnOriginThatPausesIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A pin that failed is tried again at once, by a new session that wants what
-// the old one wanted.
+// A fetch right after one that failed gets, within 10 s, the block that the first one wanted and that the origin now
+// has. A pin that failed is tried again at once, by a new session that wants what the old one wanted.
 func TestASessionRightAfterAnotherGetsTheSameBlock(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -397,6 +404,7 @@ func TestASessionRightAfterAnotherGetsTheSameBlock(t *testing.T) {
 	}
 }
 
+// The connection to an origin is protected during the session, and not after it.
 func TestOriginsStayConnectedDuringTheSession(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -412,8 +420,8 @@ func TestOriginsStayConnectedDuringTheSession(t *testing.T) {
 	}
 }
 
-// Two nodes and a foreign peer find each other's content by the DHT of a
-// private network.
+// A node and a peer that is no Holdfast node find content that another node has announced in the DHT of a private
+// network.
 func TestContentIsFoundByRouting(t *testing.T) {
 	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
 	holder := newTestPeer(t, newRoster(), func(o *Options) { o.Routing, o.Bootstrap = RoutingLAN, boot.Addrs() })
@@ -458,6 +466,8 @@ func TestContentIsFoundByRouting(t *testing.T) {
 	}
 }
 
+// A node with public routing and an unreachable bootstrap peer fetches from an origin. With routing off, Provide and
+// Announce succeed.
 func TestPublicRoutingWithoutANetworkDoesNotFail(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster(), func(o *Options) {
@@ -478,6 +488,9 @@ func TestPublicRoutingWithoutANetworkDoesNotFail(t *testing.T) {
 
 const someID = "/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU"
 
+// CheckOrigin refuses every address that is not public unless private origins are allowed, and the gater does not
+// dial such an address of an origin. The gater checks again what a name has resolved to, also on a private network if
+// a user named the peer.
 func TestOriginsThatAreNotPublicAreRefused(t *testing.T) {
 	for _, addr := range []string{
 		"/ip4/127.0.0.1/tcp/4001", "/ip4/127.8.9.1/tcp/4001", "/ip4/0.0.0.0/tcp/4001", "/ip4/0.1.2.3/tcp/4001",
@@ -513,6 +526,8 @@ func TestOriginsThatAreNotPublicAreRefused(t *testing.T) {
 	}
 }
 
+// CheckOrigin refuses multiaddrs without a peer id, of other transports, of relays and of malformed kinds, and
+// accepts TCP, QUIC and WebSocket addresses.
 func TestOriginsOfOtherKindsAreRefused(t *testing.T) {
 	for _, addr := range []string{
 		"/ip4/8.8.8.8/tcp/4001", // no peer id
@@ -539,8 +554,8 @@ func TestOriginsOfOtherKindsAreRefused(t *testing.T) {
 	}
 }
 
-// A name that resolves to loopback is found out after resolving: the listener
-// behind it sees no connection.
+// A node does not dial an origin whose name resolves to loopback, and gives that as the reason. It finds this out
+// after it has resolved the name: the listener behind it sees no connection.
 func TestANameForLoopbackIsNotDialled(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -572,8 +587,8 @@ func TestANameForLoopbackIsNotDialled(t *testing.T) {
 	}
 }
 
-// TestARefusalIsOfAllAddresses checks what counts as refused by this node's rules. A name that a
-// failing name server does not tell is none: it has no addresses, and libp2p says the same.
+// A failed dial counts as refused by this node's rules only if these rules refused all addresses or the peer. A name
+// that a failing name server does not resolve is no refusal: it has no addresses, and libp2p says the same.
 func TestARefusalIsOfAllAddresses(t *testing.T) {
 	gated := swarm.TransportError{Cause: swarm.ErrGaterDisallowedConnection}
 	for _, tc := range []struct {
@@ -593,6 +608,8 @@ func TestARefusalIsOfAllAddresses(t *testing.T) {
 	}
 }
 
+// AllRefused reports true while a session has origins, all of them are refused, and none has connected by itself.
+// WhyRefused returns the reason for a refused origin and "" for another.
 func TestWhetherAllOriginsAreRefused(t *testing.T) {
 	f := peertest.NewForeign(t)
 	id := "/p2p/" + f.Host.ID().String()
@@ -695,6 +712,7 @@ func BenchmarkSessionOfOneBlock(b *testing.B) {
 	b.ReportMetric(float64((hosttest.ProcessorTime(b)-before).Microseconds())/float64(b.N), "processor-us/op")
 }
 
+// A good origin is parsed once, a private one is refused each time, and at most maxParsed are remembered.
 func TestOriginsAreReadOnce(t *testing.T) {
 	o := newOrigins(false)
 	good := "/ip4/1.1.1.1/tcp/4001/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"

@@ -11,8 +11,8 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// A block that somebody reads does not wait behind DAGs that come from the same member,
-// however many they are.
+// ReadBlock gets a block from a member while fetches of DAGs from the same member use all the streams that they may
+// have.
 func TestAReadDoesNotWaitBehindDAGs(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	member := peers[1].ID()
@@ -44,8 +44,8 @@ func TestAReadDoesNotWaitBehindDAGs(t *testing.T) {
 	}
 }
 
-// Whoever this node has dialled, an origin that a pin names perhaps, leaves streams and
-// their memory to the others.
+// A peer that this node has dialled opens at most publicPeerInbound streams, and leaves streams to other peers and to
+// this node. It may be an origin that a pin names.
 func TestNoPeerHasAllStreams(t *testing.T) {
 	limits, err := publicLimits()
 	if err != nil {
@@ -74,7 +74,8 @@ func TestNoPeerHasAllStreams(t *testing.T) {
 	}
 }
 
-// Nor has it the room for messages of all that were asked.
+// A peer that this node has dialled takes at most peerMessages bytes of the room for messages, and gives all back
+// when its streams end.
 func TestNoPeerHasAllRoomForMessages(t *testing.T) {
 	p := newTestPeer(t, newRoster())
 	h, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.DisableMetrics())

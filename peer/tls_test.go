@@ -31,7 +31,7 @@ func tlsNow(t *testing.T) (wholeTLS, peer.ID) {
 	return s, id
 }
 
-// Who has a wrong clock, or had one when its process began, is no other node by that.
+// Members connect in both directions when the clock of one was ahead, by decades, at the start of its process.
 func TestAWrongClockKeepsNobodyOut(t *testing.T) {
 	ahead, aheadID := tlsNow(t)
 	synctest.Test(t, func(t *testing.T) { // where it is the year 2000

@@ -40,6 +40,8 @@ func knock(s *unknownPeers, dir network.Direction, ip string) (network.ConnManag
 	return s.OpenConnection(dir, true, ma.StringCast("/ip4/"+ip+"/tcp/4001"))
 }
 
+// At most unknownPending handshakes of unknown peers run at once; this node's dials and a member's address do not
+// count. A handshake that has ended makes room for another.
 func TestHandshakesOfUnknownPeersAreBounded(t *testing.T) {
 	synctest.Test(t, handshakes)
 }
@@ -80,8 +82,8 @@ func handshakes(t *testing.T) {
 	}
 }
 
-// A new member, whose address nobody knows yet, gets in beside somebody who begins
-// handshakes and never ends one.
+// One address holds at most half of the handshakes of unknown peers, and another address still begins one. So a new
+// member, whose address nobody knows yet, gets in beside a peer that begins handshakes and never ends one.
 func TestOneAddressLeavesHandshakesToOthers(t *testing.T) {
 	s, _ := door()
 	had := 0
@@ -98,6 +100,8 @@ func TestOneAddressLeavesHandshakesToOthers(t *testing.T) {
 	}
 }
 
+// One address of unknown peers has at most addressConns connections, and another one only when one of them has
+// closed.
 func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door()
@@ -133,6 +137,8 @@ func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
 	})
 }
 
+// Unknown peers of one address, and those of all addresses, connect no faster than their burst at once and their rate
+// per second.
 func TestUnknownPeersArriveNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arrive := func(s *unknownPeers, ip func(i int) string, n int) (admitted int) {
@@ -167,6 +173,8 @@ func TestUnknownPeersArriveNoFasterThanTheirShare(t *testing.T) {
 	})
 }
 
+// An unknown peer has at most unknownStreamsEach streams and all of them unknownStreams; members and dialled peers
+// are not limited.
 func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 	const member, dialled = libp2ppeer.ID("member"), libp2ppeer.ID("dialled")
 	s, refused := door(member)
@@ -214,8 +222,8 @@ func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 	}
 }
 
-// A stream costs an unknown peer its share of what it may read, whether it gets one or
-// not, and one that goes on when it is refused is cut.
+// Each stream that an unknown peer opens counts against its read rate, also a refused one, and a peer that goes on
+// when it is refused is cut once. Another peer does not wait for it.
 func TestStreamsCostUnknownPeersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door()
@@ -262,6 +270,8 @@ func TestStreamsCostUnknownPeersTheirShare(t *testing.T) {
 	})
 }
 
+// VerifySourceAddress requires QUIC's address validation of every address but those of known members, in both forms
+// of IPv4.
 func TestUnknownAddressesShowThatTheyAreThere(t *testing.T) {
 	s, _ := door()
 	s.know(netip.MustParseAddr("203.0.113.1"))
@@ -277,8 +287,7 @@ func TestUnknownAddressesShowThatTheyAreThere(t *testing.T) {
 	}
 }
 
-// An unknown peer that goes on opening streams, over TCP as over QUIC, loses its
-// connection.
+// An unknown peer that goes on opening streams loses its connection, over TCP and over QUIC.
 func TestAnUnknownPeerThatOpensStreamsWithoutEndIsDisconnected(t *testing.T) {
 	for _, transport := range []string{"/tcp/", "/quic-v1/"} {
 		p := newTestPeer(t, newRoster())
@@ -306,6 +315,7 @@ func TestAnUnknownPeerThatOpensStreamsWithoutEndIsDisconnected(t *testing.T) {
 	}
 }
 
+// Nothing is remembered of an unknown peer after its connection and its streams have ended.
 func TestUnknownPeersLeaveNothingBehind(t *testing.T) {
 	s, _ := door()
 	c, err := knock(s, network.DirInbound, "203.0.113.1")
@@ -327,6 +337,8 @@ func TestUnknownPeersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// A node reads from an unknown peer at peerBytes per second after a burst, and counts a small read as minCharge; a
+// member does not wait.
 func TestUnknownPeersReadNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door("member")
@@ -401,6 +413,8 @@ func answers(blocks, size, presences int) []byte {
 	return unframed(m)
 }
 
+// checkMessage accepts messages that bitswap sends and refuses malformed ones and those with many empty or unknown
+// parts.
 func TestBitswapMessagesAreCheckedBeforeTheyAreDecoded(t *testing.T) {
 	field := func(number byte, value []byte) []byte {
 		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(value))), value...)
@@ -455,8 +469,8 @@ func FuzzCheckMessage(f *testing.F) {
 	})
 }
 
-// A peer that begins large messages and never ends them takes the room of
-// unknown peers, and nobody else's; what is not a message ends the stream.
+// Unfinished large messages of an unknown peer take the room of unknown peers alone, and others are served meanwhile.
+// The room is free again when the streams end. A message that is too large or malformed ends its stream.
 func TestMessagesOfUnknownPeersShareTheirMemory(t *testing.T) {
 	p := newTestPeer(t, newRoster())
 	h := newUnknownPeer(t, nil)

@@ -41,8 +41,8 @@ func hashesOf(roots ...cid.Cid) (hashes []mh.Multihash) {
 	return hashes
 }
 
-// A node announces what it holds once in a cycle, and what is new at once. What is new when it
-// ends is so at the next start.
+// Roots that still wait to be announced when a node ends are announced after its next start, if they are held then. A
+// node announces what it holds once in a cycle, and what is new at once.
 func TestWhatWaitsToBeAnnouncedOutlivesARestart(t *testing.T) {
 	old, fresh, gone := rawCID(t, "of an earlier start"), rawCID(t, "fresh"), rawCID(t, "withdrawn")
 	got := waitingAfter(t, func(o *Options) { o.Waiting = hashesOf(old) }, func(p *Peer) { // it knows nobody
