@@ -19,8 +19,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestWrongUsageIsCodeTwoAndNamed checks that what does not fit the program is
-// refused before anything happens, with one line that names it.
+// A call with wrong usage exits with code 2 and prints one line on standard error that names what is wrong.
 func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 	for _, tc := range []struct {
 		args  string
@@ -129,7 +128,7 @@ func isWrongUsage(t *testing.T, args, names string) {
 	}
 }
 
-// A node that was told a wrong address does nothing at all.
+// `holdfast run` with a wrong address exits with code 2, names the flag and the address, and writes nothing.
 func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	for _, tc := range [][2]string{
 		{"--listen", "/ip4/999.0.0.1/tcp/1"},
@@ -152,8 +151,8 @@ func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// What --join names is looked at by a node that is no member yet, and is wrong usage when
-// nobody can join by it.
+// A node that is no member yet exits with code 2 and one line that names the fault if nobody can join by the value of
+// --join.
 func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	for _, tc := range []struct{ where, names string }{
 		{"garbage", "ticket"},
@@ -169,8 +168,8 @@ func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	}
 }
 
-// A bad value of the secret stops the start of whoever is no member yet, also where it
-// would not be needed, and is told by the name of what gave it.
+// A bad cluster secret stops the start of a node that is no member yet, with one line that names the flag or
+// variable, even if the node does not need the secret.
 func TestABadSecretStopsTheStart(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	if err := os.WriteFile(bad, []byte("zz\n"), 0o600); err != nil {
@@ -211,7 +210,7 @@ func TestABadSecretStopsTheStart(t *testing.T) {
 	}
 }
 
-// A listener that this release does not have is told of, in the help and at the start.
+// `holdfast run` says in its help and logs at its start that this release does not serve --gateway-listen.
 func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--help")
 	_, rest, _ := strings.Cut(got.out, "--gateway-listen")
@@ -228,7 +227,7 @@ func TestListenersThatAreNotServedAreTold(t *testing.T) {
 	}
 }
 
-// TestThePaidGatewayDoesNotStartWithoutAnAddressToPay names both settings that are missing.
+// `holdfast run --paid-listen` without paid.pay_to and paid.facilitator fails with an error that names both.
 func TestThePaidGatewayDoesNotStartWithoutAnAddressToPay(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:0")
 	if got.code == 0 || !strings.Contains(got.errOut, "paid.pay_to") || !strings.Contains(got.errOut, "paid.facilitator") {
@@ -236,8 +235,9 @@ func TestThePaidGatewayDoesNotStartWithoutAnAddressToPay(t *testing.T) {
 	}
 }
 
-// What a variable of a shell becomes that was never set is no value, and no default
-// either; and bytes that are no text would not arrive as they are.
+// An empty value of a flag, and a value that is not UTF-8, is wrong usage, and the command changes nothing. A
+// variable of a shell that was never set becomes an empty value, which is no default either; and bytes that are no
+// text would not arrive as they are.
 func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"key", "create", "--user", "a@b", "--scope", ""},
@@ -270,7 +270,8 @@ func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
 	}
 }
 
-// A password is stored as it was typed, or not at all.
+// `user passwd` stores the first line of its input unchanged, or refuses one that is empty, longer than 1,024 bytes
+// or not UTF-8.
 func TestPasswordsAreTakenAsTheyAreOrRefused(t *testing.T) {
 	long := strings.Repeat("x", 1024)
 	for _, tc := range []struct {
@@ -300,7 +301,8 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// A script that redirects a command must not take an empty file for an answer.
+// A command whose standard output cannot be written exits with code 1 and says why. A script that redirects a command
+// must not take an empty file for an answer.
 func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	for _, args := range []string{
 		"version", "--version", "--help", "key create --help", "help key", "token", "user add a@b", "user ls", "user ls --json",
@@ -340,8 +342,8 @@ func (r refusing) OpenContent(context.Context, string, string) (io.ReadCloser, i
 }
 func (r refusing) CreateTicket(context.Context, time.Duration) (string, error) { return "", r.err }
 
-// TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage checks that it does not matter who
-// judges a word of the call, and that no other refusal is taken for that.
+// A command exits with code 2 if the node answers 400, and with code 1 for 404, 409 and 503, and prints the node's
+// reason. A password that is too short is a failure, not wrong usage: the command refuses it before the node sees it.
 func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
 	for _, args := range []string{
 		"key create --user a@b --scope bogus", "user add notanemail", "pin add notacid", "get notacid", "token --ttl 1s",
@@ -362,8 +364,8 @@ func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
 	}
 }
 
-// TestListsAreTakenAsTheyArePrinted checks the scopes of a key, which are printed with
-// spaces, and lists as people write them.
+// A list in a flag is read with commas, with spaces, and with both, so that the scopes of a key are taken as they are
+// printed.
 func TestListsAreTakenAsTheyArePrinted(t *testing.T) {
 	for _, scope := range []string{"storage:read storage:write", "storage:read, storage:write", "storage:read,storage:write"} {
 		node := &fakeNode{}
@@ -377,7 +379,7 @@ func TestListsAreTakenAsTheyArePrinted(t *testing.T) {
 	}
 }
 
-// TestFailureIsCodeOneAndOneLine checks failures that are no wrong usage.
+// A failure that is no wrong usage exits with code 1 and prints one line on standard error, without the usage.
 func TestFailureIsCodeOneAndOneLine(t *testing.T) {
 	node := &fakeNode{files: map[string]fakeFile{}}
 	for _, args := range []string{
@@ -394,7 +396,7 @@ func TestFailureIsCodeOneAndOneLine(t *testing.T) {
 	}
 }
 
-// A pin that failed is there: its id was told before the wait.
+// `pin add --wait` prints the id of the pin and exits with code 1 and the reason if the pin fails.
 func TestAPinThatFailsHasItsID(t *testing.T) {
 	node := &fakeNode{files: map[string]fakeFile{}}
 	want := outcome{exitFailure, "rbafynobody\n", "holdfast: pin rbafynobody failed: nobody has it\n"}
@@ -403,8 +405,7 @@ func TestAPinThatFailsHasItsID(t *testing.T) {
 	}
 }
 
-// TestSettingsThatAreNoFlagsAreNoWrongUsage checks that a bad variable is a
-// failure that names it.
+// A bad variable of the environment exits with code 1 and is named.
 func TestSettingsThatAreNoFlagsAreNoWrongUsage(t *testing.T) {
 	var out, errs strings.Builder
 	a := &app{environ: []string{"HOLDFAST_DATA=" + t.TempDir(), "HOLDFAST_REPAIR_AFTER=soon"}, stdout: &out, stderr: &errs}
@@ -416,8 +417,8 @@ func TestSettingsThatAreNoFlagsAreNoWrongUsage(t *testing.T) {
 // helpWidth is the most columns of a line of a help text, so that it fits a terminal.
 const helpWidth = 80
 
-// TestEveryCommandExplainsItself promises that help exits 0 on standard output, says what the
-// command does in lines that fit a terminal, shows an example and names the value of each flag.
+// `--help` of each command exits with code 0, explains the command in lines that fit a terminal, and names the value
+// of each flag. Each command has an example.
 func TestEveryCommandExplainsItself(t *testing.T) {
 	var walk func(cmd *cobra.Command, path []string)
 	walk = func(cmd *cobra.Command, path []string) {
@@ -451,6 +452,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	walk((&app{}).root(), nil)
 }
 
+// A flag that takes a time span shows it in whole units, with days as hours.
 func TestSpansAreShownInWholeUnits(t *testing.T) {
 	for given, want := range map[string]string{
 		"24h": "24h", "1d": "24h", "90m": "1h30m", "1h30m": "1h30m", "45s": "45s", "1h0m5s": "1h0m5s", "10m": "10m", "500ms": "500ms", "0s": "0",
@@ -462,7 +464,8 @@ func TestSpansAreShownInWholeUnits(t *testing.T) {
 	}
 }
 
-// TestOutputIsWhatScriptsRead checks what goes to standard output, and only there.
+// A command that succeeds prints its answer on standard output exactly as scripts read it, prints nothing on standard
+// error, and asks the node for the change that was typed.
 func TestOutputIsWhatScriptsRead(t *testing.T) {
 	node := &fakeNode{
 		files: map[string]fakeFile{"bafyhave": {data: "x"}},
@@ -522,7 +525,7 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 	}
 }
 
-// TestListOfPinsStopsAtItsLimit checks that a list tells when it is not whole.
+// `pin ls` prints at most --limit pins, also as JSON, and says on standard error if there are more.
 func TestListOfPinsStopsAtItsLimit(t *testing.T) {
 	node := &fakeNode{pins: []client.PinStatus{{RequestID: "r3", Status: "pinned"}, {RequestID: "r2", Status: "failed"}, {RequestID: "r1", Status: "pinned"}}}
 	for _, tc := range []struct {
@@ -547,8 +550,8 @@ func TestListOfPinsStopsAtItsLimit(t *testing.T) {
 	}
 }
 
-// TestPinsAreFilteredByTheNode checks that the node gets the whole filter, so that a list of few pins
-// of many reads few.
+// `pin ls` sends its whole filter to the node, so that a list of few pins of many reads few, and a malformed filter
+// is wrong usage. `pin add` sends the meta that its flags give.
 func TestPinsAreFilteredByTheNode(t *testing.T) {
 	const content = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
 	node := &fakeNode{}
@@ -572,7 +575,7 @@ func TestPinsAreFilteredByTheNode(t *testing.T) {
 	}
 }
 
-// TestKeyIsAskedForAsTyped checks the way from flags to the node.
+// `key create` asks the node for the key that its flags describe, and prints each field of the answer as JSON.
 func TestKeyIsAskedForAsTyped(t *testing.T) {
 	node := &fakeNode{}
 	got := call(t, node, "", "key", "create", "--user", "a@b", "--name", "n", "--scope", "storage:read", "--ttl", "24h", "--json")

@@ -41,6 +41,8 @@ func (n *logNode) Audit(_ context.Context, query url.Values) iter.Seq2[client.Au
 
 func (n *logNode) VerifyAudit(context.Context) (client.AuditCheck, error) { return n.check, nil }
 
+// `audit ls` sends its filters to the node, prints at most --limit rows without control characters, and refuses
+// malformed filters as wrong usage.
 func TestAuditList(t *testing.T) {
 	n := &logNode{}
 	got := call(t, n, "", "audit", "ls", "--since", "2026-01-02", "--until", "1h", "--actor", "ann", "--action", "key", "--target", "k1", "--limit", "2")
@@ -69,6 +71,8 @@ func TestAuditList(t *testing.T) {
 	}
 }
 
+// `audit verify` prints the rows and the last hash of an intact log, and fails with the broken row and the reason
+// otherwise.
 func TestAuditVerify(t *testing.T) {
 	n := &logNode{check: client.AuditCheck{Intact: true, First: 3, Last: 8, Count: 6, Head: "00ff"}}
 	want := "the audit log is intact: 6 rows, from 3 to 8\nhash of row 8: 00ff\n"
@@ -83,7 +87,7 @@ func TestAuditVerify(t *testing.T) {
 	}
 }
 
-// What shells offer are the actions that the log has.
+// The actions and families that shells offer for the audit log are exactly those that the log has.
 func TestAuditActionsAreThoseOfTheState(t *testing.T) {
 	var actions, families []string
 	for _, a := range state.Actions() {

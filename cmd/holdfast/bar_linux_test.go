@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// TestABarShowsTheTimeLeft promises that a bar whose size is set later, as of a sync and of a download,
-// shows the rate and the time that is left.
+// A progress bar whose size is set later, as of a sync and of a download, shows the rate and the time that is left.
 func TestABarShowsTheTimeLeft(t *testing.T) {
 	for _, size := range []int64{0, 1 << 30} {
 		person, terminal := newTerminal(t)

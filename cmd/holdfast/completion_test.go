@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestEveryCommandThatPrintsHasJSON goes through the table of commands. What is left out
-// prints no answer: it runs, writes the bytes of a file, or a script.
+// Every command that prints an answer has --json, and no other command has it. The others run, write the bytes of a
+// file, or print a script.
 func TestEveryCommandThatPrintsHasJSON(t *testing.T) {
 	without := []string{"run", "demo", "get", "completion", "help"}
 	a, _ := testApp(t, &fakeNode{}, "")
@@ -29,7 +29,8 @@ func TestEveryCommandThatPrintsHasJSON(t *testing.T) {
 	walk(a.root())
 }
 
-// TestJSONIsOneDocument runs those commands whose JSON no other test reads.
+// --json makes a command print one JSON document with the fields of its answer. These are the commands whose JSON no
+// other test reads.
 func TestJSONIsOneDocument(t *testing.T) {
 	for args, want := range map[string]string{
 		"version":                        `{"version":"v1.2.3"`,
@@ -74,7 +75,8 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 }
 
-// TestAShellEvaluatesAKey has a real shell read what key create --env prints.
+// A shell that evaluates the output of `key create --env` has the token and an S3 endpoint that it can reach. --env
+// and --json together are wrong usage.
 func TestAShellEvaluatesAKey(t *testing.T) {
 	node := &fakeNode{}
 	node.status.Node.S3 = "0.0.0.0:9000"
@@ -98,7 +100,7 @@ func TestAShellEvaluatesAKey(t *testing.T) {
 	}
 }
 
-// TestCompletionsDescribeThemselves asks as the scripts do.
+// Completions offer commands and flags with their descriptions, and the help names the value of a flag.
 func TestCompletionsDescribeThemselves(t *testing.T) {
 	for args, want := range map[string]string{
 		"key create --":      "--name\tname by which people recognize the key\n",
@@ -120,8 +122,8 @@ func TestCompletionsDescribeThemselves(t *testing.T) {
 	}
 }
 
-// TestShellsCompleteCommands loads each completion in its shell, where that is installed, and
-// completes in bash.
+// Each installed shell parses its completion script without an error, and bash completes commands, flags and values
+// with it.
 func TestShellsCompleteCommands(t *testing.T) {
 	dir := t.TempDir()
 	program, err := os.Executable()

@@ -34,7 +34,8 @@ var removals = []struct{ args, asks, change string }{
 	{"pin rm r1", `pin r1 "first" of bafy1: pinned, 5.0 MiB`, "unpin  r1"},
 }
 
-// TestARemovalAsksOnATerminal answers each question in every way that there is.
+// A command that takes something away describes it on a terminal, asks, and changes it only after a yes; with --yes
+// it does not ask.
 func TestARemovalAsksOnATerminal(t *testing.T) {
 	for _, tc := range removals {
 		for _, answer := range []struct {
@@ -70,7 +71,8 @@ func TestARemovalAsksOnATerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-C reaches the program as a signal, which ends the context of the call.
+// A question that Ctrl-C interrupts exits with code 1 and changes nothing. Ctrl-C reaches the program as a signal,
+// which ends the context of the call.
 func TestAQuestionThatIsInterruptedChangesNothing(t *testing.T) {
 	for _, tc := range removals {
 		ctx, interrupt := context.WithCancel(t.Context())

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestGetLeavesWholeFilesOnly checks that a name never stands for a part of the
-// content: what was there stays, and nothing else is left in the folder.
+// `get -o` leaves the whole content or the file that was there before, keeps the file's mode, and leaves nothing else
+// in the folder.
 func TestGetLeavesWholeFilesOnly(t *testing.T) {
 	node := &fakeNode{files: map[string]fakeFile{
 		"whole": {data: "new content"},
@@ -60,8 +60,8 @@ func TestGetLeavesWholeFilesOnly(t *testing.T) {
 	}
 }
 
-// TestGetToStandardOutput checks that bytes pass as they are, and that content
-// that breaks off is told of.
+// `get` writes the bytes of the content unchanged to standard output, and fails with the reason if they break off.
+// `get -o` of a device writes to it and does not replace it.
 func TestGetToStandardOutput(t *testing.T) {
 	data := strings.Repeat("\x00\xff\n", copyBuffer)
 	node := &fakeNode{files: map[string]fakeFile{"whole": {data: data}, "half": {data: data, err: errors.New("gone")}}}
@@ -79,8 +79,7 @@ func TestGetToStandardOutput(t *testing.T) {
 	}
 }
 
-// TestGetReadsAsWhoIsNamed checks that the node is told whom the content is for: it
-// alone judges.
+// `get --user` tells the node whom the content is for; the node alone decides.
 func TestGetReadsAsWhoIsNamed(t *testing.T) {
 	node := &fakeNode{files: map[string]fakeFile{"whole": {data: "content"}}}
 	for _, args := range [][]string{{"get", "whole"}, {"get", "whole", "--user", "ann@example.org"}} {
@@ -93,8 +92,7 @@ func TestGetReadsAsWhoIsNamed(t *testing.T) {
 	}
 }
 
-// TestAddPrintsTheCIDAlone checks a file and standard input, and the name that
-// the pin gets.
+// `add` prints the CID alone, and names the pin after --name or the file, and not at all for standard input.
 func TestAddPrintsTheCIDAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "holiday.jpg")
 	if err := os.WriteFile(path, []byte("picture"), 0o600); err != nil {
@@ -120,7 +118,7 @@ func TestAddPrintsTheCIDAlone(t *testing.T) {
 	}
 }
 
-// TestACIDIsTakenAsPeopleCopyIt checks the forms of a CID, and the forms that this version rejects.
+// Commands take a CID in a path or URL of ipfs, and refuse a path below it and IPNS as wrong usage with the reason.
 func TestACIDIsTakenAsPeopleCopyIt(t *testing.T) {
 	const root = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 	for text, want := range map[string]string{

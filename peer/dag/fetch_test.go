@@ -97,6 +97,8 @@ func newTree(tb testing.TB, codec uint64, width, depth, leaf int) tree {
 	return tree{s, root, count, size}
 }
 
+// Fetch stores every block of a dag-pb, dag-cbor or dag-json tree under its reference, in batches, and returns the
+// bytes and blocks.
 func TestFetchTakesAWholeDAG(t *testing.T) {
 	for _, codec := range []uint64{cid.DagProtobuf, cid.DagCBOR, cid.DagJSON} {
 		t.Run(fmt.Sprintf("codec 0x%x", codec), func(t *testing.T) {
@@ -127,6 +129,7 @@ func TestFetchTakesAWholeDAG(t *testing.T) {
 	}
 }
 
+// Fetch asks the next source for what a source lacks, and passes over sources that fail or send wrong bytes.
 func TestFetchAsksTheNextSourceForTheRest(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 20, 2, 100)
 	half := &source{from: want.store, only: func(c cid.Cid) bool { return c.Hash()[10]%2 == 0 }}
@@ -149,6 +152,7 @@ func TestFetchAsksTheNextSourceForTheRest(t *testing.T) {
 	}
 }
 
+// Fetch without a source gives its reference all blocks of a DAG that the store has for another reference.
 func TestFetchAdoptsWhatIsHere(t *testing.T) {
 	want := newTree(t, cid.DagCBOR, 10, 3, 50)
 	got, err := Fetch(t.Context(), FetchRequest{Root: want.root, Reference: "second", Store: want.store.DAGStore()})
@@ -160,6 +164,8 @@ func TestFetchAdoptsWhatIsHere(t *testing.T) {
 	}
 }
 
+// Fetch and Verify read the bytes of an identity CID from the CID, follow its links, and count it as no block. A
+// fetch of what is here already returns the same.
 func TestFetchFollowsIdentityLinks(t *testing.T) {
 	from := peertest.NewStore()
 	leaf := labelled(t, cid.Raw, []byte("leaf"))
@@ -206,7 +212,8 @@ func TestFetchFollowsIdentityLinks(t *testing.T) {
 	}
 }
 
-// Kubo never sends a block of no bytes, whoever asks.
+// Fetch makes a block of no bytes itself, for each supported hash, and asks no source for it. Kubo never sends a
+// block of no bytes, whoever asks.
 func TestBlocksOfNoBytesAreAskedOfNobody(t *testing.T) {
 	for _, hash := range []uint64{mh.SHA2_256, mh.SHA2_512, mh.BLAKE2B_MIN + 31, mh.BLAKE3} {
 		digest, err := mh.Sum(nil, hash, -1)
@@ -237,6 +244,7 @@ func TestBlocksOfNoBytesAreAskedOfNobody(t *testing.T) {
 	}
 }
 
+// A fetch that fails returns the error and the reason of its kind, and stores no bad block.
 func TestFetchFailsWithAReason(t *testing.T) {
 	big := labelled(t, cid.Raw, make([]byte, MaxBlock+1))
 	git := labelled(t, cid.GitRaw, []byte("blob 0"))
@@ -326,7 +334,8 @@ func TestFetchFailsWithAReason(t *testing.T) {
 	}
 }
 
-// What bitswap does when it stalls: a want is lost until a new session asks.
+// Fetch renews its sources while nothing arrives, and gets blocks whose requests a source has lost, within twice
+// DefaultIdle. This is what bitswap does when it stalls: a want is lost until a new session asks.
 func TestFetchRenewsTheSourcesWhenNothingComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 30, 2, 10)
@@ -370,7 +379,7 @@ func (d distant) Blocks(ctx context.Context, cids []cid.Cid, fn func(blocks.Bloc
 	}
 }
 
-// What is on its way from a member comes, however often the sources begin anew meanwhile.
+// Fetch receives blocks that a member needs DefaultIdle/2 to send, although it renews its other sources meanwhile.
 func TestWhatIsOnItsWayIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 10, 2, 10)
@@ -384,6 +393,7 @@ func TestWhatIsOnItsWayIsNotCutOff(t *testing.T) {
 	})
 }
 
+// Fetch ends with the error of its context while a source does not answer.
 func TestFetchEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 10, 2, 10)
@@ -399,7 +409,7 @@ func TestFetchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The same node by many paths is visited once; a DAG of n nodes has 2^n paths.
+// Verify visits a node once, by however many paths it is reached. A DAG of n nodes has 2^n paths here.
 func TestWalkVisitsSharedNodesOnce(t *testing.T) {
 	s := peertest.NewStore()
 	var below cid.Cid
@@ -419,6 +429,7 @@ func TestWalkVisitsSharedNodesOnce(t *testing.T) {
 	}
 }
 
+// Verify fails with ErrNotFound for a missing block and with ErrInvalidBlock for a block with wrong bytes.
 func TestWalkFindsWhatIsMissingOrRotten(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 10, 2, 10)
 	var victim cid.Cid
@@ -443,7 +454,8 @@ func TestWalkFindsWhatIsMissingOrRotten(t *testing.T) {
 	}
 }
 
-// With room for few links the frontier reads nodes again and still visits all.
+// A frontier with room for 20 links visits every node of a DAG, reads nodes again for it, and holds no link at the
+// end.
 func TestFrontierHoldsFewLinks(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 8, 4, 5)
 	f := newFrontier(Limits{}.withDefaults(), newSeenBytes())
@@ -506,6 +518,7 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
+// Fetch gives all bytes of a shared buffer back, whether it succeeds or the store fails.
 func TestFetchesGiveASharedBufferBack(t *testing.T) {
 	buffer := NewBuffer(0)
 	whole := func() bool {
@@ -567,6 +580,8 @@ func (s *said) Put(ctx context.Context, reference string, blks []blocks.Block) e
 	return s.Store.Put(ctx, reference, blks)
 }
 
+// Fetch compares each block with its hash unless the source has done so, and tells the store that each hash was
+// checked. Wrong bytes of a source that does not check fail the fetch.
 func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 12, 2, 20)
 	for _, does := range []bool{false, true} {
@@ -589,7 +604,8 @@ func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 	}
 }
 
-// Private content is asked of members, and there may be none.
+// Fetch without a source and without the blocks fails with ErrNotFound. Private content is asked of members, and
+// there may be none.
 func TestFetchWithNobodyToAskEnds(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 10, 2, 1000)
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,8 @@ func importBytes(tb testing.TB, data []byte) (*peertest.Store, cid.Cid) {
 	return s, root
 }
 
-// The roots are a format: the same bytes must give them for ever.
+// Import gives the same bytes the same root in every version, and Open reads these bytes back. The roots are a
+// format.
 func TestImportedFilesKeepTheirRoots(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -65,6 +66,7 @@ func TestImportedFilesKeepTheirRoots(t *testing.T) {
 	}
 }
 
+// A File returns the right bytes of any range after a Seek.
 func TestOpenReadsAnyRange(t *testing.T) {
 	data := peertest.Bytes(3, 4*ChunkSize+777)
 	s, root := importBytes(t, data)
@@ -87,7 +89,7 @@ func TestOpenReadsAnyRange(t *testing.T) {
 	}
 }
 
-// A file of another peer: chunks in dag-pb with CIDv0.
+// Open reads a dag-pb file with a CIDv0, as other peers store it.
 func TestOpenReadsFilesOfOthers(t *testing.T) {
 	s := peertest.NewStore()
 	data := []byte("hello")
@@ -111,6 +113,7 @@ func TestOpenReadsFilesOfOthers(t *testing.T) {
 	}
 }
 
+// Open refuses a directory, a node that is no UnixFS file and a block that is not here, each with its own error.
 func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	s := peertest.NewStore()
 	put := func(b blocks.Block) cid.Cid {
@@ -137,6 +140,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	}
 }
 
+// Import ends with the error of its context and with that of its put function.
 func TestImportEndsWithItsContextAndItsPut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -29,8 +29,9 @@ func (a *asked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A chunk has no memory before its first bytes are there: who gives out memory does so
-// when it is asked for them.
+// Import asks its reader for at most headBytes at the beginning of a chunk, so a chunk has no memory before its first
+// bytes are there. The root does not depend on the sizes of the reads, and Import returns the reader's error. A
+// reader that gives out memory does so when it is asked for bytes.
 func TestAChunkTakesItsMemoryWhenItBegins(t *testing.T) {
 	for _, size := range []int{0, 1, headBytes, ChunkSize - 1, ChunkSize, ChunkSize + 1, 3*ChunkSize + headBytes} {
 		data := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
@@ -109,8 +110,7 @@ func (f *flushing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// What has been cut is handed over when a reader wants it, the first chunk as well, once
-// each, and its memory is used again by what follows.
+// Import hands over all chunks that it has cut, each once, when its reader flushes, and uses their memory again.
 func TestWhatHasBeenCutIsHandedOver(t *testing.T) {
 	for _, size := range []int{0, 1, ChunkSize, ChunkSize + 1, 2 * ChunkSize, 5*ChunkSize + 7} {
 		data := make([]byte, size)

@@ -38,6 +38,7 @@ func joined(t *testing.T, store peertest.DAGStore, sizes ...int) (root cid.Cid, 
 	return root, len(above), all
 }
 
+// The file that Join makes of parts has their bytes in order, from any position, and no more nodes than needed.
 func TestJoinedPartsReadAsOneFile(t *testing.T) {
 	many := make([]int, 2*dag.LinksPerNode+1)
 	for i := range many {
@@ -92,6 +93,7 @@ func TestJoinedPartsReadAsOneFile(t *testing.T) {
 	}
 }
 
+// Join makes 11 nodes of 10,000 parts, the last of them the root, and each within LinksPerNode and MaxBlock.
 func TestTheMostPartsAreElevenNodes(t *testing.T) {
 	parts := make([]dag.Part, 10_000)
 	for i := range parts {
@@ -115,6 +117,7 @@ func TestTheMostPartsAreElevenNodes(t *testing.T) {
 	}
 }
 
+// Join refuses no parts, a part without a CID and a total size above 64 bits.
 func TestWhatCannotBeJoinedIsRefused(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("x"))
 	if err != nil {
@@ -131,7 +134,7 @@ func TestWhatCannotBeJoinedIsRefused(t *testing.T) {
 	}
 }
 
-// Small content is the same block whichever way it comes.
+// Leaf and LeafOf make the same block of up to ChunkSize bytes as Import, and LeafOf refuses a short hash.
 func TestALeafIsWhatImportMakes(t *testing.T) {
 	for _, n := range []int{0, 1, dag.ChunkSize} {
 		data := peertest.Bytes(1, n)
@@ -160,7 +163,7 @@ func TestALeafIsWhatImportMakes(t *testing.T) {
 	}
 }
 
-// The roots are a format: the same parts must give them for ever.
+// Join gives the same parts the same root in every version. The roots are a format.
 func TestJoinedPartsKeepTheirRoots(t *testing.T) {
 	for want, sizes := range map[string][]int{
 		"bafyb4ig2dl3nps3aoy4ouzo7dknwmn66uelyrcpc5wc64csh6zqj3zlbmi": {10, 20},

@@ -34,6 +34,7 @@ func labelled(tb testing.TB, codec uint64, data []byte) blocks.Block {
 	return b
 }
 
+// Links returns the links of a block in order, for each supported codec, and none for raw, cbor and json.
 func TestLinksOfEveryCodec(t *testing.T) {
 	a := node(t, cid.Raw, []byte("a")).Cid()
 	b := node(t, cid.DagCBOR, []byte("b"), a).Cid()
@@ -62,6 +63,8 @@ func TestLinksOfEveryCodec(t *testing.T) {
 	}
 }
 
+// Links refuses malformed, too large and too deep blocks, an unknown codec and more than MaxLinks links, each with
+// its error.
 func TestLinksRefuses(t *testing.T) {
 	leaf := node(t, cid.Raw, []byte("a")).Cid()
 	for _, tc := range []struct {
@@ -109,8 +112,7 @@ func manyLinks(n int) []byte {
 	return append(out, bytes.Repeat(link, n)...)
 }
 
-// A small block that claims much, or a full one of many small values, must not
-// cost more than its own size times a small factor.
+// Links allocates at most 64 MiB for a small block that claims much or a full one of many small values.
 func TestLinksOfABombCostsLittleMemory(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -136,7 +138,8 @@ func TestLinksOfABombCostsLittleMemory(t *testing.T) {
 	}
 }
 
-// go-ipld-prime before v0.23.0 dies of a small dag-cbor block that claims much.
+// The module uses go-ipld-prime v0.23.0 or newer. An older one ends the process at a small dag-cbor block that claims
+// much.
 func TestTheDecoderIsNotAnOldOne(t *testing.T) {
 	const module, floor = "github.com/ipld/go-ipld-prime", 23
 	out, err := exec.Command("go", "list", "-m", "-f", "{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}", module).Output()

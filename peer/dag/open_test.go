@@ -140,6 +140,8 @@ func (m *shaper) parent(children []cid.Cid, sizes ...uint64) cid.Cid {
 	return m.file(n, fs)
 }
 
+// A File of any shape that UnixFS allows returns the right bytes after any mix of Seek, Read and WriteTo. It reads at
+// most readAhead blocks at once, and none after Close.
 func TestAnyFileIsReadAnywhere(t *testing.T) {
 	var all Buffers // of all files
 	for seed := range uint64(60) {
@@ -201,7 +203,8 @@ func TestAnyFileIsReadAnywhere(t *testing.T) {
 	}
 }
 
-// The reference reader of UnixFS reads the same. It stops at what is odd.
+// A File and the reference reader of UnixFS return the same bytes and size. The reference reader stops at what is
+// odd, so the files here are not.
 func TestTheReferenceReadsTheSame(t *testing.T) {
 	for seed := range uint64(20) {
 		m := &shaper{t, peertest.NewStore(), rand.New(rand.NewPCG(seed, 2)), false}
@@ -256,7 +259,7 @@ func (r reference) GetMany(ctx context.Context, cids []cid.Cid) <-chan *ipld.Nod
 	return out
 }
 
-// What a range needs is read, and nothing behind it.
+// A read of 1,000 bytes after a Seek reads the root and one leaf.
 func TestAShortRangeReadsOneLeaf(t *testing.T) {
 	s, root := importBytes(t, peertest.Bytes(1, 6*ChunkSize))
 	l := &counting{Store: s}
@@ -287,8 +290,7 @@ func (c *counting) Get(ctx context.Context, k cid.Cid) (blocks.Block, error) {
 	return c.Store.Get(ctx, k)
 }
 
-// Blocks are read ahead as long as there are places for them, which those that are
-// wanted give back.
+// Files read ahead only while there are places, and give places back when they seek away, end or are closed.
 func TestReadingAheadIsBounded(t *testing.T) {
 	data := peertest.Bytes(5, 20*ChunkSize+99)
 	s, root := importBytes(t, data)
@@ -359,8 +361,7 @@ func (p *paced) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]b
 	})
 }
 
-// What comes late is asked for ahead, what comes in time hardly is, and what is here
-// is not at all.
+// A File reads more blocks ahead the later they arrive, up to readAhead, and none ahead if they are here.
 func TestBlocksAreReadAheadAsLateAsTheyCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const leaves, bytes = 400, 10
@@ -408,7 +409,7 @@ func TestBlocksAreReadAheadAsLateAsTheyCome(t *testing.T) {
 	})
 }
 
-// Nodes that only lead to leaves are read ahead as well, and give their places back.
+// A File of several levels takes no place after Close, though it reads inner nodes ahead as well.
 func TestPlacesOfInnerNodesAreGivenBack(t *testing.T) {
 	for _, leaves := range []int{4, 30, 174} {
 		synctest.Test(t, func(t *testing.T) {
@@ -438,6 +439,8 @@ func TestPlacesOfInnerNodesAreGivenBack(t *testing.T) {
 	}
 }
 
+// A file whose blocks are missing or contradict its sizes ends in an error of their kind, and the bytes before them
+// can be read.
 func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {
 	s := peertest.NewStore()
 	m := &shaper{t, s, rand.New(rand.NewPCG(1, 1)), false}
@@ -484,6 +487,7 @@ func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {
 	}
 }
 
+// Read ends with the error of the context of Open while a block does not arrive, and Close succeeds.
 func TestReadingEndsWithItsContext(t *testing.T) {
 	s, root := importBytes(t, peertest.Bytes(1, 3*ChunkSize))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -555,9 +559,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Who bounds what it has counts the bytes that it wants, so it gets less than twice as
-// many; and leaves of the usual sizes, with what is beside them, are in memory that is
-// used again.
+// Buffers.Get returns less than twice as many bytes as asked for, and memory for leaves of the usual sizes is used
+// again. A caller that bounds its memory counts the bytes that it wants. Grow keeps memory that is large enough.
 func TestBuffersHaveTheUsualSizes(t *testing.T) {
 	var b Buffers
 	for bytes := 1; bytes <= ChunkSize+2*besideLeaf; bytes += 251 {

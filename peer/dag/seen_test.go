@@ -17,6 +17,8 @@ import (
 
 func seenKey(i int) string { return string(binary.BigEndian.AppendUint64(nil, uint64(i))) }
 
+// A seen set reports a key as first once, takes less than 20 bytes for each key, and gives its memory back when it
+// forgets.
 func TestSeenIsASet(t *testing.T) {
 	free := newSeenBytes()
 	s := newSeen(free)
@@ -41,6 +43,7 @@ func TestSeenIsASet(t *testing.T) {
 	}
 }
 
+// Walks share one bound of memory: a walk that has no room gets ErrMemory, and room when another has forgotten.
 func TestWalksShareWhatTheyRemember(t *testing.T) {
 	free := new(atomic.Int64)
 	free.Store(1 << 20)
@@ -67,8 +70,8 @@ func TestWalksShareWhatTheyRemember(t *testing.T) {
 	}
 }
 
-// TestSmallWalksHaveRoomBesideTheLargest has walks take all that they can, and then wants
-// room for many that are small, and for one of the largest DAG alone.
+// Small walks have room for 80,000 nodes each while large walks, among them one of the largest DAG, take all that
+// they get.
 func TestSmallWalksHaveRoomBesideTheLargest(t *testing.T) {
 	free := newSeenBytes()
 	large := newSeen(free)
@@ -97,8 +100,8 @@ func TestSmallWalksHaveRoomBesideTheLargest(t *testing.T) {
 	}
 }
 
-// A tenth of the largest DAG takes a tenth of 200 MB: BenchmarkSeen shows the
-// whole of it.
+// A walk remembers DefaultMaxBlocks/10 nodes in at most 20 MiB. That is a tenth of the largest DAG: BenchmarkSeen
+// shows the whole of it.
 func TestAMillionNodesAreRememberedInLittle(t *testing.T) {
 	const nodes, most = DefaultMaxBlocks / 10, 20 << 20
 	var before, after runtime.MemStats
@@ -165,8 +168,8 @@ func (h heap) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (b
 	return bytes, missing, err
 }
 
-// What accounts have fetched may remember so many nodes that there is no room for more:
-// content that has just been put is here all the same.
+// A fetch with Here set of content that was just put succeeds when other fetches have taken all memory for walks.
+// Another fetch fails with ErrMemory.
 func TestWhatIsHereNeedsNoRoomOfFetches(t *testing.T) {
 	store := heap{}
 	put := func(blks []blocks.Block) error { return store.Put(t.Context(), "put", blks) }

@@ -107,8 +107,8 @@ func together(t *testing.T, want tree, shares bool, adapt func(others [3][3]*nea
 	return float64(source.given.Load()) / float64(want.count)
 }
 
-// Three nodes that are told to keep the same DAG do not each fetch all of it
-// from afar, and need no word between them for it.
+// Three nodes that fetch one DAG at the same time in shares receive it from afar at most 1.5 times in all. They
+// exchange no message for it.
 func TestADAGComesFromAfarOnceForAllNodes(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -129,6 +129,7 @@ func TestADAGComesFromAfarOnceForAllNodes(t *testing.T) {
 	}
 }
 
+// A fetch in shares takes at most 2 s longer than one without while the other nodes fail or have nothing.
 func TestSharesWaitForNobodyWhoFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 13, 3, 30)
@@ -161,6 +162,7 @@ func TestSharesWaitForNobodyWhoFails(t *testing.T) {
 	})
 }
 
+// Three nodes fetch a small DAG in shares in at most 1.25 times the time that they need without.
 func TestSharesDoNotDelayWhatIsSmall(t *testing.T) {
 	for _, tc := range []struct{ width, depth int }{{2, 1}, {3, 1}, {10, 1}, {40, 1}, {3, 2}, {6, 2}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,8 +179,8 @@ func TestSharesDoNotDelayWhatIsSmall(t *testing.T) {
 	}
 }
 
-// Members that were not told to keep the content are asked now and then, as for
-// any other: they are many, and have nothing.
+// A fetch in shares asks a member that was not told to keep the content for at most a third of the blocks. Such
+// members are many, and have nothing.
 func TestWhoDoesNotShareIsNotFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 2000, 1, 30)
@@ -201,6 +203,8 @@ type quiet struct{ *near }
 
 func (quiet) Shares() bool { return false }
 
+// A walk in shares visits all blocks of a DAG for any share, and each of three shares begins with a quarter to a half
+// of them.
 func TestSharesVisitEveryBlockOnce(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 7, 3, 20)
 	for _, share := range []Share{{}, {0, 1}, {0, 3}, {1, 3}, {2, 3}, {3, 3}, {-1, 3}, {6, 7}, {4, 50}} {

@@ -24,6 +24,8 @@ func (c *completing) Complete(ctx context.Context, reference string, blks []bloc
 	return c.Put(ctx, reference, blks)
 }
 
+// Fetch stores a DAG of at most smallBlocks blocks and smallBytes bytes with one call of Complete, and a larger one
+// without that call.
 func TestASmallDAGIsStoredInOneCall(t *testing.T) {
 	for _, tc := range []struct {
 		name               string
@@ -64,8 +66,7 @@ func TestASmallDAGIsStoredInOneCall(t *testing.T) {
 	}
 }
 
-// A new version of a file of which most is here: only the rest is asked for,
-// and completes it.
+// A fetch of a new version of a file asks only for the blocks that differ, and completes the DAG in one call.
 func TestWhatDiffersCompletesADAG(t *testing.T) {
 	old := newTree(t, cid.DagProtobuf, 20, 1, 500)
 	links, err := Links(must(t)(old.store.Get(t.Context(), old.root)))
@@ -101,6 +102,7 @@ func must(t *testing.T) func(blocks.Block, error) blocks.Block {
 	}
 }
 
+// A fetch of a small DAG that fails keeps the blocks that have come, and the next fetch asks for the rest alone.
 func TestWhatCameOfASmallDAGIsKeptWhenTheFetchFails(t *testing.T) {
 	want := newTree(t, cid.DagCBOR, 10, 1, 100)
 	here := peertest.NewStore()
@@ -123,6 +125,7 @@ func TestWhatCameOfASmallDAGIsKeptWhenTheFetchFails(t *testing.T) {
 	}
 }
 
+// Fetch fails with ErrStore and the store's error if Complete fails.
 func TestAStoreThatCannotCompleteFailsTheFetch(t *testing.T) {
 	want := newTree(t, cid.DagCBOR, 2, 1, 100)
 	here := peertest.NewStore()
@@ -135,8 +138,8 @@ func TestAStoreThatCannotCompleteFailsTheFetch(t *testing.T) {
 	}
 }
 
-// A walk lets go of links that it can read again, also those of a root that is
-// held back.
+// A fetch reads the links of a root again that it holds back from the store. A walk lets go of links that it can read
+// again.
 func TestLinksOfWhatIsHeldBackAreReadAgain(t *testing.T) {
 	leaf := labelled(t, cid.Raw, []byte("leaf"))
 	root := node(t, cid.DagProtobuf, nil, leaf.Cid())
