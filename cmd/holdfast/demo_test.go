@@ -64,8 +64,7 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// TestDemoToursAndLeavesNothing runs three real nodes through the whole tour,
-// then ends it as Ctrl-C does.
+// `holdfast demo` shows its whole tour with three real nodes, exits with code 0 after Ctrl-C, and leaves no file.
 func TestDemoToursAndLeavesNothing(t *testing.T) {
 	dir := temporary(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -95,8 +94,7 @@ func TestDemoToursAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDemoThatFailsSaysWhyAndLeavesNothing gives it a foreign peer that ends at
-// once.
+// `holdfast demo` whose foreign peer ends at once exits with code 1 and one line that says why, and leaves no file.
 func TestDemoThatFailsSaysWhyAndLeavesNothing(t *testing.T) {
 	dir := temporary(t)
 	var out, errs bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestErrorsOfTheSystemAreExplained makes errors as the system has them, of files that are
-// there and of some that cannot be seen.
+// An error about access to the data folder says who owns it or that its disk is read-only, and every other error
+// stays unchanged.
 func TestErrorsOfTheSystemAreExplained(t *testing.T) {
 	folder := t.TempDir()
 	locked := filepath.Join(folder, "locked")

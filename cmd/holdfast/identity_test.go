@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// TestAnIdentityIsMadeOnce promises a file of mode 0600 that opens with its passphrase, and
-// that no file is replaced.
+// `keygen` writes an identity of mode 0600 that opens with its passphrase, and does not replace a file. Commands
+// refuse an identity with a wrong passphrase, that others can read, or that is missing, and say what to do.
 func TestAnIdentityIsMadeOnce(t *testing.T) {
 	dir := t.TempDir()
 	file, passphrase := filepath.Join(dir, "identity"), filepath.Join(dir, "passphrase")
@@ -94,7 +94,8 @@ func TestAnAgentGivesThePassphrase(t *testing.T) {
 	}
 }
 
-// TestProfilesAreAddedAndListed promises that a token never appears in output.
+// `profile add` stores a profile with the token from standard input, and `profile ls` lists it without the token.
+// `profile add` refuses a name that is used and a missing token, and commands use the first profile as the default.
 func TestProfilesAreAddedAndListed(t *testing.T) {
 	home := t.TempDir()
 	run := func(stdin string, args ...string) outcome {

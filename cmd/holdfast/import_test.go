@@ -110,6 +110,8 @@ const (
 	importTwo = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
 )
 
+// `pin import` imports the recursive pins of an ipfs-cluster or kubo export, from a file and from standard input, and
+// imports none of them again. Each pin gets the origins of --origin.
 func TestImportOfFiles(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, summary string
@@ -148,6 +150,7 @@ func TestImportOfFiles(t *testing.T) {
 	}
 }
 
+// `pin import` names a line that it cannot read, imports the others, and exits with code 1.
 func TestImportTellsWhatItCannotRead(t *testing.T) {
 	for _, tc := range []struct{ line, want string }{
 		{"hello", "not a CID"},
@@ -174,7 +177,7 @@ func TestImportTellsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// Of two pins of one CID and name the second is imported when the first is refused.
+// Of several pins of one CID and name, `pin import` imports exactly one, the next one if the node refuses the first.
 func TestImportTriesThePinsOfOneNameUntilOneIsTaken(t *testing.T) {
 	var lines string
 	for _, meta := range []string{"bad", "bad", "good", "good"} {
@@ -197,6 +200,7 @@ func TestImportTriesThePinsOfOneNameUntilOneIsTaken(t *testing.T) {
 	}
 }
 
+// Flags of `pin import` that are malformed or do not go together are wrong usage.
 func TestImportUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"a", "b"},
@@ -281,6 +285,8 @@ func remoteRows(n, tie int) (rows []map[string]any) {
 	return rows
 }
 
+// `pin import --from` imports all pins of a pinning service with their meta and their delegates as origins, also if
+// many were created in one second. A wrong token fails the import.
 func TestImportFromAService(t *testing.T) {
 	for _, tc := range []struct{ rows, tie int }{{0, 1}, {1, 1}, {999, 1}, {1000, 1}, {2500, 1}, {2500, 7}, {2100, 400}} {
 		service := &pages{t: t, rows: remoteRows(tc.rows, tc.tie)}
@@ -317,7 +323,7 @@ func importFrom(t *testing.T, service http.Handler) (*importNode, outcome) {
 	return node, call(t, node, "", "pin", "import", "--from", server.URL+"/psa", "--token", "secret", "--parallel", "64")
 }
 
-// A service may give fewer rows than it was asked for without having no more.
+// `pin import --from` imports all pins of a service that gives fewer rows a page than it was asked for.
 func TestImportFromAServiceWithShortPages(t *testing.T) {
 	for _, tc := range []struct{ rows, tie, most int }{{250, 1, 100}, {250, 99, 100}, {1, 1, 1}, {100, 7, 100}} {
 		_, got := importFrom(t, &pages{t: t, rows: remoteRows(tc.rows, tc.tie), most: tc.most})
@@ -327,7 +333,8 @@ func TestImportFromAServiceWithShortPages(t *testing.T) {
 	}
 }
 
-// What no page can reach is missed, and that is told.
+// `pin import --from` fails and gives both counts if a service counts more pins than its pages have, and imports all
+// that it gave. No page can reach pins beyond the first 1,000 of one second.
 func TestImportTellsWhatAServiceDoesNotGive(t *testing.T) {
 	node, got := importFrom(t, &pages{t: t, rows: remoteRows(1200, 1200)})
 	if got.code != exitFailure || len(node.pins) != 1000 || !strings.Contains(got.errOut, "counts 1200 pins and gave 1000") {
@@ -340,8 +347,8 @@ func TestImportTellsWhatAServiceDoesNotGive(t *testing.T) {
 	}
 }
 
-// One row that is none, or one hint that this program does not know, is no reason
-// to lose other pins.
+// `pin import --from` skips and names a row that it cannot read, drops an address that it does not know, and imports
+// the other pins.
 func TestImportSkipsABadRowAlone(t *testing.T) {
 	rows := remoteRows(10, 1)
 	rows[2]["pin"].(map[string]any)["meta"] = map[string]any{"a": 1}
@@ -364,6 +371,8 @@ func TestImportSkipsABadRowAlone(t *testing.T) {
 	}
 }
 
+// An import waits as long as a busy service asks, tells the person before each wait, and gives up after importTries
+// attempts.
 func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
 	service := &pages{t: t, rows: remoteRows(5, 1), busy: 3}
 	server := httptest.NewServer(service)
@@ -396,6 +405,8 @@ func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
 	}
 }
 
+// `pin import` waits as long as a busy node asks, pins once even if an answer got lost, and does not retry a final
+// refusal.
 func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
 	busy := func(after time.Duration) error {
 		return &client.Error{Status: http.StatusTooManyRequests, RetryAfter: after}
@@ -460,7 +471,8 @@ func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
 	}
 }
 
-// Two imports at once look before either has pinned anything.
+// Of two imports of the same pins at once, the one whose pins are younger reports them as already here, and the older
+// pins stay. Both look before either has pinned anything.
 func TestTwoImportsAtOncePinEachOnce(t *testing.T) {
 	const other = "other"
 	for name, tc := range map[string]struct {
@@ -511,6 +523,7 @@ func TestTwoImportsAtOncePinEachOnce(t *testing.T) {
 	}
 }
 
+// An import that is interrupted exits with code 1 and prints how many pins it has imported.
 func TestAnImportThatIsInterruptedSaysHowFarItCame(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	node := &importNode{refuse: func(p client.Pin, _ int) error {
@@ -528,7 +541,8 @@ func TestAnImportThatIsInterruptedSaysHowFarItCame(t *testing.T) {
 	}
 }
 
-// A pin may have as many origins as there can be, all of them gone since it was pinned.
+// A pin from a service gets up to 20 origins, of which at least 4 are delegates of the service if it has as many. A
+// pin may have as many origins as there can be, all of them gone since it was pinned.
 func TestDelegatesFindAPlaceAmongOrigins(t *testing.T) {
 	addrs := func(net, n int) (list []string) {
 		for i := range n {

@@ -138,7 +138,7 @@ func (j *job) reported(want string) {
 	}
 }
 
-// TestAStoppedPromptLeavesTheTerminalAsItWas types Ctrl-Z at each prompt, and goes on.
+// A password prompt that Ctrl-Z stops gives the terminal back with its echo, and asks again, hidden, when it goes on.
 func TestAStoppedPromptLeavesTheTerminalAsItWas(t *testing.T) {
 	for _, tc := range passwordCommands {
 		j := startJob(t, tc.args, "")
@@ -164,8 +164,8 @@ func TestAStoppedPromptLeavesTheTerminalAsItWas(t *testing.T) {
 	}
 }
 
-// TestAPromptThatIsQuitLeavesTheTerminalAsItWas types Ctrl-\, which ends a program of Go with
-// code 2 and the stacks of its goroutines.
+// A password prompt that Ctrl-\ ends leaves the terminal with its echo. Ctrl-\ ends a program of Go with code 2 and
+// the stacks of its goroutines.
 func TestAPromptThatIsQuitLeavesTheTerminalAsItWas(t *testing.T) {
 	for _, tc := range passwordCommands {
 		j := startJob(t, tc.args, "")
@@ -179,7 +179,7 @@ func TestAPromptThatIsQuitLeavesTheTerminalAsItWas(t *testing.T) {
 	}
 }
 
-// TestAQuestionReachesThePersonPastRedirections redirects both outputs.
+// A question and a password prompt appear on the terminal when both outputs of the command are redirected.
 func TestAQuestionReachesThePersonPastRedirections(t *testing.T) {
 	for _, tc := range removals {
 		for answer, code := range map[string]int{"n\n": exitFailure, "y\n": exitOK} {
@@ -204,7 +204,8 @@ func TestAQuestionReachesThePersonPastRedirections(t *testing.T) {
 	j.reported("ended 0")
 }
 
-// TestAQuestionThatNobodySeesChangesNothing has a terminal for input and none to write to.
+// A command that takes something away fails and names --yes if no terminal can show its question, and succeeds with
+// --yes.
 func TestAQuestionThatNobodySeesChangesNothing(t *testing.T) {
 	_, terminal := newTerminal(t)
 	for _, tc := range removals {

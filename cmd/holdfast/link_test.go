@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The commands print the link and nothing else, so that a script can open it.
+// `console link` and `user link` print the link alone, so that a script can open it.
 func TestOneTimeLinksOfTheOperator(t *testing.T) {
 	node := &fakeNode{}
 	for args, want := range map[string]string{
@@ -29,7 +29,7 @@ func TestOneTimeLinksOfTheOperator(t *testing.T) {
 	}
 }
 
-// The links that can be used are listed below the command that makes one, and one is revoked there.
+// `user link ls` lists the links that can be used, and `user link rm` revokes one.
 func TestOneTimeLinksAreListedAndRevoked(t *testing.T) {
 	node := &fakeNode{}
 	for _, tc := range []struct{ args, want string }{

@@ -33,8 +33,8 @@ func (n *payNode) Payments(_ context.Context, query url.Values) iter.Seq2[client
 	}
 }
 
-// TestPaidLs lists payments as a table and as JSON, at most as many as asked for, and passes no
-// control character on.
+// `paid ls` prints at most --limit payments, as a table without control characters and as JSON, and pages through
+// them.
 func TestPaidLs(t *testing.T) {
 	n := &payNode{}
 	got := call(t, n, "", "paid", "ls", "--limit", "2")

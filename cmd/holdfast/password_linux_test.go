@@ -127,7 +127,7 @@ var passwordCommands = []struct{ args, prompt, out, change string }{
 
 const promptAgain = "The same again: "
 
-// TestAPasswordThatIsTypedIsAskedForTwiceAndNotShown types the same and something else.
+// A password at a terminal is asked for twice, is not shown, and is set only if both entries are equal.
 func TestAPasswordThatIsTypedIsAskedForTwiceAndNotShown(t *testing.T) {
 	for _, tc := range passwordCommands {
 		for again, code := range map[string]int{"typed words": exitOK, "typed wards": exitFailure, "": exitFailure} {
@@ -152,7 +152,8 @@ func TestAPasswordThatIsTypedIsAskedForTwiceAndNotShown(t *testing.T) {
 	}
 }
 
-// A person who interrupts at either prompt gets the terminal back as it was, at once.
+// A password prompt that is interrupted exits with code 1, changes nothing, and gives the terminal back with its
+// echo.
 func TestAPasswordPromptThatIsInterruptedEndsAtOnce(t *testing.T) {
 	for _, tc := range passwordCommands {
 		for _, prompt := range []string{tc.prompt, promptAgain} {
@@ -172,7 +173,7 @@ func TestAPasswordPromptThatIsInterruptedEndsAtOnce(t *testing.T) {
 	}
 }
 
-// Nobody writes to the pipe, and nobody ever will: every command that reads one ends.
+// Each command that reads a pipe to which nobody writes ends with code 1 when it is interrupted, and changes nothing.
 func TestReadingThatIsInterruptedEndsAtOnce(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
@@ -209,7 +210,7 @@ func TestReadingThatIsInterruptedEndsAtOnce(t *testing.T) {
 	}
 }
 
-// Who interrupts a wait knows which pin it was for, and that it goes on.
+// A wait for a pin that is interrupted has printed the pin's id or CID, and says that the pin continues.
 func TestAWaitThatIsInterruptedHasToldThePin(t *testing.T) {
 	for _, tc := range []struct{ args, out string }{
 		{"pin add bafyslow --wait", "rbafyslow\n"},
@@ -238,7 +239,7 @@ func (n *waitingNode) WaitPin(ctx context.Context, _, _ string, _ func(client.Pi
 	return client.PinStatus{}, ctx.Err()
 }
 
-// People read sizes with units, and programs plain bytes.
+// Commands print sizes with units on a terminal, and as plain bytes elsewhere.
 func TestSizesAreForWhoReadsThem(t *testing.T) {
 	_, terminal := newTerminal(t)
 	if got := sizeFor(&output{Writer: terminal}, 5<<20); got != "5.0 MiB" {

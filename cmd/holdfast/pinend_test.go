@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// TestPinsShowTheirEnd checks that pins with an end show it, and that a list without such pins looks
-// as before.
+// `pin ls` and `pin get` show the end of pins that have one, and a list without such pins has no column for it.
 func TestPinsShowTheirEnd(t *testing.T) {
 	const end = "2027-01-31T12:00:00.000Z"
 	ends := client.PinStatus{
@@ -39,7 +38,7 @@ func TestPinsShowTheirEnd(t *testing.T) {
 	}
 }
 
-// TestPinAddTakesAnEnd checks that the end goes to the node as it was given.
+// `pin add --until` sends the end to the node as it was typed, and an empty end is wrong usage.
 func TestPinAddTakesAnEnd(t *testing.T) {
 	node := &fakeNode{}
 	if got := call(t, node, "", "pin", "add", "bafyhave", "--until", "720h"); got.code != exitOK || len(node.pins) != 1 || node.pins[0].Pin.Until != "720h" {
@@ -50,8 +49,8 @@ func TestPinAddTakesAnEnd(t *testing.T) {
 	}
 }
 
-// TestImportKeepsWhatWouldEnd checks that a pin with an end does not count as already here: its content
-// goes with it, and who imports wants to keep it.
+// `pin import` imports a pin beside one of the same CID and name that has an end. The content of a pin with an end
+// goes with it, and a person who imports wants to keep it.
 func TestImportKeepsWhatWouldEnd(t *testing.T) {
 	node := &importNode{}
 	node.take(client.Pin{CID: importOne, Name: "n"})

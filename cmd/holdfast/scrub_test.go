@@ -18,6 +18,7 @@ type scrubbedNode struct {
 
 func (n scrubbedNode) Scrub(context.Context) (client.Scrubbed, error) { return n.found, n.err }
 
+// `scrub` prints the verified, damaged and repaired blocks, and fails if damaged blocks are left.
 func TestScrubSaysWhatItFoundAndFailsOnWhatIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

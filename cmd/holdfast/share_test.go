@@ -184,6 +184,7 @@ func TestARevokedShareIsToldInOneSentence(t *testing.T) {
 	}
 }
 
+// The end of a share is a duration from now, a time or a date, and one that is malformed or past is refused.
 func TestEndsOfShares(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 5, time.UTC)
 	for text, want := range map[string]time.Time{
@@ -284,7 +285,7 @@ func TestSharesAreListedForPeople(t *testing.T) {
 	}
 }
 
-// TestAnOperatorListsAllShares promises the shares of all accounts, from the node on this machine.
+// `share ls --all` lists the shares of all accounts that the node on this machine returns, as a table and as JSON.
 func TestAnOperatorListsAllShares(t *testing.T) {
 	node := &fakeNode{shares: []client.ShareRow{{ID: "00", User: "ann@example.org", Bucket: "photos", Read: true, State: "active", Name: "For Bob"}}}
 	got := call(t, node, "", "share", "ls", "--all")
@@ -296,6 +297,7 @@ func TestAnOperatorListsAllShares(t *testing.T) {
 	}
 }
 
+// A `share` command with wrong usage exits with code 2 and one line that names what is wrong.
 func TestWrongUseOfSharesIsNamed(t *testing.T) {
 	for args, names := range map[string]string{
 		"share":                          "create, ls, open, revoke",

@@ -34,6 +34,8 @@ func someStatus() client.Status {
 	return s
 }
 
+// `status` prints a cluster as the golden files have it, with and without colours and without a leader, and with
+// https URLs if the node has TLS. The JSON has no field that scripts do not know.
 func TestStatusForPeople(t *testing.T) {
 	var plain, painted, alone bytes.Buffer
 	writeStatus(&plain, false, someStatus())
@@ -76,8 +78,8 @@ func TestFiguresThatNobodyHasReportedAreUnknown(t *testing.T) {
 	}
 }
 
-// TestStatusSaysWhetherTheClusterCanWrite checks the code that a script goes by, what a
-// person reads, and that JSON has the fields of the contract all the same.
+// `status` exits with code 1 and says which votes are missing if the cluster cannot write, and its JSON keeps the
+// fields of the contract.
 func TestStatusSaysWhetherTheClusterCanWrite(t *testing.T) {
 	const why = "2 of 3 votes are needed and 1 is here; missing: beta (...KooWBeta, last heard of 14 s ago)"
 	for _, tc := range []struct {
@@ -114,6 +116,7 @@ func TestStatusSaysWhetherTheClusterCanWrite(t *testing.T) {
 	}
 }
 
+// The text at the start of a node has its addresses and the next commands, and is not printed if the log is JSON.
 func TestBoardSaysWhereAndWhatNext(t *testing.T) {
 	where := addresses{
 		Name: "alpha", ID: "12D3KooWAlpha",
@@ -134,6 +137,7 @@ func TestBoardSaysWhereAndWhatNext(t *testing.T) {
 	}
 }
 
+// A writer that is no terminal gets no colours.
 func TestColoursOnlyWhereWanted(t *testing.T) {
 	var b bytes.Buffer
 	if paletteOf(&b, nil) {
@@ -144,6 +148,8 @@ func TestColoursOnlyWhereWanted(t *testing.T) {
 	}
 }
 
+// Sizes, times, quoted paths and counts are printed in the forms that people read, and control characters are
+// replaced.
 func TestWordsForPeople(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
 		{humanBytes(0), "0 B"},
@@ -171,8 +177,8 @@ func TestWordsForPeople(t *testing.T) {
 	}
 }
 
-// TestNewFolderGetsSettingsThatChangeNothing checks the settings file of a new
-// data folder, and that one that is there stays.
+// A new data folder of mode 0700 gets a settings file of mode 0600 that loads as the defaults, and a file that is
+// there stays.
 func TestNewFolderGetsSettingsThatChangeNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "node")
 	if err := writeTemplate(dir); err != nil {
@@ -203,7 +209,7 @@ func TestNewFolderGetsSettingsThatChangeNothing(t *testing.T) {
 	}
 }
 
-// A secret that others can read is told of, and nothing else is.
+// exposed lists exactly the files with secrets that other users can read.
 func TestSecretsThatOthersCanReadAreNamed(t *testing.T) {
 	secret := config.Default()
 	secret.Cluster.Secret = "5e"
@@ -244,6 +250,7 @@ func TestSecretsThatOthersCanReadAreNamed(t *testing.T) {
 	}
 }
 
+// The log has the level and the form of the settings.
 func TestLogHasTheLevelAndFormOfTheSettings(t *testing.T) {
 	for _, tc := range []struct {
 		c     config.Log
@@ -262,7 +269,8 @@ func TestLogHasTheLevelAndFormOfTheSettings(t *testing.T) {
 	}
 }
 
-// An origin is any multiaddr, and a reason may repeat one: others write both.
+// A pin is printed without the control characters in its texts. An origin is any multiaddr, and a reason may repeat
+// one: others write both.
 func TestAPinTellsTheTerminalNothing(t *testing.T) {
 	const evil = "/dns4/\x1b]0;evil\x07/tcp/4001"
 	if _, err := multiaddr.NewMultiaddr(evil); err != nil {
@@ -282,6 +290,8 @@ func TestAPinTellsTheTerminalNothing(t *testing.T) {
 	}
 }
 
+// A node that was told to join and has no other member gets a warning at its start, and one of two members the
+// warning about two votes.
 func TestTheBoardWarnsOfAJoinThatWasIgnored(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

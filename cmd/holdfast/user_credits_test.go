@@ -41,6 +41,7 @@ func (n *ledgerNode) Ledger(_ context.Context, email string, query url.Values) (
 	return page, nil
 }
 
+// `user ledger` prints at most --limit postings as a table, CSV or JSON, and pages through the ledger.
 func TestUserLedger(t *testing.T) {
 	n := &ledgerNode{}
 	got := call(t, n, "", "user", "ledger", "a@b", "--limit", "2")

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// The version is that of the linker, else that of the module, else the commit, else "devel".
 func TestTheVersionIsTheModulesOrTheTags(t *testing.T) {
 	settings := func(pairs ...string) []debug.BuildSetting {
 		var all []debug.BuildSetting
