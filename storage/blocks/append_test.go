@@ -29,8 +29,8 @@ func directHere(t *testing.T, dir string) bool {
 	return err == nil
 }
 
-// Large batches of content that nobody reads soon go past the page cache, between
-// others that do not, and everything is there, now and after a crash.
+// Blocks that were written past the page cache and between them others are all here, also after a kill. Large batches
+// of content that nobody reads soon go past the page cache.
 func TestColdBlocksAreThereWhicheverWayTheyWent(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -62,7 +62,7 @@ func TestColdBlocksAreThereWhicheverWayTheyWent(t *testing.T) {
 	wantHere(t, openWith(t, kill(t, dir), opts), all...)
 }
 
-// Where the file system cannot, what is written goes through the page cache.
+// Cold blocks go through the page cache, and are here, if the file system cannot write past it.
 func TestWithoutAWayPastThePageCache(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -79,7 +79,7 @@ func TestWithoutAWayPastThePageCache(t *testing.T) {
 	wantHere(t, s, append(first, second...)...)
 }
 
-// A write that fails leaves nothing, and the store as it was.
+// A write past the page cache that fails leaves no byte in the segment and no block, and the next write succeeds.
 func TestAFailedWritePastThePageCacheLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -107,9 +107,8 @@ func TestAFailedWritePastThePageCacheLeavesNothing(t *testing.T) {
 	wantHere(t, s, good...)
 }
 
-// TestOnlyLargeColdBatchesAreMadeForTheWayPastThePageCache promises that memory is laid out in
-// pages only for a batch that may go that way: the file system can, and enough of it, and half
-// at least, is content that nobody reads soon.
+// A batch is laid out in pages only if the file system can write past the page cache, and enough of it and at least
+// half is cold. Cold content is content that nobody reads soon.
 func TestOnlyLargeColdBatchesAreMadeForTheWayPastThePageCache(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

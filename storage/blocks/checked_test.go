@@ -15,8 +15,8 @@ type claim struct {
 
 func (c claim) HashChecked() bool { return c.is }
 
-// Who says that the hash was checked is believed when it is stored, which is
-// what makes it worth saying, and not when it is read.
+// Put believes a caller who has checked the hash of a block and checks every other block, and Get returns no wrong
+// bytes in either case.
 func TestAHashIsComparedOnceOnTheWayIn(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	real := rawBlock(t, []byte("the bytes"))
@@ -33,6 +33,7 @@ func TestAHashIsComparedOnceOnTheWayIn(t *testing.T) {
 	wantHere(t, s, real)
 }
 
+// While blocks are written, at most cacheBehind+cacheStep bytes of the segment stay in the page cache.
 func TestThePageCacheIsLetGoBehindTheWrites(t *testing.T) {
 	dir := t.TempDir()
 	s := openWith(t, dir, Options{MinFreeBytes: -1})

@@ -216,9 +216,8 @@ func accounted(t testing.TB, s *Store, cut map[string]bool) {
 	}
 }
 
-// Pins that share blocks come, are replaced and go, while everything is
-// collected all the time: what was acknowledged is there, and in the end there
-// is nothing else.
+// Every acknowledged block stays readable while references come and go under constant compaction, and no block is
+// left when all are dropped.
 func TestCollectingTakesNothingThatIsHeld(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -321,9 +320,8 @@ func killOptions() Options {
 	return Options{SegmentBytes: 16 << 10, MinFreeBytes: -1, CompactBytesPerSecond: 1 << 30, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// A process is killed at any point of puts, drops, sweeps and compactions: after
-// the next start every reference that was acknowledged is whole, every one that was
-// dropped is gone, and nothing is left of what nobody has.
+// After a kill at any point of puts, drops and compactions, every acknowledged reference is whole, every dropped one
+// is gone, and nothing else is left.
 func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "blocks")

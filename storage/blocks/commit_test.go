@@ -48,8 +48,7 @@ func waitQueued(s *Store, n int) {
 	}
 }
 
-// What waits while a batch is committed is withdrawn without a trace; what is in a
-// batch is not.
+// A put whose context ends while it waits is withdrawn without a trace, and one that is in a batch is committed.
 func TestWhatWaitsIsWithdrawnAndNothingElse(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 3, 1_000)
@@ -80,7 +79,7 @@ func TestWhatWaitsIsWithdrawnAndNothingElse(t *testing.T) {
 	}))
 }
 
-// Close commits what waits, and takes nothing more.
+// Close commits the writes that wait and refuses later ones with ErrClosed.
 func TestCloseEndsTheWritesThatWait(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -114,8 +113,7 @@ func TestCloseEndsTheWritesThatWait(t *testing.T) {
 	wantHere(t, again, blks...)
 }
 
-// An op that breaks the store is the end of its whole batch and of all that follow,
-// and Close still ends.
+// An operation that breaks the store fails its whole batch and all later writes with ErrBroken, and Close still ends.
 func TestABreakdownIsToldToEverybodyWhoWaits(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 3, 1_000)
@@ -141,8 +139,8 @@ func TestABreakdownIsToldToEverybodyWhoWaits(t *testing.T) {
 	must(t, s.Close())
 }
 
-// What begins and ends in one batch leaves what it would leave in several, in the
-// index and for a recovery without it.
+// References that end and begin again within one batch leave what they would leave in several, also after a crash and
+// in a rebuilt index.
 func TestAReferenceEndsAndBeginsAgainInOneBatch(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -178,8 +176,8 @@ func TestAReferenceEndsAndBeginsAgainInOneBatch(t *testing.T) {
 	check(rebuild(t, s))
 }
 
-// A folder that is gone takes nothing more, and no write says that it did, though the file
-// that is open would take it: the node has to begin again.
+// A put into a store whose folder was removed or moved fails and breaks the store. The file that is open would take
+// the write: the node has to begin again.
 func TestAStoreWhoseFolderIsGoneIsBroken(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, segments string){
 		"removed": func(t *testing.T, segments string) { must(t, os.RemoveAll(segments)) },
@@ -199,7 +197,7 @@ func TestAStoreWhoseFolderIsGoneIsBroken(t *testing.T) {
 	}
 }
 
-// A folder that goes as a segment is full is found by the next one.
+// A put that needs a new segment breaks the store if the folder is gone.
 func TestAStoreWithoutAFolderForTheNextSegmentIsBroken(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -214,8 +212,7 @@ func TestAStoreWithoutAFolderForTheNextSegmentIsBroken(t *testing.T) {
 	must(t, s.Close())
 }
 
-// What is acknowledged after the segment that was written to went, or is another file, is
-// in one that the next start finds.
+// Blocks that are put after the current segment was removed or replaced are here after a restart.
 func TestWritesGoOnInASegmentThatIsThere(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, segments string){
 		"removed":      removeFiles,

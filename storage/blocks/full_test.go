@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
-// TestAFullDiskIsNoBrokenStore fills the file system below a store to its last byte.
+// A file system that is full to its last byte refuses puts with ErrNoSpace, and breaks and loses nothing. Puts and
+// drops go on when there is room.
 func TestAFullDiskIsNoBrokenStore(t *testing.T) {
 	dir := t.TempDir()
 	hosttest.SmallDisk(t, dir, 64<<20)
@@ -78,8 +79,7 @@ func TestAFullDiskIsNoBrokenStore(t *testing.T) {
 	wantHere(t, s, blks[stored/2:stored]...)
 }
 
-// While the index waits for room the node still tells the others, and whoever reads its
-// metrics, how full it is.
+// Usage returns the figures of the store while the index waits for room on a full disk.
 func TestUsageIsToldWhileTheIndexWaitsForRoom(t *testing.T) {
 	dir := t.TempDir()
 	hosttest.SmallDisk(t, dir, 64<<20)
@@ -116,7 +116,7 @@ func TestUsageIsToldWhileTheIndexWaitsForRoom(t *testing.T) {
 	must(t, <-written)
 }
 
-// A segment that cannot be read is for Scrub. The garbage in the others is collected.
+// Compact removes the garbage of the other segments beside one that cannot be read, which Scrub frees.
 func TestGarbageIsCollectedBesideASegmentThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -142,8 +142,7 @@ func TestGarbageIsCollectedBesideASegmentThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The files of empty segments are removed before the index is told. When the batch that
-// tells it is refused, for what else was in it, the next pass does.
+// A later Compact removes a segment from the index if the batch of the first one was refused after the file had gone.
 func TestARemovedSegmentIsForgottenByALaterPassToo(t *testing.T) {
 	opts := testOptions()
 	opts.openDirect = os.Open // not for writing
@@ -186,6 +185,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
+// Compact frees garbage on a disk that is full for new content, and copies nothing if there is no room for copies.
 func TestGarbageIsCollectedFromTheReserve(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 96, 4<<10)
@@ -222,8 +222,8 @@ func TestGarbageIsCollectedFromTheReserve(t *testing.T) {
 	}
 }
 
-// What small objects take beside their bytes is no garbage: on a full disk a pass must not
-// copy them round and round.
+// Compact on a full disk does not rewrite segments of small objects, and still frees real garbage among them. Small
+// objects take bytes beside their own, which a pass must not copy again and again.
 func TestSmallObjectsAreNoGarbage(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 1200, 100)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A rebuild that met a segment whose header is no good is no reason for another rebuild, of
-// everything, with every start after it.
+// A segment without a good header causes one rebuild of the index and not another with every start, and its file is
+// removed.
 func TestASegmentThatCannotBeReadIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

@@ -23,6 +23,7 @@ func wantVisible(t *testing.T, s *Store, want bool, blks ...blocks.Block) {
 	}
 }
 
+// A block is visible exactly while a sealed reference that is not hidden includes it, also in a rebuilt index.
 func TestBlocksOfHiddenReferencesShowWhereAnotherReferenceShowsThem(t *testing.T) {
 	for name, n := range map[string]int{"few blocks": 10, "many blocks": 2*countStep + 10, "a step": countStep} {
 		t.Run(name, func(t *testing.T) {
@@ -68,6 +69,7 @@ func TestBlocksOfHiddenReferencesShowWhereAnotherReferenceShowsThem(t *testing.T
 	}
 }
 
+// Hide does not change a reference that is not sealed or does not exist, and refuses an empty name.
 func TestHideLeavesWhatIsNotSealed(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	mustPut(t, s, "open", makeBlocks(t, 1, 1, 10)...)
@@ -85,8 +87,7 @@ func TestHideLeavesWhatIsNotSealed(t *testing.T) {
 	}
 }
 
-// While the entries of a reference are counted, none of its blocks is visible. The next
-// caller ends an interrupted count.
+// A seal that was interrupted while it counts shows no block, and the next Compact, Seal, Hide or start ends it.
 func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
 	ends := map[string]func(t *testing.T, s *Store, dir string, sealed Sealed) *Store{
 		"compact": func(t *testing.T, s *Store, _ string, _ Sealed) *Store {
@@ -139,8 +140,8 @@ func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
 	}
 }
 
-// A reference that is announced as hidden needs no counting at its seal, unless the seal says
-// something else. None of its blocks is visible before.
+// A reference that was announced as hidden is sealed hidden in one step, shows no block before, and is counted if the
+// seal differs. A rebuilt index does not know of the announcement, and counts.
 func TestWhatIsGoingToBeHiddenIsSealedInOneStep(t *testing.T) {
 	for name, hidden := range map[string]bool{"as it was said": true, "other than it was said": false} {
 		for _, then := range []string{"", "put", "crash", "no index"} {
@@ -196,7 +197,7 @@ func TestWhatIsGoingToBeHiddenIsSealedInOneStep(t *testing.T) {
 	}
 }
 
-// A caller that gives up leaves the rest to Compact.
+// Seal ends with the error of its context, and Compact ends the count.
 func TestSealEndsWithItsContext(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 3*countStep, 20)
@@ -216,7 +217,7 @@ func TestSealEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// An index from before there was anything hidden is good as it is: nobody has to read
+// A store uses an index from oldestVersion on as it is and rebuilds an older one. Otherwise it would have to read
 // terabytes of segments again.
 func TestIndexOfTheVersionBeforeIsUsed(t *testing.T) {
 	for version, kept := range map[byte]bool{oldestVersion: true, oldestVersion - 1: false} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What was compared once is compared again only when it is not the same, and no other
-// bytes or names pass for it, nor does what failed.
+// Bytes that were found good are compared with their hash only once, and other bytes, another hash and small blocks
+// are always compared.
 func TestBytesAreComparedWithTheirHashOnce(t *testing.T) {
 	k := newKnown()
 	payload := bytes.Repeat([]byte("0123456789abcdef"), knownBytes/16)
@@ -42,6 +42,7 @@ func TestBytesAreComparedWithTheirHashOnce(t *testing.T) {
 	}
 }
 
+// Two stores have different seeds for the blocks that they recognize.
 func TestEachStoreHasSeedsOfItsOwn(t *testing.T) {
 	a, b := newKnown(), newKnown()
 	if a.seed == b.seed || a.place == b.place || a.seed == a.place {

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// A segment of a newer release must not be taken for rot, which is set aside.
+// A segment or an index of a newer format is refused with ErrNewer, and one with a bad checksum with ErrCorrupt. A
+// segment of a newer release must not count as damage, which is set aside.
 func TestASegmentOfANewerReleaseIsRefusedAndStays(t *testing.T) {
 	dir := t.TempDir()
 	header := segmentHeader(1, 7)
@@ -38,7 +39,8 @@ func TestASegmentOfANewerReleaseIsRefusedAndStays(t *testing.T) {
 	}
 }
 
-// An index of a newer release is not made anew from the segments, of which it may know more.
+// Open refuses an index of a newer format each time, and does not rebuild it from the segments. The newer release may
+// know more than the segments have.
 func TestAnIndexOfANewerReleaseIsRefusedAndStays(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})

@@ -10,14 +10,14 @@ import (
 	"unsafe"
 )
 
-// What a start reads of a write that a killed process did not flush is in the page cache
-// alone.
+// A put that finds blocks that a killed process wrote and did not flush is durable when it is acknowledged. What a
+// start reads of such a write is in the page cache alone.
 func TestWhatAKilledProcessDidNotFlushIsFlushedBeforeItIsAcknowledged(t *testing.T) {
 	testPowerLoss(t, func(*os.File, string, []byte, int64) {})
 }
 
-// A flush failed, and the process ended. The system takes the pages for clean from then on: the
-// next start reads them, and a flush of them proves nothing.
+// A put that finds blocks whose flush failed in an earlier process is durable when it is acknowledged. The system
+// takes the pages for clean after a failed flush: the next start reads them, and a flush of them proves nothing.
 func TestWhatAFailedFlushLeftIsWrittenAgainBeforeItIsAcknowledged(t *testing.T) {
 	testPowerLoss(t, func(f *os.File, image string, whole []byte, from int64) {
 		must(t, f.Sync())

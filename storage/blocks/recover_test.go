@@ -70,6 +70,7 @@ func makeHistory(t testing.TB, s *Store) {
 	mustDrop(t, s, "root/9")
 }
 
+// A store rebuilds a lost, damaged or foreign index from its segments, with the same content as before.
 func TestIndexIsRebuiltFromTheSegmentsAlone(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -129,7 +130,8 @@ func TestIndexIsRebuiltFromTheSegmentsAlone(t *testing.T) {
 	}
 }
 
-// A crash in the middle of writing leaves a file that ends anywhere.
+// A store whose last segment was cut at any byte has all that is complete before that byte, cuts the rest off and
+// goes on, with and without its index. A crash in the middle of writing leaves a file that ends anywhere.
 func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 	t.Parallel() // it mostly waits for the disk
 	dir := t.TempDir()
@@ -185,9 +187,9 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 	}
 }
 
-// When the power goes in the middle of a batch, its pages may be on the disk in any order:
-// the end of it, with the seal, and not the beginning, with the references. Nobody was told
-// of any of it, so the reference must not pass for whole.
+// A seal whose references did not reach the disk counts for nothing, and the reference is in doubt until it is put
+// again or dropped. When the power goes in the middle of a batch, its pages may be on the disk in any order: the end
+// of it, with the seal, and not the beginning, with the references. The batch was not acknowledged.
 func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing.T) {
 	power := cutPower(t)
 	before, torn, sealed := power.before, power.torn, power.sealed
@@ -265,7 +267,8 @@ func wantDoubted(t *testing.T, s *Store, references ...string) {
 	}
 }
 
-// The next start knows of damage that one before it has met, and did not get further.
+// A start takes back the seal whose references are damaged, even if an earlier start met the damage and was
+// interrupted.
 func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -291,8 +294,8 @@ func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
 	}
 }
 
-// A segment whose file is gone leaves no damage behind that a rebuild of the index could
-// meet: nothing tells it but the seals, which declare more than their references refer to.
+// A rebuild of the index takes back the seal of a reference whose blocks were in a file that is gone, and keeps the
+// others. Nothing shows such damage but the seals, which declare more than their references refer to.
 func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -316,6 +319,8 @@ func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing
 	}
 }
 
+// A block with a flipped bit is refused as damaged, counts as missing after that, and can be put again, and the other
+// blocks stay.
 func TestFlippedBitIsNeverServedAndCanBeRepaired(t *testing.T) {
 	t.Parallel() // it mostly waits for the disk
 	dir := t.TempDir()
@@ -363,7 +368,7 @@ func TestFlippedBitIsNeverServedAndCanBeRepaired(t *testing.T) {
 	}
 }
 
-// The checksum is right, so only the hash can tell.
+// Get refuses bytes of another block with ErrCorrupt although their checksum is right. Only the hash can tell.
 func TestBytesOfAnotherBlockUnderAGoodChecksumAreNotServed(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 2, 100)
@@ -379,8 +384,9 @@ func TestBytesOfAnotherBlockUnderAGoodChecksumAreNotServed(t *testing.T) {
 	}
 }
 
-// A drop record is all that keeps a rebuilt index from bringing the reference back,
-// for as long as a segment that cannot go holds its references.
+// A dropped reference does not come back in a rebuilt index after the segment of its drop was compacted. A drop
+// record is all that keeps the reference dead, for as long as a segment that cannot go holds its entries. When that
+// segment goes, so does the drop record.
 func TestDropOutlivesTheCompactionOfItsSegment(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -428,9 +434,8 @@ func rebuild(t *testing.T, s *Store) *Store {
 	return again
 }
 
-// Segment 1 stays and holds records of a reference that were outdated before its
-// drop, while all that followed them goes. A rebuild must not take them for
-// the reference.
+// A rebuilt index does not bring a dropped reference back by outdated records of it in a segment that stays. All
+// records that followed them are gone.
 func TestOutdatedRecordsDoNotBringADroppedReferenceBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		blocks  int // of the reference, in segment 1
@@ -496,6 +501,8 @@ func TestOutdatedRecordsDoNotBringADroppedReferenceBack(t *testing.T) {
 	}
 }
 
+// A rebuild of the index skips and counts a damaged part of a segment, keeps the blocks around it, and sets a segment
+// without a good header aside. The lost blocks can be put again.
 func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit    func(b []byte, r record) []byte
@@ -545,7 +552,7 @@ func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
 	}
 }
 
-// Damage in the index that a read meets ends the store, and the next start repairs it.
+// A read that meets damage in the index ends the store, and the next start rebuilds the index with all blocks.
 func TestADamagedIndexIsMadeAnewWhoeverMeetsTheDamage(t *testing.T) {
 	dir := t.TempDir()
 	blks := makeBlocks(t, 1, 1500, 20)
@@ -593,7 +600,8 @@ func (c cut) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(c.b).ReadAt(p, off)
 }
 
-// One record can have a thousand references. A rebuild keeps few of them in memory.
+// A rebuild of the index writes references in small steps while it reads, so that it keeps few of them in memory. One
+// record can have a thousand references.
 func TestRebuildTakesReferencesInSmallSteps(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	number := s.active.number + 1
@@ -629,7 +637,8 @@ func TestRebuildTakesReferencesInSmallSteps(t *testing.T) {
 	}
 }
 
-// A block can hold anything, such as a record that drops its reference.
+// Bytes in a block that look like a drop record drop nothing, because their maker does not know the salt of the
+// segment.
 func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -670,6 +679,8 @@ func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 	}
 }
 
+// Compact finishes an interrupted drop, also after a crash, and touches no new reference of the same name. None of
+// the blocks of an interrupted drop is visible.
 func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -708,6 +719,7 @@ func TestInterruptedDropIsFinishedByTheNextPass(t *testing.T) {
 	}
 }
 
+// The records of a segment have the bytes of the golden file, and a scan reads them back.
 func TestSegmentFormatIsTheGoldenOne(t *testing.T) {
 	b := segmentHeader(7, 0x0102030405060708)
 	seed, ok := parseSegmentHeader(b, 7)

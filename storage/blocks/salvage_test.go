@@ -9,8 +9,9 @@ import (
 	blocks "github.com/ipfs/go-block-format"
 )
 
-// The seal that was taken back is known from the index alone when its segment is gone or
-// cannot be read: it is written again, so that an index which is made anew doubts it too.
+// A reference whose seal the store has taken back stays in doubt after the segment of that seal has gone, also in a
+// rebuilt index, until it is put again or dropped. The index alone knows the seal when its segment is gone or cannot
+// be read: the store writes it again.
 func TestADoubtOutlivesTheSegmentOfItsSeal(t *testing.T) {
 	for _, hurt := range []string{"gone", "header", "seal"} {
 		for _, then := range []string{"put again", "dropped"} {
@@ -109,8 +110,8 @@ func cutPower(t *testing.T) powerCut {
 	return cut
 }
 
-// One record holds a thousand references or so. A reference that has more of them in a
-// segment which is damaged, all of whose blocks are elsewhere, keeps every one.
+// A reference with more entries than one record holds keeps every block after the segment of its entries was damaged.
+// All blocks of that reference are elsewhere.
 func TestManyReferencesOutliveTheirSegment(t *testing.T) {
 	for _, n := range []int{maxRefsPerRecord - 1, maxRefsPerRecord, maxRefsPerRecord + 1, 2*maxRefsPerRecord + 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -63,10 +63,9 @@ func flipAt(offs ...int) func(t testing.TB, path string, number uint32) {
 	}
 }
 
-// Whatever happens to a segment, a pass finds it, no wrong byte is answered,
-// what was good stays, the references that lost something are named, and once the
-// blocks are put again nothing remembers the damage: not even the journal, from
-// which the index is rebuilt at the end.
+// Scrub finds every damage to a segment, keeps all good blocks, and reports the references that lost blocks; no wrong
+// byte is read. Once the blocks are put again nothing remembers the damage: not even the journal, from which the
+// index is rebuilt at the end.
 func TestScrubFindsDamageAndKeepsWhatIsGood(t *testing.T) {
 	first := func(r record) int64 { return r.off }
 	last := func(r record) int64 { return r.off + r.bytes - 1 }
@@ -190,7 +189,8 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 	}
 }
 
-// A file that goes while the store is open is found without reading anything.
+// CheckSegments finds a segment file that has gone while the store is open, counts its blocks as lost, and notifies
+// Lost. It reads no segment.
 func TestCheckSegmentsFindsWhatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -217,7 +217,8 @@ func TestCheckSegmentsFindsWhatIsGone(t *testing.T) {
 	wantHere(t, again, blks...)
 }
 
-// A pass that is cut short goes on, and one without Resume begins anew.
+// Scrub with Resume continues where the last one was interrupted, and begins anew after a complete one or with a
+// damaged state.
 func TestScrubGoesOnWhereItWasCutShort(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -241,6 +242,7 @@ func TestScrubGoesOnWhereItWasCutShort(t *testing.T) {
 	}
 }
 
+// Scrub reads no faster than its rate, and ends with the error of its context at once.
 func TestScrubReadsAtABoundedRateAndStopsWhenTold(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	mustPut(t, s, "a", makeBlocks(t, 1, 12, 1<<20)...)
@@ -255,7 +257,7 @@ func TestScrubReadsAtABoundedRateAndStopsWhenTold(t *testing.T) {
 	})
 }
 
-// While it is scrubbed, the store takes writes, drops and compactions.
+// Scrub finds no damage while the store takes puts, drops and compactions, and loses no block.
 func TestScrubRacesWithEverything(t *testing.T) {
 	opts := testOptions()
 	opts.SegmentBytes = 16 << 10
@@ -298,8 +300,8 @@ func TestScrubRacesWithEverything(t *testing.T) {
 	}
 }
 
-// Wherever flips hit, not one wrong byte is answered: of blocks that were not read
-// before, and of those that are recognized.
+// A read returns no wrong byte wherever a bit of a segment is flipped, of new blocks and of blocks that the store
+// recognizes.
 func TestNoFlipIsEverServed(t *testing.T) {
 	for _, at := range []struct{ blocks, bytes, flips int }{{8, 300, 10_000}, {2, knownBytes + 1000, 1_000}} {
 		t.Run(fmt.Sprintf("%d bytes", at.bytes), func(t *testing.T) {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestAScrubCountsTheBytesOfEverySegment promises that a pass tells blocks and bytes of all
-// segments that it found good, which operators read.
+// A scrub counts the blocks and bytes of all segments that it found good. Operators read these figures.
 func TestAScrubCountsTheBytesOfEverySegment(t *testing.T) {
 	opts := testOptions()
 	opts.SegmentBytes = 16 << 10
@@ -26,8 +25,7 @@ func TestAScrubCountsTheBytesOfEverySegment(t *testing.T) {
 	}
 }
 
-// TestACopyOfARecordSharesNoBytes promises that a record which is kept while its buffer is used
-// again does not change with it, its references neither.
+// The clone of a record, with its references, does not change when the buffer of the record is used again.
 func TestACopyOfARecordSharesNoBytes(t *testing.T) {
 	r := record{hash: []byte("hash"), data: []byte("data"), refs: []blockRef{{hash: []byte("ref"), size: 7}}}
 	kept := r.clone()
@@ -40,8 +38,7 @@ func TestACopyOfARecordSharesNoBytes(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWholeWithoutAName promises that a name which no reference can have is refused, also
-// where nothing is missing.
+// Whole refuses a name that no reference can have with ErrBadReference.
 func TestNobodyIsWholeWithoutAName(t *testing.T) {
 	s := openWith(t, t.TempDir(), testOptions())
 	for _, reference := range []string{"", strings.Repeat("x", MaxReferenceBytes+1)} {
@@ -51,8 +48,7 @@ func TestNobodyIsWholeWithoutAName(t *testing.T) {
 	}
 }
 
-// TestARecordOfTheIndexThatCannotBeReadEndsTheChange promises that the end of a segment is not
-// counted by a record of a reference, or of a drop, that is damaged.
+// A damaged record of a reference or of a drop in the index ends a change of the counts of segments with an error.
 func TestARecordOfTheIndexThatCannotBeReadEndsTheChange(t *testing.T) {
 	const inc = 7
 	for name, key := range map[string][]byte{"drop": droppedKey(inc), "reference": referenceKey("o")} {

@@ -186,6 +186,7 @@ func allKeys(t testing.TB, s *Store) map[cid.Cid]bool {
 	return keys
 }
 
+// Blocks and references are read back as they were put, after a restart, and after a kill.
 func TestPutGetAndReopen(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -235,6 +236,7 @@ func TestPutGetAndReopen(t *testing.T) {
 	check(openTest(t, kill(t, dir)))
 }
 
+// References lists the references with a prefix in order of their names.
 func TestReferencesListsInOrderByPrefix(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	b := makeBlocks(t, 1, 1, 10)
@@ -250,6 +252,8 @@ func TestReferencesListsInOrderByPrefix(t *testing.T) {
 	}
 }
 
+// Put refuses a bad block or reference with its error, and stores no block of the same call. The block store's
+// generic writes are refused with ErrNoReference.
 func TestBadBlocksAndReferencesAreRefusedBeforeAnythingIsStored(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	good := rawBlock(t, []byte("good"))
@@ -288,6 +292,8 @@ func TestBadBlocksAndReferencesAreRefusedBeforeAnythingIsStored(t *testing.T) {
 	}
 }
 
+// A store answers identity CIDs from their own bytes and stores nothing for them, and seals a reference without
+// blocks.
 func TestIdentityBlocksAreAnsweredAndNeverStored(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	hash, err := multihash.Sum([]byte("inline"), multihash.IDENTITY, -1)
@@ -313,6 +319,8 @@ func TestIdentityBlocksAreAnsweredAndNeverStored(t *testing.T) {
 	}
 }
 
+// A block is here exactly as long as a reference includes it, also after a crash and a compaction. A dropped name can
+// be used again and begins with no block.
 func TestBlocksLiveAsLongAsAReferenceIncludesThem(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -367,6 +375,7 @@ func TestBlocksLiveAsLongAsAReferenceIncludesThem(t *testing.T) {
 	}
 }
 
+// Open refuses a folder that is open already with ErrLocked, and a closed store returns ErrClosed.
 func TestSecondOpenIsRefusedAndClosedStoreSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -388,6 +397,7 @@ func TestSecondOpenIsRefusedAndClosedStoreSaysSo(t *testing.T) {
 	}
 }
 
+// Every block that one of 16 concurrent writers has put is here after a kill.
 func TestConcurrentWritersAreAllDurable(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -416,7 +426,7 @@ func TestConcurrentWritersAreAllDurable(t *testing.T) {
 	}
 }
 
-// Whatever the race, a block that Put or Adopt acknowledged stays.
+// A block that Put or Adopt has acknowledged stays while another reference that includes it is dropped.
 func TestDropRacingWithPutAndAdoptLosesNothingAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -471,6 +481,8 @@ func TestDropRacingWithPutAndAdoptLosesNothingAcknowledged(t *testing.T) {
 	must(t, <-running)
 }
 
+// PutAndSeal and PutColdAndSeal of any size leave a sealed reference with all blocks after a kill, and one that fails
+// leaves no reference.
 func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -515,6 +527,7 @@ func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 	}
 }
 
+// Puts that are cancelled leave the bounds of the queue free, and later puts succeed.
 func TestCancelledPutLeavesTheQueueSound(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	blks := makeBlocks(t, 1, 64, 1_000)
@@ -545,6 +558,8 @@ func TestCancelledPutLeavesTheQueueSound(t *testing.T) {
 	}
 }
 
+// A store without free space refuses new blocks with ErrNoSpace, and still takes references to blocks that are here,
+// and drops.
 func TestFullDiskRefusesBlocksAndStillDrops(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -562,6 +577,7 @@ func TestFullDiskRefusesBlocksAndStillDrops(t *testing.T) {
 	mustPut(t, s, "b", blks[2:]...)
 }
 
+// After a failed flush every put and Run return ErrBroken, Failed is closed, and earlier blocks are still read.
 func TestFailedFsyncBreaksTheStoreForGood(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -594,7 +610,7 @@ func TestFailedFsyncBreaksTheStoreForGood(t *testing.T) {
 	wantGone(t, s, blks[1:]...)
 }
 
-// The index knows its blocks and references without reading its other keys.
+// A scan of the index that skips by sparseAfter finds all blocks and references and reads almost no other key.
 func TestSparseKeysAreBlocksAndReferences(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	makeHistory(t, s)

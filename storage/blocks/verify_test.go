@@ -10,8 +10,8 @@ import (
 	blocks "github.com/ipfs/go-block-format"
 )
 
-// Who puts blocks that are here has them stored again if what is here is no good:
-// acknowledged is only what can be read. Nobody who refers to them lacks them then.
+// A put of blocks that are here but damaged stores them again, so that the put and every other reference can read
+// them.
 func TestWhatHasRottedIsStoredByTheNextPut(t *testing.T) {
 	const n = 20
 	for name, put := range map[string]func(s *Store, blks []blocks.Block) error{
@@ -80,7 +80,7 @@ func (h onBad) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// What a put found bad is stored anew, whatever came of the note that it is.
+// A put stores damaged blocks again even if the store could not note the damage, and they are here after a restart.
 func TestAPutIsNotAcknowledgedOverRottenBlocksThatCouldNotBeNoted(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -118,7 +118,8 @@ func TestAPutIsNotAcknowledgedOverRottenBlocksThatCouldNotBeNoted(t *testing.T) 
 	wantHere(t, openWith(t, dir, opts), all...)
 }
 
-// A block that was written wrong has a good checksum, so Compact moves it like any other.
+// A put stores a damaged block again even if a compaction moves the damaged one meanwhile. A block that was written
+// wrong has a good checksum, so Compact moves it like any other.
 func TestAPutIsNotAcknowledgedOverARottenBlockThatIsMovedMeanwhile(t *testing.T) {
 	opts := testOptions()
 	opts.SegmentBytes = 8 << 10
@@ -143,6 +144,8 @@ func TestAPutIsNotAcknowledgedOverARottenBlockThatIsMovedMeanwhile(t *testing.T)
 	wantHere(t, s, b)
 }
 
+// Verify reports whether all given blocks are here and good, and a damaged one is gone after that. A closed store
+// returns an error.
 func TestVerifyTellsWhatIsHere(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

@@ -46,8 +46,7 @@ func shut(t *testing.T, s datastore.Batching) {
 	}
 }
 
-// TestADatastoreIsThereAfterARestart shows that a restart finds what was put, in files that
-// nobody else can read.
+// A datastore has what was put after a restart, in folders of mode 0700, and nothing after its removal.
 func TestADatastoreIsThereAfterARestart(t *testing.T) {
 	f := newFolder(t, Options{})
 	s := open(t, f)
@@ -73,8 +72,8 @@ func TestADatastoreIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-// TestADamagedDatastoreIsMadeAnew shows that a datastore which cannot be opened is replaced,
-// with a line of the log, and that one is kept in memory where no file can be made.
+// A datastore that cannot be opened is replaced by an empty one and logged, and one without a usable folder is kept
+// in memory.
 func TestADamagedDatastoreIsMadeAnew(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -149,8 +148,7 @@ func overwrite(t *testing.T, dir, pattern string) {
 	}
 }
 
-// TestDamageThatAReadMeetsEndsWithTheNextStart shows that a damaged table is an error of the
-// read and not the end of the process, and that the next start is without it.
+// A read of a damaged table fails and does not end the process, and the next start makes the datastore anew.
 func TestDamageThatAReadMeetsEndsWithTheNextStart(t *testing.T) {
 	var log bytes.Buffer
 	f := newFolder(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Fatal: func(message string) { panic(message) }})
@@ -177,7 +175,7 @@ func TestDamageThatAReadMeetsEndsWithTheNextStart(t *testing.T) {
 	}
 }
 
-// TestAnAlmostFullDiskTakesDeletionsOnly shows what is refused while the disk is tight.
+// While the disk is almost full, a datastore refuses puts with ErrNoRoom and takes deletions.
 func TestAnAlmostFullDiskTakesDeletionsOnly(t *testing.T) {
 	tight := false
 	f := newFolder(t, Options{Tight: func() bool { return tight }})

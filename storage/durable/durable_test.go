@@ -12,6 +12,8 @@ import (
 	"testing"
 )
 
+// WriteFile replaces a file by the new content and mode, and leaves nothing else in the folder, even after a crash of
+// another writer.
 func TestWriteFileReplacesWholeAndLeavesNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pointer")
@@ -37,6 +39,7 @@ func TestWriteFileReplacesWholeAndLeavesNothingElse(t *testing.T) {
 	}
 }
 
+// Narrow removes the rights of group and others alone, and reports whether it has changed any.
 func TestNarrowLeavesTheOwnersRightsAlone(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
@@ -63,6 +66,7 @@ func TestNarrowLeavesTheOwnersRightsAlone(t *testing.T) {
 	}
 }
 
+// A WriteFile that fails leaves the old content.
 func TestWriteFileKeepsOldContentWhenItCannotWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -81,6 +85,8 @@ func TestWriteFileKeepsOldContentWhenItCannotWrite(t *testing.T) {
 	}
 }
 
+// MkdirAll and RemoveAll succeed when there is nothing to do, and Rename moves a folder and fails for one that is not
+// there.
 func TestFolderOperations(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a", "b", "c"), filepath.Join(dir, "d")
@@ -105,6 +111,8 @@ func TestFolderOperations(t *testing.T) {
 	}
 }
 
+// Lock refuses a second holder in this process and in another one, names the process that holds the lock, and
+// succeeds after Close.
 func TestLockRefusesSecondHolderAndNamesTheFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "LOCK")
 	if os.Getenv("HOLDFAST_LOCK_TEST") != "" {
@@ -139,6 +147,7 @@ func TestLockRefusesSecondHolderAndNamesTheFirst(t *testing.T) {
 	}
 }
 
+// DropCache changes no byte of a file, before and after its bytes are durable.
 func TestDropCacheKeepsTheBytes(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
@@ -159,7 +168,8 @@ func TestDropCacheKeepsTheBytes(t *testing.T) {
 	}
 }
 
-// A descriptor that a child has inherited for a moment must not keep the lock.
+// Close gives a lock back even if another descriptor of its file is open. A child process may have inherited one for
+// a moment.
 func TestALockIsGivenBackWhoeverHasItsFileOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "LOCK")
 	taken, err := Lock(path)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
+// Open refuses a journal of a newer format with ErrNewer and both formats, and does not change it.
 func TestAJournalOfANewerReleaseIsRefusedAndStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	const newer = "holdfast notes 2\nsomething else"

@@ -40,6 +40,8 @@ func want(t testing.TB, n *Store, m map[string]string) {
 	}
 }
 
+// A store of metadata has its entries after a kill and after Close, and takes no empty or too long key and no too
+// long value.
 func TestMetadataOutlivesItsProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -65,7 +67,7 @@ func TestMetadataOutlivesItsProcess(t *testing.T) {
 	want(t, open(t, path), is)
 }
 
-// What was cut short, or is damaged, costs what follows it and no more.
+// A journal that is cut or damaged at any byte keeps all records before that byte, and takes new ones.
 func TestADamagedJournalIsReadAsFarAsItIsReadable(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "notes")
@@ -110,6 +112,7 @@ func TestADamagedJournalIsReadAsFarAsItIsReadable(t *testing.T) {
 	}
 }
 
+// 10,000 changes of 100 keys leave a journal of bounded size that has all 100 entries.
 func TestTheJournalStaysShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -126,8 +129,8 @@ func TestTheJournalStaysShort(t *testing.T) {
 	}
 }
 
-// After a Sync the changes before it are in the journal and flushed, also while others change the store
-// and it is rewritten.
+// After a Sync the changes before it are flushed, also while others change the store and it is rewritten, and a kill
+// loses none.
 func TestManyFlushAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -163,6 +166,7 @@ func TestManyFlushAtOnce(t *testing.T) {
 	n.Sync()
 }
 
+// A store of metadata keeps MaxEntries entries, the newest among them, also after a restart.
 func TestTheNumberOfEntriesIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -177,8 +181,8 @@ func TestTheNumberOfEntriesIsBounded(t *testing.T) {
 	}
 }
 
-// Trouble with the disk is not the keeper's: memory goes on, and when writing
-// works again everything is written.
+// A store of metadata whose file cannot be written keeps its entries in memory, and writes all of them when it can
+// again.
 func TestMetadataStaysInMemoryWithoutADisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -201,6 +205,8 @@ func TestMetadataStaysInMemoryWithoutADisk(t *testing.T) {
 	want(t, open(t, path), is)
 }
 
+// A store of metadata whose folder is gone tries to write again only every retryEvery changes, and then writes all
+// entries.
 func TestAFolderThatIsGoneIsTriedNowAndThen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -229,6 +235,7 @@ func TestAFolderThatIsGoneIsTriedNowAndThen(t *testing.T) {
 	}
 }
 
+// The journal has the bytes of the golden file.
 func TestTheJournalIsTheGoldenOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)

@@ -16,8 +16,8 @@ import (
 
 var flips = flag.Int("flips", 120, "bits to flip, each in a copy of a log")
 
-// One flipped bit anywhere in the file is found when it is opened, or changes
-// nothing: no entry, no vote and no term is ever another one, or not there.
+// A flipped bit anywhere in the Raft log is found when the log is opened, or changes no entry, vote or term that is
+// read.
 func TestNoFlippedBitOfTheLogIsEverRead(t *testing.T) {
 	const entries = 300
 	path := filepath.Join(t.TempDir(), "raft.db")

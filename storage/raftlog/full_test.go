@@ -12,6 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
+// A full disk refuses an append with ErrNoSpace, does not break the Raft log, and loses no entry, and deleted entries
+// make room. A vote can still be written: it takes the pages that the last transaction has freed.
 func TestAFullDiskRefusesAWriteAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	hosttest.SmallDisk(t, dir, 4<<20)
@@ -76,6 +78,7 @@ func TestAFullDiskRefusesAWriteAndLosesNothing(t *testing.T) {
 	}
 }
 
+// A flush that fails, even with ENOSPC, breaks the Raft log and does not count as a full disk.
 func TestAFlushThatFailsIsNoFullDisk(t *testing.T) {
 	l := openLog(t, filepath.Join(t.TempDir(), "raft.db"))
 	for _, err := range []error{

@@ -48,6 +48,8 @@ func entries(from, to uint64) []*raft.Log {
 	return out
 }
 
+// The Raft log has its entries and values, without the deleted entries, after it was closed and opened again. Errors
+// for what is missing are those that Raft compares with.
 func TestLogKeepsEntriesAndValuesAcrossReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "raft.db")
 	l := openLog(t, path)
@@ -87,7 +89,8 @@ func TestLogKeepsEntriesAndValuesAcrossReopen(t *testing.T) {
 	}
 }
 
-// Raft-boltdb alone gives every one of these back without an error.
+// A damaged entry or value is refused with ErrCorrupt and its name, at the start and when it is read, and its
+// neighbours are read. Raft-boltdb alone gives every one of these back without an error.
 func TestRottenEntryIsNamedAndNotReturned(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "raft.db")
@@ -138,8 +141,8 @@ func TestRottenEntryIsNamedAndNotReturned(t *testing.T) {
 	}
 }
 
-// A file that is gone takes nothing more, and no write says that it did, though the file
-// that is open would take it: the node has to begin again.
+// A write to a Raft log whose file is gone or replaced fails, and breaks the log for all later writes. The file that
+// is open would take the write: the node has to begin again.
 func TestALogWhoseFileIsGoneIsBroken(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, path string){
 		"removed":        func(t *testing.T, path string) { must(t, os.Remove(path)) },
@@ -176,6 +179,7 @@ func TestALogWhoseFileIsGoneIsBroken(t *testing.T) {
 	}
 }
 
+// After a failed write every other write of the Raft log returns ErrBroken, and Failed is closed.
 func TestNoWriteAfterAFailedOne(t *testing.T) {
 	l := openLog(t, filepath.Join(t.TempDir(), "raft.db"))
 	must(t, l.StoreLogs(entries(1, 2)))
@@ -195,6 +199,7 @@ func TestNoWriteAfterAFailedOne(t *testing.T) {
 	}
 }
 
+// Open refuses a Raft log that is open already with ErrLocked.
 func TestLogInUseIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raft.db")
 	openLog(t, path)
@@ -203,6 +208,8 @@ func TestLogInUseIsRefused(t *testing.T) {
 	}
 }
 
+// Entries, values and descriptions of snapshots have the bytes of the golden file, and decoding finds each flipped
+// bit of an entry.
 func TestEntryFormatIsTheGoldenOne(t *testing.T) {
 	e := entries(2, 2)[0]
 	got := "entry\n" + hex.Dump(appendEntry(nil, e)) + "value\n" + hex.Dump(sealValue([]byte("CurrentTerm"), []byte("value")))

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
+// A Raft log file and an entry of a newer release are refused with ErrNewer, not as damage.
 func TestALogOfANewerReleaseIsRefusedAndNotDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raft.db")
 	l, err := Open(path)
@@ -48,6 +49,7 @@ func TestALogOfANewerReleaseIsRefusedAndNotDamaged(t *testing.T) {
 	}
 }
 
+// List fails with ErrNewer if a snapshot is of a newer release.
 func TestASnapshotOfANewerReleaseIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	const id = "00000000000000000001-00000000000000000001-0000000000001"

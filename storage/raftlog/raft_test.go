@@ -169,6 +169,8 @@ func (n *node) holds(t *testing.T, from, to int) {
 	}
 }
 
+// Raft on these stores replays only the tail of its log after a restart, cuts the log at a snapshot, and sends the
+// snapshot to a new node.
 func TestRaftLivesOnTheseStores(t *testing.T) {
 	dir := t.TempDir()
 	n := startNode(t, dir, "a", true)

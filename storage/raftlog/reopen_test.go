@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A flush of a transaction's last page may have failed, and the page may be in memory alone.
-// Open writes a transaction of its own into the other of the two, and flushes it, before
-// anything is promised by what was read.
+// Open writes a transaction into one of the two meta pages of the file, and leaves the other. A flush of a
+// transaction's last page may have failed, and the page may be in memory alone. Open writes a transaction of its own
+// into the other of the two, and flushes it, before anything is promised by what was read.
 func TestOpenWritesAPageOfItsOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raft", "log")
 	l, err := Open(path)

@@ -62,6 +62,8 @@ func readAll(t testing.TB, s *Snapshots, id string) []byte {
 	return raw
 }
 
+// A snapshot of a checkpoint and one that arrived as a stream restore the same state, and are listed only after
+// Close.
 func TestCheckpointAndStreamSnapshotsRestoreAlike(t *testing.T) {
 	state, dir := openKV(t, t.TempDir()), t.TempDir()
 	for i := range 100 {
@@ -116,6 +118,7 @@ func TestCheckpointAndStreamSnapshotsRestoreAlike(t *testing.T) {
 	}
 }
 
+// Only the newest snapshots stay, except one that is being read, and one with a damaged description counts for none.
 func TestOnlyTheNewestAreRetainedAndNoneWhileItIsRead(t *testing.T) {
 	dir := t.TempDir()
 	snaps := openSnapshots(t, dir, 2)
@@ -163,7 +166,7 @@ func TestOnlyTheNewestAreRetainedAndNoneWhileItIsRead(t *testing.T) {
 	}
 }
 
-// A list may meet a folder whose description has just gone: those after it are listed.
+// List returns the other snapshots if the description of one has just gone or is damaged, and logs only the damage.
 func TestAListGoesOnBehindWhatWasRemovedMeanwhile(t *testing.T) {
 	for _, damage := range []string{"removed", "damaged"} {
 		t.Run(damage, func(t *testing.T) {
@@ -195,6 +198,7 @@ func TestAListGoesOnBehindWhatWasRemovedMeanwhile(t *testing.T) {
 	}
 }
 
+// OpenSnapshots removes a snapshot that a crash has left unfinished.
 func TestUnfinishedSnapshotsOfACrashAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	snaps := openSnapshots(t, dir, 2)
@@ -214,7 +218,8 @@ func TestUnfinishedSnapshotsOfACrashAreRemoved(t *testing.T) {
 	}
 }
 
-// One flipped bit anywhere in a snapshot is found before it is sent.
+// Verify finds a flipped bit in each kind of file of a snapshot, and SetAside takes the snapshot off the list and
+// keeps only the newest aside. Verify does not change a snapshot.
 func TestASnapshotThatRottedIsNotGood(t *testing.T) {
 	state := openKV(t, t.TempDir())
 	for i := range 2000 {
@@ -283,8 +288,7 @@ func TestASnapshotThatRottedIsNotGood(t *testing.T) {
 	}
 }
 
-// A snapshot is there only when what was received of it is on the disk: where the
-// disk does not confirm that, Close fails and nothing is listed.
+// Close of a snapshot whose bytes the disk does not confirm fails, and the snapshot is not listed.
 func TestASnapshotThatIsNotSyncedIsNone(t *testing.T) {
 	dir := t.TempDir()
 	s := openSnapshots(t, dir, 2)
@@ -307,8 +311,7 @@ func TestASnapshotThatIsNotSyncedIsNone(t *testing.T) {
 	}
 }
 
-// A description that cannot be read is no description: the snapshot is left out of
-// the list, and opening it is an error.
+// A snapshot whose description cannot be read is not listed, and Open of it fails.
 func TestASnapshotWhoseDescriptionCannotBeReadIsLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	s := openSnapshots(t, dir, 2)

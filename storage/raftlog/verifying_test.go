@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// Raft sends one snapshot to several followers, and each asks for it by itself.
+// Four concurrent callers verify one good snapshot, and it is good for all. Raft sends one snapshot to several
+// followers, and each asks for it by itself.
 func TestASnapshotIsVerifiedForManyAtOnce(t *testing.T) {
 	state, dir := openKV(t, t.TempDir()), t.TempDir()
 	for i := range 40 {

@@ -58,6 +58,8 @@ func open(t *testing.T, o Options, names ...string) (*Watch, *disks, map[string]
 	return w, d, paths
 }
 
+// The level of a volume follows its free bytes with the ballast, and goes back up only with more room than it went
+// down with.
 func TestLevelsFollowTheFreeBytesAndDoNotFlutter(t *testing.T) {
 	const reserve = 512 * mib // 5 % of 10 GiB, less than 1 GiB
 	w, d, paths := open(t, Options{}, "raft")
@@ -86,6 +88,7 @@ func TestLevelsFollowTheFreeBytesAndDoNotFlutter(t *testing.T) {
 	}
 }
 
+// A volume with fewer than fewFiles free inodes is Tight.
 func TestFewInodesAreTight(t *testing.T) {
 	w, d, paths := open(t, Options{}, "state")
 	d.set(paths["state"], func(s *durable.Space) { s.Files, s.FreeFiles = 1000, fewFiles-1 })
@@ -94,6 +97,8 @@ func TestFewInodesAreTight(t *testing.T) {
 	}
 }
 
+// The reserve of a volume is by default the smaller of 1 GiB and 5 %, at least smallestReserve, and follows the
+// options.
 func TestTheReserveIsTheSmallerOfBytesAndPercent(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -119,6 +124,7 @@ func TestTheReserveIsTheSmallerOfBytesAndPercent(t *testing.T) {
 	}
 }
 
+// Folders on one file system are one volume.
 func TestFoldersOfOneFileSystemAreOneVolume(t *testing.T) {
 	a, b, c := t.TempDir(), t.TempDir(), t.TempDir()
 	d := &disks{space: map[string]durable.Space{a: {Device: 1}, b: {Device: 2}, c: {Device: 1}}}
@@ -132,6 +138,7 @@ func TestFoldersOfOneFileSystemAreOneVolume(t *testing.T) {
 	}
 }
 
+// The ballast is removed when less than its quarter is free, not before, and made again when there is room.
 func TestTheBallastGoesWithTheLastBytesAndComesBack(t *testing.T) {
 	w, d, paths := open(t, Options{Reserve: 4 * mib}, "raft")
 	file := filepath.Join(paths["raft"], ballastFile)
@@ -154,6 +161,7 @@ func TestTheBallastGoesWithTheLastBytesAndComesBack(t *testing.T) {
 	}
 }
 
+// Spare returns the bytes that may be written until a level, and no limit if the file system cannot be measured.
 func TestSpareEndsAtTheLevel(t *testing.T) {
 	w, d, paths := open(t, Options{Reserve: 12 * mib}, "blocks")
 	d.set(paths["blocks"], func(s *durable.Space) { s.Free = 10 * mib }) // and 4 of ballast
@@ -177,6 +185,8 @@ func TestSpareEndsAtTheLevel(t *testing.T) {
 	check(math.MaxInt64, math.MaxInt64, math.MaxInt64) // what cannot be measured refuses no writes
 }
 
+// Full removes the ballast for the first write on a full disk, and lets later ones wait until there is room or the
+// watch is closed.
 func TestAWriteOnAFullDiskGetsTheBallastAndThenWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, paths := open(t, Options{Reserve: 4 * mib}, "state")
@@ -209,8 +219,8 @@ func TestAWriteOnAFullDiskGetsTheBallastAndThenWaitsForRoom(t *testing.T) {
 	})
 }
 
-// Several writes meet the end of a disk at the same moment, and the ballast, which one of
-// them lets go, is there for all: the index has to go on for something to be deleted.
+// A second write that meets the full disk finds the room that the ballast has left and does not wait. Several writes
+// meet the end of a disk at the same moment: the index has to go on for something to be deleted.
 func TestTheBallastIsForEveryWriteThatMetTheFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, paths := open(t, Options{}, "state")
@@ -234,6 +244,7 @@ func TestTheBallastIsForEveryWriteThatMetTheFullDisk(t *testing.T) {
 	})
 }
 
+// Run measures the volumes again and again until its context ends, and returns no error then.
 func TestRunMeasuresUntilItIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, paths := open(t, Options{}, "raft")
@@ -252,8 +263,8 @@ func TestRunMeasuresUntilItIsEnded(t *testing.T) {
 	})
 }
 
-// What somebody removed or cut off is in the free bytes that the file system tells of, and
-// counts once; the ballast is made again.
+// Bytes of a ballast that somebody removed or cut off count once as free, and the ballast is made again when there is
+// room.
 func TestABallastThatSomebodyElseTookCountsOnce(t *testing.T) {
 	const reserve, ballast = 512 * mib, 64 * mib
 	for name, take := range map[string]func(path string) error{
@@ -288,7 +299,7 @@ func TestABallastThatSomebodyElseTookCountsOnce(t *testing.T) {
 	}
 }
 
-// A file with a hole, as a backup that was put back may leave it, is no ballast.
+// A ballast file with a hole counts for no bytes. A backup that was put back may leave such a file.
 func TestAHoleIsNoBallast(t *testing.T) {
 	w, d, paths := open(t, Options{}, "raft")
 	path := paths["raft"]
