@@ -30,6 +30,7 @@ func archiveOf(t testing.TB, s *Store) []byte {
 	return b.Bytes()
 }
 
+// Restore replaces all keys by those of the archive, also after a kill, and an open view keeps the old ones.
 func TestRestoreReplacesEverythingAndOpenViewsKeepTheOld(t *testing.T) {
 	from, dir := open(t, t.TempDir()), t.TempDir()
 	to := open(t, dir)
@@ -56,6 +57,7 @@ func TestRestoreReplacesEverythingAndOpenViewsKeepTheOld(t *testing.T) {
 	}
 }
 
+// Restore of a damaged, cut or malicious archive fails and changes no key and no file.
 func TestBadArchiveChangesNothing(t *testing.T) {
 	from := open(t, t.TempDir())
 	put(t, from, true, "a", "1")
@@ -98,7 +100,8 @@ func TestBadArchiveChangesNothing(t *testing.T) {
 	}
 }
 
-// A sender whose disk rotted makes an archive whose own checksums fit.
+// Restore refuses an archive with a damaged table with ErrCorrupt, although the archive's checksums fit. A sender
+// whose disk is damaged makes such an archive.
 func TestRottenTableInsideAGoodArchiveIsRefused(t *testing.T) {
 	from := open(t, t.TempDir())
 	for i := range 2000 {
@@ -152,6 +155,7 @@ func evilArchive(name string) []byte {
 	return append(append([]byte(archiveMagic), file...), end...)
 }
 
+// An archive has the bytes of the golden file, and a link is not archived.
 func TestArchiveFormatIsTheGoldenOne(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"000001.sst": "table", "CURRENT": "", "OPTIONS-3": "[Version]\n"} {
@@ -193,7 +197,7 @@ func FuzzExtractArchive(f *testing.F) {
 	})
 }
 
-// An archive that is only verified leaves no file, wherever the process runs.
+// VerifyArchive accepts a good archive, refuses one that is cut off, and leaves no file.
 func TestVerifyingAnArchiveWritesNothing(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, true, "a", "1")

@@ -43,8 +43,8 @@ func built(t testing.TB, s *Store) {
 	put(t, s, false, "~", "")
 }
 
-// As TestTransactionsAreThoseOfAMap, over a store that is opened again and again
-// and has a filter: it never hides a key.
+// Transactions over a store with a filter of its keys, which is opened again and again, read what a map has. The
+// filter never hides a key. See TestTransactionsAreThoseOfAMap.
 func TestAFilterHidesNothing(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(2, 2))
@@ -67,8 +67,9 @@ func TestAFilterHidesNothing(t *testing.T) {
 	}
 }
 
-// A store with more keys than a step of a build answers before, during and after the build, while keys
-// are written and deleted; after the build most keys that are not there are not looked for.
+// A store answers every read correctly before, during and after the build of its filter, while keys are written and
+// deleted. It has more keys than a step of a build. After the build at most 2 % of the keys that are not there are
+// looked for.
 func TestAFilterIsBuiltBesideCommits(t *testing.T) {
 	const keys = 3 * filterStep
 	dir := t.TempDir()
@@ -151,7 +152,7 @@ func TestAFilterIsBuiltBesideCommits(t *testing.T) {
 	}
 }
 
-// A store that is closed in the middle of a build ends the build first, also if it has been replaced.
+// Restore and Close end the build of a filter that is under way.
 func TestABuildOfAFilterEndsWithItsStore(t *testing.T) {
 	const keys = 2 * filterStep
 	dir := t.TempDir()
@@ -185,7 +186,7 @@ func TestABuildOfAFilterEndsWithItsStore(t *testing.T) {
 	}
 }
 
-// A store that is replaced by a snapshot's has a filter of the new keys.
+// A store that a snapshot has replaced reads the new keys, and its filter knows that an old key is gone.
 func TestARestoredStoreHasAFilterOfItsKeys(t *testing.T) {
 	from, to := openSparse(t, t.TempDir()), openSparse(t, t.TempDir())
 	defer func() {
@@ -227,8 +228,7 @@ func TestARestoredStoreHasAFilterOfItsKeys(t *testing.T) {
 	}
 }
 
-// A store with more keys than filterMost gives the filter up, and answers
-// as without one.
+// A store with more keys than the filter may have gives the filter up and answers as without one.
 func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 	s := openSparse(t, t.TempDir())
 	defer func() {
@@ -267,8 +267,7 @@ func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 	}
 }
 
-// What a transaction looks for among its own writes alone is no answer about the
-// store, and is not remembered as one.
+// GetOwn returns only what its transaction has written, and Get after it still reads the store.
 func TestOwnWritesAreToldFromTheStore(t *testing.T) {
 	s := open(t, t.TempDir())
 	defer func() {

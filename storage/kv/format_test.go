@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
+// A store of a newer format is refused with ErrNewer and not changed.
 func TestAStoreOfANewerReleaseIsRefusedAndNotDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})

@@ -72,6 +72,7 @@ func set(s *Store, key string, sync bool) error {
 	return tx.Commit(sync)
 }
 
+// A write on a full disk waits until there is room and then succeeds, reads go on meanwhile, and no write is lost.
 func TestAWriteWaitsForRoomAndReadsGoOn(t *testing.T) {
 	disk := &fullDisk{FS: vfs.Default}
 	asked, room := make(chan struct{}), make(chan struct{})
@@ -122,6 +123,8 @@ func TestAWriteWaitsForRoomAndReadsGoOn(t *testing.T) {
 	}
 }
 
+// A flush that fails for want of room ends the store with its first failure, and the store neither repeats the flush
+// nor asks for room.
 func TestAFlushThatFailedForWantOfRoomIsNotAskedForAgain(t *testing.T) {
 	disk := &fullDisk{FS: vfs.Default}
 	fatal := make(chan string, 16)

@@ -65,6 +65,8 @@ func stored(t testing.TB, s *Store) string {
 	return content(t, v)
 }
 
+// A transaction sees its own writes, others see them only after Commit, and an older view and a discarded transaction
+// show none.
 func TestTransactionSeesItsWritesAndOthersOnlyAfterCommit(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, true, "a", "1", "b", "2")
@@ -111,6 +113,7 @@ func TestTransactionSeesItsWritesAndOthersOnlyAfterCommit(t *testing.T) {
 	}
 }
 
+// Scan visits the keys from lower to before upper in either direction, and stops when its function says so or fails.
 func TestScanBoundsAndDirection(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, false, "a", "", "b", "", "c", "", "d", "")
@@ -152,6 +155,7 @@ func TestScanBoundsAndDirection(t *testing.T) {
 	}
 }
 
+// A closed store returns ErrClosed, an open view outlives Close, and a store that is open cannot be opened again.
 func TestClosedStoreAnswersErrClosedAndOpensAgainOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -207,6 +211,7 @@ func copyDir(t testing.TB, from string) string {
 	return ""
 }
 
+// A store has after a kill what was committed with sync or before a Sync.
 func TestKilledStoreKeepsWhatWasSynced(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -221,10 +226,10 @@ func TestKilledStoreKeepsWhatWasSynced(t *testing.T) {
 	}
 }
 
-// One flipped bit early in the log of a store made moments ago used to drop
-// every later record without a word; this is what reopening at creation is for.
-// Pebble sees it from the log's next 32 KiB block on: rot within the last block
-// looks like a torn end, and the store comes back as of an earlier commit.
+// Open refuses a store with ErrCorrupt if a bit early in the log of a newly made store is flipped. This flip used to
+// drop every later record without an error; this is what reopening at creation is for. Pebble finds a flip from the
+// log's next 32 KiB block on: damage within the last block looks like a torn end, and the store comes back as of an
+// earlier commit.
 func TestFlippedBitInTheLogIsFound(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -259,6 +264,8 @@ func TestFlippedBitInTheLogIsFound(t *testing.T) {
 	}
 }
 
+// Open uses the data that the pointer file names or the only data there are, removes leftovers, and fails if neither
+// decides.
 func TestPointerDecidesWhichDataLives(t *testing.T) {
 	prepare := func(t *testing.T) string {
 		dir := t.TempDir()
@@ -344,8 +351,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// Whoever can read the folder above cannot read the store, nor a copy of it, nor one that
-// an older release has left open.
+// Other users cannot read the folder of a store, of its checkpoint, of a restored store, or of one that an older
+// release has left open.
 func TestOthersCannotReadAStore(t *testing.T) {
 	dir := t.TempDir()
 	narrow := func(path string) {
@@ -384,8 +391,8 @@ func TestOthersCannotReadAStore(t *testing.T) {
 	narrow(found[0])
 }
 
-// Memtables leave a good part of the cache to blocks, also when one is full and the next
-// has its memory: reads of what was written would go to the disk, every one.
+// Memtables leave at least a quarter of the cache to blocks, also when one is full and the next has its memory.
+// Otherwise every read of what was written would go to the disk.
 func TestMemtablesLeaveACache(t *testing.T) {
 	s := open(t, t.TempDir())
 	random := rand.NewChaCha8([32]byte{1})

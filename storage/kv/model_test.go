@@ -30,8 +30,8 @@ func transact(t *testing.T, r *rand.Rand, s *Store, committed map[string]string)
 	return model
 }
 
-// Transactions are compared, step by step, with a map, over few keys so that
-// what is read was often written, deleted or remembered before.
+// Transactions read, scan and commit what a map has after any sequence of writes. There are few keys, so that what is
+// read was often written, deleted or remembered before.
 func TestTransactionsAreThoseOfAMap(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.live.gaps.steps = 1
@@ -129,6 +129,7 @@ func compareScan(t *testing.T, r *rand.Rand, tx *Tx, model map[string]string) {
 	}
 }
 
+// A scan visits each row once although its function deletes the row and writes it elsewhere.
 func TestWritesOfAScanAreSafe(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, false, "a1", "x", "a3", "x", "a5", "x")
@@ -148,6 +149,7 @@ func TestWritesOfAScanAreSafe(t *testing.T) {
 	}
 }
 
+// A store remembers at most recentBytes of values that were read, and none that nobody has read.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	s := open(t, t.TempDir())
 	value := bytes.Repeat([]byte("v"), 1000)

@@ -12,8 +12,7 @@ import (
 // passing selects keys that begin with p.
 func passing(key []byte) bool { return len(key) > 0 && key[0] == 'p' }
 
-// Rows that come, move and go are those of a map, whatever Pebble has merged meanwhile: what was
-// deleted once never comes back.
+// Passing keys that were deleted stay deleted, whatever Pebble has merged meanwhile, and all rows are those of a map.
 func TestPassingKeysThatWereDeletedStayDeleted(t *testing.T) {
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(3, 3))
@@ -66,7 +65,7 @@ func TestPassingKeysThatWereDeletedStayDeleted(t *testing.T) {
 	}
 }
 
-// A row that is deleted soon leaves nothing behind when the memtable is written.
+// A passing key that is deleted before the memtable is written leaves no tombstone.
 func TestAPassingKeyLeavesNoTombstone(t *testing.T) {
 	for _, short := range []bool{false, true} {
 		opts := Options{}
@@ -105,7 +104,7 @@ func TestAPassingKeyLeavesNoTombstone(t *testing.T) {
 	}
 }
 
-// A transaction deletes what is surely missing without a trace.
+// A transaction writes nothing to the log for deletions of keys that are known to be missing.
 func TestADeletionOfAMissingKeyIsNotWritten(t *testing.T) {
 	s := openSparse(t, t.TempDir())
 	put(t, s, false, "a", "x", "b", "x")

@@ -41,10 +41,8 @@ func (h held) check(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// Views are opened, read and closed at random between commits, during
-// transactions and across a replacement of everything: each shows what was
-// committed when it was opened, and once all are closed the store keeps nothing
-// of them.
+// Each view shows what was committed when it was opened, whatever is committed or restored later, and the store keeps
+// nothing of closed views.
 func TestViewsAreThoseOfAMap(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { viewsAreThoseOfAMap(t, open(t, t.TempDir())) })
 	t.Run("filter", func(t *testing.T) { viewsAreThoseOfAMap(t, openFilter(t)) })
@@ -135,8 +133,8 @@ func restoreEmpty(t *testing.T, s *Store) {
 	}
 }
 
-// An idle store keeps nothing for views, one that is written to a snapshot for
-// all views between two commits.
+// All views between two commits share one snapshot of Pebble, which exists only from the next commit until the last
+// of them is closed.
 func TestViewsBetweenTwoCommitsShareOneSnapshot(t *testing.T) {
 	s := open(t, t.TempDir())
 	count := func(want int) {
@@ -174,8 +172,8 @@ func TestViewsBetweenTwoCommitsShareOneSnapshot(t *testing.T) {
 	count(0)
 }
 
-// A view that is opened while a commit is under way shows what was visible then;
-// what was read of the store while one began is not taken for what was before.
+// A view that is opened during a commit shows what was visible then, and goes on showing it. A value that was read as
+// a commit began does not count as the value before it.
 func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, false, "k", "1")
@@ -226,9 +224,8 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 	}
 }
 
-// Commits make all keys say the same number, or some of them go. Views that are
-// opened meanwhile show one commit, none older than the newest that had ended
-// before, and go on showing it.
+// A view that is opened during commits shows exactly one commit, none older than the newest that had ended before,
+// and goes on showing it.
 func TestViewsDuringCommitsShowOneOfThem(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, open(t, t.TempDir())) })
 	t.Run("filter", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, openFilter(t)) })
@@ -406,7 +403,8 @@ func commitAllTheTime(b *testing.B, s *Store, stop <-chan struct{}) {
 	}
 }
 
-// A walk meets what a Scan from each of the keys meets that it is told to go on with.
+// Walk visits the keys that a Scan from each of the keys visits at which its function says to go on, in the state of
+// its view.
 func TestWalkGoesOnWhereItIsTold(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
