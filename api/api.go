@@ -158,15 +158,15 @@ type Options struct {
 	Replica   admin.Replica
 	Health    Health
 	Gatherer  prometheus.Gatherer
-	// Registerer gets the metrics of requests; nil: there are none.
+	// Registerer registers the metrics of requests; nil: there are none.
 	Registerer prometheus.Registerer
 
 	// DefaultStatus are the names of the statuses that a list of pins without a
 	// status shows.
 	DefaultStatus []string
-	// S3Region is the region of all buckets. S3Domain is the host under which each bucket is
-	// a host. S3MaxObject is the maximum of a PUT in bytes, and S3MinPart the minimum of a
-	// part that is not the last.
+	// S3Region is the region of all buckets. S3Domain is the host name whose subdomains are
+	// buckets. S3MaxObject is the maximum size of the body of a PUT in bytes, and S3MinPart the
+	// minimum size of a part except the last.
 	S3Region, S3Domain     string
 	S3MaxObject, S3MinPart int64
 	// S3PresignedV2 accepts links of signature version 2.
@@ -205,8 +205,8 @@ type Addrs struct {
 	Socket                            string // path of the Unix socket
 }
 
-// Server holds the bound listeners. After Run it serves health, and answers all else that
-// the node is starting, until Open installs the surfaces.
+// Server holds the bound listeners. From Run on, it serves health, and answers every other request
+// with 503, until Open installs the APIs.
 type Server struct {
 	addrs       Addrs
 	certificate *certificate // nil is plain HTTP
@@ -241,10 +241,11 @@ const (
 	operatorService = "operator"
 )
 
-// Bind reads the certificate and listens on every configured address. It needs the following
-// fields of Options: the addresses, Folder, Health, Gatherer, Registerer and Logger, and uses
-// the fields for clients of a starting node. The error for an address in use names its flag;
-// the error for a bad certificate names its settings. End it with Run or Close.
+// Bind reads the certificate and listens on every configured address. It needs the following fields
+// of Options: the addresses, Folder, Health, Gatherer, Registerer and Logger. It also uses the
+// fields that shape the answers of a starting node, such as Version, Origins and S3Domain. The
+// error for an address in use names its flag; the error for a bad certificate names its settings.
+// The caller ends the server with Run or Close.
 func Bind(o Options) (*Server, error) {
 	s := &Server{logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
 	var err error

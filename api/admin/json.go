@@ -54,7 +54,7 @@ type Peer struct {
 	UsedBytes   uint64 `json:"used_bytes"`
 	FreeBytes   uint64 `json:"free_bytes"`
 	Queue       int    `json:"queue"` // roots waiting to be fetched
-	// Zone is where the member stands, by its settings; absent if that is not known.
+	// Zone is the zone in the settings of the member; absent if it is not known.
 	Zone string `json:"zone,omitempty"`
 	// Drain tells how far the drain of the member is; absent if it is not being drained.
 	Drain *Drain `json:"drain,omitempty"`

@@ -36,14 +36,14 @@ type Members interface {
 	Quorum() members.Quorum
 	// Writable returns nil if a majority answers within 2 s.
 	Writable(ctx context.Context) error
-	// Named returns the member with an id or a unique name.
+	// Named returns the member whose id is who, or the only member whose name is who.
 	Named(ctx context.Context, who string) (state.Node, error)
-	// Leaving returns the effect of the removal of a member; who is its id or name. Without
-	// count it does not scan the roots.
+	// Leaving returns the effect of the removal of a member; who is its id or name. If count is
+	// false, Leaving does not scan the roots, and the result does not count them.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
 	// DrainPlan returns the effect of the drain of a member; who is its id or name.
 	DrainPlan(ctx context.Context, who string) (members.DrainPlan, error)
-	// Drain begins the drain of a member, or ends it.
+	// Drain begins the drain of a member if on is true, and ends it otherwise.
 	Drain(ctx context.Context, id state.NodeID, on bool) error
 	// Remove ends a membership. Without force it refuses to remove a dead node, or one that
 	// holds the only copy of some content.
@@ -61,7 +61,8 @@ type Accounts interface {
 	// RemoveAccount removes the account with an e-mail address and its keys. The cluster
 	// removes its pins afterwards.
 	RemoveAccount(ctx context.Context, email string) error
-	// SetDisabled disables the account with an e-mail address, or enables it again.
+	// SetDisabled disables the account with an e-mail address if on is true, and enables it again
+	// otherwise.
 	SetDisabled(ctx context.Context, email string, on bool) error
 	// SetAllowance sets the bytes that the account with an e-mail address may store without
 	// credits.
@@ -136,8 +137,8 @@ type Audit interface {
 
 // Ledger are the use cases of credits.
 type Ledger interface {
-	// Post adds a posting to the ledger of the account with an e-mail address or id, once for each
-	// id of a posting.
+	// Post adds a posting to the ledger of the account with an e-mail address or id. A posting that
+	// has an id is added only once.
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
 	// List returns a page of a ledger, the newest postings first.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
@@ -199,8 +200,8 @@ func Local(a Accounts) web.Authenticate {
 	}
 }
 
-// Unavailable returns a function that names the missing members, for the operator, while
-// the cluster has no majority.
+// Unavailable returns a function for answers to the operator. While the cluster has no majority,
+// the function returns a text that names the missing members; otherwise it returns "".
 func Unavailable(m Members) func() string {
 	return func() string {
 		if q := m.Quorum(); !q.Complete() {

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Starting returns the handler of the socket until the use cases for NewOperator exist: it
-// answers 503 with the reason.
+// Starting returns a handler of the socket for a node that is starting, until the use cases that
+// NewOperator needs exist. The handler answers every request with 503 and the reason.
 func Starting(h web.Health, logger *slog.Logger) http.Handler {
 	return web.Wrap(web.Options{Name: "operator", Answer: answer, Logger: logger}, web.Starting(h, nil))
 }

@@ -24,8 +24,8 @@ type DownloadOptions struct {
 	// Parallel is the number of ranges in transfer at once; 0 means DefaultParallel.
 	Parallel int
 
-	// Begin is called once before the first byte, with the number of bytes of the object or range, or
-	// of the decrypted file. Nil means that nobody wants to know.
+	// Begin is called once before the first byte, with the number of bytes of the object or range,
+	// or of the decrypted file; nil: there is no call.
 	Begin func(bytes int64)
 
 	// Progress is called from several goroutines, with the number of bytes that were received since

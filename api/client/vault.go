@@ -148,11 +148,15 @@ func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
 	return list, v.denied(err)
 }
 
-// Entries returns the files and folders in a folder, ordered by name. With recursive, Entries
-// returns instead all files in the folder and the folders below, and of the folders only those that
-// a recipient refuses by their names. Key is the whole name; the Key of a folder ends in "/". If prefix does not end in "/", Entries returns only names that begin with
-// prefix. If one file is shared, Entries returns this file, whatever prefix is. If there are no
-// names, the error is ErrOtherKeys if all encrypted objects in the bucket are of other identities.
+// Entries returns the files and folders in a folder, ordered by name. If prefix does not end in
+// "/", Entries returns only names that begin with prefix. Key is the whole name; the Key of a
+// folder ends in "/".
+//
+// With recursive, Entries returns instead all files in the folder and in the folders below. The
+// result then has only those folders that a recipient refuses by their names.
+//
+// If one file is shared, Entries returns this file, whatever prefix is. If there are no names, and
+// all encrypted objects in the bucket are of other identities, the error is ErrOtherKeys.
 func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
 	if v.single() {
 		return func(yield func(Object, error) bool) { yield(v.sharedFile(ctx)) }

@@ -31,7 +31,7 @@ type Payments interface {
 	Put(ctx context.Context, r payments.PutRequest) (payments.Receipt, error)
 	// Pin does the same as Put for a pin.
 	Pin(ctx context.Context, r payments.PinRequest) (payments.Receipt, error)
-	// Delete removes an object of the payer.
+	// Delete removes an object, whose owner has to be the payer.
 	Delete(ctx context.Context, r payments.DeleteRequest) (payments.Receipt, error)
 	// Head returns an object that has not ended. Errors: payments.ErrNotFound, *payments.EndedError,
 	// state.ErrUnavailable.
@@ -105,8 +105,9 @@ func New(o Options) (http.Handler, error) {
 	return web.Attended(web.StallTimeout, anyOrigin(web.Wrap(s.wrapping(), serve))), nil
 }
 
-// Starting returns the handler until the use cases for New exist: health, and 503 for all other
-// requests. It needs the options Health, Version and Logger, and uses Metrics.
+// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
+// The handler answers requests for health, and every other request with 503. Starting needs the
+// options Health, Version and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	s := &surface{Options: o, terms: &o.Terms}
 	return anyOrigin(web.Wrap(s.wrapping(), web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))))

@@ -8,8 +8,9 @@ import (
 // byteSeconds is the number of bytes times seconds of one MiB for one hour.
 const byteSeconds = (1 << 20) * 3600
 
-// Price returns the price of content of so many bytes for a time, in atomic units of the asset,
-// rounded up. The time counts in whole seconds, rounded up.
+// Price returns the price of so many bytes of content for a time, in atomic units of the asset,
+// rounded up and at least Minimum. The time counts in whole seconds, rounded up. copies counts only
+// with PerCopy.
 func (t *Terms) Price(bytes int64, ttl time.Duration, copies int) *big.Int {
 	price := big.NewInt(max(bytes, 0))
 	price.Mul(price, big.NewInt(secondsOf(ttl)))

@@ -35,8 +35,10 @@ type Pins interface {
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
 	// Get returns the current state of a pin in the cluster.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
-	// Wait returns a pin when its status is no longer known. It returns at once if known is
-	// a final status, and when enough is closed.
+	// Wait returns a pin as soon as its status differs from known, or the state of its content
+	// changes. It returns at once if known is a final status, and at the latest when enough is
+	// closed. Errors: state.ErrNotFound if the pin is gone, state.ErrLimited if too many requests
+	// wait, and that of ctx.
 	Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (pins.Record, error)
 	// List returns the newest matching pins and the number of all matches.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)

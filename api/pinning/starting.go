@@ -13,8 +13,9 @@ var shared = web.Cors{
 	Exposed: "Retry-After, WWW-Authenticate, " + web.RequestIDHeader,
 }
 
-// Starting returns the handler until the use cases for New exist: health, and 503 for all other
-// requests. It needs the options Health, Origins, Version and Logger, and uses Metrics.
+// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
+// The handler answers requests for health, and every other request with 503. Starting needs the
+// options Health, Origins, Version and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	serve := web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))
 	wrapped := web.Wrap(web.Options{Name: "pinning", Server: serverOf(o.Version), Answer: answer, Logger: o.Logger, Metrics: o.Metrics}, serve)

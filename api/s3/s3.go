@@ -33,7 +33,7 @@ import (
 // Objects has the use cases of this API. Resources of another account behave like missing
 // ones. Errors are state.Errors, and wrapped errors of bodies and callbacks.
 type Objects interface {
-	// Buckets returns an account's buckets by name.
+	// Buckets returns an account's buckets, ordered by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
 	// CreateBucket creates a bucket, public or private. It fails with state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
@@ -49,7 +49,7 @@ type Objects interface {
 	BucketTags(ctx context.Context, a state.AccountID, bucket string) ([]state.Tag, error)
 	// SetBucketTags replaces the tags of a bucket; without tags it removes them.
 	SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error
-	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
+	// DeleteBucket removes a bucket, or returns state.ErrNotEmpty if the bucket is not empty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
 	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
@@ -61,9 +61,9 @@ type Objects interface {
 	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
 	// Versions returns one page of a bucket's versions and delete markers.
 	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
-	// Object returns the version of a key with an id, or for "" the newest, in the current
-	// state of the cluster. It may be a delete marker. Errors: state.ErrNoBucket,
-	// state.ErrNoKey, state.ErrNoVersion.
+	// Object returns the version of a key that has the given id, or the newest version if id is
+	// empty, in the current state of the cluster. The result may be a delete marker. Errors:
+	// state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
 	// PartSums returns the checksums of an object's parts; nil when there are none.
 	PartSums(ctx context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error)
@@ -114,11 +114,13 @@ type Accounts interface {
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
 	// RecognizeS3Key does the same as S3Key by the state of this node, which may be stale.
 	RecognizeS3Key(accessKeyID string) (secret string, who accounts.Principal, err error)
-	// Still checks an admitted principal again, by the state of this node.
+	// Still returns nil if the key or session of an admitted principal is still valid by the state
+	// of this node, and state.ErrUnauthorized if it has ended.
 	Still(who accounts.Principal) error
 	// Losses reports keys and sessions that are removed from the state of this node.
 	Losses() *accounts.Losses
-	// Used records that a principal of S3Key was used with the right secret.
+	// Used records that a request with the principal was signed with the right secret. The
+	// principal is one that S3Key returned.
 	Used(who accounts.Principal)
 	// CreateShare adds a share to a bucket and returns it with its secrets. The same request
 	// again returns the same share. Errors: state.ErrInvalid, state.ErrNoBucket, state.ErrExists,

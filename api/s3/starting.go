@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Starting returns the handler until the use cases for New exist: 503 with the reason, and
-// health. It needs the options Version and Logger, and uses Domain and Metrics.
+// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
+// The handler answers requests for health, and every other request with 503 and the reason.
+// Starting needs the options Version and Logger, and uses Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
 	s, otherwise := &surface{stall: web.StallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
 	if o.Domain != "" {

@@ -41,8 +41,8 @@ type Accounts interface {
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
 	// SignOut ends the session of a token everywhere, or returns state.ErrUnauthorized.
 	SignOut(ctx context.Context, token string) error
-	// CheckPassword returns nil if the password opens the account with a name, and counts the
-	// try as one to sign in.
+	// CheckPassword returns nil if password opens the account whose name is name. The call counts
+	// as an attempt to sign in from the address from, and has the errors of an attempt.
 	CheckPassword(ctx context.Context, name, password string, from netip.Addr) error
 	// Ways returns the ways to sign in to an account.
 	Ways(ctx context.Context, account state.AccountID) (accounts.Ways, error)
@@ -72,7 +72,7 @@ type Accounts interface {
 	Links(ctx context.Context) ([]accounts.OpenLink, error)
 	// RevokeLink ends a one-time link on every node, or returns state.ErrNotFound.
 	RevokeLink(ctx context.Context, id state.LinkID) error
-	// Page returns a page of accounts by their e-mail addresses.
+	// Page returns a page of accounts, ordered by e-mail address.
 	Page(ctx context.Context, q accounts.UserQuery) (accounts.UserPage, error)
 	// CreateAccount adds an account.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
@@ -80,7 +80,7 @@ type Accounts interface {
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
 	// SetAdmin gives an account the rights of an administrator, or takes them away.
 	SetAdmin(ctx context.Context, email string, admin bool) error
-	// SetDisabled disables an account, or enables it again.
+	// SetDisabled disables an account if on is true, and enables it again otherwise.
 	SetDisabled(ctx context.Context, email string, on bool) error
 	// RemoveAccount removes an account and what belongs to it.
 	RemoveAccount(ctx context.Context, email string) error
@@ -96,8 +96,8 @@ type Audit interface {
 
 // Ledger are the use cases of credits.
 type Ledger interface {
-	// Post adds a posting to the ledger of the account with an e-mail address or id, once for each
-	// id of a posting.
+	// Post adds a posting to the ledger of the account with an e-mail address or id. A posting that
+	// has an id is added only once.
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
 	// List returns a page of a ledger, the newest postings first.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
@@ -128,18 +128,18 @@ type Pins interface {
 // Objects are the use cases of buckets and objects. Resources of another account behave like
 // absent ones.
 type Objects interface {
-	// Buckets returns an account's buckets by name.
+	// Buckets returns an account's buckets, ordered by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
 	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
 	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
-	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
+	// DeleteBucket removes a bucket, or returns state.ErrNotEmpty if the bucket is not empty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
 	// List returns one page of a bucket's keys.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
-	// Object returns the version of a key with an id, or for "" the newest. It may be a delete
-	// marker.
+	// Object returns the version of a key that has the given id, or the newest version if id is
+	// empty. The result may be a delete marker.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
 	// Open reads an object's content.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
@@ -165,11 +165,11 @@ type Options struct {
 	Objects  Objects
 	Members  Members
 	Health   web.Health
-	// Limits hold accounts and addresses to their rates, and say where a request came from;
-	// nil: no limits, and the other end of the connection.
+	// Limits has the rates of accounts and addresses, and finds the address of a client behind
+	// trusted proxies. nil: no limits, and a client's address is that of its connection.
 	Limits *web.Limits
-	// S3URL is the address of the object gateway for a request to a host; empty: the node does
-	// not serve it.
+	// S3URL returns the URL of the object gateway for a client that reached this API at host by
+	// scheme, or "" if the node does not serve the gateway.
 	S3URL func(host, scheme string) string
 	// Presign signs a link to an object at the object gateway.
 	Presign func(web.Link) string
@@ -274,8 +274,9 @@ func New(o Options) (http.Handler, error) {
 	return s.wrap(web.Routes(routes)), nil
 }
 
-// Starting returns the handler until the use cases for New exist: 503 for all requests. It
-// needs the options Health and Logger, and uses Metrics.
+// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
+// The handler answers every request with 503 and the reason. Starting needs the options Health and
+// Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	s := &surface{o}
 	return s.wrap(web.Starting(o.Health, nil))

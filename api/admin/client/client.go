@@ -216,7 +216,8 @@ func (c *Client) DrainPlan(ctx context.Context, node string) (p DrainPlan, err e
 	return p, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node)+"/drain", nil, nil, &p)
 }
 
-// DrainPeer begins the drain of a member, given by id or name, or ends it.
+// DrainPeer begins the drain of a member if on is true, and ends it otherwise; node is an id or a
+// name.
 func (c *Client) DrainPeer(ctx context.Context, node string, on bool) error {
 	return c.call(ctx, http.MethodPut, "/peers/"+url.PathEscape(node)+"/drain", nil, admin.SetDrain{On: on}, nil)
 }
@@ -264,7 +265,8 @@ func (c *Client) SetPassword(ctx context.Context, email, password string) error 
 	return c.call(ctx, http.MethodPut, user(email)+"/password", nil, admin.NewPassword{Password: password}, nil)
 }
 
-// SetDisabled disables the account with an e-mail address, or enables it again.
+// SetDisabled disables the account with an e-mail address if on is true, and enables it again
+// otherwise.
 func (c *Client) SetDisabled(ctx context.Context, email string, on bool) error {
 	return c.call(ctx, http.MethodPut, user(email)+"/disabled", nil, admin.NewDisabled{Disabled: &on}, nil)
 }
@@ -279,8 +281,8 @@ func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error
 	return c.call(ctx, http.MethodPut, user(email)+"/quota", nil, ask, nil)
 }
 
-// Post adds a posting to the ledger of an account and returns it. The cluster makes a named posting
-// only once.
+// Post adds a posting to the ledger of an account and returns it. The cluster makes a posting that
+// has an id only once.
 func (c *Client) Post(ctx context.Context, email string, p NewCredits) (done Posting, err error) {
 	return done, c.call(ctx, http.MethodPost, user(email)+"/credits", nil, p, &done)
 }
@@ -314,8 +316,8 @@ func (c *Client) Keys(ctx context.Context, user string) (keys []KeyRow, err erro
 	return keys, c.call(ctx, http.MethodGet, "/keys", as(user), nil, &keys)
 }
 
-// Key returns a key without its secrets, and whether a key of that id exists. A node of an
-// earlier release answers with all keys.
+// Key returns the key with an id, without its secrets; found reports whether there is one. A node
+// of an earlier release answers with all keys, from which Key picks this one.
 func (c *Client) Key(ctx context.Context, jti string) (key KeyRow, found bool, err error) {
 	var keys []KeyRow
 	if err := c.call(ctx, http.MethodGet, "/keys", url.Values{"id": {jti}}, nil, &keys); err != nil {
@@ -607,8 +609,8 @@ func errorOf(resp *http.Response, data []byte) error {
 	return e
 }
 
-// RetryAfter parses the Retry-After header: seconds or a date (RFC 9110, 10.2.3). It
-// returns 0 if the header is absent or malformed.
+// RetryAfter parses the Retry-After header: seconds or a date (RFC 9110, 10.2.3). It returns 0 if
+// the header is absent or malformed, or if its date is not after now.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

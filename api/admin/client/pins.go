@@ -56,12 +56,12 @@ func (c *Client) AddPin(ctx context.Context, user string, p Pin) (s PinStatus, e
 	})
 }
 
-// Pin returns one pin.
+// Pin returns one pin of a user; an empty user is the operator.
 func (c *Client) Pin(ctx context.Context, user, id string) (s PinStatus, err error) {
 	return s, c.call(ctx, http.MethodGet, "/pins/"+url.PathEscape(id), as(user), nil, &s)
 }
 
-// RemovePin removes one pin.
+// RemovePin removes one pin of a user; an empty user is the operator.
 func (c *Client) RemovePin(ctx context.Context, user, id string) error {
 	return c.call(ctx, http.MethodDelete, "/pins/"+url.PathEscape(id), as(user), nil, nil)
 }
@@ -97,9 +97,10 @@ func (f *PinFilter) query() (url.Values, error) {
 	return q, nil
 }
 
-// Pins returns the pins of a user that a filter selects, newest first, page by page. An error
-// ends it. A page may be shorter than requested, because its bytes are limited too; its
-// count returns whether it is the last.
+// Pins returns the pins of a user that a filter selects, newest first; an empty user is the
+// operator. The sequence ends after its first error. Pins requests them in pages, and continues
+// until the count of a page says that no older pins are left: a page may be shorter than requested,
+// because its bytes are limited too.
 func (c *Client) Pins(ctx context.Context, user string, f PinFilter) iter.Seq2[PinStatus, error] {
 	return func(yield func(PinStatus, error) bool) {
 		query, err := f.query()
@@ -133,8 +134,9 @@ func (c *Client) Pins(ctx context.Context, user string, f PinFilter) iter.Seq2[P
 	}
 }
 
-// PinsOf returns the newest pins of a user with a CID and, if name is not empty, a name,
-// in all statuses. It returns one page of at most 1,000 pins, and fewer if they are large.
+// PinsOf returns the newest pins of a user that have the given CID, in all statuses, and, if name
+// is not empty, only those that have this name too; an empty user is the operator. The result is
+// one page of at most 1,000 pins, and of fewer if they are large.
 func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatus, error) {
 	query := url.Values{"cid": {cid}, "limit": {"1000"}}
 	if name != "" {
@@ -150,9 +152,9 @@ func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatu
 	return page.Results, err
 }
 
-// WaitPin waits until a pin is pinned or has failed, and returns its last state. It calls
-// seen, unless it is nil, with each new state. A failed pin is no error. WaitPin asks a
-// temporarily unavailable node again.
+// WaitPin waits until a pin is pinned or has failed, and returns its last state; an empty user is
+// the operator. WaitPin calls seen, unless it is nil, with each new state. A failed pin is no
+// error. If the node answers 503, WaitPin asks again; it returns each other error, and that of ctx.
 func (c *Client) WaitPin(ctx context.Context, user, id string, seen func(PinStatus)) (PinStatus, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

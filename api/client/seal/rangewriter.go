@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// RangeWriter decrypts a range of chunked content that is written to it. Each chunk is read into the
-// buffer in which it is decrypted, and no second goroutine is needed, as between [Content.RangeReader]
-// and a source that writes. Use [Content.RangeWriter] to make one.
+// RangeWriter decrypts a range of chunked content that is written to it. For a source that writes,
+// it needs no second goroutine, which [Content.RangeReader] would need; and it reads each chunk
+// into the buffer in which it decrypts the chunk. [Content.RangeWriter] returns a RangeWriter.
 type RangeWriter struct {
 	r      *decrypting
 	to     io.Writer

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Actor returns who sends a request and from where, for the audit log. who is the zero value
-// without credentials.
+// Actor returns who sends a request and from where, for the audit log. For a request without
+// credentials, who points to a zero Principal.
 func (l *Limits) Actor(r *http.Request, who *accounts.Principal) state.Actor {
 	by := state.Actor{Kind: state.ActorAnonymous, Account: who.Account, Email: who.Email, Key: who.KeyID, Session: who.Session}
 	switch {

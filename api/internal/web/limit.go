@@ -141,9 +141,9 @@ func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time
 	return wait, true
 }
 
-// Account takes one request from the rate of an account, or returns the 429 error. A nil
-// Limits has no limits. r is the request if its token identifies the account, else nil:
-// Refusal repeats the refusal for its token.
+// Account takes one request from the rate of an account, or returns the 429 error. A nil Limits has
+// no limits. If the token of the request r identifies the account, Refusal repeats the error for
+// this token; in other cases r is nil.
 func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, 0)
 }
@@ -179,8 +179,9 @@ func (l *Limits) within(id state.AccountID, r *http.Request, patience time.Durat
 	return err
 }
 
-// Owed takes further requests of an account for an admitted request that does the work of
-// several. It always succeeds; later requests wait for the excess.
+// Owed takes further requests from the rate of an account, for an admitted request that does the
+// work of several. It always succeeds; later requests of the account wait until the rate has room
+// again.
 func (l *Limits) Owed(id state.AccountID, requests int) {
 	if l == nil || requests <= 0 {
 		return
@@ -280,8 +281,8 @@ func (l *Limits) Client(r *http.Request) netip.Addr {
 	return client
 }
 
-// Scheme returns the scheme by which the sender reaches this API: that of the connection,
-// or behind a trusted proxy the last value of X-Forwarded-Proto.
+// Scheme returns the scheme by which the sender reaches this API: https for a connection with TLS,
+// or if a trusted proxy says so last in X-Forwarded-Proto, and http otherwise.
 func (l *Limits) Scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"

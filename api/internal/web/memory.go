@@ -41,7 +41,8 @@ func NewMemory(all, each int64) *Memory {
 	return &Memory{all: all, each: each, by: map[any]int64{}}
 }
 
-// Of returns the memory of one request of the holder who, any map key.
+// Of returns the memory of one request. who identifies its holder, such as an account, and may be
+// any value that can be the key of a map.
 func (m *Memory) Of(who any) *Held { return &Held{m: m, who: who} }
 
 func (m *Memory) take(who any, n int64) bool {

@@ -70,18 +70,21 @@ func (noNeighbours) SetReport(func() (map[state.AccountID]int, bool)) {}
 func (noNeighbours) Hurry()                                           {}
 func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return nil, false }
 
-// Pacer is the admission control that protects accounts from a noisy neighbour. It acts
-// while the processors of this node or of the leader are busy and several accounts send
-// requests. An account with at least noisyBy times as many concurrent requests as the one
-// with the fewest is noisy. The node serves one of its requests at a time for every two
-// processors, pauses after it for as long as it took, and starts others only at a steady rate.
-// If the account sends requests to other nodes too, the node gives it only the part of both that
-// these requests are of all of them. While nothing is busy, the number that is served at a time
-// doubles every few milliseconds, so that a burst is held back before it makes the processors
-// busy.
-// A Pacer never delays the only account or accounts with similar load, requests while there is
-// processor time to spare only for the first moment of a burst, and no request for longer than
-// maxPaced.
+// Pacer is the admission control that protects accounts from a noisy neighbour. It acts while the
+// processors of this node or of the leader are busy and several accounts send requests. An account
+// is noisy if it has at least noisyBy times as many concurrent requests as the account with the
+// fewest.
+//
+// For every two processors, the node serves one request of a noisy account at a time, and pauses
+// after it for as long as it took. It starts further requests of the account only at a steady rate.
+// If the account also sends requests to other nodes, both bounds shrink to the part of the
+// account's requests that this node has. While nothing is busy, the number of requests that are
+// served at a time doubles every few milliseconds, so that a burst is held back before it makes the
+// processors busy.
+//
+// A Pacer never delays the only account, or accounts with similar load. While there is processor
+// time to spare, it delays requests only in the first moment of a burst. It delays no request for
+// longer than maxPaced.
 type Pacer struct {
 	neighbours Neighbours
 	held       atomic.Int64 // number of delayed requests

@@ -20,10 +20,9 @@ type Form struct {
 	Policy     string // the field policy in base64: the signed text
 }
 
-// VerifyForm returns the access key that signed the policy of a form. It does not read the
-// policy and its expiry, which mean nothing before the signature is verified. Only the
-// policy limits the time, however old the signature is. The error is an *Error or that of
-// the lookup.
+// VerifyForm returns the access key that signed the policy of a form. It does not read the policy
+// and its expiry, which mean nothing before the signature is verified. A signature may be of any
+// age, because the policy itself limits the time. The error is an *Error or that of the lookup.
 func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, err error) {
 	refused := CodeArgument
 	if f == (Form{Policy: f.Policy}) {

@@ -20,8 +20,8 @@ const (
 	SchemeVersion2               // a presigned request of signature version 2
 )
 
-// SchemeOf returns the place of r's credentials. A request has them in one place: it
-// refuses two headers, or a header and a query, with CodeSeveral.
+// SchemeOf returns the place of r's credentials. A request may have credentials in one place only:
+// for two headers, or for a header and a query, the error has CodeSeveral.
 func SchemeOf(r *http.Request) (Scheme, error) {
 	q, err := read(r)
 	if err != nil {

@@ -62,26 +62,26 @@ type Verifier struct {
 	hosted Hosted // nil: links of signature version 2 are refused
 }
 
-// New returns a verifier. If region is not empty, it refuses requests signed for another
-// one. An empty region accepts all: the region is part of the signed text, and clients are
-// set up with any.
+// New returns a verifier. If region is not empty, the verifier refuses a request that is signed for
+// another region. An empty region accepts all: the region is part of the signed text, and clients
+// are set up with any.
 func New(lookup Lookup, region string, now func() time.Time) *Verifier {
 	return &Verifier{lookup: lookup, region: region, now: now}
 }
 
-// Caller is the sender of a request and the framing of its body. Exactly one of AccessKey
-// and Token is set.
+// Caller is the result of a verification: the credential that signed a request, and how the body of
+// the request is encoded. Exactly one of AccessKey and Token is set.
 type Caller struct {
-	// AccessKey made the signature.
+	// AccessKey is the access key that made the signature.
 	AccessKey string
-	// Token came as the access key "JWT:<token>". It is a bearer token in another form: its
-	// signature proves nothing, since such clients sign with any secret. The caller of this
-	// package has to check the token.
+	// Token is the bearer token of a client that sent "JWT:<token>" as its access key. The
+	// signature of such a request proves nothing, since such clients sign with any secret. The
+	// caller of this package has to check the token.
 	Token string
 	// Presigned reports that the credentials were in the query.
 	Presigned bool
-	// Version2 reports signature version 2, which signs of the query only the parameters of
-	// SignedByVersion2.
+	// Version2 reports a request of signature version 2. Of the query, this version signs only the
+	// parameters of SignedByVersion2.
 	Version2 bool
 	// Framing is the framing of the body.
 	Framing Framing
@@ -100,18 +100,18 @@ func (c *Caller) String() string {
 // GoString does the same as String, so that %#v does not show the token either.
 func (c *Caller) GoString() string { return c.String() }
 
-// Body reads the object's bytes from src, the body of the request, and verifies the signed
-// parts: their hash, or each chunk and the trailers. See Body for the duties of its
-// reader.
+// Body returns a reader of the object's bytes. src is the body of the request. The reader verifies
+// what is signed: the hash of the body, or each chunk and the trailers. The type Body says what its
+// reader must not do before io.EOF.
 func (c *Caller) Body(src io.Reader) *Body {
 	return newBody(c.Framing, c.chain, src)
 }
 
-// Verify returns the signer of r. It reads nothing of the body. The error is an
-// *Error or that of the lookup.
+// Verify returns the signer of r, and does not read the body. The error is an *Error or that of the
+// lookup.
 //
-// It makes all checks that need only the request before it looks up the access key. After
-// that an unknown key and a wrong signature take the same path.
+// Verify makes all checks that need only the request before it looks up the access key. From there
+// on it does the same work for an unknown key as for a wrong signature.
 func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error) {
 	q, err := read(r)
 	if err != nil {

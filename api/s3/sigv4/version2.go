@@ -38,11 +38,12 @@ func SignedByVersion2(name string) bool {
 	return signed
 }
 
-// Hosted returns the bucket in a host name, if buckets are hosts.
+// Hosted returns the bucket that a host name names. ok is false if the host name names none.
 type Hosted func(host string) (bucket string, ok bool)
 
-// WithVersion2 returns a verifier that also accepts links of signature version 2. In their
-// signed text the bucket leads the path, even if it is in the host name.
+// WithVersion2 returns a verifier that also accepts links of signature version 2. In the signed
+// text of such a link the path begins with the bucket, even if the request has the bucket in the
+// name of its host; hosted finds that bucket.
 func (v *Verifier) WithVersion2(hosted Hosted) *Verifier {
 	with := *v
 	with.hosted = hosted
