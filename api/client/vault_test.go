@@ -276,8 +276,8 @@ func TestEncryptedSyncMakesBothSidesEqual(t *testing.T) {
 	pull(SyncOptions{Delete: true, Verify: true}, 1, 1)
 }
 
-// TestRewrapEndsTheOldIdentity promises that after a rewrap, which was interrupted and repeated,
-// the new identity lists and reads all files, the old one none, and that no content moved.
+// TestRewrapEndsTheOldIdentity promises that after a rewrap, which was interrupted and repeated, the new
+// identity lists and reads all files and the old one none, and that files of other identities stay as they are.
 func TestRewrapEndsTheOldIdentity(t *testing.T) {
 	c := newCluster(t, 2)
 	old := newIdentity(t)

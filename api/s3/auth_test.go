@@ -271,7 +271,8 @@ func TestTheSchemeOfATokenIsWrittenInAnyCase(t *testing.T) {
 	}
 }
 
-// A token opens nothing behind another scheme, or where it is not all there is.
+// A bearer token opens nothing behind another scheme, if it is changed or sent twice, or with anything else in
+// its header.
 func TestATokenIsBehindItsScheme(t *testing.T) {
 	w := newWorld(t)
 	token := w.alice.Token

@@ -220,8 +220,8 @@ func valid(t *testing.T, name string, op described, d document, compile func(str
 	}
 }
 
-// TestAnswersAreAsDescribed promises that the answer to each route, with what there is to tell, is
-// valid by its schema, as is each body that the samples send.
+// TestAnswersAreAsDescribed promises that the answer to each route is valid by its schema, as is each body that
+// the samples send. The account has a key, pins, objects and versions, so that answers have rows.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	d, all := describedOperations(t)
 	compile := schemas(t)
@@ -353,7 +353,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 	}
 }
 
-// TestTheDocumentIsServedToAnybody promises that no credentials are needed to read it.
+// TestTheDocumentIsServedToAnybody promises that the OpenAPI document is served without credentials.
 func TestTheDocumentIsServedToAnybody(t *testing.T) {
 	w := newWorld(t)
 	if got := w.with("").do("GET", "/openapi.json", ""); got.Code != http.StatusOK || got.Body.String() != openAPI {

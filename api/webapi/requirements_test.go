@@ -258,7 +258,7 @@ func TestAKeyOfAnotherAccountSignsNoLink(t *testing.T) {
 	}
 }
 
-// A46: a cursor has no rows in it: with that of another account a list has own rows only.
+// A46: a list with a cursor of another account has own rows only, and a malformed cursor gets 400.
 func TestACursorLeadsToOwnRowsOnly(t *testing.T) {
 	w := newWorld(t)
 	alice, bob := w.signIn("alice"), w.signIn("bob")

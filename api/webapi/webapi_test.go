@@ -117,7 +117,7 @@ func TestPinsAreFiltered(t *testing.T) {
 	}
 }
 
-// A bucket is listed by prefix and delimiter.
+// A list of a bucket has the keys with its prefix, and one entry for all keys that go on behind its delimiter.
 func TestObjectsAreListedByPrefix(t *testing.T) {
 	w := newWorld(t)
 	for _, key := range []string{"trip/day 1/map", "trip/plan", "zoo"} {

@@ -91,8 +91,8 @@ func TestRangesComeBack(t *testing.T) {
 	}
 }
 
-// TestResumedUpload promises that parts that are encrypted after a restart, also twice, fit to
-// those before.
+// TestResumedUpload promises that chunks that are encrypted after a restart continue those before, that chunks
+// behind the end are ErrRange, and that a source that is too short is ErrSourceChanged.
 func TestResumedUpload(t *testing.T) {
 	const n = 4*ChunkSize + 9
 	id := generate(t)

@@ -64,7 +64,8 @@ func TestIdentityFile(t *testing.T) {
 	}
 }
 
-// TestShareIdentity promises that a share identity comes back, and that a typing mistake is found.
+// TestShareIdentity promises that a share identity comes back from its text, and that a text with a wrong
+// character is refused.
 func TestShareIdentity(t *testing.T) {
 	p := generate(t).Public()
 	text := p.String()

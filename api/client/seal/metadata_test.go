@@ -67,7 +67,8 @@ func TestMetadataThatMeansNothing(t *testing.T) {
 	}
 }
 
-// TestUnknownMetadataStays promises that members of other implementations are read and written.
+// TestUnknownMetadataStays promises that a member of the metadata that this package does not know is written and
+// read again, and does not replace one that it knows.
 func TestUnknownMetadataStays(t *testing.T) {
 	id := generate(t)
 	o := object(3)

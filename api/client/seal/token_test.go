@@ -25,8 +25,8 @@ func token(t testing.TB, owner *Identity, to PublicIdentity, s Share) *Token {
 	return made
 }
 
-// TestSharedFolder promises that a token opens what was encrypted for the folder, before and after,
-// and nothing else.
+// TestSharedFolder promises that a token opens the objects that were encrypted for its folder, also after the
+// token was made, and no other object.
 func TestSharedFolder(t *testing.T) {
 	owner, recipient := generate(t), generate(t)
 	root, err := owner.FolderKey("trip")
@@ -82,7 +82,8 @@ func TestSharedFolder(t *testing.T) {
 	want(t, err, ErrWrongKey)
 }
 
-// TestSharedObject promises that a token for one object holds the data key of that object.
+// TestSharedObject promises that a token for one object opens this object, allows no other path, and has no
+// folder key.
 func TestSharedObject(t *testing.T) {
 	owner, recipient := generate(t), generate(t)
 	ciphertext, h := encrypt(t, owner, 10)
@@ -263,8 +264,8 @@ func TestTokensOfOtherImplementations(t *testing.T) {
 	}
 }
 
-// TestLinks promises that a link opens without an identity, and that its secrets are in the
-// fragment only and are not printed.
+// TestLinks promises that a link opens without an identity until it expires, that its secrets are in the
+// fragment only, and that a malformed link is refused.
 func TestLinks(t *testing.T) {
 	owner := generate(t)
 	made, err := owner.NewLink("https://example.org/share", "access&key=1", share())

@@ -122,9 +122,8 @@ func TestANoisyNeighbourIsPaced(t *testing.T) {
 	}
 }
 
-// TestManyRequestsAtOnceDoNotAllStart promises that of many requests that come at once, beside
-// another account, few start before the processors have had time to be busy: all within 50 ms where
-// they are not, and only one at a time where they are.
+// TestManyRequestsAtOnceDoNotAllStart promises that of 64 requests that an account sends at once, beside another
+// account, few start at once, and that the others start after paceSample only if the processors are not busy.
 func TestManyRequestsAtOnceDoNotAllStart(t *testing.T) {
 	const requests, first = 64, firstRoom * 2
 	for _, busy := range []bool{false, true} {
@@ -192,9 +191,9 @@ func TestANoisyAccountHasOneRequestForTwoProcessors(t *testing.T) {
 	}
 }
 
-// TestANoisyAccountOnSeveralNodesHasTheShareOfOne promises that a node gives a noisy account of what it
-// would start alone as much as is its part of the account's requests on all nodes, both of the requests
-// that are always served and of those that the rate admits.
+// TestANoisyAccountOnSeveralNodesHasTheShareOfOne promises that a node that has a third of the requests of a
+// noisy account serves about a third of what it would serve alone, both of the requests that are always served
+// and of those that the rate admits.
 func TestANoisyAccountOnSeveralNodesHasTheShareOfOne(t *testing.T) {
 	const clients, lasts = 16, 60 * time.Second
 	for _, c := range []struct{ rate, processors int }{{1, 2}, {1, 16}, {250, 2}, {250, 6}} {
@@ -328,8 +327,8 @@ func TestARequestThatNobodyWaitsForLeavesTheLine(t *testing.T) {
 	})
 }
 
-// TestProcessorsAreBusyByStalls promises that the kernel's totals are read and that the share
-// of the time between two calls decides.
+// TestProcessorsAreBusyByStalls promises that the processors count as busy, for the length of the window, after
+// two calls between which threads were stalled for more than half of the time.
 func TestProcessorsAreBusyByStalls(t *testing.T) {
 	now, total := time.Now(), time.Duration(0)
 	busy := busyBy(func() (time.Duration, bool) { return total, true }, func() time.Time { return now }, time.Second)

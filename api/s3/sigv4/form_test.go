@@ -145,8 +145,8 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// A form without a field of its signature is not signed, and one that lacks some of them is
-// malformed.
+// A form without a field of a signature, or with a policy as the only one, is answered with CodeNone: it is not
+// signed.
 func TestAFormIsSignedOrNot(t *testing.T) {
 	v := verifierAt(t, "20151229T000000Z")
 	for _, f := range []Form{{}, {Policy: awsForm().Policy}} {
