@@ -23,7 +23,8 @@ func sample(node state.NodeID, start state.Millis, seq uint64) Sample {
 	return Sample{Node: node, Start: start, Seq: seq}
 }
 
-// The clock of a node is compared with that of this one when its newest sample comes.
+// The skew of a node is the time in its newest sample minus the time of this node when the sample came. It is 0
+// if no sample told a time.
 func TestTheSkewOfAClock(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	table := newTable("a", func() time.Time { return now })
@@ -50,6 +51,7 @@ func full() Sample {
 	}
 }
 
+// A sample with a value in every field is encoded as the golden file says and decodes to the same sample.
 func TestSampleKeepsItsForm(t *testing.T) {
 	s := full()
 	got, err := s.Encode()
@@ -63,6 +65,7 @@ func TestSampleKeepsItsForm(t *testing.T) {
 	}
 }
 
+// Decode rejects a sample whose fields are absent, malformed or out of bounds, and ignores unknown fields.
 func TestDecodeRefusesWhatIsOutOfBounds(t *testing.T) {
 	const ok = `{"v":1,"node":"a","start":1,"seq":1}`
 	for _, tc := range []struct {
@@ -131,6 +134,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// The gate passes valid samples of their own author, at most 8 in a burst and one every 250 ms in the long run.
+// It remembers at most state.MaxNodes authors and forgets silent ones.
 func TestGate(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := NewGate(func() time.Time { return now })
@@ -182,6 +187,8 @@ func watching(c *clock, members ...state.NodeID) *Table {
 	return t
 }
 
+// A watched node is alive for less than 6 s after its last sample, suspect until 15 s, and then down. Without a
+// sample the time since watching began counts. A node that is not watched is suspect.
 func TestStatesByAge(t *testing.T) {
 	for _, tc := range []struct {
 		age  time.Duration
@@ -213,6 +220,8 @@ func TestStatesByAge(t *testing.T) {
 	}
 }
 
+// The agreed time lies between the latest time that most clocks have reached and the earliest that most have
+// not passed. It is unknown while most members are silent or send no time.
 func TestAWrongClockMovesNoTimeThatMostAgreeOn(t *testing.T) {
 	const silent, mute = -1, 0 // nothing is heard of a member; it does not tell its time
 	for _, tc := range []struct {
@@ -267,6 +276,8 @@ func TestAWrongClockMovesNoTimeThatMostAgreeOn(t *testing.T) {
 	}
 }
 
+// A repeated, outdated or replayed sample is dropped, and so is one of a node that is not watched. A sample
+// with an earlier start counts once the process that started later is down.
 func TestOutdatedSamplesAreDropped(t *testing.T) {
 	type arrival struct {
 		after time.Duration
@@ -305,6 +316,7 @@ func TestOutdatedSamplesAreDropped(t *testing.T) {
 	}
 }
 
+// The table has the watched nodes and no others, at most maxEntries of them, and a new one is alive.
 func TestTableFollowsTheMembers(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	table := watching(c, "a", "b")
@@ -334,6 +346,8 @@ func TestTableFollowsTheMembers(t *testing.T) {
 	}
 }
 
+// Silent is the time since a node's last sample, or since watching began if there was none. For a node that is
+// not watched it is 0.
 func TestSilenceIsCountedFromTheLastSignOfLife(t *testing.T) {
 	c := &clock{at: time.Unix(1_000, 0)}
 	table := newTable("self", c.now)
@@ -348,6 +362,7 @@ func TestSilenceIsCountedFromTheLastSignOfLife(t *testing.T) {
 	}
 }
 
+// A node counts as down only for the time in which this process ran and heard samples of other nodes.
 func TestDownSinceCountsOnlyWhatThisNodeCouldHear(t *testing.T) {
 	members := []state.NodeID{"self", "a", "b"}
 	for _, tc := range []struct {
@@ -476,6 +491,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// Every node learns the newest samples of all others, also a node that starts late. A node that is stopped says
+// so in its last sample, is down after a while, and is alive after a restart.
 func TestNodesHearOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		members := []state.NodeID{"a", "b", "late"}
@@ -520,6 +537,7 @@ func TestNodesHearOfEachOther(t *testing.T) {
 	})
 }
 
+// A node sends 25 to 36 samples a minute, and takes itself for alive while it cannot send any.
 func TestGossipIsQuietAndGoesOnWithoutANetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		air := &air{topics: map[string]*topic{}}
@@ -594,6 +612,7 @@ func TestAddressesCountMoreThanAccounts(t *testing.T) {
 	})
 }
 
+// A sample that names another node than its sender, or that is invalid, is not recorded.
 func TestSamplesForOthersAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		air := &air{topics: map[string]*topic{}}
@@ -613,6 +632,7 @@ func TestSamplesForOthersAreRefused(t *testing.T) {
 	})
 }
 
+// Run returns an error if its topic is closed.
 func TestRunFailsWithItsTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := (&air{topics: map[string]*topic{}}).join("a")

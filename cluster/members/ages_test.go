@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Missing copies are counted and listed by the age of their content too, as the moments that this node
-// remembers and the checks of the state prove it.
+// Missing copies are counted and listed by the age of their content too. The age is the time since the first
+// moment after the pin that this node remembers, or since the first check of the state after it.
 func TestMissingCopiesAreCountedByAge(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	w.now = time.UnixMilli(1_000_000_000)
@@ -54,8 +54,8 @@ func TestMissingCopiesAreCountedByAge(t *testing.T) {
 	}
 }
 
-// The classes have all ages, each once, and what a node remembers is bounded and reaches back to the
-// last class.
+// Every age is in one class, and the moments that a node remembers are bounded and reach back to the last
+// class.
 func TestAgesAreClassed(t *testing.T) {
 	for age, want := range map[time.Duration]int{
 		0: 0, 10*time.Minute - 1: 0, 10 * time.Minute: 1, time.Hour: 2, 6*time.Hour - 1: 2, 6 * time.Hour: 3, 12 * time.Hour: 4, 1000 * time.Hour: 4,

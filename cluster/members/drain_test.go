@@ -7,6 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// A drain begins once all members know it, is in the status until it is ended, and spares the last member that
+// keeps content.
 func TestAMemberIsDrained(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	if err := w.Drain(t.Context(), "c", true); !errors.Is(err, state.ErrUnavailable) {

@@ -17,8 +17,8 @@ func (w *world) leaves(t *testing.T, k state.RootKey) {
 	w.state.Apply(t, &state.ReportCopies{Node: "d", Items: []state.CopyReport{{Root: k, Born: born, Phase: state.Held, Size: 1000, Blocks: 1}}})
 }
 
-// The drain of a member has what is left, the rate of the last minute and the time left. The rate is
-// unknown until the node has watched for some time, and the time left while nothing moves.
+// The drain of a member shows what is left, the rate of the last minute and the time left. The rate is unknown
+// until the node has watched for some time, and the time left while nothing moves.
 func TestTheDrainOfAMemberHasARateAndATimeLeft(t *testing.T) {
 	w := newWorld(t, "a", "b", "c", "d")
 	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
@@ -119,6 +119,7 @@ func TestTheSizeOfManyContentsIsEstimated(t *testing.T) {
 	}
 }
 
+// A read of the state that fails is an error of the plan or of the sample of a drain.
 func TestADrainThatCannotBeReadIsNoDrain(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	w.state.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel})
@@ -134,8 +135,8 @@ func TestADrainThatCannotBeReadIsNoDrain(t *testing.T) {
 	})
 }
 
-// When a minute saw one small content of many large ones leave, the time left is not known, and never
-// below zero.
+// The time left of a drain is unknown, and not negative, when a minute saw only one small content of many large
+// ones leave.
 func TestATimeLeftBeyondAllBoundsIsNotKnown(t *testing.T) {
 	begun := time.Now()
 	whole, rest := uint64(1<<50), uint64(1<<50-1)

@@ -83,6 +83,7 @@ func (w *world) refresh(t *testing.T) {
 	}
 }
 
+// A removed member is listed no more at once, and is admitted until LeaveGrace after this node learned of it.
 func TestARemovedMemberIsCutOffAfterAGrace(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	if err := w.Remove(t.Context(), "c", false); err != nil {
@@ -103,7 +104,8 @@ func TestARemovedMemberIsCutOffAfterAGrace(t *testing.T) {
 	}
 }
 
-// Nobody else can lead before it has handed over.
+// A removed member is admitted while it is a voter, and is cut off LeaveGrace after it is none. Nobody else can
+// lead before it has handed over.
 func TestARemovedMemberThatVotesIsAdmittedUntilItDoesNot(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	w.votes = []state.NodeID{"c"}
@@ -122,6 +124,7 @@ func TestARemovedMemberThatVotesIsAdmittedUntilItDoesNot(t *testing.T) {
 	}
 }
 
+// Members for which another node vouches are admitted until the local state has reached the index of its word.
 func TestAMemberIsAdmittedByTheWordOfAnotherUntilTheStateIsAsNew(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	view, release := w.state.LocalView()
@@ -144,8 +147,8 @@ func TestAMemberIsAdmittedByTheWordOfAnotherUntilTheStateIsAsNew(t *testing.T) {
 	}
 }
 
-// Who leaves right after another does so before Raft has let go of that one, and counts it
-// no more.
+// A removal is refused, also by force, if together with a simultaneous one it would leave no majority that
+// answers.
 func TestRemovingSeveralLeavesAMajority(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -173,6 +176,8 @@ func TestRemovingSeveralLeavesAMajority(t *testing.T) {
 	}
 }
 
+// Without force, Remove refuses a member that does not answer or without which content is out of reach. It
+// refuses every removal, also by force, that leaves no majority that answers.
 func TestRemoving(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -279,6 +284,7 @@ func hold(t *testing.T, w *world, nodes ...state.NodeID) {
 	}
 }
 
+// A ticket admits its joiner until it expires, and no ticket has a time to live out of bounds.
 func TestATicketAdmitsUntilItEnds(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	text, err := w.CreateTicket(t.Context(), time.Hour, func(b []byte) { copy(b, strings.Repeat("s", len(b))) })
@@ -305,7 +311,8 @@ func TestATicketAdmitsUntilItEnds(t *testing.T) {
 	}
 }
 
-// Whoever is refused is not told why. The log of the node is, as far as it knows.
+// The text for the log says why a peer is refused: a used or expired ticket, a removal, or a wrong secret. The
+// peer itself is not told.
 func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	ids := map[string]string{}
@@ -351,6 +358,7 @@ func TestWhoIsRefusedIsKnownToTheLog(t *testing.T) {
 	check()
 }
 
+// A node remembers at least the tickets that ended last, and fewer than maxSpent more.
 func TestWhatIsToldOfTicketsIsBounded(t *testing.T) {
 	const each = 100
 	g := &gate{tickets: map[string]state.Millis{}, spent: map[string]string{}}
@@ -367,8 +375,8 @@ func TestWhatIsToldOfTicketsIsBounded(t *testing.T) {
 	}
 }
 
-// A ticket that is good by most clocks is not removed through a node whose clock is ahead,
-// nor while nobody knows what most say.
+// A ticket that is good by most clocks is kept by a node whose clock is ahead, and by one without an agreed
+// time.
 func TestOneWrongClockEndsNoTicket(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	n := 0
@@ -433,6 +441,8 @@ func (w *world) join(t *testing.T, id string, node state.Node) (Joined, error) {
 	return joined, err
 }
 
+// A node that proves the cluster's secret joins, also a second time, and learns the members. One with an
+// unknown ticket or with addresses that are not its own is rejected.
 func TestJoining(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	c := clustertest.Members("a", "b", "c")[2]
@@ -480,9 +490,8 @@ func ticketed(t *testing.T) (w *world, id string) {
 	return w, "join:" + string(ticket.Secret)
 }
 
-// The change that makes a node a member is made, and whoever let it in cannot tell: the
-// majority was lost in that moment. The ticket admits that node when it asks again, for a
-// while, and nobody else.
+// A ticket admits the node that it let in, and no other, until this node has an answer or answerGrace is over.
+// The member that let it in lost the majority in that moment, so it could not tell.
 func TestWhoWasLetInAndNotToldAsksAgain(t *testing.T) {
 	const other = "join:another"
 	for name, wait := range map[string]time.Duration{"at once": 0, "too late": answerGrace} {
@@ -530,8 +539,8 @@ func TestWhoWasLetInAndNotToldAsksAgain(t *testing.T) {
 	}
 }
 
-// The answer goes out over a line that is cut in that moment: writing it succeeds, into a
-// buffer. The joiner asks again.
+// A ticket admits its node again if the answer was lost on its way, and not after an answer has come. Writing
+// the answer succeeds, into a buffer.
 func TestWhoseAnswerWasLostOnItsWayAsksAgain(t *testing.T) {
 	w, id := ticketed(t)
 	node := clustertest.Members("a", "b", "c")[2]
@@ -577,7 +586,7 @@ func TestWhoseAnswerWasLostOnItsWayAsksAgain(t *testing.T) {
 	}
 }
 
-// Two nodes show one ticket at once, and the one that asked first comes second.
+// A ticket that two nodes show at once lets in one. The one that asked first comes second.
 func TestATicketLetsInOneOfTwo(t *testing.T) {
 	w, id := ticketed(t)
 	nodes := clustertest.Members("a", "b", "c", "d")
@@ -598,8 +607,7 @@ func TestATicketLetsInOneOfTwo(t *testing.T) {
 	}
 }
 
-// Who knows the secret may ask whether a node is a member, and is told only by who can
-// tell for the whole cluster.
+// A peer that knows the secret is told whether a node is a member, but not by a node without a majority.
 func TestMembershipIsTold(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	w.now = time.Now()
@@ -649,6 +657,7 @@ func TestASilentJoinerKeepsNoNodeFromEnding(t *testing.T) {
 	})
 }
 
+// The status shows every member with its role, state and release, also one that was never heard of.
 func TestStatusShowsEveryMember(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	hold(t, w, "a", "b")
@@ -670,7 +679,8 @@ func TestStatusShowsEveryMember(t *testing.T) {
 	}
 }
 
-// Copies on members that are away, or are members no more, do not count as such.
+// A root is under-replicated while one of its members is away or after that member was removed. A node that
+// answers is never away itself.
 func TestCopiesOfAMemberThatIsAwayAreMissed(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	hold(t, w, "a", "b", "c")
@@ -703,6 +713,7 @@ func TestCopiesOfAMemberThatIsAwayAreMissed(t *testing.T) {
 	}
 }
 
+// The status names both hashes for the member whose state differs from that of the others, and only for it.
 func TestStatusSaysWhyAMemberIsInQuarantine(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	do := func(cmd state.Command) {
@@ -756,7 +767,7 @@ func FuzzParseTicket(f *testing.F) {
 	})
 }
 
-// Who joins learns of all members at once, and has spent its ticket by then.
+// The answer to a joiner has all members of the largest cluster, with addresses of the greatest length.
 func TestTheLargestClusterTellsWhoIsInIt(t *testing.T) {
 	long := strings.Repeat("a", state.MaxAddrLen)
 	addrs := slices.Repeat([]string{long}, state.MaxAddrs)

@@ -31,7 +31,8 @@ func pinOn(t *testing.T, w *world, id state.RequestID, created state.Millis, tex
 	}
 }
 
-// Members hold roots, and what is counted is pins: one root may have many.
+// The status counts for each member the roots that it holds and the pins of these roots. One root may have many
+// pins.
 func TestAMembersPinsAreThoseWhoseContentItHolds(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	texts := [...]string{
@@ -66,8 +67,8 @@ func TestAMembersPinsAreThoseWhoseContentItHolds(t *testing.T) {
 	}
 }
 
-// A count of more roots than one call reads goes on where the last call ended, and what was
-// counted before is told until it has come to its end.
+// A count of more roots than one call reads goes on with the next call. Until it has ended, a call returns the
+// last complete count, or what was counted so far if there is none.
 func TestVeryManyRootsAreCountedInParts(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	texts := [...]string{

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// TestWhoIsMissingIsSaid goes through what there can be of three votes, as node a sees it.
+// Without a majority, Lacking says how many votes are needed and here, and which members are missing since
+// when. Only a cluster of two votes has a warning.
 func TestWhoIsMissingIsSaid(t *testing.T) {
 	here := Load{State: "alive", Connected: true}
 	for _, tc := range []struct {
@@ -63,6 +64,7 @@ func TestWhoIsMissingIsSaid(t *testing.T) {
 	}
 }
 
+// Writable returns no error with a majority, and CodeUnavailable with the missing members without one.
 func TestWritableSaysWhy(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	if err := w.Writable(t.Context()); err != nil {
@@ -76,6 +78,7 @@ func TestWritableSaysWhy(t *testing.T) {
 	}
 }
 
+// A member is found by its id or its whole name. A name of two members is a conflict that says which two.
 func TestAMemberIsFoundByItsName(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	for id, name := range map[state.NodeID]string{"a": "one", "b": "twin", "c": "twin"} {
@@ -112,6 +115,8 @@ func TestAMemberIsFoundByItsName(t *testing.T) {
 	}
 }
 
+// Leaving says whether a member leads, its role and its roots, and how many of the remaining votes answer. The
+// pins, and the roots that no other member holds, are counted only on demand.
 func TestWhatARemovalTakesAway(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	w.votes = []state.NodeID{"a", "b", "c"}

@@ -46,8 +46,8 @@ func (w *world) shortage(t *testing.T) (all []string) {
 	return all
 }
 
-// Copies that a node has not made, copies that are out of reach and copies without a node are
-// missing, each once, and each is in the list of its node and class.
+// Each copy that is not made, is out of reach or has no node counts once as missing, and is in the list of its
+// node and size class.
 func TestMissingCopiesAreCountedByNodeAndSize(t *testing.T) {
 	w := newWorld(t, "a", "b", "c", "d")
 	all := []state.NodeID{"a", "b", "c"}
@@ -178,7 +178,7 @@ func TestTheRateOfRepair(t *testing.T) {
 	}
 }
 
-// A read that fails is an error, and no copy that is there.
+// The counts and lists of missing copies return an error if a read of the state fails.
 func TestMissingCopiesThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, "a", "b", "c")
 	all := []state.NodeID{"a", "b", "c"}

@@ -57,6 +57,7 @@ func wantLines(t *testing.T, what, got string, want ...string) {
 	}
 }
 
+// A member that is down is warned of once, its return is logged, and a suspect member is not logged.
 func TestAMemberThatDiesIsWarnedOfOnce(t *testing.T) {
 	w := newWatched(t)
 	wantLines(t, "all are there", w.pass(t, time.Minute))
@@ -68,6 +69,8 @@ func TestAMemberThatDiesIsWarnedOfOnce(t *testing.T) {
 	wantLines(t, "it is back", w.pass(t, time.Minute), `level=INFO msg="member is back" node=b name=b after=1h0m16s`)
 }
 
+// A member that was stopped is logged once, and warned of only after GoneAfter, when its content is placed
+// anew.
 func TestAMemberThatIsStoppedIsWarnedOfWhenItsContentIsPlacedAnew(t *testing.T) {
 	w := newWatched(t)
 	w.loads["b"] = Load{State: "down", Ended: true, Silent: 15 * time.Second}
@@ -79,6 +82,7 @@ func TestAMemberThatIsStoppedIsWarnedOfWhenItsContentIsPlacedAnew(t *testing.T) 
 	wantLines(t, "again", w.pass(t, time.Minute), `level=INFO msg="member was stopped"`)
 }
 
+// A missing majority that lasts is warned of once, and its end is logged. An election of 9 s is not logged.
 func TestNoMajorityIsWarnedOfWhenItLasts(t *testing.T) {
 	w := newWatched(t)
 	w.leaderless = true
@@ -93,6 +97,7 @@ func TestNoMajorityIsWarnedOfWhenItLasts(t *testing.T) {
 	wantLines(t, "together again", w.pass(t, time.Minute), `level=INFO msg="the cluster can write again" after=1m0s`)
 }
 
+// A cluster that stays at two votes is warned of once, and one whose third vote comes within 9 s is not.
 func TestTwoVotesAreWarnedOfUnlessAThirdComesSoon(t *testing.T) {
 	w := newWatched(t)
 	w.votes = []state.NodeID{"a", "b"}
@@ -103,7 +108,8 @@ func TestTwoVotesAreWarnedOfUnlessAThirdComesSoon(t *testing.T) {
 	wantLines(t, "two", w.pass(t, time.Hour), `level=WARN msg="the cluster has two votes and needs both`)
 }
 
-// TestFullDisksTakeTheMajority has the members answer whose Raft logs take no entry.
+// A voter whose disk of the Raft log is full does not count as here, and Writable names it if the majority is
+// gone.
 func TestFullDisksTakeTheMajority(t *testing.T) {
 	full := Load{State: "alive", Connected: true, Refuses: true}
 	w := newWatched(t)

@@ -57,6 +57,7 @@ func send(t *testing.T, p *pipeline, first, last, committed uint64) {
 	}
 }
 
+// A pipeline leaves out a message that says nothing new, but sends one every quietFor.
 func TestMessagesThatSayNothingNewAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, _ := newSink(t)
@@ -91,6 +92,8 @@ func TestMessagesThatSayNothingNewAreLeftOut(t *testing.T) {
 	})
 }
 
+// A follower that asks is told once of a commit that it does not know, and never of an index beyond the entries
+// that were sent to it.
 func TestFollowerThatAsksIsToldOfTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, transport := newSink(t)
@@ -141,8 +144,8 @@ func TestFollowerThatAsksIsToldOfTheCommit(t *testing.T) {
 	})
 }
 
-// TestWhoLostTheLeadTellsOfNoCommit: the follower may have other entries under the same
-// indexes than what was committed, sent by this node when it led.
+// A node that has lost the lead tells of no commit, also when it leads again in a later term. The follower may
+// have other entries under the same indexes than the ones that were committed.
 func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, transport := newSink(t)
@@ -171,6 +174,8 @@ func TestWhoLostTheLeadTellsOfNoCommit(t *testing.T) {
 	})
 }
 
+// Followers are told of the newest commit once, after the given time. A follower that asks is told sooner, and
+// not again.
 func TestFollowersAreToldOfACommitAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const after = 10 * time.Millisecond
@@ -207,6 +212,7 @@ func TestFollowersAreToldOfACommitAfterAWhile(t *testing.T) {
 	})
 }
 
+// After a doubt about a follower, its pipeline sends one message that says nothing new.
 func TestAStreamInDoubtIsTried(t *testing.T) {
 	s, p, transport := newSink(t)
 	send(t, p, 5, 4, 4)
@@ -224,6 +230,8 @@ func TestAStreamInDoubtIsTried(t *testing.T) {
 	}
 }
 
+// Heartbeats to a member in one term are 75 ms apart. The first one does not wait, nor one to another member or
+// in another term.
 func TestHeartbeatsKeepTheirDistance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 75 * time.Millisecond
@@ -265,7 +273,8 @@ func TestHeartbeatsKeepTheirDistance(t *testing.T) {
 	})
 }
 
-// A message has a mebibyte of entries or one, and tells of no commit behind them.
+// A message has at most maxAppendBytes of entries, or one larger entry, and tells of no commit after its last
+// entry.
 func TestEntriesThatMakeAMessageLongWaitForTheNext(t *testing.T) {
 	for _, tc := range []struct {
 		sizes           []int

@@ -23,6 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// A frame is encoded as the recorded bytes, which read as the same frame.
 func TestFrameKeepsItsBytes(t *testing.T) {
 	f := Frame{ID: 0x0102030405060708, Kind: 9, Budget: 1500 * time.Millisecond, Body: []byte("body")}
 	b, err := AppendFrame(nil, f)
@@ -38,6 +39,8 @@ func TestFrameKeepsItsBytes(t *testing.T) {
 	}
 }
 
+// ReadFrame rejects a frame that is cut off or has a length out of bounds, and AppendFrame a body above
+// MaxBody.
 func TestWhatIsNoFrameIsRefused(t *testing.T) {
 	whole, err := AppendFrame(nil, Frame{Body: make([]byte, 3*firstBytes)})
 	if err != nil {
@@ -170,6 +173,7 @@ func echo(_ context.Context, from string, kind uint8, body []byte) (uint8, []byt
 	return kind + 1, append([]byte(from+" "), body...)
 }
 
+// 2,000 calls to a peer at once share one stream, and each gets its own answer.
 func TestCallsShareAStreamAndGetTheirOwnAnswers(t *testing.T) {
 	calling(t, echo, func(t *testing.T, network *pipes, c *Client) {
 		var calls sync.WaitGroup
@@ -189,6 +193,7 @@ func TestCallsShareAStreamAndGetTheirOwnAnswers(t *testing.T) {
 	})
 }
 
+// A stream stays while it is idle, and a new one replaces it after it has broken.
 func TestStreamIsReplacedWhenItBreaks(t *testing.T) {
 	calling(t, echo, func(t *testing.T, network *pipes, c *Client) {
 		for i := range 3 {
@@ -205,8 +210,8 @@ func TestStreamIsReplacedWhenItBreaks(t *testing.T) {
 	})
 }
 
-// More may wait all the time than goes out, as on a slow line: while the other side reads,
-// that is no reason to break the stream.
+// A stream on which more waits than goes out is kept while the other side reads, and given up when it does not.
+// More may wait all the time, as on a slow line.
 func TestAStreamOnWhichMoreWaitsAllTheTimeGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -244,6 +249,7 @@ func TestAStreamOnWhichMoreWaitsAllTheTimeGoesOn(t *testing.T) {
 	})
 }
 
+// The call after one that got no answer in time has a new stream.
 func TestStreamThatAnswersNothingIsReplaced(t *testing.T) {
 	calling(t, echo, func(t *testing.T, network *pipes, c *Client) {
 		network.setDeaf(true)
@@ -259,6 +265,7 @@ func TestStreamThatAnswersNothingIsReplaced(t *testing.T) {
 	})
 }
 
+// The context of a handler ends by the deadline of the call.
 func TestHandlerStopsWhenTheAskerDoes(t *testing.T) {
 	handled := make(chan time.Duration, 1)
 	slow := func(ctx context.Context, _ string, _ uint8, _ []byte) (uint8, []byte) {
@@ -291,8 +298,9 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// Clients replace a stream on which nothing was answered in time, while the connection
-// below goes on: what the other side has ended would pile up there.
+// The server closes a stream that the client has ended, or that carries an invalid frame. Clients replace a
+// stream on which nothing was answered in time, while the connection below goes on: without this, ended streams
+// would pile up there.
 func TestAStreamThatHasEndedIsClosed(t *testing.T) {
 	for name, sent := range map[string][]byte{"ended": nil, "with what is no frame": {0, 0, 0, 0}} {
 		near, far := net.Pipe()
@@ -310,6 +318,7 @@ func TestAStreamThatHasEndedIsClosed(t *testing.T) {
 	}
 }
 
+// A closed Raft transport sends nothing through its pipelines and opens no new one.
 func TestRaftTransportIsSilentOnceClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
