@@ -19,9 +19,8 @@ func repinning(t *testing.T, limits Limits, fn func(w *world)) {
 	})
 }
 
-// TestANewPinHasWhatIsStuckTriedAtOnce: who pins what nobody gives may have brought it, so
-// a fetch of which nothing comes begins again, and one that waits for its next attempt does
-// not wait any more. One that moves goes on.
+// A new pin begins a fetch again of which nothing comes, or that waits for its next attempt, and lets one go on that
+// moves. Its author may have brought the content.
 func TestANewPinHasWhatIsStuckTriedAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before  behaviour
@@ -72,8 +71,8 @@ func late(ctx context.Context, _ *network, _ Job, _ func(uint64, uint64)) error 
 	}
 }
 
-// TestEveryNewPinHasWhatIsStuckTried: also one that comes before it is known that nothing
-// comes, one after another that went, and one in the place of another.
+// Every new pin of content that is stuck has it tried within 2 s, whenever in the life of an attempt it comes. It may
+// come before it is known that nothing comes, after another pin that went, or in the place of one.
 func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 	const soon = 2 * time.Second
 	brought := func(w *world, _ state.RequestID) {
@@ -131,8 +130,8 @@ func TestEveryNewPinHasWhatIsStuckTried(t *testing.T) {
 	}
 }
 
-// TestManyPinsLeaveAFetchTheTimeToFindSomebody: each begins it again only after it has
-// had twice the time of the one before, and none that moves.
+// 80 pins begin a fetch of which nothing comes again at most six times, and never one that moves. Each time it has
+// twice the time of the one before.
 func TestManyPinsLeaveAFetchTheTimeToFindSomebody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		net  behaviour
@@ -155,8 +154,8 @@ func TestManyPinsLeaveAFetchTheTimeToFindSomebody(t *testing.T) {
 	}
 }
 
-// TestAFetchThatMovedSinceThePinGoesOn: also when it stands still later, for it is one
-// that the pin would have begun.
+// A fetch that moved since the last pin is not begun again, also when it stands still later. It is the fetch that the
+// pin would have begun.
 func TestAFetchThatMovedSinceThePinGoesOn(t *testing.T) {
 	bubble(t, Limits{Patience: time.Hour}, func(w *world) {
 		w.net.set(key(1), func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
@@ -177,8 +176,7 @@ func TestAFetchThatMovedSinceThePinGoesOn(t *testing.T) {
 	})
 }
 
-// TestManyPinsDoNotUseUpTheAttempts: who pins the same content brings nobody's pins to
-// their end sooner.
+// Each of five more pins of the same content has it tried, and none of them brings the first pin to its end sooner.
 func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
 	repinning(t, Limits{Attempts: 2, Backoff: time.Hour, MaxBackoff: time.Hour, Patience: time.Hour}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -203,8 +201,8 @@ func TestManyPinsDoNotUseUpTheAttempts(t *testing.T) {
 	})
 }
 
-// TestAPinOfWhichNoNewsCameIsTriedAtOnce: too much has changed at once, the process was
-// down, or the news came when nothing could be made of it.
+// A pin is tried without a pause also if no news of it came: too much changed at once, the process was down, or the
+// content was just given up.
 func TestAPinOfWhichNoNewsCameIsTriedAtOnce(t *testing.T) {
 	brought := func(w *world) {
 		w.net.set(key(1), good)
@@ -272,8 +270,8 @@ func TestAPinOfWhichNoNewsCameIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAPinThatAnAttemptKnewOfBringsNoOther: the root may change after the attempt has
-// failed, everything may be looked at, and by another process.
+// A pin that an attempt knew of brings no other, also not when its root changes, everything is scanned, or the
+// process restarts.
 func TestAPinThatAnAttemptKnewOfBringsNoOther(t *testing.T) {
 	repinning(t, Limits{Backoff: time.Hour, MaxBackoff: time.Hour}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -302,9 +300,9 @@ func TestAPinThatAnAttemptKnewOfBringsNoOther(t *testing.T) {
 	})
 }
 
-// TestHowLongAFetchIsLeftAlone: twice as long as the one before that a pin had begin again,
-// up to a bound; as long as the first once a block has come; and however many have ended
-// that pins came to.
+// A pin begins a stuck fetch again after stuckAfter at the latest, or after stuckAfter << maxAgain if many pins did
+// so before it. The time is that of the first again once a block has come, and attempts that ended do not lengthen
+// it.
 func TestHowLongAFetchIsLeftAlone(t *testing.T) {
 	const longest = stuckAfter << maxAgain
 	for name, tc := range map[string]struct {

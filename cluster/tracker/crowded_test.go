@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What fails because others have the node's memory is tried until there is some, and then
-// has all its attempts.
+// An attempt that fails for want of memory on this node does not count. The content is tried until there is some, and
+// then has all its attempts.
 func TestWantOfRoomIsNoAttempt(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), crowded)

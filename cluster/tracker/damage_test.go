@@ -23,6 +23,7 @@ func harmed(w *world) {
 	w.store.harm(Reference(key(1)))
 }
 
+// Damaged content is reported, fetched from a member that holds it, and held again, and the repair is counted.
 func TestDamagedContentIsReportedAndMadeWhole(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		harmed(w)
@@ -49,8 +50,7 @@ func TestDamagedContentIsReportedAndMadeWhole(t *testing.T) {
 	})
 }
 
-// A node that was ended in the middle of a repair does not take the seal of
-// before for the end of it.
+// A repair goes on after a restart: the node does not take the earlier seal for the end of the repair.
 func TestRepairOutlivesARestart(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		harmed(w)
@@ -99,8 +99,8 @@ func TestTheLastCopyIsNeverGivenUp(t *testing.T) {
 	})
 }
 
-// While the node with a damaged copy was down, the content was placed on others, which have
-// what is left of it from there.
+// A damaged copy that is wanted on other nodes alone stays until one of them holds the content. The content was
+// placed on them while this node was down, and they get what is left of it from here.
 func TestWhatIsLeftOfTheLastCopyStaysForOthers(t *testing.T) {
 	const audit = time.Minute
 	bubble(t, Limits{Audit: audit}, func(w *world) {
@@ -119,6 +119,7 @@ func TestWhatIsLeftOfTheLastCopyStaysForOthers(t *testing.T) {
 	})
 }
 
+// Repair does nothing for the reference of a lease, and returns an error for a malformed root.
 func TestRepairOfWhatIsNoRoot(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.start()

@@ -84,6 +84,7 @@ func TestManyPinsOfOneAccountDoNotDelayAnother(t *testing.T) {
 	}
 }
 
+// Of two accounts with 1,000 pins each, neither has over 20 % more pins held than the other.
 func TestTwoAccountsWithManyPinsAdvanceAlike(t *testing.T) {
 	bubble(t, tight, func(w *world) {
 		w.net.rest = slow(3)
@@ -103,6 +104,7 @@ func TestTwoAccountsWithManyPinsAdvanceAlike(t *testing.T) {
 	})
 }
 
+// An account has no more fetches at the same time than its share, and another account has the free slots.
 func TestAnAccountKeepsToItsShareOfTheSlots(t *testing.T) {
 	bubble(t, Limits{Moving: 64, Waiting: 64, Account: 5}, func(w *world) {
 		w.net.rest = slow(10)
@@ -124,7 +126,7 @@ func TestAnAccountKeepsToItsShareOfTheSlots(t *testing.T) {
 	})
 }
 
-// Fetches that move data are not in the way of another account for ever either.
+// Fetches of large content make room for another account although they move.
 func TestLargeContentMakesRoomForAnotherAccount(t *testing.T) {
 	bubble(t, Limits{Moving: 8, Waiting: 16, Account: 16}, func(w *world) {
 		w.net.rest = slow(100_000)
@@ -158,8 +160,7 @@ func TestLargeContentMakesRoomForAnotherAccount(t *testing.T) {
 	})
 }
 
-// What has to go through more blocks that are here than it has time for in a turn comes
-// to the others all the same.
+// A fetch gets past the blocks that are here already, although it has no time for all of them in one turn.
 func TestAFetchGetsPastWhatIsHere(t *testing.T) {
 	bubble(t, Limits{Moving: 1, Waiting: 1}, func(w *world) {
 		const here = uint64(4 * DefaultRotateAfter / time.Second)
@@ -184,6 +185,7 @@ func TestAFetchGetsPastWhatIsHere(t *testing.T) {
 	})
 }
 
+// New pins are held within 35 s, although 200 lost roots wait for their repair.
 func TestNewPinsGoBeforeRepairs(t *testing.T) {
 	bubble(t, tight, func(w *world) {
 		w.net.rest = slow(10)
@@ -204,8 +206,7 @@ func TestNewPinsGoBeforeRepairs(t *testing.T) {
 	})
 }
 
-// More roots fail than are remembered at once: each has its attempts all the
-// same, and then an end.
+// Every root that nobody has fails after DefaultAttempts, also if more of them fail than are remembered at once.
 func TestEveryRootThatNobodyHasFailsInTheEnd(t *testing.T) {
 	bubble(t, Limits{Known: 64, Waiting: 16, Backoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
 		w.net.rest = absent
@@ -230,6 +231,7 @@ func TestEveryRootThatNobodyHasFailsInTheEnd(t *testing.T) {
 	})
 }
 
+// AttachedAccounts returns each account that has a pin of the root once, and no more accounts than the limit.
 func TestAccountsOfARoot(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		for n := range 50 {

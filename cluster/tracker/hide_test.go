@@ -63,6 +63,7 @@ func (w *world) wantHidden(n int, want bool) {
 	}
 }
 
+// Content is hidden while only objects name it, and shown while a pin wants it.
 func TestContentIsHiddenWhileObjectsAloneNameIt(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.start()
@@ -90,6 +91,7 @@ func TestContentIsHiddenWhileObjectsAloneNameIt(t *testing.T) {
 	})
 }
 
+// An audit hides private content that is shown, and shows pinned content that is hidden.
 func TestAuditHidesAndShowsWhatWasMissed(t *testing.T) {
 	shelf(t, Limits{Audit: time.Minute}, func(w *world, b state.Bucket) {
 		w.store.sealed(1, false)
@@ -110,7 +112,8 @@ func TestAuditHidesAndShowsWhatWasMissed(t *testing.T) {
 	})
 }
 
-// The state may change between its being read and what follows from it.
+// A root that is pinned just before it is hidden is shown in the end. The state may change between its being read and
+// what follows from it.
 func TestWhatTheStateSaysLastCounts(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.store.sealed(1, false)
@@ -129,6 +132,7 @@ func TestWhatTheStateSaysLastCounts(t *testing.T) {
 	})
 }
 
+// A root that the block store could not hide is tried again until it is hidden.
 func TestWhatCouldNotBeHiddenIsTriedAgain(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.start()
@@ -152,7 +156,8 @@ func TestWhatCouldNotBeHiddenIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What a put seals is judged before it is sealed.
+// Pinned content that a put has sealed as hidden is shown after the end of the lease. A put judges its content before
+// it seals it.
 func TestTheEndOfALeaseShowsWhatIsPrivate(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
@@ -196,8 +201,9 @@ func (g *gate) shut() (open func()) {
 	return func() { close(wait) }
 }
 
-// The state is read for a change, changes, and is looked at by an event before the change
-// is made: a lease that was certain till then is not any more.
+// Private content is hidden in the end if a pin comes and goes while a change to its root is under way. The state is
+// read for a change, changes, and is looked at by an event before the change is made: a lease that was certain till
+// then is not any more.
 func TestALeaseIsNotCertainWhileItsRootIsHidden(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
@@ -228,8 +234,9 @@ func TestALeaseIsNotCertainWhileItsRootIsHidden(t *testing.T) {
 	})
 }
 
-// The state is read for a change, changes, and content is put and sealed as it says now,
-// all before the dispatcher has a look and the change is made.
+// Content that is put as private while an older change shows its root is hidden in the end. The state is read for a
+// change, changes, and content is put and sealed as it says now, all before the dispatcher has a look and the change
+// is made.
 func TestALeaseThatBeginsWhileItsRootIsShownIsNotCertain(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
@@ -264,7 +271,8 @@ func TestALeaseThatBeginsWhileItsRootIsShownIsNotCertain(t *testing.T) {
 	})
 }
 
-// What a fetch seals, it seals by what the state said some time ago.
+// A lease is not certain how its root is sealed while the root is fetched, and is certain after that. A fetch seals
+// by what the state said some time ago.
 func TestALeaseIsNotCertainWhileItsRootIsFetched(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
@@ -327,6 +335,8 @@ func TestPrivateContentIsFetchedFromMembers(t *testing.T) {
 	})
 }
 
+// At most maxHides roots wait to be hidden or shown, pages have at most pageRoots of them, and a loss of more is
+// told.
 func TestWhatHidesWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHides()

@@ -26,6 +26,7 @@ func (w *world) seal(n int) {
 	w.store.put(Reference(key(n)), owned{sealed: true, bytes: 100, blocks: 10})
 }
 
+// A root that nobody wants stays until the last of its leases has ended.
 func TestALeasedRootIsNotDropped(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
@@ -49,6 +50,7 @@ func TestALeasedRootIsNotDropped(t *testing.T) {
 	})
 }
 
+// Content that is pinned during its lease stays after it, and is held without a fetch.
 func TestTheEndOfALeaseLeavesWantedContent(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
@@ -69,8 +71,8 @@ func TestTheEndOfALeaseLeavesWantedContent(t *testing.T) {
 	})
 }
 
-// A put that is over before the drop begins may have named the root after the view
-// that the drop is for.
+// A lease that began and ended since the view of a drop saves its root from that drop. The put may have named the
+// root after that view.
 func TestALeaseSinceTheViewSavesItsRoot(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
@@ -89,8 +91,8 @@ func TestALeaseSinceTheViewSavesItsRoot(t *testing.T) {
 	})
 }
 
-// The look at the end of the lease comes while the drop that the lease stopped waits for
-// a majority.
+// A root whose lease began and ended while its drop waited for a majority is dropped when there is one. The scan at
+// the end of the lease comes while the drop that the lease stopped waits.
 func TestALookIsNotLostWhileADropWaits(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		w.limits.Audit = 1000 * time.Hour
@@ -128,8 +130,8 @@ func stray(t *testing.T, before func(w *world, g *Leases)) {
 	})
 }
 
-// What comes while a drop waits for its view is named, found in order when its lease has
-// ended, and deleted, all before the drop that the lease stopped is over.
+// A root that is named and deleted again while its drop waits for a view is dropped. It is found in order when its
+// lease has ended, before the drop that the lease stopped is over.
 func TestADeletionIsNotLostWhileADropWaits(t *testing.T) {
 	stray(t, func(w *world, g *Leases) {
 		w.state.whenAsked(func() {
@@ -146,8 +148,7 @@ func TestADeletionIsNotLostWhileADropWaits(t *testing.T) {
 	})
 }
 
-// The view for a drop shows that the root is wanted again, and that is over before the
-// dispatcher hears of it.
+// A root that is pinned in the view of a drop, and not any more when the dispatcher hears of it, is dropped.
 func TestADeletionIsNotLostBehindTheViewOfADrop(t *testing.T) {
 	stray(t, func(w *world, _ *Leases) {
 		w.state.lag(true)
@@ -160,6 +161,7 @@ func TestADeletionIsNotLostBehindTheViewOfADrop(t *testing.T) {
 	})
 }
 
+// A lease of a root that is being dropped begins after the drop, or fails with its context.
 func TestALeaseWaitsForADrop(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
@@ -194,6 +196,7 @@ func TestALeaseWaitsForADrop(t *testing.T) {
 	})
 }
 
+// Complete content that nobody wants is dropped only after the first fence of this process.
 func TestNothingCompleteIsDroppedBeforeTheFirstFence(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		w.seal(1)
@@ -207,8 +210,8 @@ func TestNothingCompleteIsDroppedBeforeTheFirstFence(t *testing.T) {
 	})
 }
 
-// The first fence may be applied while a view is on its way that does not have it, nor
-// what was named before it by the word of an earlier process.
+// Content that was named before the first fence is not dropped by a view from before both. The fence may be applied
+// while such a view is on its way.
 func TestAViewFromBeforeTheFirstFenceDropsNothing(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		t.Run(fmt.Sprint("named ", named), func(t *testing.T) {
@@ -233,7 +236,7 @@ func TestAViewFromBeforeTheFirstFenceDropsNothing(t *testing.T) {
 	}
 }
 
-// What could not be fetched may come by a put: then it is not given up.
+// Content that could not be fetched is held, and not given up, if a put with a lease completes it.
 func TestAPutCompletesWhatWasToBeGivenUp(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
@@ -254,9 +257,8 @@ func TestAPutCompletesWhatWasToBeGivenUp(t *testing.T) {
 	})
 }
 
-// The parts of a fetch that was given up wait for their drop when a put of the same
-// content comes: it makes them whole, is committed, and its lease is over when the
-// sweeper gets to them. They are no parts any more.
+// Parts that wait for their drop are not dropped once a put has completed them and an object names them. The fetch
+// was given up before the put came, and the lease of the put is over when the sweeper gets to the parts.
 func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -317,8 +319,8 @@ func TestPartsThatAPutMadeWholeAreNotDropped(t *testing.T) {
 	}
 }
 
-// What is not the normal course is looked at when the lease has ended, and nothing is
-// taken for hidden that may not be.
+// A lease agrees with the state only if its root was sealed as the state says and nothing changed it beside the
+// lease. Where a seal, a change or a drop leaves doubt, the root is scanned when the lease has ended.
 func TestLeasesOfUnknownOutcomeAreNotCertain(t *testing.T) {
 	k := key(1)
 	for _, tc := range []struct {
@@ -382,7 +384,8 @@ func TestLeasesOfUnknownOutcomeAreNotCertain(t *testing.T) {
 	}
 }
 
-// Between its end and the look, a root may be seen, dropped, and leased again.
+// Leases know how a root was sealed until it is scanned after the last of them, unless it is dropped before. Between
+// its end and the scan, a root may be seen, dropped, and leased again.
 func TestLeasesKnowTheirRootsUntilTheScan(t *testing.T) {
 	k := key(1)
 	begin := func(g *Leases) {
@@ -447,6 +450,7 @@ func TestLeasesKnowTheirRootsUntilTheScan(t *testing.T) {
 	want(g, true, 0, 0)
 }
 
+// At most maxEndedLeases ended leases are remembered, and none after their scan, which learns that there were more.
 func TestEndedLeasesAreForgotten(t *testing.T) {
 	g := NewLeases()
 	for n := range 2 * maxEndedLeases {
@@ -466,6 +470,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 	}
 }
 
+// A cluster below LeaseFeatureLevel drops content that nobody wants without a fence.
 func TestClustersWithoutLeasesWaitForNoFence(t *testing.T) {
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
 		w.state.Apply(w, &state.RaiseLevel{FeatureLevel: LeaseFeatureLevel - 1})
@@ -478,8 +483,7 @@ func TestClustersWithoutLeasesWaitForNoFence(t *testing.T) {
 	})
 }
 
-// A lease that begins when its root is to be dropped, and has ended and been taken before the
-// drop, saves the root from it: whether the root is to go is looked at after the lease.
+// A lease that saves its root from a drop has the root scanned at its end, also if that comes before the drop.
 func TestALeaseThatSavesARootFromADropHasItScanned(t *testing.T) {
 	g := NewLeases()
 	if !g.requestDrop(key(1)) {
@@ -498,8 +502,7 @@ func TestALeaseThatSavesARootFromADropHasItScanned(t *testing.T) {
 	}
 }
 
-// What was to be dropped and is not is forgotten: a node keeps nothing in memory of
-// each root that it once looked at.
+// A root whose drop is cancelled is forgotten: a node keeps nothing in memory of each root that it once scanned.
 func TestASparedRootIsForgotten(t *testing.T) {
 	g, k := NewLeases(), state.RootKey("root")
 	if !g.requestDrop(k) || len(g.roots) != 1 {
@@ -511,8 +514,8 @@ func TestASparedRootIsForgotten(t *testing.T) {
 	}
 }
 
-// What stays for its readers counts once against what may, however often its drop is
-// tried, and no more when the last of them ends: also content of one byte.
+// Content that stays for its readers counts once, however often its drop is tried, and no more when the last reader
+// ends.
 func TestWhatStaysForReadersCountsOnce(t *testing.T) {
 	for _, size := range []uint64{1, 2} {
 		g, k := NewLeases(), state.RootKey("root")

@@ -46,6 +46,8 @@ func endless(come *atomic.Uint64) behaviour {
 	}
 }
 
+// Content is charged as it arrives, and a fetch that outgrows the allowance is stopped within two steps and its pin
+// fails.
 func TestContentThatOutgrowsTheAllowanceIsStoppedAsItArrives(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const allowance = 100 << 20
@@ -74,8 +76,9 @@ func TestContentThatOutgrowsTheAllowanceIsStoppedAsItArrives(t *testing.T) {
 	})
 }
 
-// A pin that goes and one that comes, in one entry of the log, are one change for who
-// fetches: the root is wanted, as before, and is another one.
+// Content whose pin goes and comes again during its fetch is charged as it arrives, so it cannot outgrow the
+// allowance. Both in one entry of the log are one change for the fetch: the root is wanted, as before, and is another
+// one.
 func TestContentThatIsPinnedAnewIsChargedAsItArrives(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const allowance = 200 << 20
@@ -98,6 +101,7 @@ func TestContentThatIsPinnedAnewIsChargedAsItArrives(t *testing.T) {
 	})
 }
 
+// At most meterStep bytes arrive without a charge, and the fetch goes on when charges can be made again.
 func TestNothingMoreArrivesWhileChargesCannotBeMade(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.quotas(state.Unlimited)
@@ -121,6 +125,7 @@ func TestNothingMoreArrivesWhileChargesCannotBeMade(t *testing.T) {
 	})
 }
 
+// The leader clears all pins of a closed account, also if one entry has no room for them.
 func TestClosedAccountsAreClearedByTheLeader(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.quotas(state.Unlimited)

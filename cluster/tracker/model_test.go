@@ -160,9 +160,8 @@ func (c *chaos) check(rested bool) {
 	}
 }
 
-// TestUnknownPeersSeeWhatTheStateSaysInAnyHistory is the model of ADR 24: at rest, the
-// block store has what the state wants, hidden as it says, and that without an audit;
-// and at every moment, as soon as the tracker has nothing more to do, what is sealed is
+// In any history the block store has, at rest and without an audit, what the state wants, hidden as the state says.
+// This is the model of ADR 24. At every moment, as soon as the tracker has nothing more to do, what is sealed is
 // hidden as the state says, unless it was sealed by an older one a moment ago.
 func TestUnknownPeersSeeWhatTheStateSaysInAnyHistory(t *testing.T) {
 	for seed := range uint64(20) {

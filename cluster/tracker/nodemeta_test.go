@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Records of attempts are on disks, so later releases can read them.
+// A record of attempts has the recorded bytes and is read from them; any cut, longer or unknown form is rejected.
+// Records are on disks, so later releases can read them.
 func TestAttemptsKeepTheirForm(t *testing.T) {
 	n := attempts{born: 300, attempts: 2, due: time.UnixMilli(1_700_000_000_123), waited: 90 * time.Second, reached: 7, holder: true, seen: 4000}
 	const golden = "02ac0202fbd095ffbc3190bf050701a01f"
@@ -47,6 +48,7 @@ func FuzzAttempts(f *testing.F) {
 	})
 }
 
+// Attempts and pauses of a root go on after restarts, and a pin after the failure has attempts of its own.
 func TestAttemptsGoOnAfterARestart(t *testing.T) {
 	bubble(t, Limits{Backoff: time.Minute, MaxBackoff: time.Hour, Attempts: 4}, func(w *world) {
 		w.net.set(key(1), vanishes(2))
@@ -84,6 +86,7 @@ func TestAttemptsGoOnAfterARestart(t *testing.T) {
 	})
 }
 
+// The time without a block adds up over restarts, so that content of which nothing comes fails.
 func TestPatienceGoesOnAfterARestart(t *testing.T) {
 	limits := Limits{Moving: 2, Waiting: 2, Attempts: 1, Patience: 2 * time.Minute}
 	bubble(t, limits, func(w *world) {
@@ -102,6 +105,7 @@ func TestPatienceGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
+// The record of attempts of a pin that is deleted while the node is down is deleted at its start.
 func TestMetadataOfUnwantedRootsIsDeleted(t *testing.T) {
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -122,7 +126,8 @@ func TestMetadataOfUnwantedRootsIsDeleted(t *testing.T) {
 	})
 }
 
-// A clock that was wrong when the record was made does not stop the fetch.
+// A record of an attempt in 30 years delays the fetch by DefaultMaxBackoff at most. The clock was wrong when the
+// record was made.
 func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.pin(1)
@@ -138,8 +143,8 @@ func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 	})
 }
 
-// A process may end between the seal and the news of it, and one that held the content
-// may have recorded attempts to mend it.
+// A root that is held after a start has no record of attempts. A process may end between the seal and the news of it,
+// and one that held the content may have recorded attempts to mend it.
 func TestHeldRootsHaveNoMetadata(t *testing.T) {
 	for name, phase := range map[string]state.Phase{"not reported yet": state.Assigned, "held": state.Held} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// Look returns the progress of a fetch, the position of a root that waits, and nothing for a root that nobody wants.
 func TestProgressReportsFetchesUnderWay(t *testing.T) {
 	bubble(t, Limits{Moving: 1, Waiting: 1, Attempts: 5}, func(w *world) {
 		w.net.set(key(0), stalls(5))
@@ -37,6 +38,7 @@ func TestProgressReportsFetchesUnderWay(t *testing.T) {
 	})
 }
 
+// Look returns the number of failed attempts of a root that waits for its next one.
 func TestProgressCountsFailedAttempts(t *testing.T) {
 	bubble(t, Limits{Attempts: 3, Backoff: time.Minute, MaxBackoff: time.Minute}, func(w *world) {
 		w.net.set(key(1), absent)

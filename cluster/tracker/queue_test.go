@@ -14,6 +14,7 @@ var anybody = room{line: [lines]bool{true, true}, first: true, caps: [lines]int{
 
 func newEntry(n int) *entry { return &entry{root: key(n)} }
 
+// The next slot goes to the account with the fewest fetches under way, and to its new pins before its backlog.
 func TestSlotsGoToTheAccountWithTheFewest(t *testing.T) {
 	q := newQueue()
 	for n := range 100 {
@@ -42,6 +43,8 @@ func TestSlotsGoToTheAccountWithTheFewest(t *testing.T) {
 	}
 }
 
+// A root begins only if its line has room and its account is below its bounds, or if the reserve is free and its
+// account has nothing under way.
 func TestRoomDecidesWhoMayBegin(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -72,6 +75,7 @@ func TestRoomDecidesWhoMayBegin(t *testing.T) {
 	}
 }
 
+// One of four roots that begin is of the backlog while new pins wait too.
 func TestOneOfFourIsOfTheBacklog(t *testing.T) {
 	q := newQueue()
 	for n := range 100 {
@@ -89,8 +93,8 @@ func TestOneOfFourIsOfTheBacklog(t *testing.T) {
 	}
 }
 
-// Whatever happens, the orders hold what they should, and nothing is forgotten
-// or kept for nothing.
+// After each of 20,000 random steps the queue has the roots that wait, its orders begin with the right account, and
+// no account is kept for nothing.
 func TestTheQueueKeepsItsOrders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	q := newQueue()

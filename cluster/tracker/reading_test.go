@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// Content that nobody wants any more is hidden, and stays until its last reader has ended.
 func TestWhatIsReadIsNotDropped(t *testing.T) {
 	shelf(t, Limits{Audit: time.Minute}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
@@ -35,6 +36,7 @@ func TestWhatIsReadIsNotDropped(t *testing.T) {
 	})
 }
 
+// Content that is deleted and pinned again while it is read is shown, and held without a fetch.
 func TestWhatIsReadAndWantedAgainStays(t *testing.T) {
 	shelf(t, Limits{Audit: time.Hour}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
@@ -73,6 +75,7 @@ func (w *world) wantForgotten() {
 	}
 }
 
+// Content that nobody wants stays for its readers up to maxRead bytes in all, and more than that is dropped.
 func TestWhatIsReadIsBounded(t *testing.T) {
 	g := NewLeases()
 	var ends []func()

@@ -41,6 +41,7 @@ func (w *world) totals() map[state.Status]uint64 {
 	return pins
 }
 
+// The leader moves the pins that one entry had no room for, after a loss of the majority too; other nodes move none.
 func TestTheReconcilerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const pins = 3*state.MaxSettle + 10
@@ -66,6 +67,7 @@ func TestTheReconcilerMovesWhatOneEntryHadNoRoomFor(t *testing.T) {
 	})
 }
 
+// The leader clears all open uploads of a deleted bucket, also if one entry has no room for them.
 func TestTheReconcilerClearsDeletedBuckets(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, uploads = clustertest.Operator, 2*state.MaxSettle + 10
@@ -91,6 +93,7 @@ func TestTheReconcilerClearsDeletedBuckets(t *testing.T) {
 	})
 }
 
+// The leader frees all parts of an aborted upload, also if one entry has no room for them.
 func TestTheReconcilerClearsUploadsThatHaveEnded(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		const account, parts = clustertest.Operator, 3*state.MaxFreed + 10
@@ -226,6 +229,8 @@ func (r *repairs) held(n int, nodes ...state.NodeID) {
 	}
 }
 
+// Roots of a member that is down for DefaultRepairAfter get another node, and lose the member only when that node
+// holds them.
 func TestRepairAfterAMemberIsDownForTooLong(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
 		for n := range 300 {
@@ -294,6 +299,8 @@ func TestAMemberIsDrained(t *testing.T) {
 	})
 }
 
+// Members that are back before their replacements hold anything keep their copies, and the replacements are taken
+// back.
 func TestAMemberThatComesBackInTimeKeepsItsCopies(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
 		r.pin(1, "a", "b", "c")
@@ -336,8 +343,8 @@ func TestAMemberThatFillsBeforeItHasTheContentIsReplaced(t *testing.T) {
 	})
 }
 
-// With no other node to use, a member's copies wait for it: it would have to
-// fetch everything again.
+// With no other node to use, the copies of a member that is down wait for it. It would have to fetch everything again
+// otherwise.
 func TestThreeNodesWaitForTheThird(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		r.pin(1, "a", "b", "c")
@@ -354,8 +361,7 @@ func TestThreeNodesWaitForTheThird(t *testing.T) {
 	})
 }
 
-// What was put while a member was down has its copy there soon after the member is back,
-// also where no pass has seen it down.
+// A member that is back is soon given the content that was put while it was down, also if no pass has seen it down.
 func TestAMemberThatIsBackIsGivenWhatItMissed(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		r.pass(DefaultRepairEvery + time.Second)
@@ -378,6 +384,7 @@ func TestAMemberThatIsBackIsGivenWhatItMissed(t *testing.T) {
 	})
 }
 
+// A root gets another node in place of a member that has left, and one more when a member joins.
 func TestRepairAfterMembersHaveLeftOrJoined(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
 		r.pin(1, "a", "b", "c")
@@ -395,8 +402,8 @@ func TestRepairAfterMembersHaveLeftOrJoined(t *testing.T) {
 	})
 }
 
-// A put is accepted because two hold its content, between a look at the root and the
-// placement that comes of it: those who held it before may be down for good.
+// A placement takes no copy from a node that a put has made a holder since the repairer read the root. Those who held
+// the root before may be down for good.
 func TestRepairTakesNothingFromWhoHoldsItByNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const account = clustertest.Operator
@@ -428,7 +435,8 @@ func TestRepairTakesNothingFromWhoHoldsItByNow(t *testing.T) {
 	})
 }
 
-// A pin is proposed by a node that has not heard of the newest members yet.
+// A root with fewer copies than the members could hold gets more. Its pin was proposed by a node that had not heard
+// of the newest members.
 func TestRootsWithFewerCopiesThanThereCouldBeGetMore(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		r.pass(DefaultRepairEvery)
@@ -439,8 +447,7 @@ func TestRootsWithFewerCopiesThanThereCouldBeGetMore(t *testing.T) {
 	})
 }
 
-// The same of a pin with so few copies that it cannot become pinned: nothing else changes
-// that could be a reason to look at it.
+// A pin with too few copies to become pinned gets more, though nothing changes that could be a reason to scan it.
 func TestAPinWithTooFewCopiesGetsMore(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		r.pass(DefaultRepairEvery)
@@ -455,8 +462,7 @@ func TestAPinWithTooFewCopiesGetsMore(t *testing.T) {
 	})
 }
 
-// One root has all its copies again when another comes with too few: there are as many
-// that are short as before.
+// A root that becomes short gets a copy although another becomes whole, so that as many are short as before.
 func TestRepairSeesWhichRootsAreShort(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		r.pin(1, "a", "b", "c")
@@ -470,8 +476,8 @@ func TestRepairSeesWhichRootsAreShort(t *testing.T) {
 	})
 }
 
-// Leadership that is lost during a pass is won back before the next one, and what was
-// placed anew has all its copies by then.
+// A repair pass that a loss of leadership has cut short is made again, also if leadership is won back before the next
+// one. What was placed anew has all its copies by then.
 func TestAPassThatWasCutShortIsMadeAgain(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
 		const roots = 3 * placeBatch
@@ -499,8 +505,8 @@ func TestAPassThatWasCutShortIsMadeAgain(t *testing.T) {
 	})
 }
 
-// How many holders are enough depends on the number of members: roots that need
-// not move are judged again all the same.
+// Every root is judged again by its holders when the number of members changes, also a root that need not move. This
+// number decides how many holders are enough.
 func TestRootsAreReconciledWhenTheMembersChange(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c"}, func(r *repairs) {
 		short := func() uint64 {
@@ -544,6 +550,8 @@ func TestRootsAreReconciledWhenTheMembersChange(t *testing.T) {
 	})
 }
 
+// A node repairs nothing while it does not lead, has no majority or sees half of the members down, and repairs after
+// that.
 func TestNoRepairWithoutAView(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -571,6 +579,7 @@ func TestNoRepairWithoutAView(t *testing.T) {
 	}
 }
 
+// Repair places one to three times DefaultRepairRate roots in two seconds, and all of five times as many in six.
 func TestRepairKeepsToItsRate(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d"}, func(r *repairs) {
 		const roots = 5 * DefaultRepairRate
@@ -599,9 +608,8 @@ func TestRepairKeepsToItsRate(t *testing.T) {
 	})
 }
 
-// Content is put again on other nodes than those that held it. All keep it until it can
-// be known who is up; then repair takes back what is too much, from those that are down
-// first, though nothing else has changed.
+// Repair takes back the surplus of a put in a later pass, from members that are down first. Content is put again on
+// other nodes than those that held it. All keep it until it is known who is up.
 func TestASurplusOfAPutIsTakenBackLater(t *testing.T) {
 	repairWorld(t, []state.NodeID{"a", "b", "c", "d", "e"}, func(r *repairs) {
 		r.pass(10 * time.Minute) // there is nothing to repair, and no reason for a pass
@@ -621,7 +629,7 @@ func TestASurplusOfAPutIsTakenBackLater(t *testing.T) {
 	})
 }
 
-// What is no surplus any more, since there are more members, is marked no more.
+// Copies that are no surplus any more, since a member has joined, are marked no more and stay.
 func TestTheMarkOfASurplusEndsWithIt(t *testing.T) {
 	r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c"})
 	orDefault(&repairer.Rate, DefaultRepairRate)
@@ -653,6 +661,8 @@ func TestTheMarkOfASurplusEndsWithIt(t *testing.T) {
 	}
 }
 
+// An allocation keeps holders until enough others hold the root, replaces nodes that are gone or full, and names
+// members alone.
 func TestAllocation(t *testing.T) {
 	const H, A = state.Held, state.Assigned
 	for _, tc := range []struct {
@@ -744,7 +754,7 @@ func BenchmarkRoots(b *testing.B) {
 	}
 }
 
-// Where all members can read it a placement says by which state it was chosen, and only there.
+// A placement says by which state it was chosen if all members can read that, and only then.
 func TestAPlacementSaysByWhichStateWhereAllReadThat(t *testing.T) {
 	for _, level := range []state.FeatureLevel{placedLevel - 1, placedLevel} {
 		r, repairer := newRepairs(t, []state.NodeID{"a", "b", "c", "d"})

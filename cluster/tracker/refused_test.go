@@ -8,6 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// Content whose origins are all refused is given up after one attempt, unless another node holds it or two pins want
+// it.
 func TestContentThatNobodyMayBeAskedForFailsAtTheFirstAttempt(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), unasked)

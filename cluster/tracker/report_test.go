@@ -9,6 +9,7 @@ import (
 
 func report(n int, p state.Phase) state.CopyReport { return state.CopyReport{Root: key(n), Phase: p} }
 
+// The outbox keeps the newest report of each root, also when older reports are given back.
 func TestOutboxKeepsTheNewestReportOfARoot(t *testing.T) {
 	o := newOutbox(0)
 	o.put(report(1, state.Assigned))
@@ -36,6 +37,7 @@ func TestOutboxKeepsTheNewestReportOfARoot(t *testing.T) {
 	}
 }
 
+// The report that a fetch has begun waits, and is not sent if the root is reported as held meanwhile.
 func TestOutboxLetsTheBeginOfAFetchWait(t *testing.T) {
 	const linger = time.Minute
 	o := newOutbox(linger)
@@ -64,7 +66,7 @@ func TestOutboxLetsTheBeginOfAFetchWait(t *testing.T) {
 	}
 }
 
-// That a copy is lost cannot wait because it is fetched again already.
+// The report that a copy is lost is sent at once, although the copy is fetched again already.
 func TestOutboxDoesNotLetALossWait(t *testing.T) {
 	o := newOutbox(time.Hour)
 	o.put(report(1, state.Assigned))
@@ -88,6 +90,7 @@ func TestOutboxDoesNotLetALossWait(t *testing.T) {
 	}
 }
 
+// A command takes at most state.MaxReports reports, and the outbox announces the rest.
 func TestOutboxFillsOneCommandAtATime(t *testing.T) {
 	o := newOutbox(0)
 	for n := range state.MaxReports + 1 {

@@ -79,11 +79,10 @@ func shapes(rng *rand.Rand) []behaviour {
 	return all
 }
 
-// 2,000 pins of 600 roots come, are replaced and deleted while trackers are
-// stopped and started at random, some of them by a crash that loses the news
-// that was on its way. In the end every pin that is left is pinned, or failed
-// if nobody has its content; nodes hold what the state wants on them, whole and
-// once, and nothing else.
+// After restarts at random every pin is pinned, or failed if nobody has its content, and nodes hold what the state
+// wants. 2,000 pins of 600 roots come, are replaced and deleted while trackers are stopped and started, some of them
+// by a crash that loses the news that was on its way. In the end nodes hold what the state wants on them whole, and
+// nothing else.
 func TestNoPinIsLostDoubledOrStuckWhateverRestarts(t *testing.T) {
 	const pins, roots, dead = 2000, 600, 40 // the first roots are nowhere
 	for seed := range *restartSeeds {

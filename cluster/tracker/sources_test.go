@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Of many members each is asked some time for what nobody is known to hold: it may be left
-// on any.
+// Every member is asked at some time for content of which no other holder is known. It may be left on any.
 func TestEveryMemberIsAskedSomeTime(t *testing.T) {
 	const members = 3*maxSources + 5
 	bubble(t, Limits{}, func(w *world) {
@@ -43,8 +42,8 @@ func TestEveryMemberIsAskedSomeTime(t *testing.T) {
 	})
 }
 
-// A fetch to which nothing comes asks a holder that there is since it began: the provider
-// may be one that others reach.
+// A fetch to which nothing comes is begun again with a holder that has come since. The provider may be one that
+// others reach.
 func TestAHolderEndsTheWaitForAnother(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), func(ctx context.Context, f *network, job Job, progress func(uint64, uint64)) error {
@@ -66,8 +65,7 @@ func TestAHolderEndsTheWaitForAnother(t *testing.T) {
 	})
 }
 
-// Who holds it by its record may be down, and the fetch asks others. Somebody else who has
-// it ends the wait all the same, of a fetch as of what waits for its next attempt.
+// Another holder that has come since ends the wait of a fetch, or its pause, although the holder on record is down.
 func TestAHolderThatIsDownDoesNotHideAnother(t *testing.T) {
 	for name, first := range map[string]behaviour{"stuck": silent, "between attempts": absent} {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +92,8 @@ func TestAHolderThatIsDownDoesNotHideAnother(t *testing.T) {
 	}
 }
 
-// What this node cannot fetch for something that is wrong here is for others to keep: while
-// there are such, a pin does not fail before the repairer has had them told.
+// Content that this node cannot fetch for a fault of its own is not given up while others are to keep it. A pin does
+// not fail before the repairer has placed it on them.
 func TestWhatOthersAreToKeepIsNotGivenUp(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		full := errors.New("no space left")
@@ -117,8 +115,8 @@ func TestWhatOthersAreToKeepIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// All who hold it are down when a fetch begins. One that answers again ends its wait for
-// others, which goes on for as long as nobody says that it has nothing.
+// A holder that answers again ends the wait of a fetch for others. All holders were down when the fetch began, and it
+// goes on for as long as nobody says that it has nothing.
 func TestAHolderThatIsBackEndsTheWaitForOthers(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.down = other

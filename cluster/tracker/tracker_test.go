@@ -15,6 +15,7 @@ import (
 
 const moment = 100 * time.Millisecond // for a report to be flushed
 
+// A node fetches, seals and reports content that is pinned on it, and drops it after the pin is deleted.
 func TestHoldsWhatIsPinned(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.start()
@@ -36,6 +37,7 @@ func TestHoldsWhatIsPinned(t *testing.T) {
 	})
 }
 
+// A node fetches nothing that is allocated to other nodes alone.
 func TestIgnoresWhatOthersKeep(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.pin(1, other, third)
@@ -49,9 +51,9 @@ func TestIgnoresWhatOthersKeep(t *testing.T) {
 	})
 }
 
-// A node that was removed and joins again with its blocks is wanted nowhere. What those that
-// are told to fetch it can have from it alone stays until one of them has it, or nobody wants
-// it any more; parts are of no use to them.
+// A complete copy that nobody else holds stays until another node has it or nobody wants it; parts do not stay. A
+// node that was removed and joins again with its blocks is wanted nowhere, but the others can fetch the content from
+// it alone.
 func TestWhatNobodyElseHoldsStays(t *testing.T) {
 	const audit = time.Minute
 	bubble(t, Limits{Audit: audit}, func(w *world) {
@@ -75,7 +77,7 @@ func TestWhatNobodyElseHoldsStays(t *testing.T) {
 	})
 }
 
-// A copy on record of a node that is no member any more is nobody's.
+// A complete copy stays until a member holds the content; the copy on record of a removed node does not count.
 func TestWhatOnlyARemovedNodeHeldStays(t *testing.T) {
 	const audit = time.Minute
 	bubble(t, Limits{Audit: audit}, func(w *world) {
@@ -93,8 +95,7 @@ func TestWhatOnlyARemovedNodeHeldStays(t *testing.T) {
 	})
 }
 
-// What a node finds when it starts is brought in order, whatever it was doing
-// when it was stopped.
+// A node that starts reports, fetches or drops what it finds, whatever it was doing when it was stopped.
 func TestRestartReconciles(t *testing.T) {
 	sealed, partial := &owned{sealed: true, bytes: 100, blocks: 10}, &owned{bytes: 30, blocks: 3}
 	for _, tc := range []struct {
@@ -155,6 +156,7 @@ func TestRestartReconciles(t *testing.T) {
 	}
 }
 
+// A held root whose content is gone is reported as being fetched, and is held again after that.
 func TestLostContentIsReportedAndFetchedAgain(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		id := w.pin(1, self, other)
@@ -172,6 +174,7 @@ func TestLostContentIsReportedAndFetchedAgain(t *testing.T) {
 	})
 }
 
+// The deletion of a pin stops its fetch, or its wait for the next attempt, and drops its parts.
 func TestDeleteStopsTheFetchAndFreesItsParts(t *testing.T) {
 	for _, state := range []struct {
 		name string
@@ -199,6 +202,7 @@ func TestDeleteStopsTheFetchAndFreesItsParts(t *testing.T) {
 	}
 }
 
+// The deletion of one of two pins of a root leaves the fetch of the root alone.
 func TestDeleteOfOneOfTwoPinsKeepsTheFetch(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), slow(5))
@@ -216,6 +220,7 @@ func TestDeleteOfOneOfTwoPinsKeepsTheFetch(t *testing.T) {
 	})
 }
 
+// The content of a replaced pin stays until that of the new pin is held, unless it was still fetched itself.
 func TestReplaceKeepsTheOldUntilTheNewIsPinned(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(2), slow(20))
@@ -242,6 +247,7 @@ func TestReplaceKeepsTheOldUntilTheNewIsPinned(t *testing.T) {
 	})
 }
 
+// A node gives up content that nobody has after DefaultAttempts with growing pauses, and then drops its parts.
 func TestGivesUpAfterItsAttempts(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), vanishes(2))
@@ -275,8 +281,8 @@ func TestGivesUpAfterItsAttempts(t *testing.T) {
 	})
 }
 
-// Content that objects name was held once: who cannot fetch it keeps what has come and
-// tries again, whoever lost it.
+// Content that objects name is not given up in a day of failed attempts, and what has come of it stays. It was held
+// once, so it may come back.
 func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), vanishes(2))
@@ -304,6 +310,7 @@ func TestWhatObjectsNameIsNotGivenUp(t *testing.T) {
 	})
 }
 
+// A new pin of content whose pin has failed is fetched anew, and becomes pinned.
 func TestPinningAgainAfterFailureBeginsAfresh(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -323,8 +330,7 @@ func TestPinningAgainAfterFailureBeginsAfresh(t *testing.T) {
 	})
 }
 
-// A pin is deleted and made again while its failed fetch is cleared away: the
-// new one is not failed for what the old one went through.
+// A pin that is made again while its failed fetch is cleared away does not fail for the old fetch.
 func TestGivingUpDoesNotMeetTheNextIncarnation(t *testing.T) {
 	for _, when := range []string{"at the end of the fetch", "while the parts are dropped"} {
 		t.Run(when, func(t *testing.T) {
@@ -355,6 +361,7 @@ func TestGivingUpDoesNotMeetTheNextIncarnation(t *testing.T) {
 	}
 }
 
+// Content that was given up is not fetched again before the report of it is committed.
 func TestWhatWasGivenUpRestsUntilThatIsKnown(t *testing.T) {
 	bubble(t, Limits{Attempts: 1}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -375,6 +382,7 @@ func TestWhatWasGivenUpRestsUntilThatIsKnown(t *testing.T) {
 	})
 }
 
+// Content that another node holds is not given up: a node tries it once or twice a minute.
 func TestNeverGivesUpWhileSomebodyHoldsIt(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -397,6 +405,7 @@ func TestNeverGivesUpWhileSomebodyHoldsIt(t *testing.T) {
 	})
 }
 
+// A root is fetched without the rest of its pause once another node holds it.
 func TestAHolderEndsThePause(t *testing.T) {
 	bubble(t, Limits{Backoff: time.Hour, MaxBackoff: time.Hour}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -411,6 +420,7 @@ func TestAHolderEndsThePause(t *testing.T) {
 	})
 }
 
+// A root that this node gave up is fetched once another node holds it.
 func TestAHolderRevivesWhatWasGivenUp(t *testing.T) {
 	bubble(t, Limits{Attempts: 1}, func(w *world) {
 		w.net.set(key(1), absent)
@@ -426,6 +436,7 @@ func TestAHolderRevivesWhatWasGivenUp(t *testing.T) {
 	})
 }
 
+// A fetch asks the holders of a root first, then the nodes that it is allocated to, then other members.
 func TestSourcesAreHoldersThenAllocatedThenOthers(t *testing.T) {
 	bubble(t, Limits{Backoff: time.Second}, func(w *world) {
 		w.state.Apply(w, &state.JoinNode{Node: clustertest.Members("0")[0], At: 1})
@@ -447,8 +458,7 @@ func TestSourcesAreHoldersThenAllocatedThenOthers(t *testing.T) {
 	})
 }
 
-// The nodes that fetch together are told different places, and each asks first
-// the one that begins where it goes on.
+// A node that fetches with others has its own place, and asks the others in the order of the places after it.
 func TestEveryNodeHasItsShareOfAFetch(t *testing.T) {
 	bubble(t, Limits{Backoff: time.Second}, func(w *world) {
 		w.state.Apply(w, &state.JoinNode{Node: clustertest.Members("0")[0], At: 1})
@@ -475,6 +485,7 @@ func TestEveryNodeHasItsShareOfAFetch(t *testing.T) {
 	})
 }
 
+// Fetches to which nothing comes make room for later pins, and fail while others wait for their slots.
 func TestContentNobodyHasDoesNotKeepOthersOut(t *testing.T) {
 	limits := Limits{Moving: 4, Waiting: 16, Attempts: 2, Patience: time.Minute}
 	bubble(t, limits, func(w *world) {
@@ -513,8 +524,8 @@ func TestContentNobodyHasDoesNotKeepOthersOut(t *testing.T) {
 	})
 }
 
-// What an attempt finds here already is no progress: content that a provider
-// left half way fails like any other, however many wait for its slot.
+// Pins whose content stops half way fail, however many wait for their slots. Parts that an attempt finds here already
+// are no progress.
 func TestHalfContentFailsAmongMany(t *testing.T) {
 	limits := Limits{Moving: 8, Waiting: 8, Attempts: 1, Patience: time.Minute}
 	bubble(t, limits, func(w *world) {
@@ -531,6 +542,7 @@ func TestHalfContentFailsAmongMany(t *testing.T) {
 	})
 }
 
+// A fetch that stalls loses its slot to one that waits after DefaultRotateAfter.
 func TestFetchesThatStallMakeRoom(t *testing.T) {
 	bubble(t, Limits{Moving: 2, Waiting: 8}, func(w *world) {
 		w.start()
@@ -552,6 +564,7 @@ func TestFetchesThatStallMakeRoom(t *testing.T) {
 	})
 }
 
+// No more fetches run at the same time than the limits have slots, and each root is fetched once.
 func TestMovingFetchesAreBounded(t *testing.T) {
 	bubble(t, Limits{Moving: 3, Waiting: 1}, func(w *world) {
 		w.net.rest = slow(5)
@@ -573,6 +586,7 @@ func TestMovingFetchesAreBounded(t *testing.T) {
 	})
 }
 
+// Reports share commands, and at least half of the reports of a fetch are superseded by one that it is held.
 func TestReportsAreBatchedAndSuperseded(t *testing.T) {
 	bubble(t, Limits{Waiting: 4096}, func(w *world) {
 		const roots = 2000
@@ -599,6 +613,7 @@ func TestReportsAreBatchedAndSuperseded(t *testing.T) {
 	})
 }
 
+// A fetch that takes time is reported when it is under way and when its content is held.
 func TestFetchingIsReportedOfWhatTakesTime(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), slow(3))
@@ -614,6 +629,8 @@ func TestFetchingIsReportedOfWhatTakesTime(t *testing.T) {
 	})
 }
 
+// Without a majority a node fetches on and drops nothing; with one it drops what was deleted and reports the newest
+// phase.
 func TestWithoutMajorityNothingIsLostOrDropped(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.rest = slow(3)
@@ -645,8 +662,8 @@ func TestWithoutMajorityNothingIsLostOrDropped(t *testing.T) {
 	})
 }
 
-// A node that starts may know less than the cluster: what looks like garbage
-// there may be wanted since.
+// A node whose local state is stale drops nothing that the cluster wants. What looks like garbage there may be wanted
+// since.
 func TestAStaleLocalStateDeletesNothing(t *testing.T) {
 	bubble(t, Limits{Audit: time.Minute}, func(w *world) {
 		w.state.lag(true)
@@ -668,6 +685,7 @@ func TestAStaleLocalStateDeletesNothing(t *testing.T) {
 	})
 }
 
+// 10,000 pins are held by a tracker that may know 256 roots at a time.
 func TestTenThousandRootsInLittleMemory(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -699,6 +717,7 @@ func TestTenThousandRootsInLittleMemory(t *testing.T) {
 	}
 }
 
+// All of 100 pins are held after five restarts in the middle of their fetches.
 func TestRestartInTheMiddle(t *testing.T) {
 	bubble(t, Limits{Waiting: 8, Moving: 8}, func(w *world) {
 		w.net.rest = slow(2)
@@ -720,6 +739,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	})
 }
 
+// The start drops all leases of earlier runs, and no lease of this run is dropped.
 func TestLeasesOfEarlierRunsAreDropped(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		for n := range pageRoots + 10 {
@@ -742,6 +762,7 @@ func TestLeasesOfEarlierRunsAreDropped(t *testing.T) {
 	})
 }
 
+// A root is held after the block store has failed and works again.
 func TestABlockStoreInTroubleIsAskedAgain(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.store.setFail(errors.New("disk"))
@@ -754,32 +775,4 @@ func TestABlockStoreInTroubleIsAskedAgain(t *testing.T) {
 		w.pass(DefaultMaxBackoff)
 		w.wantPhase(1, state.Held)
 	})
-}
-
-func TestBackoffDoublesWithinItsBounds(t *testing.T) {
-	l := Limits{}.withDefaults()
-	for attempts, want := range map[int]time.Duration{
-		1: DefaultBackoff, 2: 2 * DefaultBackoff, 3: 4 * DefaultBackoff, 5: DefaultMaxBackoff, 1000: DefaultMaxBackoff,
-	} {
-		got := l.backoff(self, key(1), attempts)
-		if got < want/2 || got > want {
-			t.Errorf("attempt %d: pause %s, want within %s and %s", attempts, got, want/2, want)
-		}
-	}
-	if l.backoff(self, key(1), 1) == l.backoff(other, key(1), 1) {
-		t.Error("two nodes pause for the same time")
-	}
-}
-
-func TestReasonsFitTheState(t *testing.T) {
-	for _, tc := range []struct{ in, want string }{
-		{"short", "short"},
-		{strings.Repeat("x", 2000), strings.Repeat("x", state.MaxReasonLen)},
-		{strings.Repeat("x", state.MaxReasonLen-1) + "é", strings.Repeat("x", state.MaxReasonLen-1)},
-		{"bad \xff byte", "bad  byte"},
-	} {
-		if got := clip(tc.in); got != tc.want {
-			t.Errorf("%.20q...: %d bytes, want %d", tc.in, len(got), len(tc.want))
-		}
-	}
 }
