@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
-// TestClosedSetsAcceptTheirValuesOnly promises that a setting with a list of values has its
-// default in it, accepts each of them, and names all of them when it refuses another word.
+// A setting with a list of values accepts each of them, and names all of them when it refuses another word. Its
+// default is one of them.
 func TestClosedSetsAcceptTheirValuesOnly(t *testing.T) {
 	sets := 0
 	for _, s := range Settings() {
@@ -186,8 +186,9 @@ func TestEveryRunFlagOfTheContractHasItsKeyAndDefault(t *testing.T) {
 	}
 }
 
-// Load refuses an unknown setting, a bad value and two addresses that overlap, in one line that names the setting and
-// its source. The error lists all faults at once, shows no secret, and is a usage error only if a flag is wrong.
+// Load refuses unknown settings and bad values in one line that names the setting and its source. Two addresses that
+// overlap are bad values, too. The error lists all faults at once, shows no secret, and is a usage error only if a
+// flag is wrong.
 func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -378,8 +379,8 @@ func TestNamesThatKubernetesGivesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Load ignores the variables that Kubernetes sets for a service named holdfast-NAME if the host and the port of that
-// service are there. These names begin like settings. Settings still count beside them, and Load still refuses
+// Load ignores the variables that Kubernetes sets for a service named holdfast-NAME. The host and the port of that
+// service must be there. These names begin like settings. Settings still count beside them, and Load still refuses
 // misspelt settings.
 func TestNamesOfOtherServicesAreLeftAlone(t *testing.T) {
 	about := func(service string) []string {
@@ -448,8 +449,8 @@ func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 	}
 }
 
-// GivenSecret refuses a bad secret file with an error that has the file's path, the fault, and the flag or variable
-// that named the file. Load does not read the file. The error is a usage error if a flag named the file.
+// The error for a bad secret file has its path, the fault, and the flag or variable that named the file. GivenSecret
+// returns it. Load does not read the file. The error is a usage error if a flag named the file.
 func TestASecretFileIsNamedWithWhatGaveIt(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
@@ -490,8 +491,8 @@ func TestASecretFileIsNamedWithWhatGaveIt(t *testing.T) {
 	}
 }
 
-// The data folder is that of the flag, else of HOLDFAST_DATA, else `holdfast` in an absolute XDG_DATA_HOME, else a
-// folder in HOME. Without any of them DataDir returns an error.
+// The data folder is that of the flag, else of HOLDFAST_DATA, else a folder in XDG_DATA_HOME or HOME. XDG_DATA_HOME
+// must be absolute. Without any of them DataDir returns an error.
 func TestDataFolderIsFound(t *testing.T) {
 	for _, tc := range []struct {
 		name, flag string
@@ -577,8 +578,8 @@ func TestTableReachesEveryFieldOnce(t *testing.T) {
 	}
 }
 
-// An API has its own rates if they are set, else those of the section api, else its defaults, which are no limit for
-// S3. The error for a wrong rate names once the setting that was set.
+// An API has its own rates if they are set, else those of the section api, else its defaults. The defaults are no
+// limit for S3. The error for a wrong rate names once the setting that was set.
 func TestEachAPIHasRatesOfItsOwn(t *testing.T) {
 	pinning := Rates{AccountRate: 2000, AccountBurst: 10_000, AddressRate: 10_000, AddressBurst: 50_000}
 	s3 := Rates{AccountRate: 0, AccountBurst: 1000, AddressRate: 0, AddressBurst: 5000}
@@ -652,8 +653,8 @@ func TestDefaultStatuses(t *testing.T) {
 	}
 }
 
-// ProxyPrefixes returns an address as a prefix of full length and a network without host bits, and mapped IPv4
-// prefixes as IPv4. IPv4 clients are known by their IPv4 addresses.
+// ProxyPrefixes returns an address as a prefix of full length, and mapped IPv4 prefixes as IPv4. A network has no
+// host bits. IPv4 clients are known by their IPv4 addresses.
 func TestProxyPrefixes(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.9": "192.0.2.9/32", "10.1.2.3/8": "10.0.0.0/8", "fe80::1/10": "fe80::/10", "2001:db8::1": "2001:db8::1/128",
@@ -708,8 +709,8 @@ func FuzzSettingsFile(f *testing.F) {
 	})
 }
 
-// ParseSize reads binary and decimal units, reads back what String writes, and refuses other text with an error that
-// shows examples.
+// ParseSize reads binary and decimal units, and refuses other text with an error that shows examples. It reads back
+// what String writes.
 func TestSizesAreReadAsPeopleWriteThem(t *testing.T) {
 	for text, want := range map[string]Size{
 		"0": 0, "1048576": 1 << 20, "12B": 12, "10GiB": 10 << 30, "10 GiB": 10 << 30, "10gib": 10 << 30, " 3KiB ": 3 << 10, "2TiB": 2 << 40,

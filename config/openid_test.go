@@ -20,9 +20,9 @@ func folderWith(t *testing.T, text string) string {
 
 const consoleURL = "[console]\nurl = \"https://console.example.org\"\n"
 
-// OpenIDProviders returns the providers of the settings file with default names, lower-case domains and addresses,
-// and secrets from their files. The log and Redacted show no client secret. A missing secret file is an error that
-// names the file.
+// OpenIDProviders returns the providers of the settings file with their secrets, also those that are in files. Names
+// have defaults, and domains and addresses are in lower case. The log and Redacted show no client secret. A missing
+// secret file is an error that names the file.
 func TestOpenIDProvidersOfTheFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte(" hidden in a file\n"), 0o600); err != nil {
@@ -79,8 +79,7 @@ const provider = "[[console.oidc]]\nissuer = \"https://id.example.org\"\nclient_
 // oneProvider are settings with which every value of console.sign_up works.
 const oneProvider = consoleURL + provider
 
-// Load refuses sign-in settings that are wrong or do not fit together, with an error that names the fault and shows
-// no secret.
+// Load refuses sign-in settings that are wrong or do not fit together, and names the fault without a secret.
 func TestSignInSettingsThatAreRefused(t *testing.T) {
 	for _, tc := range []struct{ name, file, says string }{
 		{"no URL", provider, "console.url: OpenID providers need"},

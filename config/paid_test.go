@@ -43,8 +43,8 @@ func TestThePaidGatewayNeedsToKnowWhomToPay(t *testing.T) {
 	}
 }
 
-// Terms returns, for each network of the table, the asset's valid address with its checksum, the chain id and the
-// title.
+// Terms returns the asset, the chain id and the title of each network of the table. The address of the asset is valid
+// and has its checksum.
 func TestKnownNetworksAreComplete(t *testing.T) {
 	for _, n := range networks {
 		p := Paid{Network: n.name}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ReadProfiles returns the profiles as AddProfile wrote them, and ClientProfile overrides their fields by the
+// ReadProfiles returns the profiles as AddProfile wrote them. ClientProfile overrides their fields by the
 // environment. AddProfile keeps the user's text and mode 0600, and refuses a bad or used name.
 func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 	home := t.TempDir()
@@ -83,8 +83,8 @@ func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 	}
 }
 
-// ReadProfiles refuses a profile file with an unknown key or a wrong type, and a file that others can read, with an
-// error that says what to mend.
+// ReadProfiles refuses a profile file with an unknown key or a wrong type, and one that others can read. The error
+// says what to mend.
 func TestBadFilesOfProfilesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
 	for text, word := range map[string]string{

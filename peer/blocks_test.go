@@ -38,8 +38,8 @@ func addBlocks(tb testing.TB, s *peertest.Store, n, size int) []cid.Cid {
 	return cids
 }
 
-// GetBlocks fetches all blocks that a member has with verified bytes, and returns those that the member lacks as
-// missing.
+// GetBlocks fetches all blocks that a member has, and returns those that the member lacks as missing. The bytes of
+// each match its CID.
 func TestMembersExchangeBlocks(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	cids := addBlocks(t, peers[1].store, 300, 10_000)
@@ -85,8 +85,8 @@ func TestABlockIsHeardBeforeItIsThere(t *testing.T) {
 	}
 }
 
-// GetBlocks ends with the error of its function, does not call the function again, and returns the blocks that it did
-// not hand on as missing.
+// GetBlocks ends with the error of its function, and does not call the function again. It returns the blocks that it
+// did not hand on as missing.
 func TestGetBlocksEndsWithTheErrorOfItsFunction(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	cids := addBlocks(t, peers[1].store, 100, 100)
@@ -129,7 +129,7 @@ func TestGetBlocksRefusesWrongBytes(t *testing.T) {
 	}
 }
 
-// ReadBlock reads a block into the memory that its caller lends, and returns "not found" only if the member lacks the
+// ReadBlock reads a block into the memory that its caller lends. It returns "not found" only if the member lacks the
 // block.
 func TestReadBlockReadsIntoLentMemory(t *testing.T) {
 	peers, _ := newCluster(t, 2)

@@ -33,8 +33,8 @@ func (*holding) InterceptSecured(network.Direction, libp2ppeer.ID, network.ConnM
 }
 func (*holding) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
-// A host that is closed while it dials a member or opens a stream ends the dial with an error and does not end the
-// process. libp2p asks for a transport that is gone then.
+// A host that is closed while it dials a member or opens a stream ends the dial with an error. In libp2p such a dial
+// asks for a transport that is gone then, which ended the process.
 func TestAHostMayBeClosedWhileItDials(t *testing.T) {
 	for name, dial := range map[string]func(*Peer, libp2ppeer.ID) error{
 		"a member": func(p *Peer, id libp2ppeer.ID) error { return p.dialMember(t.Context(), id) },

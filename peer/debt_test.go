@@ -11,9 +11,9 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// An honest unknown peer waits at most 5 s for its first KiB after other unknown peers have opened as many streams as
-// they may for a minute. The others come from eight addresses, each time under another id, and open streams until
-// they are cut. So the debt of all unknown peers is bounded.
+// An honest unknown peer waits at most 5 s for its first KiB after a minute of attack by other unknown peers. The
+// others come from eight addresses, each time under another id, and open streams until they are cut. So the debt of
+// all unknown peers is bounded.
 func TestDebtOfUnknownPeersIsBounded(t *testing.T) {
 	const addresses = 8
 	synctest.Test(t, func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestDeadOriginsOfOneAccountGiveWay(t *testing.T) {
 	})
 }
 
-// Two accounts with dead origins come to half of the places each, and two sessions of one account to half of its
+// Two accounts with dead origins come to half of the places each. Two sessions of one account come to half of its
 // share each.
 func TestDialsAreSharedByAccountsThenBySessions(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestDialsAreSharedByAccountsThenBySessions(t *testing.T) {
 	})
 }
 
-// A dial gives way only after originGrace, only one gives way to one dial, and the others run until
+// A dial gives way only after originGrace, and only one gives way to one dial. The others run until
 // originDialTimeout. A dial that is ended while it waits for several places leaves none taken.
 func TestADialHasItsGrace(t *testing.T) {
 	t.Parallel()

@@ -8,9 +8,9 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// A scan reports two connections of one identity if both are older than duplicatesAge and their processes listen at
-// different addresses. It reports them again only after duplicatesLogEvery, and not after one of them has ended. Two
-// connections of one process, and those of one that was started again, are no duplicates.
+// A scan reports two connections of one identity whose processes listen at different addresses. Both connections must
+// be older than duplicatesAge. It reports them again only after duplicatesLogEvery, and not after one of them has
+// ended. Two connections of one process, and those of one that was started again, are no duplicates.
 func TestTwoProcessesWithOneIdentityAreNoticed(t *testing.T) {
 	peers, _ := newCluster(t, 3)
 	until(t, "connections", func() bool {

@@ -80,8 +80,7 @@ func secured(t *testing.T) (a, b sec.SecureConn, below *counted) {
 	return a, b, below
 }
 
-// One Write of up to 200 KiB on a secured connection becomes one write to the network, and its bytes arrive
-// unchanged.
+// One Write of up to 200 KiB on a secured connection becomes one write to the network. The bytes arrive unchanged.
 func TestWhatIsGivenAtOnceIsWrittenAtOnce(t *testing.T) {
 	a, b, below := secured(t)
 	data := make([]byte, 200<<10)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A peer that the cluster port refuses for a known reason is logged, with at most one line every refusedEvery that
+// The node logs a peer that its cluster port refuses for a known reason, at most once every refusedEvery. The line
 // counts the suppressed ones. A refusal without a known reason, and one of a peer that is a member by then, is not
 // logged.
 func TestRefusalsAreToldAndBounded(t *testing.T) {

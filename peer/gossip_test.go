@@ -37,7 +37,7 @@ func say(t *testing.T, h host.Host, to testPeer, rpcs ...*pubsubpb.RPC) {
 	}
 }
 
-// A node drops gossip without a valid signature, and larger gossip than allowed, before its validator, and takes a
+// A node drops gossip without a valid signature, and larger gossip than allowed, before its validator. It takes a
 // signed message of the same stream.
 func TestGossipThatIsNotGenuineIsDropped(t *testing.T) {
 	peers, r := newCluster(t, 2)
@@ -103,9 +103,8 @@ func TestGossipThatIsNotGenuineIsDropped(t *testing.T) {
 	}
 }
 
-// A member may send gossipBurst messages at once and gossipRate in each further second, and the limit of one member
-// does not touch another. An RPC of gossipRPCParts parts is dropped, and at most maxGossipPeers members are
-// remembered.
+// A member may send gossipBurst messages at once and gossipRate in each further second. The limit of one member does
+// not touch another. An RPC of gossipRPCParts parts is dropped, and at most maxGossipPeers members are remembered.
 func TestAMemberThatFloodsIsStoppedBeforeItCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dropped := 0

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer/peertest"
 )
 
-// Open refuses a public TCP port that another node uses, at the same address or at all addresses, with a ListenError
-// that has EADDRINUSE. libp2p shares the ports that it listens on, so the system alone would let a second node have
-// the port of a first.
+// Open refuses a public TCP port that another node uses, at the same address or at all addresses. The error is a
+// ListenError that has EADDRINUSE. The system alone would give the port to a second node, because libp2p shares the
+// ports that it listens on.
 func TestAPublicPortOfAnotherNodeIsTaken(t *testing.T) {
 	for _, ip := range []string{"/ip4/127.0.0.1", "/ip6/::1"} {
 		t.Run(ip, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestAPublicPortOfAnotherNodeIsTaken(t *testing.T) {
 	}
 }
 
-// checkFree returns EADDRINUSE for a UDP port that another process has, and no error for port 0 or an address of
-// another machine. A simulated network has addresses that are not of this machine.
+// A UDP port that another process has is reported as EADDRINUSE, at its address and at all addresses. Port 0 and an
+// address of another machine are no error. A simulated network has addresses that are not of this machine.
 func TestPortsOfThisMachineCanBeTaken(t *testing.T) {
 	taken, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {

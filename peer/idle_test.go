@@ -78,8 +78,8 @@ func (s *simulated) adapt(o *Options) {
 	o.ClusterOptions = []HostOption{libp2p.Transport(quictransport.NewTransport)}
 }
 
-// GetBlocks uses pooled streams again after they were idle for 11 s and 35 s, and succeeds after the pool has closed
-// them. libp2p gives a stream 10 s to name its protocol; virtual time makes that short.
+// GetBlocks uses pooled streams again after they were idle for 11 s and 35 s. It succeeds after the pool has closed
+// them, too. In libp2p a stream has 10 s to name its protocol; virtual time makes that short.
 func TestPooledStreamsSurviveIdling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := &simnet.Simnet{LatencyFunc: func(*simnet.Packet) time.Duration { return time.Millisecond }, Logger: slog.New(slog.DiscardHandler)}
@@ -195,9 +195,8 @@ func sayAfterIdling(ctx context.Context, t *testing.T, from, to *Peer) {
 	}
 }
 
-// A DAG that was just fetched from an origin is fetched whole again, in each of six rounds, into an empty store.
-// bitswap loses a want now and then when blocks are deleted and fetched again at once; a session that begins anew
-// asks again.
+// A DAG that was just fetched from an origin is fetched whole again, six times, into an empty store. Bitswap loses a
+// want now and then when blocks are deleted and fetched again at once; a session that begins anew asks again.
 func TestDeletedContentIsFetchedAgainAtOnce(t *testing.T) {
 	const rounds, leaves = 6, 1024
 	f := peertest.NewForeign(t)

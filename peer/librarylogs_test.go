@@ -42,8 +42,7 @@ func (l *lines) said(t *testing.T, name string) (records []map[string]any) {
 	return records
 }
 
-// Errors that libraries log are in the node's log, in its form, and nothing else that libraries log is there at any
-// level.
+// The node's log has the errors that libraries log, in its form, and nothing else of them at any level.
 func TestErrorsOfLibrariesAreInTheLog(t *testing.T) {
 	var out lines
 	LibraryLogs(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -13,8 +13,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// WhyRefused refuses an origin whose name has only addresses that are not public as soon as the lookup has ended, and
-// does not wait for it. It looks up a name once, and none where private origins are allowed.
+// WhyRefused refuses an origin whose name has only addresses that are not public, once the lookup has ended. It does
+// not wait for the lookup. It looks up a name once, and none where private origins are allowed.
 func TestNamesOfPrivateAddressesAreKnownBeforeADial(t *testing.T) {
 	at := map[string][]string{
 		"private.example": {"10.0.0.1", "fd00::1"}, "loop.example": {"::1"}, "mapped.example": {"::ffff:127.0.0.1"},
@@ -84,8 +84,8 @@ func (n *names) idle() bool {
 	return n.running == 0
 }
 
-// At most maxLookups names are looked up at a time, each at most once in verdictFor, and at most maxVerdicts are
-// remembered.
+// At most maxLookups names are looked up at a time, and at most maxVerdicts are remembered. A name is looked up at
+// most once in verdictFor.
 func TestLookupsOfNamesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNames(nil)

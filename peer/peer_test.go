@@ -285,7 +285,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// A stream between members carries bytes both ways, names both members, keeps its deadline and can be closed for
+// A stream between members carries bytes both ways, names both members and keeps its deadline. It can be closed for
 // writing alone. A closed listener accepts nothing, and a dial of its protocol fails.
 func TestStreamsBetweenMembers(t *testing.T) {
 	peers, _ := newCluster(t, 2)
@@ -349,7 +349,7 @@ func TestStreamsBetweenMembers(t *testing.T) {
 	}
 }
 
-// Close ends a Write that the other member does not read, over TCP and over QUIC, and the other member sees that the
+// Close ends a Write that the other member does not read, over TCP and over QUIC. The other member sees that the
 // stream was cut. Raft waits for its streams when it stops, and a snapshot has a deadline of many minutes.
 func TestCloseEndsAWrite(t *testing.T) {
 	quicOnly := func(o *Options) {
@@ -692,8 +692,8 @@ func TestJoinersGetTheJoinStreamOnly(t *testing.T) {
 	}
 }
 
-// JoinKey derives the id that other versions derive from the same secret, another id from another secret, and none
-// from an empty secret. It is a format: nodes of different versions must derive the same id.
+// JoinKey derives the id that other versions derive from the same secret, and another id from another secret. It
+// refuses an empty secret. It is a format: nodes of different versions must derive the same id.
 func TestJoinKeyDependsOnTheSecretAlone(t *testing.T) {
 	_, a, err := JoinKey([]byte("secret"))
 	if err != nil {
@@ -712,8 +712,8 @@ func TestJoinKeyDependsOnTheSecretAlone(t *testing.T) {
 	}
 }
 
-// Gossip of up to MaxGossip bytes reaches all members, and gossip of a removed member that is still connected reaches
-// none of them. Publish refuses larger gossip and what the validator refuses.
+// Gossip of up to MaxGossip bytes reaches all members, and gossip of a removed member reaches none. The removed
+// member is still connected. Publish refuses larger gossip and what the validator refuses.
 func TestGossipReachesMembersOnly(t *testing.T) {
 	peers, r := newCluster(t, 3)
 	var topics []*Topic

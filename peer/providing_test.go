@@ -28,8 +28,8 @@ func rawCID(tb testing.TB, text string) cid.Cid {
 	return b.Cid()
 }
 
-// The cycle of announcements begins at a time that depends on the peer's id and reprovideEvery, so a restart begins
-// no new cycle. Otherwise roots late in the cycle would not be announced for days.
+// A restart begins no new cycle of announcements: its begin depends on the peer's id and reprovideEvery alone.
+// Otherwise roots late in the cycle would not be announced for days.
 func TestACycleOutlivesARestart(t *testing.T) {
 	p := &Peer{id: "some peer"}
 	begun := p.cycleStart(time.Now())
@@ -141,8 +141,9 @@ func newSeeker(t *testing.T, boot testPeer) (finds func(id libp2ppeer.ID, c cid.
 	}
 }
 
-// A peer that is no Holdfast node finds roots that this node was given, held before its start, or found by a scan;
-// roots that are withdrawn or no longer held are not announced.
+// A peer that is no Holdfast node finds every root that this node holds and announces. The node announces roots that
+// it was given, held before its start, or found by a scan. Roots that are withdrawn or no longer held are not
+// announced.
 func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
 	held := new(heldRoots)
@@ -238,9 +239,9 @@ func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 	}
 }
 
-// A scan of all roots does not announce a root again that was withdrawn during the scan, unless the root was
-// announced again meanwhile. A scan reads the state of its beginning; what becomes private, or goes, before the scan
-// has come to it stays withdrawn.
+// A scan of all roots does not announce a root again that was withdrawn during the scan. A root that was announced
+// again meanwhile stays announced. A scan reads the state of its beginning; what becomes private, or goes, before the
+// scan has come to it stays withdrawn.
 func TestWhatIsWithdrawnDuringALookStaysWithdrawn(t *testing.T) {
 	kept, gone, back := rawCID(t, "kept"), rawCID(t, "gone"), rawCID(t, "back")
 	p := &Peer{ctx: t.Context(), dht: new(dht.IpfsDHT), provide: newProvideQueue(), log: slog.New(slog.DiscardHandler)}

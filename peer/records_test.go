@@ -34,8 +34,8 @@ func openRecords(tb testing.TB, store datastore.Batching) *records {
 	return r
 }
 
-// The store of DHT records keeps at most maxRecords records and maxRecordsSize bytes, each of at most maxRecordBytes,
-// and counts the same after a restart. A record can still be replaced when the store is full.
+// The store of DHT records keeps at most maxRecords records and maxRecordsSize bytes. A record has at most
+// maxRecordBytes. A restart counts the same. A record can still be replaced when the store is full.
 func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 	ctx := t.Context()
 	r := openRecords(t, openStore(t, newDatastores(t, t.TempDir())))
@@ -83,9 +83,9 @@ func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 	}
 }
 
-// A query for the providers of one hash returns exactly those, and two queries allocate at most 64 KiB beside
-// maxRecords records. Unknown peers ask for the providers of hashes as fast as they may write. With all the records
-// that a node keeps of them each question took 10 ms and 7 MB.
+// A query for the providers of one hash returns exactly those and reads no others. Two queries allocate at most 64
+// KiB beside maxRecords records. Unknown peers ask for the providers of hashes as fast as they may write. With all
+// the records that a node keeps of them each question took 10 ms and 7 MB.
 func TestAQuestionForProvidersLooksAtThoseAlone(t *testing.T) {
 	ctx := t.Context()
 	r := openRecords(t, openStore(t, newDatastores(t, t.TempDir())))

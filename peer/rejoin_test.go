@@ -7,8 +7,7 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// A node that starts without bootstrap peers joins the DHT by the addresses of its last start, and others find its
-// roots.
+// A node that starts without bootstrap peers joins the DHT by the addresses of its last start. Others find its roots.
 func TestARestartFindsTheDHTWithoutBootstrapPeers(t *testing.T) {
 	lan := func(o *Options) { o.Routing = RoutingLAN }
 	boot := newTestPeer(t, newRoster(), lan)

@@ -223,8 +223,8 @@ func timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// A write that waits for room in the send queue ends with an error at its deadline, at a reset of its stream and with
-// its connection.
+// A write that waits for room in the send queue ends at its deadline, at a reset and with its connection. It ends
+// with an error.
 func TestAWriteThatWaitsForRoomEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name string

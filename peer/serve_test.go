@@ -81,8 +81,8 @@ func TestUnknownPeersAreServedNoFasterThanTheirShare(t *testing.T) {
 	})
 }
 
-// A peer that this node has dialled gets blocks within 10 s while unknown peers want more than they are served and
-// fill all workers. The wants of unknown peers are not with those of others.
+// A peer that this node has dialled gets blocks within 10 s while unknown peers fill all workers. The wants of
+// unknown peers are not with those of others.
 func TestAnswersForMembersAreNeverQueuedBehindThoseForUnknownPeers(t *testing.T) {
 	const rate = 64 << 10
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.ServeRate = rate })

@@ -46,8 +46,8 @@ func fetch(ctx context.Context, p testPeer, root cid.Cid, limits dag.Limits, ori
 	})
 }
 
-// A node fetches files, dag-cbor and dag-json trees and the largest block, whole, from a peer that is no Holdfast
-// node, over TCP and QUIC.
+// A node fetches whole files and trees from a peer that is no Holdfast node, over TCP and QUIC. The trees are of
+// dag-cbor and dag-json, and one file is a block of the largest size.
 func TestFetchFromAForeignPeer(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -99,8 +99,8 @@ func TestFetchFromAForeignPeer(t *testing.T) {
 	}
 }
 
-// A peer that is no Holdfast node fetches blocks that AllowBlock allows, also the empty one, and does not get a
-// private block.
+// A peer that is no Holdfast node gets the blocks that AllowBlock allows, and not a private block. The empty block is
+// among those that it gets.
 func TestForeignPeersFetchWhatIsAllowed(t *testing.T) {
 	private := make(map[string]bool)
 	p := newTestPeer(t, newRoster(), func(o *Options) {
@@ -157,8 +157,8 @@ func TestFetchTellsThatTheProviderVanished(t *testing.T) {
 	}
 }
 
-// A fetch of a block that its origin lacks fails with ErrNotFound, and its reason names the block and the time that
-// it waited.
+// A fetch of a block that its origin lacks fails with ErrNotFound. The reason names the block and the time that the
+// fetch waited.
 func TestFetchTellsThatNobodyHasIt(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -214,8 +214,8 @@ func (unheard) ResolveDNSComponent(ctx context.Context, _ ma.Multiaddr, _ int) (
 	return nil, ctx.Err()
 }
 
-// A fetch reaches an origin by its IP addresses within originNumbersFirst while the lookups of its DNS names get no
-// answer. Kubo also names itself by DNS names (libp2p.direct).
+// A fetch reaches an origin by its IP addresses while the lookups of its DNS names get no answer. It takes at most
+// originNumbersFirst. Kubo also names itself by DNS names (libp2p.direct).
 func TestNamesThatNobodyAnswersForDoNotHoldUpNumbers(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.HostOptions = []HostOption{libp2p.MultiaddrResolver(unheard{})} })
@@ -239,9 +239,9 @@ func TestNamesThatNobodyAnswersForDoNotHoldUpNumbers(t *testing.T) {
 	}
 }
 
-// A session fetches at full speed from an origin that this node does not dial and that connects by itself, over TCP
-// and QUIC. A peer behind a NAT is named by addresses that are not dialled. Nothing protects its connection after the
-// session.
+// A session fetches at full speed from an origin that connects by itself, which this node does not dial. The
+// connection is over TCP or QUIC. A peer behind a NAT is named by addresses that are not dialled. Nothing protects
+// its connection after the session.
 func TestAnOriginThatIsNotDialledComesByItself(t *testing.T) {
 	for _, kind := range []string{"/tcp/", "/quic-v1/"} {
 		f := peertest.NewForeign(t)
@@ -289,8 +289,8 @@ func TestSessionNamesTheOriginsItDoesNotReach(t *testing.T) {
 	}
 }
 
-// Renew ends the requests under way, and the next request of the session gets a block that the origin has stored
-// meanwhile. The origin does not tell of the block.
+// After Renew a session gets a block that the origin has stored meanwhile. Renew ends the requests under way. The
+// origin does not tell of the block.
 func TestRenewedSessionGoesOn(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -379,8 +379,8 @@ func TestAnOriginThatPausesIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A fetch right after one that failed gets, within 10 s, the block that the first one wanted and that the origin now
-// has. A pin that failed is tried again at once, by a new session that wants what the old one wanted.
+// A fetch right after one that failed gets, within 10 s, the block that the origin has now. The first fetch wanted
+// the same block. A pin that failed is tried again at once, by a new session that wants what the old one wanted.
 func TestASessionRightAfterAnotherGetsTheSameBlock(t *testing.T) {
 	f := peertest.NewForeign(t)
 	p := newTestPeer(t, newRoster())
@@ -420,8 +420,7 @@ func TestOriginsStayConnectedDuringTheSession(t *testing.T) {
 	}
 }
 
-// A node and a peer that is no Holdfast node find content that another node has announced in the DHT of a private
-// network.
+// Nodes and other peers find content that a node has announced in the DHT of a private network.
 func TestContentIsFoundByRouting(t *testing.T) {
 	boot := newTestPeer(t, newRoster(), func(o *Options) { o.Routing = RoutingLAN })
 	holder := newTestPeer(t, newRoster(), func(o *Options) { o.Routing, o.Bootstrap = RoutingLAN, boot.Addrs() })
@@ -488,9 +487,9 @@ func TestPublicRoutingWithoutANetworkDoesNotFail(t *testing.T) {
 
 const someID = "/p2p/12D3KooWP1Zc2bV5qR6b8YjZMpyuXrA7fGukvf93mjXKGAJ1NWSU"
 
-// CheckOrigin refuses every address that is not public unless private origins are allowed, and the gater does not
-// dial such an address of an origin. The gater checks again what a name has resolved to, also on a private network if
-// a user named the peer.
+// CheckOrigin refuses every address that is not public, unless private origins are allowed. The gater does not dial
+// such an address of an origin. The gater checks again what a name has resolved to, also on a private network if a
+// user named the peer.
 func TestOriginsThatAreNotPublicAreRefused(t *testing.T) {
 	for _, addr := range []string{
 		"/ip4/127.0.0.1/tcp/4001", "/ip4/127.8.9.1/tcp/4001", "/ip4/0.0.0.0/tcp/4001", "/ip4/0.1.2.3/tcp/4001",
@@ -526,8 +525,8 @@ func TestOriginsThatAreNotPublicAreRefused(t *testing.T) {
 	}
 }
 
-// CheckOrigin refuses multiaddrs without a peer id, of other transports, of relays and of malformed kinds, and
-// accepts TCP, QUIC and WebSocket addresses.
+// CheckOrigin refuses multiaddrs without a peer id, of relays, of other transports and of malformed kinds. It accepts
+// TCP, QUIC and WebSocket addresses.
 func TestOriginsOfOtherKindsAreRefused(t *testing.T) {
 	for _, addr := range []string{
 		"/ip4/8.8.8.8/tcp/4001", // no peer id

@@ -11,8 +11,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// ReadBlock gets a block from a member while fetches of DAGs from the same member use all the streams that they may
-// have.
+// ReadBlock gets a block from a member while fetches of DAGs use all streams to it that they may have.
 func TestAReadDoesNotWaitBehindDAGs(t *testing.T) {
 	peers, _ := newCluster(t, 2)
 	member := peers[1].ID()
@@ -44,7 +43,7 @@ func TestAReadDoesNotWaitBehindDAGs(t *testing.T) {
 	}
 }
 
-// A peer that this node has dialled opens at most publicPeerInbound streams, and leaves streams to other peers and to
+// A peer that this node has dialled opens at most publicPeerInbound streams. It leaves streams to other peers and to
 // this node. It may be an origin that a pin names.
 func TestNoPeerHasAllStreams(t *testing.T) {
 	limits, err := publicLimits()
@@ -74,8 +73,8 @@ func TestNoPeerHasAllStreams(t *testing.T) {
 	}
 }
 
-// A peer that this node has dialled takes at most peerMessages bytes of the room for messages, and gives all back
-// when its streams end.
+// A peer that this node has dialled takes at most peerMessages bytes of the room for messages. It gives all back when
+// its streams end.
 func TestNoPeerHasAllRoomForMessages(t *testing.T) {
 	p := newTestPeer(t, newRoster())
 	h, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.DisableMetrics())

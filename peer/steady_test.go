@@ -49,8 +49,8 @@ func lonely(t *testing.T, store *peertest.Store) *Peer {
 	return p
 }
 
-// As many blocks as one member asks another for at once arrive over a line on which all together take three times
-// blockTimeout. blockTimeout is how long a block may be without a sign of life.
+// As many blocks as one member asks another for at once arrive over a line that carries all in three times
+// blockTimeout. A block may be without a sign of life for blockTimeout.
 func TestBlocksComeOverASlowLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = maxStreamsPerMember << 20 / (3 * int(blockTimeout/time.Second)) // 1.5 Mbit/s
@@ -80,9 +80,9 @@ func TestBlocksComeOverASlowLine(t *testing.T) {
 	})
 }
 
-// Ten blocks that are read ahead arrive over a line that carries two blocks in blockTimeout, and a read from a line
-// that carries half a block fails. The blocks share the line, so that each takes longer than blockTimeout. A member
-// that does not carry even one is still given up.
+// Ten blocks that are read ahead arrive over a line that carries two blocks in blockTimeout. A read from a line that
+// carries half a block in that time fails. The blocks share the line, so that each takes longer than blockTimeout. A
+// member that does not carry even one is still given up.
 func TestBlocksOfAFileComeOverASlowLine(t *testing.T) {
 	const second = int(time.Second)
 	for _, tc := range []struct {

@@ -40,7 +40,7 @@ func knock(s *unknownPeers, dir network.Direction, ip string) (network.ConnManag
 	return s.OpenConnection(dir, true, ma.StringCast("/ip4/"+ip+"/tcp/4001"))
 }
 
-// At most unknownPending handshakes of unknown peers run at once; this node's dials and a member's address do not
+// At most unknownPending handshakes of unknown peers run at once. Dials of this node and a member's address do not
 // count. A handshake that has ended makes room for another.
 func TestHandshakesOfUnknownPeersAreBounded(t *testing.T) {
 	synctest.Test(t, handshakes)
@@ -100,7 +100,7 @@ func TestOneAddressLeavesHandshakesToOthers(t *testing.T) {
 	}
 }
 
-// One address of unknown peers has at most addressConns connections, and another one only when one of them has
+// One address of unknown peers has at most addressConns connections. It gets another one only when one of them has
 // closed.
 func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,8 +137,7 @@ func TestOneAddressMayHaveSoManyConnections(t *testing.T) {
 	})
 }
 
-// Unknown peers of one address, and those of all addresses, connect no faster than their burst at once and their rate
-// per second.
+// Unknown peers of one address, and of all addresses, connect no faster than their burst and their rate.
 func TestUnknownPeersArriveNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arrive := func(s *unknownPeers, ip func(i int) string, n int) (admitted int) {
@@ -222,8 +221,8 @@ func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 	}
 }
 
-// Each stream that an unknown peer opens counts against its read rate, also a refused one, and a peer that goes on
-// when it is refused is cut once. Another peer does not wait for it.
+// Each stream that an unknown peer opens counts against its read rate, also a refused one. A peer that goes on when
+// it is refused is cut once. Another peer does not wait for it.
 func TestStreamsCostUnknownPeersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door()
@@ -270,8 +269,7 @@ func TestStreamsCostUnknownPeersTheirShare(t *testing.T) {
 	})
 }
 
-// VerifySourceAddress requires QUIC's address validation of every address but those of known members, in both forms
-// of IPv4.
+// QUIC's address validation is required of every address but those of known members, in both forms of IPv4.
 func TestUnknownAddressesShowThatTheyAreThere(t *testing.T) {
 	s, _ := door()
 	s.know(netip.MustParseAddr("203.0.113.1"))
@@ -337,8 +335,8 @@ func TestUnknownPeersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// A node reads from an unknown peer at peerBytes per second after a burst, and counts a small read as minCharge; a
-// member does not wait.
+// A node reads from an unknown peer at peerBytes per second after a burst; a member does not wait. A small read
+// counts as minCharge.
 func TestUnknownPeersReadNoFasterThanTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := door("member")
@@ -413,8 +411,7 @@ func answers(blocks, size, presences int) []byte {
 	return unframed(m)
 }
 
-// checkMessage accepts messages that bitswap sends and refuses malformed ones and those with many empty or unknown
-// parts.
+// checkMessage refuses malformed messages and those with many empty or unknown parts. It accepts what bitswap sends.
 func TestBitswapMessagesAreCheckedBeforeTheyAreDecoded(t *testing.T) {
 	field := func(number byte, value []byte) []byte {
 		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(value))), value...)

@@ -151,8 +151,7 @@ func TestAWrongAddressIsNamedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
-// A node that is no member yet exits with code 2 and one line that names the fault if nobody can join by the value of
-// --join.
+// A value of --join by which nobody can join is wrong usage, and one line names the fault. The node is no member yet.
 func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	for _, tc := range []struct{ where, names string }{
 		{"garbage", "ticket"},
@@ -168,8 +167,8 @@ func TestAPlaceNobodyCanJoinAtIsWrongUsage(t *testing.T) {
 	}
 }
 
-// A bad cluster secret stops the start of a node that is no member yet, with one line that names the flag or
-// variable, even if the node does not need the secret.
+// A bad cluster secret stops the start of a node that is no member yet, even if the node does not need it. The error
+// has one line that names the flag or variable.
 func TestABadSecretStopsTheStart(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	if err := os.WriteFile(bad, []byte("zz\n"), 0o600); err != nil {
@@ -270,8 +269,8 @@ func TestValuesThatAreEmptyOrNoTextAreWrongUsage(t *testing.T) {
 	}
 }
 
-// `user passwd` stores the first line of its input unchanged, or refuses one that is empty, longer than 1,024 bytes
-// or not UTF-8.
+// `user passwd` stores the first line of its input unchanged, or refuses it. It refuses one that is empty, longer
+// than 1,024 bytes or not UTF-8.
 func TestPasswordsAreTakenAsTheyAreOrRefused(t *testing.T) {
 	long := strings.Repeat("x", 1024)
 	for _, tc := range []struct {
@@ -342,8 +341,8 @@ func (r refusing) OpenContent(context.Context, string, string) (io.ReadCloser, i
 }
 func (r refusing) CreateTicket(context.Context, time.Duration) (string, error) { return "", r.err }
 
-// A command exits with code 2 if the node answers 400, and with code 1 for 404, 409 and 503, and prints the node's
-// reason. A password that is too short is a failure, not wrong usage: the command refuses it before the node sees it.
+// An answer of 400 is wrong usage, and one of 404, 409 or 503 is a failure, with the node's reason. A password that
+// is too short is a failure, not wrong usage: the command refuses it before the node sees it.
 func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
 	for _, args := range []string{
 		"key create --user a@b --scope bogus", "user add notanemail", "pin add notacid", "get notacid", "token --ttl 1s",
@@ -364,7 +363,7 @@ func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
 	}
 }
 
-// A list in a flag is read with commas, with spaces, and with both, so that the scopes of a key are taken as they are
+// A list in a flag is read with commas, with spaces, and with both. So the scopes of a key are taken as they are
 // printed.
 func TestListsAreTakenAsTheyArePrinted(t *testing.T) {
 	for _, scope := range []string{"storage:read storage:write", "storage:read, storage:write", "storage:read,storage:write"} {
@@ -417,8 +416,8 @@ func TestSettingsThatAreNoFlagsAreNoWrongUsage(t *testing.T) {
 // helpWidth is the most columns of a line of a help text, so that it fits a terminal.
 const helpWidth = 80
 
-// `--help` of each command exits with code 0, explains the command in lines that fit a terminal, and names the value
-// of each flag. Each command has an example.
+// `--help` of each command explains the command in lines that fit a terminal, and names the value of each flag. It
+// exits with code 0. Each command has an example.
 func TestEveryCommandExplainsItself(t *testing.T) {
 	var walk func(cmd *cobra.Command, path []string)
 	walk = func(cmd *cobra.Command, path []string) {
@@ -464,8 +463,8 @@ func TestSpansAreShownInWholeUnits(t *testing.T) {
 	}
 }
 
-// A command that succeeds prints its answer on standard output exactly as scripts read it, prints nothing on standard
-// error, and asks the node for the change that was typed.
+// A command that succeeds prints its answer on standard output exactly as scripts read it, and nothing else. It asks
+// the node for the change that was typed.
 func TestOutputIsWhatScriptsRead(t *testing.T) {
 	node := &fakeNode{
 		files: map[string]fakeFile{"bafyhave": {data: "x"}},
@@ -550,8 +549,8 @@ func TestListOfPinsStopsAtItsLimit(t *testing.T) {
 	}
 }
 
-// `pin ls` sends its whole filter to the node, so that a list of few pins of many reads few, and a malformed filter
-// is wrong usage. `pin add` sends the meta that its flags give.
+// `pin ls` sends its whole filter to the node, so that a list of few pins of many reads few. A malformed filter is
+// wrong usage. `pin add` sends the meta that its flags give.
 func TestPinsAreFilteredByTheNode(t *testing.T) {
 	const content = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
 	node := &fakeNode{}

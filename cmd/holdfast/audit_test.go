@@ -41,8 +41,8 @@ func (n *logNode) Audit(_ context.Context, query url.Values) iter.Seq2[client.Au
 
 func (n *logNode) VerifyAudit(context.Context) (client.AuditCheck, error) { return n.check, nil }
 
-// `audit ls` sends its filters to the node, prints at most --limit rows without control characters, and refuses
-// malformed filters as wrong usage.
+// `audit ls` sends its filters to the node and prints at most --limit rows without control characters. Malformed
+// filters are wrong usage.
 func TestAuditList(t *testing.T) {
 	n := &logNode{}
 	got := call(t, n, "", "audit", "ls", "--since", "2026-01-02", "--until", "1h", "--actor", "ann", "--action", "key", "--target", "k1", "--limit", "2")
@@ -71,8 +71,8 @@ func TestAuditList(t *testing.T) {
 	}
 }
 
-// `audit verify` prints the rows and the last hash of an intact log, and fails with the broken row and the reason
-// otherwise.
+// `audit verify` prints the rows and the last hash of an intact log. It fails with the broken row and the reason if
+// the log is broken.
 func TestAuditVerify(t *testing.T) {
 	n := &logNode{check: client.AuditCheck{Intact: true, First: 3, Last: 8, Count: 6, Head: "00ff"}}
 	want := "the audit log is intact: 6 rows, from 3 to 8\nhash of row 8: 00ff\n"

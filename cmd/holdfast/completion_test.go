@@ -75,8 +75,8 @@ func TestJSONIsOneDocument(t *testing.T) {
 	}
 }
 
-// A shell that evaluates the output of `key create --env` has the token and an S3 endpoint that it can reach. --env
-// and --json together are wrong usage.
+// A shell that evaluates the output of `key create --env` has the token and an S3 endpoint that it can reach. It is
+// wrong usage to give --env and --json together.
 func TestAShellEvaluatesAKey(t *testing.T) {
 	node := &fakeNode{}
 	node.status.Node.S3 = "0.0.0.0:9000"
@@ -122,8 +122,7 @@ func TestCompletionsDescribeThemselves(t *testing.T) {
 	}
 }
 
-// Each installed shell parses its completion script without an error, and bash completes commands, flags and values
-// with it.
+// Bash completes commands, flags and values, and each installed shell parses its script without an error.
 func TestShellsCompleteCommands(t *testing.T) {
 	dir := t.TempDir()
 	program, err := os.Executable()

@@ -34,8 +34,8 @@ var removals = []struct{ args, asks, change string }{
 	{"pin rm r1", `pin r1 "first" of bafy1: pinned, 5.0 MiB`, "unpin  r1"},
 }
 
-// A command that takes something away describes it on a terminal, asks, and changes it only after a yes; with --yes
-// it does not ask.
+// A command that takes something away describes it on a terminal, and changes it only after a yes. With --yes it does
+// not ask.
 func TestARemovalAsksOnATerminal(t *testing.T) {
 	for _, tc := range removals {
 		for _, answer := range []struct {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// `get -o` leaves the whole content or the file that was there before, keeps the file's mode, and leaves nothing else
-// in the folder.
+// `get -o` leaves the whole content or the file that was there before, and nothing else in the folder. It keeps the
+// file's mode.
 func TestGetLeavesWholeFilesOnly(t *testing.T) {
 	node := &fakeNode{files: map[string]fakeFile{
 		"whole": {data: "new content"},

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// An error about access to the data folder says who owns it or that its disk is read-only, and every other error
+// An error about access to the data folder says who owns the folder, or that its disk is read-only. Every other error
 // stays unchanged.
 func TestErrorsOfTheSystemAreExplained(t *testing.T) {
 	folder := t.TempDir()

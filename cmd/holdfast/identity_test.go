@@ -64,8 +64,8 @@ func TestAnIdentityIsMadeOnce(t *testing.T) {
 	}
 }
 
-// TestAnAgentGivesThePassphrase promises that HOLDFAST_IDENTITY_COMMAND prints the passphrase, or
-// the passphrase and the identity, and that its failure is named.
+// TestAnAgentGivesThePassphrase promises that HOLDFAST_IDENTITY_COMMAND prints the passphrase of the identity. It may
+// print the identity after it. The error of the command names its failure.
 func TestAnAgentGivesThePassphrase(t *testing.T) {
 	dir := t.TempDir()
 	file, passphrase := filepath.Join(dir, "identity"), filepath.Join(dir, "passphrase")

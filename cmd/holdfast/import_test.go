@@ -110,8 +110,8 @@ const (
 	importTwo = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
 )
 
-// `pin import` imports the recursive pins of an ipfs-cluster or kubo export, from a file and from standard input, and
-// imports none of them again. Each pin gets the origins of --origin.
+// `pin import` imports the recursive pins of an ipfs-cluster or kubo export, and imports none of them again. The
+// export is a file or standard input. Each pin gets the origins of --origin.
 func TestImportOfFiles(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, summary string
@@ -285,8 +285,8 @@ func remoteRows(n, tie int) (rows []map[string]any) {
 	return rows
 }
 
-// `pin import --from` imports all pins of a pinning service with their meta and their delegates as origins, also if
-// many were created in one second. A wrong token fails the import.
+// `pin import --from` imports all pins of a pinning service, also if many were created in one second. They have their
+// meta, and the service's delegates as origins. A wrong token fails the import.
 func TestImportFromAService(t *testing.T) {
 	for _, tc := range []struct{ rows, tie int }{{0, 1}, {1, 1}, {999, 1}, {1000, 1}, {2500, 1}, {2500, 7}, {2100, 400}} {
 		service := &pages{t: t, rows: remoteRows(tc.rows, tc.tie)}
@@ -333,8 +333,8 @@ func TestImportFromAServiceWithShortPages(t *testing.T) {
 	}
 }
 
-// `pin import --from` fails and gives both counts if a service counts more pins than its pages have, and imports all
-// that it gave. No page can reach pins beyond the first 1,000 of one second.
+// `pin import --from` fails and gives both counts if a service counts more pins than its pages have. It imports all
+// that it got. No page can reach pins beyond the first 1,000 of one second.
 func TestImportTellsWhatAServiceDoesNotGive(t *testing.T) {
 	node, got := importFrom(t, &pages{t: t, rows: remoteRows(1200, 1200)})
 	if got.code != exitFailure || len(node.pins) != 1000 || !strings.Contains(got.errOut, "counts 1200 pins and gave 1000") {
@@ -347,8 +347,8 @@ func TestImportTellsWhatAServiceDoesNotGive(t *testing.T) {
 	}
 }
 
-// `pin import --from` skips and names a row that it cannot read, drops an address that it does not know, and imports
-// the other pins.
+// `pin import --from` skips and names a row that it cannot read, and imports the other pins. It drops an address that
+// it does not know.
 func TestImportSkipsABadRowAlone(t *testing.T) {
 	rows := remoteRows(10, 1)
 	rows[2]["pin"].(map[string]any)["meta"] = map[string]any{"a": 1}
@@ -371,8 +371,8 @@ func TestImportSkipsABadRowAlone(t *testing.T) {
 	}
 }
 
-// An import waits as long as a busy service asks, tells the person before each wait, and gives up after importTries
-// attempts.
+// An import waits as long as a busy service asks, and tells the person before each wait. It gives up after
+// importTries attempts.
 func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
 	service := &pages{t: t, rows: remoteRows(5, 1), busy: 3}
 	server := httptest.NewServer(service)
@@ -405,7 +405,7 @@ func TestTheServiceIsGivenTimeWhenItAsksForIt(t *testing.T) {
 	}
 }
 
-// `pin import` waits as long as a busy node asks, pins once even if an answer got lost, and does not retry a final
+// `pin import` waits as long as a busy node asks, and pins once even if an answer got lost. It does not retry a final
 // refusal.
 func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
 	busy := func(after time.Duration) error {
@@ -471,8 +471,8 @@ func TestANodeThatAsksForTimeIsGivenIt(t *testing.T) {
 	}
 }
 
-// Of two imports of the same pins at once, the one whose pins are younger reports them as already here, and the older
-// pins stay. Both look before either has pinned anything.
+// Of two imports of the same pins at once, the younger one reports its pins as already here. The older pins stay.
+// Both look before either has pinned anything.
 func TestTwoImportsAtOncePinEachOnce(t *testing.T) {
 	const other = "other"
 	for name, tc := range map[string]struct {

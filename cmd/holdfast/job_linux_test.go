@@ -204,7 +204,7 @@ func TestAQuestionReachesThePersonPastRedirections(t *testing.T) {
 	j.reported("ended 0")
 }
 
-// A command that takes something away fails and names --yes if no terminal can show its question, and succeeds with
+// A command that takes something away fails and names --yes if no terminal can show its question. It succeeds with
 // --yes.
 func TestAQuestionThatNobodySeesChangesNothing(t *testing.T) {
 	_, terminal := newTerminal(t)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The soft memory limit is memoryLimit or 1.5 times the live heap, whichever is larger, and goes when its context
-// ends. limitMemory returns at once if another limit is set.
+// The soft memory limit is memoryLimit or 1.5 times the live heap, whichever is larger. The limit goes when its
+// context ends. If another limit is set, limitMemory returns at once.
 func TestMemoryHasASoftLimitThatLeavesRoom(t *testing.T) {
 	for live, want := range map[uint64]int64{0: memoryLimit, 200 << 20: memoryLimit, 1 << 30: 3 << 29} {
 		if got := limitFor(live); got != want {

@@ -33,7 +33,7 @@ func (n *payNode) Payments(_ context.Context, query url.Values) iter.Seq2[client
 	}
 }
 
-// `paid ls` prints at most --limit payments, as a table without control characters and as JSON, and pages through
+// `paid ls` prints at most --limit payments, as a table without control characters and as JSON. It pages through
 // them.
 func TestPaidLs(t *testing.T) {
 	n := &payNode{}

@@ -152,8 +152,8 @@ func TestAPasswordThatIsTypedIsAskedForTwiceAndNotShown(t *testing.T) {
 	}
 }
 
-// A password prompt that is interrupted exits with code 1, changes nothing, and gives the terminal back with its
-// echo.
+// A password prompt that is interrupted changes nothing, and gives the terminal back with its echo. It exits with
+// code 1.
 func TestAPasswordPromptThatIsInterruptedEndsAtOnce(t *testing.T) {
 	for _, tc := range passwordCommands {
 		for _, prompt := range []string{tc.prompt, promptAgain} {

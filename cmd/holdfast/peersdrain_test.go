@@ -6,8 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// The line about a drain has the roots and bytes left, the rate and the time left, and says which of these is not
-// known.
+// The line about a drain has what is left, the rate and the time left, and says which of these is not known.
 func TestALineTellsHowFarADrainIs(t *testing.T) {
 	var (
 		bytes, none            = uint64(12_884_901_888), float64(0)

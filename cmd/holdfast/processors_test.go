@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Go code runs on up to twice as many processors as GOMAXPROCS was, and on at most four more, unless the environment
-// sets GOMAXPROCS. moreProcessors returns the number before the change.
+// Go code runs on up to twice as many processors as GOMAXPROCS was, and on at most four more. If the environment sets
+// GOMAXPROCS, it stays. The number that moreProcessors returns is the one before the change.
 func TestTheRuntimeHasProcessorsToSpare(t *testing.T) {
 	defer runtime.SetDefaultGOMAXPROCS()
 	for is, want := range map[int]int{1: 2, 2: 4, 4: 8, 16: 20} {

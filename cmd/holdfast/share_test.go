@@ -36,8 +36,8 @@ func someIdentity(t *testing.T) (id *seal.Identity, file, passphrase string) {
 	return id, file, passphrase
 }
 
-// TestEachRefusedShareHasItsOwnMessage promises that share open checks a share before it sends a
-// request, in the order of the format, and that each refusal says what is wrong.
+// TestEachRefusedShareHasItsOwnMessage promises that each refusal of share open says what is wrong with the share.
+// The command checks a share before it sends a request, in the order of the format.
 func TestEachRefusedShareHasItsOwnMessage(t *testing.T) {
 	owner, _, _ := someIdentity(t)
 	recipient, file, passphrase := someIdentity(t)
@@ -135,8 +135,7 @@ func TestALinkDoesNotGetTheKeyOfAProfile(t *testing.T) {
 	}
 }
 
-// TestAServerOfALinkDoesNotWriteToTheTerminal promises that an error that a stranger's server sends is
-// printed without characters that control a terminal.
+// TestAServerOfALinkDoesNotWriteToTheTerminal promises that a server's error is printed without control characters.
 func TestAServerOfALinkDoesNotWriteToTheTerminal(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -156,8 +155,8 @@ func TestAServerOfALinkDoesNotWriteToTheTerminal(t *testing.T) {
 	}
 }
 
-// TestARevokedShareIsToldInOneSentence promises that the message has nothing that only the program knows:
-// no storage key, no address of a node, no code.
+// TestARevokedShareIsToldInOneSentence promises one sentence for a person whose share was revoked, and nothing else.
+// It has no storage key, no address of a node and no code.
 func TestARevokedShareIsToldInOneSentence(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
@@ -202,8 +201,8 @@ func TestEndsOfShares(t *testing.T) {
 	}
 }
 
-// TestRecordsOfSharesHaveNoSecret promises that the record of a share has mode 0600 and no link, and
-// that it is found until it is forgotten.
+// TestRecordsOfSharesHaveNoSecret promises that the record of a share has mode 0600 and no link. The record is found
+// until it is forgotten.
 func TestRecordsOfSharesHaveNoSecret(t *testing.T) {
 	a, _ := testApp(t, &fakeNode{}, "")
 	home := t.TempDir()
@@ -235,9 +234,8 @@ func TestRecordsOfSharesHaveNoSecret(t *testing.T) {
 	}
 }
 
-// TestSharesAreListedForPeople promises that share ls without a bucket lists those of all buckets, that a
-// recipient does not push the other columns away, that it says why a path is not known, and that --json has
-// all.
+// TestSharesAreListedForPeople promises that share ls without a bucket lists the shares of all buckets. A recipient
+// does not push the other columns away, the list says why a path is not known, and --json has all.
 func TestSharesAreListedForPeople(t *testing.T) {
 	id, _, _ := someIdentity(t)
 	recipient := id.Public().String()

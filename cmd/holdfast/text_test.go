@@ -34,8 +34,8 @@ func someStatus() client.Status {
 	return s
 }
 
-// `status` prints a cluster as the golden files have it, with and without colours and without a leader, and with
-// https URLs if the node has TLS. The JSON has no field that scripts do not know.
+// `status` prints a cluster as the golden files have it, with and without colours and without a leader. Its URLs have
+// https if the node has TLS. The JSON has no field that scripts do not know.
 func TestStatusForPeople(t *testing.T) {
 	var plain, painted, alone bytes.Buffer
 	writeStatus(&plain, false, someStatus())
@@ -59,8 +59,8 @@ func TestStatusForPeople(t *testing.T) {
 	}
 }
 
-// TestFiguresThatNobodyHasReportedAreUnknown promises that the table does not show a member that
-// has just joined as one without free bytes, and that a full disk still counts as a figure.
+// The table of members shows no free bytes, used bytes or queue of a member that has reported none. A member that has
+// just joined is not shown as one without free bytes, and a full disk still counts as a figure.
 func TestFiguresThatNobodyHasReportedAreUnknown(t *testing.T) {
 	var s client.Status
 	s.Peers = []client.Peer{{ID: "joined", State: "alive", Version: "v1"}, {ID: "filled", State: "alive", UsedBytes: 7, Full: true, Queue: 2}, {ID: "empty", State: "alive", FreeBytes: 9}}
@@ -78,8 +78,8 @@ func TestFiguresThatNobodyHasReportedAreUnknown(t *testing.T) {
 	}
 }
 
-// `status` exits with code 1 and says which votes are missing if the cluster cannot write, and its JSON keeps the
-// fields of the contract.
+// `status` exits with code 1 and says which votes are missing if the cluster cannot write. Its JSON keeps the fields
+// of the contract.
 func TestStatusSaysWhetherTheClusterCanWrite(t *testing.T) {
 	const why = "2 of 3 votes are needed and 1 is here; missing: beta (...KooWBeta, last heard of 14 s ago)"
 	for _, tc := range []struct {
@@ -148,8 +148,7 @@ func TestColoursOnlyWhereWanted(t *testing.T) {
 	}
 }
 
-// Sizes, times, quoted paths and counts are printed in the forms that people read, and control characters are
-// replaced.
+// Sizes, times, quoted paths and counts are printed in the forms that people read. Control characters are replaced.
 func TestWordsForPeople(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
 		{humanBytes(0), "0 B"},
@@ -177,8 +176,8 @@ func TestWordsForPeople(t *testing.T) {
 	}
 }
 
-// A new data folder of mode 0700 gets a settings file of mode 0600 that loads as the defaults, and a file that is
-// there stays.
+// A new data folder gets a settings file that loads as the defaults, and a file that is there stays. The folder has
+// mode 0700 and the file mode 0600.
 func TestNewFolderGetsSettingsThatChangeNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "node")
 	if err := writeTemplate(dir); err != nil {
@@ -290,7 +289,7 @@ func TestAPinTellsTheTerminalNothing(t *testing.T) {
 	}
 }
 
-// A node that was told to join and has no other member gets a warning at its start, and one of two members the
+// A node that was told to join and has no other member gets a warning at its start. One of two members gets the
 // warning about two votes.
 func TestTheBoardWarnsOfAJoinThatWasIgnored(t *testing.T) {
 	for _, tc := range []struct {

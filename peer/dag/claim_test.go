@@ -29,8 +29,8 @@ func (s steps) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (
 	return s.DAGStore.TakeOver(ctx, reference, cids)
 }
 
-// With Here set, Fetch gives the reference the same blocks of a DAG that is here as without, in fewer calls of the
-// store. If a block is missing that nobody gives, both fail with ErrNotFound.
+// With Here set, Fetch takes a DAG over with the same blocks as without, in fewer calls of the store. If a block is
+// missing that nobody gives, both fail with ErrNotFound.
 func TestADAGThatIsHereIsTakenOver(t *testing.T) {
 	sizes := make([]int, 3*dag.LinksPerNode)
 	for i := range sizes {

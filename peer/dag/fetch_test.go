@@ -97,8 +97,8 @@ func newTree(tb testing.TB, codec uint64, width, depth, leaf int) tree {
 	return tree{s, root, count, size}
 }
 
-// Fetch stores every block of a dag-pb, dag-cbor or dag-json tree under its reference, in batches, and returns the
-// bytes and blocks.
+// Fetch stores every block of a dag-pb, dag-cbor or dag-json tree under its reference, in batches. It returns the
+// number of bytes and blocks.
 func TestFetchTakesAWholeDAG(t *testing.T) {
 	for _, codec := range []uint64{cid.DagProtobuf, cid.DagCBOR, cid.DagJSON} {
 		t.Run(fmt.Sprintf("codec 0x%x", codec), func(t *testing.T) {
@@ -334,8 +334,8 @@ func TestFetchFailsWithAReason(t *testing.T) {
 	}
 }
 
-// Fetch renews its sources while nothing arrives, and gets blocks whose requests a source has lost, within twice
-// DefaultIdle. This is what bitswap does when it stalls: a want is lost until a new session asks.
+// Fetch renews its sources while nothing arrives, and then gets the blocks whose requests a source has lost. It takes
+// at most twice DefaultIdle. This is what bitswap does when it stalls: a want is lost until a new session asks.
 func TestFetchRenewsTheSourcesWhenNothingComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := newTree(t, cid.DagProtobuf, 30, 2, 10)
@@ -454,8 +454,8 @@ func TestWalkFindsWhatIsMissingOrRotten(t *testing.T) {
 	}
 }
 
-// A frontier with room for 20 links visits every node of a DAG, reads nodes again for it, and holds no link at the
-// end.
+// A frontier with room for 20 links visits every node of a DAG and holds no link at the end. It reads nodes again for
+// that.
 func TestFrontierHoldsFewLinks(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 8, 4, 5)
 	f := newFrontier(Limits{}.withDefaults(), newSeenBytes())
@@ -580,7 +580,7 @@ func (s *said) Put(ctx context.Context, reference string, blks []blocks.Block) e
 	return s.Store.Put(ctx, reference, blks)
 }
 
-// Fetch compares each block with its hash unless the source has done so, and tells the store that each hash was
+// Fetch compares each block with its hash unless the source has done so. It tells the store that each hash was
 // checked. Wrong bytes of a source that does not check fail the fetch.
 func TestEveryHashIsCheckedExactlyOnce(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 12, 2, 20)

@@ -29,7 +29,7 @@ func (a *asked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Import asks its reader for at most headBytes at the beginning of a chunk, so a chunk has no memory before its first
+// Import asks its reader for at most headBytes at the beginning of a chunk. So a chunk has no memory before its first
 // bytes are there. The root does not depend on the sizes of the reads, and Import returns the reader's error. A
 // reader that gives out memory does so when it is asked for bytes.
 func TestAChunkTakesItsMemoryWhenItBegins(t *testing.T) {

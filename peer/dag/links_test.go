@@ -63,8 +63,8 @@ func TestLinksOfEveryCodec(t *testing.T) {
 	}
 }
 
-// Links refuses malformed, too large and too deep blocks, an unknown codec and more than MaxLinks links, each with
-// its error.
+// Links refuses malformed, too large and too deep blocks, unknown codecs and more than MaxLinks links. Each has its
+// error.
 func TestLinksRefuses(t *testing.T) {
 	leaf := node(t, cid.Raw, []byte("a")).Cid()
 	for _, tc := range []struct {

@@ -439,8 +439,8 @@ func TestPlacesOfInnerNodesAreGivenBack(t *testing.T) {
 	}
 }
 
-// A file whose blocks are missing or contradict its sizes ends in an error of their kind, and the bytes before them
-// can be read.
+// A file whose blocks are missing or contradict its sizes ends in an error of their kind. The bytes before the bad
+// block can be read.
 func TestAFileThatIsNotWhatItSaysEndsInAnError(t *testing.T) {
 	s := peertest.NewStore()
 	m := &shaper{t, s, rand.New(rand.NewPCG(1, 1)), false}
@@ -559,8 +559,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Buffers.Get returns less than twice as many bytes as asked for, and memory for leaves of the usual sizes is used
-// again. A caller that bounds its memory counts the bytes that it wants. Grow keeps memory that is large enough.
+// Buffers.Get returns less than twice as many bytes as asked for. Memory for leaves of the usual sizes is used again.
+// A caller that bounds its memory counts the bytes that it wants. Grow keeps memory that is large enough.
 func TestBuffersHaveTheUsualSizes(t *testing.T) {
 	var b Buffers
 	for bytes := 1; bytes <= ChunkSize+2*besideLeaf; bytes += 251 {

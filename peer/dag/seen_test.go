@@ -17,8 +17,8 @@ import (
 
 func seenKey(i int) string { return string(binary.BigEndian.AppendUint64(nil, uint64(i))) }
 
-// A seen set reports a key as first once, takes less than 20 bytes for each key, and gives its memory back when it
-// forgets.
+// A seen set reports a key as first once, and gives its memory back when it forgets. It takes less than 20 bytes for
+// each key.
 func TestSeenIsASet(t *testing.T) {
 	free := newSeenBytes()
 	s := newSeen(free)
@@ -70,8 +70,8 @@ func TestWalksShareWhatTheyRemember(t *testing.T) {
 	}
 }
 
-// Small walks have room for 80,000 nodes each while large walks, among them one of the largest DAG, take all that
-// they get.
+// Small walks have room for 80,000 nodes each while large walks take all memory that they get. One of them is of the
+// largest DAG.
 func TestSmallWalksHaveRoomBesideTheLargest(t *testing.T) {
 	free := newSeenBytes()
 	large := newSeen(free)

@@ -40,7 +40,7 @@ func named(tb testing.TB, data []byte, names ...string) blocks.Block {
 	return labelled(tb, cid.DagProtobuf, n.RawData())
 }
 
-// Links refuses a sharded directory that boxo cannot read with ErrInvalidBlock and the fault, and accepts every other
+// Links refuses a sharded directory that boxo cannot read with ErrInvalidBlock and the fault. It accepts every other
 // node.
 func TestShardsThatCannotBeReadAreInvalid(t *testing.T) {
 	usual := uint64(mh.MURMUR3X64_64)
@@ -100,8 +100,8 @@ func TestShardsThatCannotBeReadAreInvalid(t *testing.T) {
 	}
 }
 
-// Links accepts every node of a sharded directory that boxo builds, of four fanouts and up to 3,000 files, and
-// returns all its links.
+// Links accepts every node of a sharded directory that boxo builds, and returns all its links. The directories have
+// four fanouts and up to 3,000 files.
 func TestShardsThatOthersBuildAreGood(t *testing.T) {
 	for _, fanout := range []int{8, 16, 256, 1024} {
 		for _, files := range []int{0, 1, 30, 3000} {

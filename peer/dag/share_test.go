@@ -203,8 +203,8 @@ type quiet struct{ *near }
 
 func (quiet) Shares() bool { return false }
 
-// A walk in shares visits all blocks of a DAG for any share, and each of three shares begins with a quarter to a half
-// of them.
+// A walk in shares visits all blocks of a DAG for any share. Each of three shares begins with a quarter to a half of
+// the blocks.
 func TestSharesVisitEveryBlockOnce(t *testing.T) {
 	want := newTree(t, cid.DagProtobuf, 7, 3, 20)
 	for _, share := range []Share{{}, {0, 1}, {0, 3}, {1, 3}, {2, 3}, {3, 3}, {-1, 3}, {6, 7}, {4, 50}} {

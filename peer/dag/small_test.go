@@ -24,8 +24,8 @@ func (c *completing) Complete(ctx context.Context, reference string, blks []bloc
 	return c.Put(ctx, reference, blks)
 }
 
-// Fetch stores a DAG of at most smallBlocks blocks and smallBytes bytes with one call of Complete, and a larger one
-// without that call.
+// Fetch stores a DAG of at most smallBlocks blocks and smallBytes bytes with one call of Complete. It stores a larger
+// one without that call.
 func TestASmallDAGIsStoredInOneCall(t *testing.T) {
 	for _, tc := range []struct {
 		name               string

@@ -107,8 +107,8 @@ func TestAFailedWritePastThePageCacheLeavesNothing(t *testing.T) {
 	wantHere(t, s, good...)
 }
 
-// A batch is laid out in pages only if the file system can write past the page cache, and enough of it and at least
-// half is cold. Cold content is content that nobody reads soon.
+// A batch is laid out in pages only if it may go past the page cache: it is large and at least half is cold. The file
+// system must be able to write past the page cache. Cold content is content that nobody reads soon.
 func TestOnlyLargeColdBatchesAreMadeForTheWayPastThePageCache(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

@@ -15,8 +15,7 @@ type claim struct {
 
 func (c claim) HashChecked() bool { return c.is }
 
-// Put believes a caller who has checked the hash of a block and checks every other block, and Get returns no wrong
-// bytes in either case.
+// Put compares a block with its hash unless the caller has done so, and Get returns no wrong bytes.
 func TestAHashIsComparedOnceOnTheWayIn(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	real := rawBlock(t, []byte("the bytes"))

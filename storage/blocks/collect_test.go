@@ -216,8 +216,8 @@ func accounted(t testing.TB, s *Store, cut map[string]bool) {
 	}
 }
 
-// Every acknowledged block stays readable while references come and go under constant compaction, and no block is
-// left when all are dropped.
+// Every acknowledged block stays readable while references come and go under constant compaction. No block is left
+// when all are dropped.
 func TestCollectingTakesNothingThatIsHeld(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions()
@@ -320,8 +320,8 @@ func killOptions() Options {
 	return Options{SegmentBytes: 16 << 10, MinFreeBytes: -1, CompactBytesPerSecond: 1 << 30, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// After a kill at any point of puts, drops and compactions, every acknowledged reference is whole, every dropped one
-// is gone, and nothing else is left.
+// After a kill at any point, every acknowledged reference is whole and every dropped one is gone. The kills hit puts,
+// drops and compactions. Nothing else is left.
 func TestAKillAnywhereKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "blocks")

@@ -139,8 +139,8 @@ func TestABreakdownIsToldToEverybodyWhoWaits(t *testing.T) {
 	must(t, s.Close())
 }
 
-// References that end and begin again within one batch leave what they would leave in several, also after a crash and
-// in a rebuilt index.
+// References that end and begin again within one batch leave what they would leave in several. So they do after a
+// crash and in a rebuilt index.
 func TestAReferenceEndsAndBeginsAgainInOneBatch(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A segment without a good header causes one rebuild of the index and not another with every start, and its file is
-// removed.
+// A segment without a good header causes one rebuild of the index, not another with every start. Its file is removed.
 func TestASegmentThatCannotBeReadIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

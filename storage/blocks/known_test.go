@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Bytes that were found good are compared with their hash only once, and other bytes, another hash and small blocks
-// are always compared.
+// Bytes that were found good are compared with their hash only once. Other bytes, another hash and small blocks are
+// always compared.
 func TestBytesAreComparedWithTheirHashOnce(t *testing.T) {
 	k := newKnown()
 	payload := bytes.Repeat([]byte("0123456789abcdef"), knownBytes/16)

@@ -295,8 +295,8 @@ func fewerChecks(t *testing.T) {
 	}
 }
 
-// A store has exactly the blocks, references and visibility of a model after any sequence of writes, seals, drops,
-// compactions, restarts, kills and losses of the index.
+// A store has exactly the blocks, references and visibility of a model after any sequence of operations. The
+// operations are writes, seals, drops, compactions, restarts, kills and losses of the index.
 func TestStoreBehavesLikeAMapWhateverHappens(t *testing.T) {
 	blks := slices.Concat(makeBlocks(t, 1, 10, 300), makeBlocks(t, 2, 10, 1_500), makeBlocks(t, 3, 4, 4_000))
 	fewerChecks(t)

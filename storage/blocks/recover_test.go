@@ -130,8 +130,8 @@ func TestIndexIsRebuiltFromTheSegmentsAlone(t *testing.T) {
 	}
 }
 
-// A store whose last segment was cut at any byte has all that is complete before that byte, cuts the rest off and
-// goes on, with and without its index. A crash in the middle of writing leaves a file that ends anywhere.
+// A store whose last segment was cut at any byte has all that is complete before that byte, and goes on. It cuts the
+// rest off, with and without its index. A crash in the middle of writing leaves a file that ends anywhere.
 func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 	t.Parallel() // it mostly waits for the disk
 	dir := t.TempDir()
@@ -187,9 +187,10 @@ func TestTornTailIsCutOffAtEveryByte(t *testing.T) {
 	}
 }
 
-// A seal whose references did not reach the disk counts for nothing, and the reference is in doubt until it is put
-// again or dropped. When the power goes in the middle of a batch, its pages may be on the disk in any order: the end
-// of it, with the seal, and not the beginning, with the references. The batch was not acknowledged.
+// A seal whose references did not reach the disk counts for nothing, and its reference is in doubt. The doubt ends
+// when the reference is put again or dropped. When the power goes in the middle of a batch, its pages may be on the
+// disk in any order: the end of it, with the seal, and not the beginning, with the references. The batch was not
+// acknowledged.
 func TestASealThatTheReferencesDidNotReachTheDiskWithCountsForNothing(t *testing.T) {
 	power := cutPower(t)
 	before, torn, sealed := power.before, power.torn, power.sealed
@@ -267,8 +268,7 @@ func wantDoubted(t *testing.T, s *Store, references ...string) {
 	}
 }
 
-// A start takes back the seal whose references are damaged, even if an earlier start met the damage and was
-// interrupted.
+// A start takes back the seal whose references are damaged, even if an earlier start was interrupted at them.
 func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -294,7 +294,7 @@ func TestDoubtsOutliveAStartThatIsCutShort(t *testing.T) {
 	}
 }
 
-// A rebuild of the index takes back the seal of a reference whose blocks were in a file that is gone, and keeps the
+// A rebuild of the index takes back the seal of a reference whose blocks were in a file that is gone. It keeps the
 // others. Nothing shows such damage but the seals, which declare more than their references refer to.
 func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing.T) {
 	dir := t.TempDir()
@@ -319,7 +319,7 @@ func TestARebuildDoesNotTrustSealsWhoseReferencesAreInAFileThatIsGone(t *testing
 	}
 }
 
-// A block with a flipped bit is refused as damaged, counts as missing after that, and can be put again, and the other
+// A block with a flipped bit is refused as damaged, counts as missing after that, and can be put again. The other
 // blocks stay.
 func TestFlippedBitIsNeverServedAndCanBeRepaired(t *testing.T) {
 	t.Parallel() // it mostly waits for the disk
@@ -501,8 +501,8 @@ func TestOutdatedRecordsDoNotBringADroppedReferenceBack(t *testing.T) {
 	}
 }
 
-// A rebuild of the index skips and counts a damaged part of a segment, keeps the blocks around it, and sets a segment
-// without a good header aside. The lost blocks can be put again.
+// A rebuild of the index skips and counts a damaged part of a segment, and keeps the blocks around it. It sets a
+// segment without a good header aside. The lost blocks can be put again.
 func TestDamageInTheMiddleIsSkippedAndCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit    func(b []byte, r record) []byte
@@ -637,8 +637,7 @@ func TestRebuildTakesReferencesInSmallSteps(t *testing.T) {
 	}
 }
 
-// Bytes in a block that look like a drop record drop nothing, because their maker does not know the salt of the
-// segment.
+// Bytes in a block that look like a drop record drop nothing. Their maker does not know the salt of the segment.
 func TestRecordsInsideABlockAreNotRecords(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -9,9 +9,9 @@ import (
 	blocks "github.com/ipfs/go-block-format"
 )
 
-// A reference whose seal the store has taken back stays in doubt after the segment of that seal has gone, also in a
-// rebuilt index, until it is put again or dropped. The index alone knows the seal when its segment is gone or cannot
-// be read: the store writes it again.
+// A reference whose seal the store has taken back stays in doubt after the segment of that seal has gone. The doubt
+// ends when the reference is put again or dropped, and a rebuilt index has it, too. The index alone knows the seal
+// when its segment is gone or cannot be read: the store writes it again.
 func TestADoubtOutlivesTheSegmentOfItsSeal(t *testing.T) {
 	for _, hurt := range []string{"gone", "header", "seal"} {
 		for _, then := range []string{"put again", "dropped"} {

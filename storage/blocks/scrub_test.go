@@ -189,8 +189,8 @@ func harmAndScrub(t *testing.T, harm func(testing.TB, string, uint32), lost int,
 	}
 }
 
-// CheckSegments finds a segment file that has gone while the store is open, counts its blocks as lost, and notifies
-// Lost. It reads no segment.
+// CheckSegments finds a segment file that has gone while the store is open, and counts its blocks as lost. It
+// notifies Lost. It reads no segment.
 func TestCheckSegmentsFindsWhatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)
@@ -217,7 +217,7 @@ func TestCheckSegmentsFindsWhatIsGone(t *testing.T) {
 	wantHere(t, again, blks...)
 }
 
-// Scrub with Resume continues where the last one was interrupted, and begins anew after a complete one or with a
+// Scrub with Resume continues where the last one was interrupted. It begins anew after a complete one or with a
 // damaged state.
 func TestScrubGoesOnWhereItWasCutShort(t *testing.T) {
 	dir := t.TempDir()
@@ -300,8 +300,8 @@ func TestScrubRacesWithEverything(t *testing.T) {
 	}
 }
 
-// A read returns no wrong byte wherever a bit of a segment is flipped, of new blocks and of blocks that the store
-// recognizes.
+// A read returns no wrong byte wherever a bit of a segment is flipped. The blocks are new ones and ones that the
+// store recognizes.
 func TestNoFlipIsEverServed(t *testing.T) {
 	for _, at := range []struct{ blocks, bytes, flips int }{{8, 300, 10_000}, {2, knownBytes + 1000, 1_000}} {
 		t.Run(fmt.Sprintf("%d bytes", at.bytes), func(t *testing.T) {

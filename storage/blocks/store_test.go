@@ -292,7 +292,7 @@ func TestBadBlocksAndReferencesAreRefusedBeforeAnythingIsStored(t *testing.T) {
 	}
 }
 
-// A store answers identity CIDs from their own bytes and stores nothing for them, and seals a reference without
+// A store answers identity CIDs from their own bytes and stores nothing for them. It seals a reference without
 // blocks.
 func TestIdentityBlocksAreAnsweredAndNeverStored(t *testing.T) {
 	s := openTest(t, t.TempDir())
@@ -481,7 +481,7 @@ func TestDropRacingWithPutAndAdoptLosesNothingAcknowledged(t *testing.T) {
 	must(t, <-running)
 }
 
-// PutAndSeal and PutColdAndSeal of any size leave a sealed reference with all blocks after a kill, and one that fails
+// PutAndSeal and PutColdAndSeal of any size leave a sealed reference with all blocks after a kill. One that fails
 // leaves no reference.
 func TestPutAndSealIsDurableWhateverItsSize(t *testing.T) {
 	dir := t.TempDir()
@@ -558,8 +558,8 @@ func TestCancelledPutLeavesTheQueueSound(t *testing.T) {
 	}
 }
 
-// A store without free space refuses new blocks with ErrNoSpace, and still takes references to blocks that are here,
-// and drops.
+// A store without free space refuses new blocks with ErrNoSpace, and still drops. It still takes references to blocks
+// that are here.
 func TestFullDiskRefusesBlocksAndStillDrops(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

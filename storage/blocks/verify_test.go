@@ -10,8 +10,7 @@ import (
 	blocks "github.com/ipfs/go-block-format"
 )
 
-// A put of blocks that are here but damaged stores them again, so that the put and every other reference can read
-// them.
+// A put of blocks that are here but damaged stores them again. Then the put and every other reference can read them.
 func TestWhatHasRottedIsStoredByTheNextPut(t *testing.T) {
 	const n = 20
 	for name, put := range map[string]func(s *Store, blks []blocks.Block) error{

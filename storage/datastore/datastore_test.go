@@ -72,8 +72,8 @@ func TestADatastoreIsThereAfterARestart(t *testing.T) {
 	}
 }
 
-// A datastore that cannot be opened is replaced by an empty one and logged, and one without a usable folder is kept
-// in memory.
+// A datastore that cannot be opened is replaced by an empty one and logged. One without a usable folder is kept in
+// memory.
 func TestADamagedDatastoreIsMadeAnew(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// WriteFile replaces a file by the new content and mode, and leaves nothing else in the folder, even after a crash of
-// another writer.
+// WriteFile replaces a file by the new content and mode, and leaves nothing else in the folder. So it does after a
+// crash of another writer.
 func TestWriteFileReplacesWholeAndLeavesNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pointer")
@@ -85,8 +85,7 @@ func TestWriteFileKeepsOldContentWhenItCannotWrite(t *testing.T) {
 	}
 }
 
-// MkdirAll and RemoveAll succeed when there is nothing to do, and Rename moves a folder and fails for one that is not
-// there.
+// MkdirAll and RemoveAll succeed when there is nothing to do, and Rename fails for a folder that is not there.
 func TestFolderOperations(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a", "b", "c"), filepath.Join(dir, "d")

@@ -67,8 +67,8 @@ func TestAFilterHidesNothing(t *testing.T) {
 	}
 }
 
-// A store answers every read correctly before, during and after the build of its filter, while keys are written and
-// deleted. It has more keys than a step of a build. After the build at most 2 % of the keys that are not there are
+// A store answers every read correctly before, during and after the build of its filter. Keys are written and deleted
+// meanwhile. It has more keys than a step of a build. After the build at most 2 % of the keys that are not there are
 // looked for.
 func TestAFilterIsBuiltBesideCommits(t *testing.T) {
 	const keys = 3 * filterStep

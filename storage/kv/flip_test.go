@@ -13,9 +13,9 @@ import (
 
 var flips = flag.Int("flips", 80, "bits to flip, each in a copy of a store")
 
-// A store with a flipped bit in any of its files refuses to open, fails the read, or reads the rows of an earlier
-// commit, but no other bytes. A flip may be harmless, or look like a torn end of the log: then the store is as it was
-// at an earlier commit. The store is one that was made moments ago or one that was opened again.
+// A store with a flipped bit in any of its files never returns bytes that were not written. It refuses to open, or
+// fails the read. A flip may be harmless, or look like a torn end of the log: then the store is as it was at an
+// earlier commit. The store is one that was made moments ago or one that was opened again.
 func TestNoFlippedBitIsEverRead(t *testing.T) {
 	const rows = 400
 	value := func(i int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("v", 300)) }

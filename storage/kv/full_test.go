@@ -123,8 +123,8 @@ func TestAWriteWaitsForRoomAndReadsGoOn(t *testing.T) {
 	}
 }
 
-// A flush that fails for want of room ends the store with its first failure, and the store neither repeats the flush
-// nor asks for room.
+// A flush that fails for want of room ends the store, which does not repeat the flush. It does not ask for room
+// either.
 func TestAFlushThatFailedForWantOfRoomIsNotAskedForAgain(t *testing.T) {
 	disk := &fullDisk{FS: vfs.Default}
 	fatal := make(chan string, 16)

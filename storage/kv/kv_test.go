@@ -65,8 +65,8 @@ func stored(t testing.TB, s *Store) string {
 	return content(t, v)
 }
 
-// A transaction sees its own writes, others see them only after Commit, and an older view and a discarded transaction
-// show none.
+// A transaction sees its own writes, and others see them only after Commit. An older view shows none of them, and a
+// discarded transaction leaves none.
 func TestTransactionSeesItsWritesAndOthersOnlyAfterCommit(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, true, "a", "1", "b", "2")
@@ -264,8 +264,8 @@ func TestFlippedBitInTheLogIsFound(t *testing.T) {
 	}
 }
 
-// Open uses the data that the pointer file names or the only data there are, removes leftovers, and fails if neither
-// decides.
+// Open uses the data that the pointer file names, or the only data there are, and removes leftovers. It fails if
+// neither decides.
 func TestPointerDecidesWhichDataLives(t *testing.T) {
 	prepare := func(t *testing.T) string {
 		dir := t.TempDir()
@@ -351,8 +351,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// Other users cannot read the folder of a store, of its checkpoint, of a restored store, or of one that an older
-// release has left open.
+// Other users cannot read the folder of a store, of its checkpoint, or of a restored store. Open closes the folder
+// that an older release has left open.
 func TestOthersCannotReadAStore(t *testing.T) {
 	dir := t.TempDir()
 	narrow := func(path string) {

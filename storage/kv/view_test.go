@@ -41,7 +41,7 @@ func (h held) check(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// Each view shows what was committed when it was opened, whatever is committed or restored later, and the store keeps
+// Each view shows what was committed when it was opened, whatever is committed or restored later. The store keeps
 // nothing of closed views.
 func TestViewsAreThoseOfAMap(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { viewsAreThoseOfAMap(t, open(t, t.TempDir())) })
@@ -133,8 +133,8 @@ func restoreEmpty(t *testing.T, s *Store) {
 	}
 }
 
-// All views between two commits share one snapshot of Pebble, which exists only from the next commit until the last
-// of them is closed.
+// All views between two commits share one snapshot of Pebble. It exists only from the next commit until the last of
+// them is closed.
 func TestViewsBetweenTwoCommitsShareOneSnapshot(t *testing.T) {
 	s := open(t, t.TempDir())
 	count := func(want int) {
@@ -224,8 +224,8 @@ func TestViewsWhileACommitIsUnderWay(t *testing.T) {
 	}
 }
 
-// A view that is opened during commits shows exactly one commit, none older than the newest that had ended before,
-// and goes on showing it.
+// A view that is opened during commits shows exactly one commit, and goes on showing it. That commit is none older
+// than the newest that had ended before.
 func TestViewsDuringCommitsShowOneOfThem(t *testing.T) {
 	t.Run("plain", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, open(t, t.TempDir())) })
 	t.Run("filter", func(t *testing.T) { viewsDuringCommitsShowOneOfThem(t, openFilter(t)) })
@@ -403,7 +403,7 @@ func commitAllTheTime(b *testing.B, s *Store, stop <-chan struct{}) {
 	}
 }
 
-// Walk visits the keys that a Scan from each of the keys visits at which its function says to go on, in the state of
+// Walk visits the keys that a Scan from each key visits at which its function says to go on. It shows the state of
 // its view.
 func TestWalkGoesOnWhereItIsTold(t *testing.T) {
 	must := func(err error) {

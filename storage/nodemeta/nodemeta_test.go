@@ -40,8 +40,8 @@ func want(t testing.TB, n *Store, m map[string]string) {
 	}
 }
 
-// A store of metadata has its entries after a kill and after Close, and takes no empty or too long key and no too
-// long value.
+// A store of metadata has its entries after a kill and after Close. It takes no empty or too long key and no too long
+// value.
 func TestMetadataOutlivesItsProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -129,8 +129,8 @@ func TestTheJournalStaysShort(t *testing.T) {
 	}
 }
 
-// After a Sync the changes before it are flushed, also while others change the store and it is rewritten, and a kill
-// loses none.
+// After a Sync the changes before it are flushed, also while others change the store and it is rewritten. A kill
+// loses none of them.
 func TestManyFlushAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	n := open(t, path)
@@ -181,7 +181,7 @@ func TestTheNumberOfEntriesIsBounded(t *testing.T) {
 	}
 }
 
-// A store of metadata whose file cannot be written keeps its entries in memory, and writes all of them when it can
+// A store of metadata whose file cannot be written keeps its entries in memory. It writes all of them when it can
 // again.
 func TestMetadataStaysInMemoryWithoutADisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
@@ -205,7 +205,7 @@ func TestMetadataStaysInMemoryWithoutADisk(t *testing.T) {
 	want(t, open(t, path), is)
 }
 
-// A store of metadata whose folder is gone tries to write again only every retryEvery changes, and then writes all
+// A store of metadata whose folder is gone tries to write again only every retryEvery changes. Then it writes all
 // entries.
 func TestAFolderThatIsGoneIsTriedNowAndThen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")

@@ -16,8 +16,7 @@ import (
 
 var flips = flag.Int("flips", 120, "bits to flip, each in a copy of a log")
 
-// A flipped bit anywhere in the Raft log is found when the log is opened, or changes no entry, vote or term that is
-// read.
+// A flipped bit of the Raft log is found when the log is opened, or changes nothing that is read.
 func TestNoFlippedBitOfTheLogIsEverRead(t *testing.T) {
 	const entries = 300
 	path := filepath.Join(t.TempDir(), "raft.db")

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/hosttest"
 )
 
-// A full disk refuses an append with ErrNoSpace, does not break the Raft log, and loses no entry, and deleted entries
+// A full disk refuses an append with ErrNoSpace, does not break the Raft log, and loses no entry. Deleted entries
 // make room. A vote can still be written: it takes the pages that the last transaction has freed.
 func TestAFullDiskRefusesAWriteAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()

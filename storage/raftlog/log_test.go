@@ -89,8 +89,8 @@ func TestLogKeepsEntriesAndValuesAcrossReopen(t *testing.T) {
 	}
 }
 
-// A damaged entry or value is refused with ErrCorrupt and its name, at the start and when it is read, and its
-// neighbours are read. Raft-boltdb alone gives every one of these back without an error.
+// A damaged entry or value is refused with ErrCorrupt and its name, at the start and when it is read. Its neighbours
+// are read. Raft-boltdb alone gives every one of these back without an error.
 func TestRottenEntryIsNamedAndNotReturned(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "raft.db")
@@ -208,8 +208,8 @@ func TestLogInUseIsRefused(t *testing.T) {
 	}
 }
 
-// Entries, values and descriptions of snapshots have the bytes of the golden file, and decoding finds each flipped
-// bit of an entry.
+// Entries, values and descriptions of snapshots have the bytes of the golden file. Decoding finds each flipped bit of
+// an entry.
 func TestEntryFormatIsTheGoldenOne(t *testing.T) {
 	e := entries(2, 2)[0]
 	got := "entry\n" + hex.Dump(appendEntry(nil, e)) + "value\n" + hex.Dump(sealValue([]byte("CurrentTerm"), []byte("value")))

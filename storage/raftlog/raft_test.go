@@ -169,7 +169,7 @@ func (n *node) holds(t *testing.T, from, to int) {
 	}
 }
 
-// Raft on these stores replays only the tail of its log after a restart, cuts the log at a snapshot, and sends the
+// Raft on these stores replays only the tail of its log after a restart, and cuts the log at a snapshot. It sends the
 // snapshot to a new node.
 func TestRaftLivesOnTheseStores(t *testing.T) {
 	dir := t.TempDir()

@@ -62,7 +62,7 @@ func readAll(t testing.TB, s *Snapshots, id string) []byte {
 	return raw
 }
 
-// A snapshot of a checkpoint and one that arrived as a stream restore the same state, and are listed only after
+// A snapshot of a checkpoint and one that arrived as a stream restore the same state. They are listed only after
 // Close.
 func TestCheckpointAndStreamSnapshotsRestoreAlike(t *testing.T) {
 	state, dir := openKV(t, t.TempDir()), t.TempDir()
@@ -218,8 +218,8 @@ func TestUnfinishedSnapshotsOfACrashAreRemoved(t *testing.T) {
 	}
 }
 
-// Verify finds a flipped bit in each kind of file of a snapshot, and SetAside takes the snapshot off the list and
-// keeps only the newest aside. Verify does not change a snapshot.
+// Verify finds a flipped bit in each kind of file of a snapshot. SetAside takes the snapshot off the list, and only
+// the newest stays aside. Verify does not change a snapshot.
 func TestASnapshotThatRottedIsNotGood(t *testing.T) {
 	state := openKV(t, t.TempDir())
 	for i := range 2000 {

@@ -58,8 +58,8 @@ func open(t *testing.T, o Options, names ...string) (*Watch, *disks, map[string]
 	return w, d, paths
 }
 
-// The level of a volume follows its free bytes with the ballast, and goes back up only with more room than it went
-// down with.
+// The level of a volume follows its free bytes and changes back only with more room than it began with. The ballast
+// counts as free.
 func TestLevelsFollowTheFreeBytesAndDoNotFlutter(t *testing.T) {
 	const reserve = 512 * mib // 5 % of 10 GiB, less than 1 GiB
 	w, d, paths := open(t, Options{}, "raft")
@@ -97,8 +97,8 @@ func TestFewInodesAreTight(t *testing.T) {
 	}
 }
 
-// The reserve of a volume is by default the smaller of 1 GiB and 5 %, at least smallestReserve, and follows the
-// options.
+// The reserve of a volume is by default the smaller of 1 GiB and 5 %, but at least smallestReserve. The options
+// change both.
 func TestTheReserveIsTheSmallerOfBytesAndPercent(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -185,8 +185,8 @@ func TestSpareEndsAtTheLevel(t *testing.T) {
 	check(math.MaxInt64, math.MaxInt64, math.MaxInt64) // what cannot be measured refuses no writes
 }
 
-// Full removes the ballast for the first write on a full disk, and lets later ones wait until there is room or the
-// watch is closed.
+// Full removes the ballast for the first write on a full disk, and lets later ones wait for room. A wait also ends
+// when the watch is closed.
 func TestAWriteOnAFullDiskGetsTheBallastAndThenWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, paths := open(t, Options{Reserve: 4 * mib}, "state")
@@ -263,7 +263,7 @@ func TestRunMeasuresUntilItIsEnded(t *testing.T) {
 	})
 }
 
-// Bytes of a ballast that somebody removed or cut off count once as free, and the ballast is made again when there is
+// Bytes of a ballast that somebody removed or cut off count once as free. The ballast is made again when there is
 // room.
 func TestABallastThatSomebodyElseTookCountsOnce(t *testing.T) {
 	const reserve, ballast = 512 * mib, 64 * mib
