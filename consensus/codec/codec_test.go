@@ -72,6 +72,8 @@ func samples() []sample {
 	}
 }
 
+// The decoder reads every kind of field with the value that the encoder wrote, also the least and greatest
+// integers.
 func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	for i, s := range samples() {
 		b, err := encode(s)
@@ -85,6 +87,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	}
 }
 
+// The encoder writes a record with every kind of field as the fixed bytes below. Other releases read them.
 func TestBytesOfTheFormStay(t *testing.T) {
 	b, err := encode(samples()[1])
 	if err != nil {
@@ -97,6 +100,7 @@ func TestBytesOfTheFormStay(t *testing.T) {
 	}
 }
 
+// A decoded record stays the same when the caller overwrites the bytes that it was decoded from.
 func TestDecodedValuesDoNotAliasTheInput(t *testing.T) {
 	b, err := encode(samples()[1])
 	if err != nil {
@@ -112,6 +116,8 @@ func TestDecodedValuesDoNotAliasTheInput(t *testing.T) {
 	}
 }
 
+// The encoder returns ErrMalformed for a text, byte string, list or map above its bound. So it does for a text in
+// a list and for a key of a map.
 func TestWritingAboveABoundIsAnError(t *testing.T) {
 	for name, s := range map[string]sample{
 		"text":       {Text: strings.Repeat("x", 17)},
@@ -127,6 +133,7 @@ func TestWritingAboveABoundIsAnError(t *testing.T) {
 	}
 }
 
+// The decoder returns ErrMalformed for a record that is cut short, has bytes left over or has an invalid field.
 func TestReadingWhatIsNoRecordIsAnError(t *testing.T) {
 	good, err := encode(samples()[1])
 	if err != nil {
@@ -153,6 +160,7 @@ func TestReadingWhatIsNoRecordIsAnError(t *testing.T) {
 	}
 }
 
+// A field of a later version is read from a record that has it, and keeps its value where an older record ends.
 func TestFieldsOfALaterVersionAreReadOnlyWhereTheyAre(t *testing.T) {
 	code := func(c *Coder, extra *uint8) {
 		if c.Version(2); c.More() {
@@ -200,6 +208,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// Text returns a slice of the decoder's input and no copy. Text and Count fail with ErrMalformed above a bound or
+// behind the end of the input, and after that Text returns nil.
 func TestTextIsReadWithoutACopy(t *testing.T) {
 	w := Encoder(nil)
 	text, pairs := "text", map[string]string{"a": "1", "b": "2"}

@@ -22,8 +22,8 @@ func pinEnds() []state.Command {
 	}
 }
 
-// A member below level 10 cannot read a pin with an end, so nobody proposes one to it, in whatever
-// command the pin is.
+// EndPins and every command with a pin that has an end or a size bound need feature level PinsEndLevel. A member
+// below that level cannot read such a pin.
 func TestPinsWithAnEndAreOfLevel10(t *testing.T) {
 	for _, cmd := range pinEnds() {
 		if got := FeatureLevelOf(cmd); got != state.PinsEndLevel {

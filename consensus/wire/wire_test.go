@@ -112,6 +112,7 @@ func namingsByKey() (cmds []state.Command) {
 
 var op = state.OpID{0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
 
+// Every kind of command is encoded as the bytes that the golden file has.
 func TestEveryCommandKeepsItsBytes(t *testing.T) {
 	var lines []string
 	for _, cmd := range every() {
@@ -125,6 +126,7 @@ func TestEveryCommandKeepsItsBytes(t *testing.T) {
 	golden(t, "commands.txt", lines)
 }
 
+// Every form of outcome is encoded as the bytes that the golden file has, and decodes to an equal outcome.
 func TestEveryOutcomeKeepsItsBytes(t *testing.T) {
 	var lines []string
 	for name, o := range outcomes() {
@@ -159,6 +161,7 @@ func golden(t *testing.T, file string, lines []string) {
 	goldentest.File(t, filepath.Join("testdata", file), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
+// Every command of the golden file decodes to its operation id and an equal command.
 func TestCommandsOfTheGoldenFileAreRead(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "commands.txt"))
 	if err != nil {
@@ -177,8 +180,9 @@ func TestCommandsOfTheGoldenFileAreRead(t *testing.T) {
 	}
 }
 
-// The levels by the numbers of the commands, but for the records of members, whose
-// form depends on what is in them. What somebody asks for has that of the change at least.
+// FeatureLevelOf returns the feature level that introduced a command or the change in it, whichever is higher. The
+// level of UpdateNode and PlaceRoots depends on their fields, and a change of level 3 by a key or a session is of
+// level 4.
 func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 	for _, cmd := range every()[:len(every())-len(conditions())] {
 		kind, err := kindOf(cmd)
@@ -242,6 +246,7 @@ func TestEveryCommandHasTheLevelOfItsNumber(t *testing.T) {
 	}
 }
 
+// A put, copy, deletion or completion with a condition that level 4 did not have needs feature level 5.
 func TestAChangeWithANewConditionIsOfLevel5(t *testing.T) {
 	for _, cmd := range conditions() {
 		if got := FeatureLevelOf(cmd); got != 5 {
@@ -250,8 +255,8 @@ func TestAChangeWithANewConditionIsOfLevel5(t *testing.T) {
 	}
 }
 
-// What the gateway may ask for at once fits into a command, with ids of the length
-// that proposers mint.
+// A CompleteUpload of 10,000 parts and a DeleteObjects of 1,000 keys of the greatest length fit into a command.
+// They decode to equal commands. Ids have the length that proposers mint.
 func TestTheLargestChangesFitIntoACommand(t *testing.T) {
 	id := strings.Repeat("i", 36)
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -282,8 +287,8 @@ func TestTheLargestChangesFitIntoACommand(t *testing.T) {
 	}
 }
 
-// Every type of package state that applies itself has a number, and is in the
-// golden file.
+// Every type of package state with an apply method has a number, and a command in every() and so in the golden
+// file.
 func TestEveryCommandHasANumber(t *testing.T) {
 	covered := map[string]bool{}
 	for _, cmd := range every() {
@@ -347,7 +352,7 @@ var notAudited = map[string]string{
 	"PackNames":     "the cluster's upkeep of an index",
 }
 
-// A new command is audited, or the table says why it is not.
+// Every command either has an action of the audit log or a reason in notAudited why it has none.
 func TestEveryCommandIsAuditedOrSaysWhyNot(t *testing.T) {
 	audited, seen := map[string]bool{}, map[string]bool{}
 	for _, cmd := range every() {
@@ -373,6 +378,7 @@ func TestEveryCommandIsAuditedOrSaysWhyNot(t *testing.T) {
 	}
 }
 
+// A log entry of no command, one command or all commands decodes to equal commands in the same order.
 func TestEntryKeepsItsCommands(t *testing.T) {
 	var bodies [][]byte
 	for _, cmd := range every() {
@@ -399,6 +405,8 @@ func TestEntryKeepsItsCommands(t *testing.T) {
 	}
 }
 
+// DecodeCommand rejects bytes that are malformed, too long or of an unknown kind. EncodeEntry rejects more than
+// MaxBatch commands, and EncodeCommand returns no command above MaxCommand bytes.
 func TestWhatIsNoCommandIsRefused(t *testing.T) {
 	good, err := EncodeCommand(Command{Op: op, Body: &state.DeletePin{Account: "a", ID: "n"}})
 	if err != nil {
@@ -592,7 +600,8 @@ func founded(t *testing.T) *sorted {
 	return s
 }
 
-// The fuzzing above means little on a state without a pin that is held.
+// The state that the fuzz test applies commands to has a pinned root that three objects and two parts link. The
+// fuzzing above would mean little without it.
 func TestStateOfTheFuzzingHasContent(t *testing.T) {
 	root, err := state.NewView(founded(t), 0).Root(state.RootOf(content))
 	if err != nil || root.Status != state.Pinned {
