@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The first administrator is opened once. An account that is closed is none, and one that is opened
-// later with its id is none either.
+// OpenFirstAdmin opens an administrator only if there is none, and SetAdmin grants and withdraws the role. A
+// closed account is no administrator.
 func TestAdministrators(t *testing.T) {
 	s := shelved(t, Unlimited)
 	is := func(id AccountID) bool {
@@ -42,8 +42,7 @@ func TestAdministrators(t *testing.T) {
 	}
 }
 
-// A person closes the own account, but not that of local commands, and not as the only
-// administrator.
+// Users can close their own accounts, except the account of local commands and that of the only administrator.
 func TestAPersonClosesTheOwnAccount(t *testing.T) {
 	s := shelved(t, Unlimited)
 	refused := func(id AccountID) {
@@ -73,8 +72,8 @@ func TestAPersonClosesTheOwnAccount(t *testing.T) {
 	}
 }
 
-// What an operator takes away no setting gives back, to the account or to a later one of the same
-// address, until an operator grants it again.
+// A setting does not give back the administrator role that an operator has withdrawn, not even to a later account
+// with the same address. An operator can grant the role again.
 func TestATakenAdministratorStaysTaken(t *testing.T) {
 	s := shelved(t, Unlimited)
 	is := func(id AccountID, want bool) {

@@ -88,8 +88,8 @@ func audits() []struct {
 	}
 }
 
-// Every audited change leaves one row, with the right fields and without a secret. It leaves none
-// where it is refused, and none without an audit log.
+// Every audited change leaves one row of the audit log, with the right fields and without a secret. A rejected
+// change leaves none.
 func TestEachAuditedChangeLeavesOneRow(t *testing.T) {
 	m := signedIn(t)
 	if first := m.entries(); len(first) != 2 || first[0].Action != ActionClusterCreate || first[0].Target != "c" || first[0].Detail != "alice@example.org" {
@@ -172,7 +172,9 @@ func bornOf(t *testing.T, m *machine, change Command) {
 	}
 }
 
-// A change that no proposer wrapped leaves a row too, with what the command says of its caller.
+// An audited change without an Audited wrapper leaves a row with the caller that the command itself names. A
+// sign-in and a sign-out have their session as the actor. A repeat, a rejected change and any change below
+// AuditLevel leave no row.
 func TestAnUnwrappedChangeLeavesARowToo(t *testing.T) {
 	m := signedIn(t)
 	m.must(session("s1", 10))
@@ -213,7 +215,7 @@ func TestAnUnwrappedChangeLeavesARowToo(t *testing.T) {
 	}
 }
 
-// Changes that are not audited read and write what they did without an audit log.
+// Commands that are not audited neither read nor write the audit log.
 func TestOtherChangesCostNothingMore(t *testing.T) {
 	m := signedIn(t)
 	m.must(&SetQuota{Account: bob, Allowance: Unlimited})
@@ -245,7 +247,7 @@ func (m *touching) Get(key []byte) ([]byte, bool, error) {
 	return m.memory.Get(key)
 }
 
-// A form that is none, and a change that is not audited, are no command.
+// An Audited command without an audited change is not encoded, and one with an unknown form is not decoded.
 func TestAuditedHasAnAuditedChange(t *testing.T) {
 	for name, cmd := range map[string]*Audited{
 		"none": {}, "a pin": {Change: &DeletePin{}}, "a pin by a key": {Change: &ByKey{Key: "k", Change: &DeletePin{Account: alice}}},

@@ -78,6 +78,7 @@ func logged(t reporter, rows int) *machine {
 	return m
 }
 
+// VerifyAudit finds every single flipped bit of an audit row, at that row.
 func TestEveryFlippedBitOfTheAuditLogIsFound(t *testing.T) {
 	m := logged(t, 5)
 	for i, r := range m.rows(tableAudit) {
@@ -95,6 +96,7 @@ func TestEveryFlippedBitOfTheAuditLogIsFound(t *testing.T) {
 	}
 }
 
+// VerifyAudit finds every row of the audit log that was dropped, swapped, added or cut off at the end.
 func TestDroppedSwappedAndAddedRowsAreFound(t *testing.T) {
 	m := logged(t, 7)
 	rows := m.rows(tableAudit)
@@ -146,6 +148,7 @@ func TestDroppedSwappedAndAddedRowsAreFound(t *testing.T) {
 	}
 }
 
+// The rows that PruneAudit leaves verify from the hash of the last removed row, and new rows continue the chain.
 func TestTheRestOfAPrunedAuditLogVerifies(t *testing.T) {
 	m := logged(t, 6)
 	gone := m.entries()[2].Hash
@@ -166,6 +169,7 @@ func TestTheRestOfAPrunedAuditLogVerifies(t *testing.T) {
 	}
 }
 
+// The audit log keeps its newest MaxAuditRows rows, and they verify.
 func TestTheAuditLogKeepsItsNewestRows(t *testing.T) {
 	m := leveled(t)
 	h, err := readAuditHead(m)
@@ -190,7 +194,8 @@ func TestTheAuditLogKeepsItsNewestRows(t *testing.T) {
 	}
 }
 
-// Strangers who try passwords all day make a bounded number of rows, and none is forgotten.
+// Rejected sign-ins make a bounded number of audit rows an hour, and every try is counted. An invalid refusal is
+// rejected and changes nothing.
 func TestRefusalsMakeFewRowsAndLoseNoTry(t *testing.T) {
 	m := leveled(t)
 	var tried, counted uint64
@@ -226,7 +231,7 @@ func TestRefusalsMakeFewRowsAndLoseNoTry(t *testing.T) {
 	}
 }
 
-// Texts of any length fit into a row, and stay valid.
+// An audit row is written with texts of 5,000 characters, each of them cut to a text that is valid and not empty.
 func TestLongTextsFitIntoAnAuditRow(t *testing.T) {
 	m := leveled(t)
 	long := strings.Repeat("ä", 5000)

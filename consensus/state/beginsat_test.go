@@ -2,7 +2,7 @@ package state
 
 import "testing"
 
-// A duration begins by the clock of the node, and by that of most members if the node's is wrong.
+// BeginsAt returns the time of the node's own clock, or that of most members if the node's clock is wrong.
 func TestWhenADurationBegins(t *testing.T) {
 	for _, tc := range []struct {
 		name             string

@@ -63,9 +63,8 @@ func (b *broken) Walk(lower, upper []byte, fn func(k, v []byte) (on []byte, more
 
 const never = 1 << 30
 
-// A store that fails ends a command with that error, at whichever call it fails: what was
-// not read is never taken for what is not there, or this node's state would be another one
-// than that of the others.
+// Apply returns the error of the store, at whichever call the store fails. Otherwise a failed read would count as
+// an absent row, and this node's state would differ from that of the others.
 func TestNoErrorOfTheStoreIsPassedOver(t *testing.T) {
 	most := 60 // calls of a command that are made to fail
 	if testing.Short() {
@@ -97,7 +96,7 @@ func TestNoErrorOfTheStoreIsPassedOver(t *testing.T) {
 	})
 }
 
-// reads is whatever reads a view without a bucket: of a pin, and of the root that it names.
+// reads returns reads of a View that need no bucket, of a pin and of the root that it names.
 func reads(ctx context.Context, p *Pin, c cid.Cid, k RootKey) map[string]func(View) error {
 	return map[string]func(View) error{
 		"account":         func(v View) error { _, err := v.Account(alice); return err },
@@ -182,7 +181,8 @@ func reads(ctx context.Context, p *Pin, c cid.Cid, k RootKey) map[string]func(Vi
 	}
 }
 
-// The same where the feature level is raised, which founds what the level before had not.
+// RaiseLevel returns the error of the store, at whichever call the store fails and for every feature level.
+// Raising a level writes rows that the level before did not have.
 func TestNoErrorIsPassedOverWhereALevelIsRaised(t *testing.T) {
 	m := found(t)
 	m.must(&CreatePin{Pin: Pin{ID: "early", Account: bob, CID: contents[0], Created: 1}, Nodes: []NodeID{"n1"}})
@@ -199,7 +199,7 @@ func TestNoErrorIsPassedOverWhereALevelIsRaised(t *testing.T) {
 	}
 }
 
-// The same of whoever reads.
+// Each read of a View in reads returns the error of the store, at whichever call the store fails.
 func TestNoErrorIsPassedOverByWhoReads(t *testing.T) {
 	m := crowd(t, rand.New(rand.NewPCG(3, 4)), 60, 0)
 	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
@@ -227,7 +227,7 @@ func TestNoErrorIsPassedOverByWhoReads(t *testing.T) {
 	}
 }
 
-// A store that has lost a row says so, and does not say that there never was one.
+// If the store has lost the row of a pin, View.Pin returns an error that is not ErrNotFound.
 func TestAPinWithoutItsRowIsAnError(t *testing.T) {
 	m := found(t)
 	if err := m.create(alice, "p", contents[0]); err != nil {
@@ -245,7 +245,7 @@ func TestAPinWithoutItsRowIsAnError(t *testing.T) {
 	}
 }
 
-// An account names a root by a pin, by an object or by a part, and only by its own.
+// View.Names is true for an account that has a pin, an object or a part of the root, and for no other account.
 func TestWhoNamesARoot(t *testing.T) {
 	s := shelved(t, Unlimited)
 	if err := s.create(alice, "p", contents[0]); err != nil {

@@ -105,6 +105,8 @@ func (s *shelf) usage() string {
 	return fmt.Sprintf("%d keys, %d bytes, %d uploads", keys, bytes, uploads)
 }
 
+// An object keeps its content pinned and charged until the object is replaced or deleted. A bucket with an object
+// cannot be deleted, and a put into a deleted bucket is ErrNoBucket.
 func TestAnObjectIsANameOfItsContent(t *testing.T) {
 	s := shelved(t, 100)
 	put := s.putOf("k", "v1", contents[1])
@@ -149,6 +151,8 @@ func TestAnObjectIsANameOfItsContent(t *testing.T) {
 	s.refused(put, ErrNoBucket)
 }
 
+// CompleteUpload makes an object of the listed parts and frees all parts of the upload. A repeat changes nothing
+// until the object is replaced, and a list of other parts is rejected.
 func TestAnUploadBecomesAnObject(t *testing.T) {
 	s := shelved(t, 100)
 	s.must(s.begin("k", "up"))
@@ -178,6 +182,8 @@ func TestAnUploadBecomesAnObject(t *testing.T) {
 	s.refused(complete, ErrNoUpload)
 }
 
+// A put, copy, completion or deletion takes effect if its condition holds, and else changes nothing. A deletion of
+// several keys has no condition.
 func TestConditionsAreJudgedInApply(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -245,6 +251,8 @@ func TestConditionsAreJudgedInApply(t *testing.T) {
 	}, ErrInvalid)
 }
 
+// A copy to an object or a part is rejected if the source is no longer the version that its proposer read. A copy
+// adds nothing to what the account uses, and its repeat needs no source.
 func TestCopiesNameTheContentOfTheVersionThatWasRead(t *testing.T) {
 	s := shelved(t, 10)
 	other := s.bucket(bob, "other")
@@ -306,6 +314,8 @@ func TestCopiesNameTheContentOfTheVersionThatWasRead(t *testing.T) {
 	}
 }
 
+// SetObjectTags replaces all tags of an object and leaves its id and time. A version that is not there is
+// ErrNoVersion, an absent key ErrNoKey.
 func TestTagsAreReplacedTogether(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.putOf("k", "v1", contents[1]))
@@ -327,6 +337,8 @@ func TestTagsAreReplacedTogether(t *testing.T) {
 	s.check()
 }
 
+// A bucket has nothing of an earlier bucket of its name or of another account's, and changes for the earlier one
+// are rejected.
 func TestBucketsOfOneNameShareNothing(t *testing.T) {
 	s := shelved(t, Unlimited)
 	old := s.b
@@ -361,6 +373,8 @@ func TestBucketsOfOneNameShareNothing(t *testing.T) {
 	}
 }
 
+// An account has at most MaxBucketsPerUser buckets with valid names, and a bucket at most MaxUploads open uploads.
+// The uploads of a deleted bucket are removed in bounded steps.
 func TestBoundsOfBucketsAndUploads(t *testing.T) {
 	m := rich(t, Unlimited)
 	for i := range MaxBucketsPerUser {
@@ -429,6 +443,7 @@ func (m *machine) emptied() (entries int) {
 	}
 }
 
+// One entry frees at most MaxSettle parts of a deleted bucket, and in the end none is left or charged.
 func TestPartsOfADeletedBucketGoInSteps(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.begin("k", "up"))
@@ -449,6 +464,7 @@ func TestPartsOfADeletedBucketGoInSteps(t *testing.T) {
 	}
 }
 
+// UploadsBefore returns at most limit open uploads that began before a time, the oldest first.
 func TestUploadsAreFoundByAge(t *testing.T) {
 	s := shelved(t, Unlimited)
 	for i, since := range []Millis{50, 10, 30, 20, 40} {
@@ -477,7 +493,8 @@ func TestUploadsAreFoundByAge(t *testing.T) {
 	}
 }
 
-// An upload is as old as the earliest says, and never old before somebody does.
+// An upload has the earliest time that CreateUpload or DateUpload gives it, and UploadsBefore omits an upload
+// without a time.
 func TestUploadsAreDated(t *testing.T) {
 	s := shelved(t, Unlimited)
 	for i, since := range []Millis{0, 50, 30, math.MaxInt64} {
@@ -525,6 +542,7 @@ func TestUploadsAreDated(t *testing.T) {
 	s.emptied()
 }
 
+// A part replaces the part with the same number in its upload, and may use the room of that part.
 func TestAPartIsReplacedByTheNextOfItsNumber(t *testing.T) {
 	s := shelved(t, 10)
 	s.must(s.begin("k", "up"))
@@ -546,6 +564,7 @@ func TestAPartIsReplacedByTheNextOfItsNumber(t *testing.T) {
 	}
 }
 
+// Puts, parts, uploads and deletions with a field out of bounds are rejected and change nothing.
 func TestWhatIsOutOfBoundsIsRefused(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.begin("k", "up"))

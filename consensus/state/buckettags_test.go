@@ -30,8 +30,7 @@ func (m *machine) wantBucketTags(want *memory, a AccountID, open map[Incarnation
 	}
 }
 
-// TestTagsGoWithTheirBucket: they are one bucket's, and another one of its name does not
-// have them.
+// Tags belong to one bucket and go with it or with its account, and a later bucket of the same name has none.
 func TestTagsGoWithTheirBucket(t *testing.T) {
 	s := shelved(t, Unlimited)
 	set := func(tags ...Tag) *SetBucketTags {
@@ -74,6 +73,7 @@ func TestTagsGoWithTheirBucket(t *testing.T) {
 	}
 }
 
+// SetBucketTags rejects too many tags, a key or a value that is too long, an empty key and a key that comes twice.
 func TestTagsOfBucketsHaveBounds(t *testing.T) {
 	s := shelved(t, Unlimited)
 	many := make([]Tag, MaxBucketTags+1)
@@ -101,7 +101,8 @@ func TestTagsOfBucketsHaveBounds(t *testing.T) {
 	}
 }
 
-// TestAWantedChecksumIsTold once, of the version that wants it, with its BLAKE3 hash.
+// SetObjectSums gives a version the checksum that it wants and its BLAKE3 hash, once. Values that do not fit the
+// version are rejected.
 func TestAWantedChecksumIsTold(t *testing.T) {
 	s := shelved(t, Unlimited)
 	hash := bytes.Repeat([]byte{7}, Blake3Bytes)

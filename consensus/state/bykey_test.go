@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// Only a key of the account that may write and is not revoked changes pins. Any other key gets ErrUnauthorized,
+// whatever the change would be answered without a key.
 func TestOnlyALivingKeyOfTheAccountChangesItsPins(t *testing.T) {
 	m := found(t)
 	for _, k := range []APIKey{

@@ -46,6 +46,7 @@ func (m *machine) quarantined() (ids []NodeID) {
 	return ids
 }
 
+// A member is quarantined exactly if most members have reported one hash of the state and this member another.
 func TestTheMajorityOfMembersDecidesWhoIsWrong(t *testing.T) {
 	type reports []string // node and the first byte of its hash
 	for _, tc := range []struct {
@@ -95,6 +96,8 @@ func TestTheMajorityOfMembersDecidesWhoIsWrong(t *testing.T) {
 	}
 }
 
+// A member leaves quarantine when it reports the hash of the majority for a later check, or when it is removed. An
+// earlier check does not end the quarantine, and a member in quarantine gets no vote.
 func TestQuarantineEndsWithALaterEqualHash(t *testing.T) {
 	m := found(t)
 	m.nameStores()
@@ -140,6 +143,7 @@ func TestQuarantineEndsWithALaterEqualHash(t *testing.T) {
 	}
 }
 
+// A member that has not named its Raft store is not quarantined, even if its hash differs from the majority's.
 func TestWhoHasNamedNoStoreIsNotJudged(t *testing.T) {
 	m := found(t)
 	check := m.checkNow()
@@ -151,6 +155,7 @@ func TestWhoHasNamedNoStoreIsNotJudged(t *testing.T) {
 	}
 }
 
+// The state keeps the newest MaxChecks checks, and a report about an older one is no error.
 func TestOnlyTheNewestChecksStayOnRecord(t *testing.T) {
 	m := found(t)
 	var want []uint64

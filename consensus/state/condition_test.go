@@ -8,6 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
+// A condition holds only if ETag, size and time in seconds all match, and a delete marker has neither ETag nor
+// size. Without an object it fails with ErrNoKey, unless AbsentOK is set or the condition asks for no match.
 func TestConditionsOnSizeAndTime(t *testing.T) {
 	o := &Object{ETag: "e", Size: 3, Created: 5_999}
 	marker := &Object{Created: 5_999, Marker: true}
@@ -36,8 +38,8 @@ func TestConditionsOnSizeAndTime(t *testing.T) {
 	}
 }
 
-// The form of a condition is the one that older releases read, as long as it asks for
-// nothing that they do not know.
+// A condition with the fields of level 4 alone keeps the form that older releases read. The form of a newer
+// release is not read.
 func TestAConditionOfLevel4KeepsItsForm(t *testing.T) {
 	for _, c := range []Condition{{}, {Absent: true}, {Match: []string{"e", "*"}}, {Absent: true, Match: []string{"e"}}} {
 		was := codec.Encoder(nil)
@@ -57,8 +59,8 @@ func TestAConditionOfLevel4KeepsItsForm(t *testing.T) {
 	}
 }
 
-// A deletion with a condition that may find nothing makes no delete marker then, and judges
-// one that is there.
+// A conditional deletion with AbsentOK makes no delete marker where there is no version, and judges a current
+// delete marker.
 func TestADeletionWithAConditionWhereThereIsNothing(t *testing.T) {
 	s := shelved(t, Unlimited)
 	drop := func(marker VersionID, id VersionID, c Condition) *DeleteObjects {

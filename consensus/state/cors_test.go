@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCorsRulesGoWithTheirBucket: they are one bucket's, and another one of its name
-// does not have them.
+// CORS rules belong to one bucket and go with it or with its account, and a later bucket of the same name has
+// none.
 func TestCorsRulesGoWithTheirBucket(t *testing.T) {
 	s := shelved(t, Unlimited)
 	rule := CorsRule{ID: "r", Origins: []string{"https://a.example"}, Methods: []string{"GET"}, MaxAge: -1}
@@ -59,6 +59,8 @@ func TestCorsRulesGoWithTheirBucket(t *testing.T) {
 	}
 }
 
+// SetBucketCors rejects rules above a bound, without an origin or a method, with an empty line or with two
+// wildcards in one text.
 func TestCorsRulesHaveBounds(t *testing.T) {
 	s := shelved(t, Unlimited)
 	good := CorsRule{Origins: []string{"*"}, Methods: []string{"GET"}}

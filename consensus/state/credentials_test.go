@@ -83,9 +83,8 @@ func anyShare(t *rapid.T, m *machine, account AccountID, key KeyID) Command {
 	return &CreateShare{Share: s}
 }
 
-// After any commands about keys, sessions, passwords and signing keys what is kept beside
-// the records is what they say, and nobody has anything by a key or session of a closed
-// account.
+// After any commands about keys, shares, sessions, passwords and signing keys, every index and counter agrees with
+// the records. No key, share or session of a closed account is left.
 func TestAnyHistoryOfCredentialsKeepsEveryIndexAndCounter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := rich(rt, Unlimited)

@@ -15,8 +15,8 @@ func (o oneKey) Scan(lower, _ []byte, _ bool, fn func(k, v []byte) (bool, error)
 	return err
 }
 
-// TestADamagedKeyOfANameIsAnError promises that a key whose name has another length than it says,
-// or that is too short for any, ends a list with an error and is not read as a pin.
+// A key of the index by name that is too short, or has a wrong length in it, ends a list with an error. It is not
+// read as a pin.
 func TestADamagedKeyOfANameIsAnError(t *testing.T) {
 	created := make([]byte, 8)
 	for name, behind := range map[string][]byte{

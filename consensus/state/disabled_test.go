@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A disabled account is refused wherever it could get in, and gets everything back but its sessions.
+// No credential of a disabled account works, and an account that is enabled again has everything back but its
+// sessions.
 func TestADisabledAccountIsRefusedEverywhere(t *testing.T) {
 	m := shareable(t)
 	first := identity(bob, "1")
@@ -85,8 +86,9 @@ func TestADisabledAccountIsRefusedEverywhere(t *testing.T) {
 	}
 }
 
-// Somebody can always sign in and enable accounts: not the last administrator, not the account of local
-// commands, and nobody the own account.
+// The last enabled administrator, the account of local commands and the caller's own account cannot be disabled.
+// The last enabled administrator cannot close the account either. So somebody can always sign in and enable
+// accounts.
 func TestAnAdministratorIsLeft(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
@@ -119,6 +121,7 @@ func TestAnAdministratorIsLeft(t *testing.T) {
 	}
 }
 
+// SetDisabled is ErrUnavailable below feature level DisableLevel, and works from that level on.
 func TestAccountsAreDisabledFromOneLevelOn(t *testing.T) {
 	m := signedIn(t)
 	set(t, m.memory, levelKey, key(nil).u64(uint64(DisableLevel-1)))

@@ -21,8 +21,7 @@ func (m *machine) wantDrains(want *memory, nodes []Node) {
 	bump(m.t, want, drainCount, len(drains))
 }
 
-// Some member always keeps content: the last one can neither be drained nor removed, until the drain of
-// another one ends.
+// The last member that is not drained can neither be drained nor removed until the drain of another one ends.
 func TestSomeMemberKeepsContent(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
@@ -43,8 +42,8 @@ func TestSomeMemberKeepsContent(t *testing.T) {
 	}
 }
 
-// While older releases may apply the same entry, the last member that is not being drained is removed,
-// as they remove it.
+// Below feature level lastKeeperLevel the last member that is not drained can be removed. Older releases, which
+// may apply the same entry, remove it.
 func TestOlderReleasesRemoveTheLastMemberThatKeepsContent(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: lastKeeperLevel - 1})

@@ -58,6 +58,8 @@ func (m *machine) cleared() (entries int) {
 	}
 }
 
+// An upload of many parts is gone at once when it is completed or aborted, and several entries free its parts.
+// Until then the parts are charged.
 func TestPartsOfALargeUploadAreFreedInSteps(t *testing.T) {
 	const parts = 2*MaxFreed + 10
 	for _, tc := range []struct {
@@ -172,7 +174,7 @@ func TestWhatAnEndedUploadLeftGoesWithoutItsObject(t *testing.T) {
 	}
 }
 
-// Content of parts that something else names is not freed with them.
+// Content that parts of an ended upload share is freed once, and stays if an object links it.
 func TestPartsThatShareContentFreeItOnce(t *testing.T) {
 	s := shelved(t, Unlimited)
 	const parts = MaxFreed + 10
@@ -212,8 +214,8 @@ func (s *shelf) copied(k string, u UploadID, sources ...*PutObject) {
 	}
 }
 
-// An account that is full gives up an upload of copies of what it keeps, which frees
-// nothing, and stores more while the parts are there, again and again.
+// A full account gets ErrLimited for new content while the parts of its aborted upload are not freed, round after
+// round. The parts are copies of content that the account keeps, so nothing becomes free in the end.
 func TestAnUploadThatEndsFreesNothingBeforeItsPartsGo(t *testing.T) {
 	s := shelved(t, 20)
 	held := []*PutObject{s.putOf("k0", "v0", cidAt(t, 0)), s.putOf("k1", "v1", cidAt(t, 1))}
@@ -239,8 +241,8 @@ func TestAnUploadThatEndsFreesNothingBeforeItsPartsGo(t *testing.T) {
 	s.must(more)
 }
 
-// An account without room for object and parts completes an upload, and gives the
-// content of the parts names again before they are freed: it would keep both.
+// A full account cannot link the content of parts that wait to be freed: put and part get ErrLimited. Otherwise it
+// would keep both object and parts. Copies of the object and puts in the place of one still work.
 func TestPartsThatAreGoingGetNoNameForNothing(t *testing.T) {
 	const parts = MaxFreed + 10
 	s := shelved(t, 10*parts)
@@ -271,8 +273,7 @@ func TestPartsThatAreGoingGetNoNameForNothing(t *testing.T) {
 	}
 }
 
-// One upload after the other is completed by an account that has room for one of them
-// only, though none of their parts is freed.
+// An account with room for one object replaces the object by an upload whose parts are copies of it.
 func TestUploadsAreCompletedOnTopOfEachOther(t *testing.T) {
 	const parts = MaxFreed + 10
 	s := shelved(t, 10*parts)

@@ -12,6 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
+// The feature level never falls, and a node cannot join with or return to a release that does not understand it. A
+// level of a later release is ErrTooOld, and a new cluster begins at the level of its first node.
 func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	m := found(t)
 	level := func() FeatureLevel {
@@ -60,8 +62,8 @@ func addCheckAndSessions(add func(name string, code func(*codec.Coder))) {
 	add("session-2", from.Code)
 }
 
-// Records that the release before wrote are read, and written as it wrote them
-// where there is nothing new in them.
+// Every record below is encoded as the bytes that the golden file has. So a record that has nothing new is written
+// as the release before wrote it. Members and objects decode to equal records.
 func TestRecordsKeepTheirBytes(t *testing.T) {
 	node := Node{ID: "node", Name: "name", Addrs: []string{"/a"}, ClusterAddrs: []string{"/b"}, Version: "v1", Joined: 77}
 	leveled := node

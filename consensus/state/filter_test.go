@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// A character folds to one of those that simple case folding takes for the same, the
-// same one for all of them: ASCII or not, whatever number of forms it has.
+// Every character folds to the least of those that Unicode's simple case folding takes for the same. The folder
+// finds it with its table and without.
 func TestCharactersFoldAsUnicodeSays(t *testing.T) {
 	table := new(folder)
 	for table.least == nil {
@@ -28,6 +28,7 @@ func TestCharactersFoldAsUnicodeSays(t *testing.T) {
 	}
 }
 
+// A name matches as a whole or in a part, with the case or by Unicode's simple case folding, as Match says.
 func TestNamesMatch(t *testing.T) {
 	for _, tc := range []struct {
 		how        Match

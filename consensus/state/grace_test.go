@@ -220,8 +220,7 @@ func TestWhoIsNotDry(t *testing.T) {
 	}
 }
 
-// One command ends at most so many versions, and an upload of many parts holds the others back until
-// its parts are freed.
+// One EndContent ends at most MaxEnded items, and none while the parts of an ended upload wait to be freed.
 func TestContentEndsInBoundedSteps(t *testing.T) {
 	s := shelved(t, 0)
 	s.must(&PostCredits{Posting{ID: "g", Account: bob, Kind: Grant, Credits: 1}})
@@ -258,7 +257,7 @@ func TestContentEndsInBoundedSteps(t *testing.T) {
 	}
 }
 
-// The newest of many: at most so many are returned, and failed pins without weight are left out.
+// View.Newest returns at most limit items, the newest first, and omits failed pins that weigh nothing.
 func TestTheNewestOfMany(t *testing.T) {
 	s := shelved(t, Unlimited)
 	for i := range 30 {
@@ -287,8 +286,8 @@ func TestTheNewestOfMany(t *testing.T) {
 	}
 }
 
-// Requests are charged once: by the counts of numbered commands, in the period after they were counted,
-// for accounts with credits.
+// A request is charged once if a numbered NoteUsage of a member counts it while requests have a price. A repeated
+// or late NoteUsage and one without a number charge nothing. Fractions of a credit are not lost.
 func TestRequestsAreCharged(t *testing.T) {
 	m := rich(t, Unlimited)
 	m.must(&PostCredits{Posting{ID: "g", Account: bob, Kind: Grant, Credits: 100}})
@@ -354,8 +353,8 @@ func TestRequestsAreCharged(t *testing.T) {
 	}
 }
 
-// After any history of an account, every index and counter is what the records say when its newest
-// content ends, and the account stores no more than its allowance or has nothing left that can end.
+// After any history EndContent ends content of an account until it may keep the rest or has none left. Every index
+// and counter agrees with the records after each step, and no step makes the account use more.
 func TestContentEndsAfterAnyHistory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, 250)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The form that is hashed crosses releases: nodes of two of them compare.
+// Fixed rows of a state have the fixed hash below. Members of two releases compare their hashes.
 func TestHashOfAStateKeepsItsForm(t *testing.T) {
 	m := newMemory()
 	for _, r := range []row{{"\x00applied", "local"}, {"a", "1"}, {"b", ""}, {"ba", "\x00\x01"}} {
@@ -28,6 +28,7 @@ func hashOf(t reporter, m *memory) Hash {
 	return h
 }
 
+// Every difference of keys, values or rows changes the hash of a state, except in rows that are a node's own.
 func TestAnyDifferenceOfStatesShowsInTheHash(t *testing.T) {
 	base := func() *memory {
 		m := newMemory()
@@ -58,6 +59,7 @@ func TestAnyDifferenceOfStatesShowsInTheHash(t *testing.T) {
 	}
 }
 
+// HashOf reports at least the bytes of all values to its callback, and ends with the first error of the callback.
 func TestHashingIsPacedAndCanBeStopped(t *testing.T) {
 	m := newMemory()
 	value := make([]byte, hashBuffer/2)
@@ -75,6 +77,8 @@ func TestHashingIsPacedAndCanBeStopped(t *testing.T) {
 	}
 }
 
+// UnmarshalText reads the hash that MarshalText wrote, and rejects a text of another length or with another
+// character.
 func TestHashIsReadBackFromItsText(t *testing.T) {
 	want := hashOf(t, newMemory())
 	text, err := want.MarshalText()

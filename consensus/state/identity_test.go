@@ -29,6 +29,8 @@ func begins(account AccountID, id SessionID, by IdentityID, link LinkID) *BeginS
 	return &BeginSession{Session: Session{ID: id, Account: account, Created: 10, Expires: 1010, Idle: 100}, Identity: by, Link: link}
 }
 
+// An identity belongs to one account, begins sessions of that account only, and is removed by that account only.
+// It stays if it is the only way to sign in. An account has at most MaxIdentities identities.
 func TestAnIdentityIsOfOneAccount(t *testing.T) {
 	m := signedIn(t)
 	first, second := identity(bob, "1"), identity(bob, "2")
@@ -88,6 +90,7 @@ func TestAnIdentityIsOfOneAccount(t *testing.T) {
 	}
 }
 
+// SignUp opens an account with the given allowance and role, and its identity begins sessions of that account.
 func TestAPersonSignsUp(t *testing.T) {
 	m := signedIn(t)
 	ann := Account{ID: "ann", Email: "ann@example.org", Created: 1}
@@ -193,7 +196,8 @@ func TestALinkIsRemoved(t *testing.T) {
 	}
 }
 
-// Another password ends the links of an account, and its end removes them.
+// A one-time link ends with another password of its account, with the account, and with its own time. Without room
+// for another link, AddOneTimeLink is rejected.
 func TestWhatEndsALink(t *testing.T) {
 	m := signedIn(t)
 	add := func(id LinkID, account AccountID, hash string) {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The keys of operations, of pins by request, of roots and of disabled accounts are sparse, no others are,
-// and none of them is skipped on the way through a store.
+// A walk by Sparse and SparseAfter finds every sparse key of a store and skips some of the others. Sparse are the
+// keys of operations, of pins by request, of roots with their marks of settling and their arrivals, of disabled
+// accounts and of current objects.
 func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 	long := strings.Repeat("a", MaxIDLen)
 	var sparse, others [][]byte

@@ -96,9 +96,8 @@ func anyPosting(t *rapid.T, a AccountID) Command {
 	return &PostCredits{p}
 }
 
-// Random postings and repeats, with snapshots and restores in between: the sum of the postings is the
-// balance after each of them, and no posting ever changes. The same postings in another order sum up
-// too.
+// After any postings, repeats and restores, the sum of an account's postings is its balance, in any order. No
+// posting ever changes.
 func TestTheSumOfThePostingsIsTheBalance(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := rich(rt, 0)
@@ -132,6 +131,8 @@ func TestTheSumOfThePostingsIsTheBalance(t *testing.T) {
 	})
 }
 
+// PostCredits appends a posting with its sequence, balance and caller, and a repeat appends nothing. An invalid
+// posting is rejected and changes nothing, and the postings of a closed account are removed.
 func TestPostings(t *testing.T) {
 	m := rich(t, 0)
 	post := func(id string, kind PostingKind, credits uint64) *PostCredits {

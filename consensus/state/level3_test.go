@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Members of a cluster of level 3 may have a release that knows nothing of level 4, and all
-// have to come to the same state: that release came to the one whose hash is here.
+// At feature level 3 a fixed history leads to the state that the last release without level 4 came to. Members may
+// have that release, and all members have to come to the same state.
 func TestAtLevel3TheStateIsThatOfTheReleaseBefore(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: 3})

@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// A put needs two members that hold its content in an epoch not below their fence, and is rejected without them.
 func TestOnlyTheWordOfMembersThatHaveNotFencedCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -65,8 +66,8 @@ func (s *shelf) putLater(k string, id VersionID, cid string) *PutObject {
 	return put
 }
 
-// A node that leaves and comes again begins above every epoch that it ever had: what
-// it said before counts no more, though nothing of it is on record.
+// A holding that a node reported before its removal does not count after the node has joined again. The fence of
+// the node is not on record in between.
 func TestAFenceOutlivesTheMembership(t *testing.T) {
 	s := shelved(t, Unlimited)
 	late := s.putOf("k", "v1", contents[1])
@@ -99,8 +100,8 @@ func TestAFenceOutlivesTheMembership(t *testing.T) {
 	}
 }
 
-// Of what a member alone holds was found that there is nothing; what came to be since, in
-// whichever way, keeps the member.
+// A member cannot be removed if it became the only holder of content after the entry that the caller has seen. A
+// caller that has seen that entry may remove the member.
 func TestTheOnlyHolderOfSomethingNewStays(t *testing.T) {
 	alone := []Holding{{"n1", 0}}
 	for name, tc := range map[string]struct {
@@ -157,6 +158,8 @@ func TestTheOnlyHolderOfSomethingNewStays(t *testing.T) {
 	}
 }
 
+// A put of content that pins wait for makes them pinned, and the account is charged once for the content. The
+// nodes that were to fetch the content are notified and keep their places.
 func TestAPutFinishesWhatPinsWaitFor(t *testing.T) {
 	s := shelved(t, 10)
 	root := rootOf(t, contents[1])
@@ -198,7 +201,7 @@ func TestAPutFinishesWhatPinsWaitFor(t *testing.T) {
 	}
 }
 
-// Room for those who hold the content is made by those who do not.
+// A put of a root with MaxCopies copies keeps the copies that hold it and replaces some that do not.
 func TestAPutFindsRoomAmongTheMostCopies(t *testing.T) {
 	s := shelved(t, Unlimited)
 	var nodes []NodeID
@@ -231,8 +234,9 @@ func (s *shelf) joined(n NodeID) Holding {
 	return Holding{n, epoch}
 }
 
-// Content that is put again is on record where enough nodes say that they hold it now:
-// who held it before may be down for good, or may have just lost it.
+// A put of pinned content adds the holders that it names, unless enough of them are on record as holders. Those on
+// record may be down for good, or may have just lost the content. Copies above the target are marked as a surplus
+// until roots are placed.
 func TestAPutOfWhatIsPinnedIsKeptByWhoHoldsItNow(t *testing.T) {
 	type nodes = []NodeID
 	for _, tc := range []struct {
@@ -297,8 +301,8 @@ func TestAPutOfWhatIsPinnedIsKeptByWhoHoldsItNow(t *testing.T) {
 	}
 }
 
-// A placement that was chosen before a put takes the content from nobody who holds it
-// since: by the put, whoever held it before may be down for good.
+// A placement that was chosen before a put takes no copy from the nodes that hold the content since that put. The
+// nodes that held it before may be down for good.
 func TestAPlacementTakesNothingFromWhoHoldsItSince(t *testing.T) {
 	s := shelved(t, Unlimited)
 	word := []Holding{s.joined("n4"), s.joined("n5")}
@@ -331,7 +335,7 @@ func TestAPlacementTakesNothingFromWhoHoldsItSince(t *testing.T) {
 	}
 }
 
-// What is marked for its copies goes with its root.
+// The mark of a root with surplus copies goes with the root.
 func TestTheMarkOfASurplusGoesWithItsRoot(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.putOf("k", "v1", contents[1]))
@@ -354,6 +358,8 @@ func TestTheMarkOfASurplusGoesWithItsRoot(t *testing.T) {
 	}
 }
 
+// A root that an object links stays pinned, and so do its pins, even if every copy has given up. Without the
+// object they fail.
 func TestWhatObjectsNameNeverFails(t *testing.T) {
 	s := shelved(t, Unlimited)
 	root := rootOf(t, contents[1])
@@ -381,8 +387,8 @@ func TestWhatObjectsNameNeverFails(t *testing.T) {
 	}
 }
 
-// A root that has failed, with more pins than one entry moves, is on its way out: a
-// put takes it back.
+// A put of a failed root makes it pinned again while its pins are still being moved. Pins that were not moved yet
+// become pinned.
 func TestAPutTakesBackWhatHasFailed(t *testing.T) {
 	s := shelved(t, Unlimited)
 	root := rootOf(t, contents[1])
@@ -411,6 +417,7 @@ func TestAPutTakesBackWhatHasFailed(t *testing.T) {
 	}
 }
 
+// An account is charged once for a root, and a put may use the room of the object that it replaces.
 func TestObjectsAreChargedByTheNetChange(t *testing.T) {
 	s := shelved(t, 25)
 	s.must(s.putOf("a", "v1", contents[1]))
@@ -458,6 +465,7 @@ func TestObjectsAreChargedByTheNetChange(t *testing.T) {
 	s.check()
 }
 
+// CompleteUpload may use the room of the parts that it frees, and is rejected if its object needs more.
 func TestCompletingIsChargedLessTheParts(t *testing.T) {
 	s := shelved(t, 25)
 	s.must(s.begin("k", "up"))
@@ -480,6 +488,8 @@ func TestCompletingIsChargedLessTheParts(t *testing.T) {
 	s.check()
 }
 
+// A closed account loses its buckets, objects, uploads and parts in three bounded entries. Content that another
+// account links is kept.
 func TestAClosedAccountLeavesNoNames(t *testing.T) {
 	s := shelved(t, Unlimited)
 	empty := s.bucket(bob, "empty")
@@ -527,8 +537,8 @@ func TestAClosedAccountLeavesNoNames(t *testing.T) {
 	}
 }
 
-// A change that fails half way in the store is no outcome, and nothing that was
-// gathered is written.
+// gathered writes a changed counter once, after its function has succeeded, and not at all if the function fails.
+// A counter of zero is deleted.
 func TestGatheredCountersAreWrittenOnce(t *testing.T) {
 	m := newMemory()
 	k, other := metaKey("count"), rootKey("other")
@@ -569,8 +579,8 @@ func TestGatheredCountersAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// The nodes of a DAG are charged, and nothing is refused for them: an account has room
-// for content of what it is allowed.
+// The nodes of a DAG are charged, and no put is rejected for them if the bytes of the object fit. Of content whose
+// blocks repeat, all bytes have to fit, also when it comes again.
 func TestTheNodesOfADagTakeNoRoom(t *testing.T) {
 	s := shelved(t, 18)
 	s.must(s.begin("k", "up"))

@@ -185,8 +185,7 @@ func listsAreRight(t *testing.T, m *machine) {
 	})
 }
 
-// What pins say can be large: a page ends before it is too much, and the next one
-// goes on where it ended, whatever is asked for.
+// Pages that end early because their pins are large list every pin of a query exactly once.
 func TestPagesOfLargePinsLoseAndRepeatNothing(t *testing.T) {
 	m := crowd(t, rand.New(rand.NewPCG(5, 6)), 500, MaxMetaBytes-2000)
 	all, err := cid.Decode(contents[0])
@@ -239,8 +238,8 @@ func TestPagesOfLargePinsLoseAndRepeatNothing(t *testing.T) {
 	}
 }
 
-// A page holds little more than it returns while it is gathered, also when every
-// status, or every CID asked for, has more than enough.
+// A page holds at most twice MaxListBytes and 200,000 bytes while it is gathered, also from ten full sources.
+// Sources are the statuses, or the CIDs of the query.
 func TestPagesHoldLittleMoreThanTheyReturn(t *testing.T) {
 	p := page{limit: 1000}
 	meta := map[string]string{"k": strings.Repeat("m", MaxMetaBytes-1)}
@@ -260,7 +259,7 @@ func TestPagesHoldLittleMoreThanTheyReturn(t *testing.T) {
 	}
 }
 
-// One row that is too much by itself is a page.
+// A page has at least one row, even if that row is larger than MaxListBytes.
 func TestAPageHasARow(t *testing.T) {
 	p := page{limit: 10}
 	p.add(&Pin{ID: "large", Created: 2, Name: strings.Repeat("n", MaxListBytes)})
@@ -272,8 +271,7 @@ func TestAPageHasARow(t *testing.T) {
 	}
 }
 
-// A list that is much to look at, or to return, says so when it should be brief, and
-// any list ends with its context.
+// A brief list that would read or return too much fails with ErrLong, and a long list ends with its context.
 func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 	many, large := found(t), found(t)
 	packed := found(t)
@@ -347,7 +345,7 @@ func TestListsAreBriefOrEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// Windows of time are counted without reading the rows in their middle.
+// The total of a list between any two times is the number of pins that were created between them.
 func TestCountsBetweenAnyTwoTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	m := crowd(t, rng, 1500, 0)
@@ -369,6 +367,7 @@ func TestCountsBetweenAnyTwoTimes(t *testing.T) {
 	}
 }
 
+// A list has the pins that were created after After and before Before, also if these times are negative.
 func TestNegativeTimesSelectNothingOlder(t *testing.T) {
 	m := found(t)
 	m.must(create(alice, "a", contentA))

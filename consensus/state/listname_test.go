@@ -97,7 +97,8 @@ func TestNamesInChunksMatchAsEachNameDoes(t *testing.T) {
 	}
 }
 
-// TestBytesThatAreNoTextMatchNoName promises that the byte between packed names is found in none.
+// TestBytesThatAreNoTextMatchNoName promises that a query with the byte that separates packed names matches no
+// name.
 func TestBytesThatAreNoTextMatchNoName(t *testing.T) {
 	c := newChunk(1, []pinName{{3, []byte("a")}, {2, []byte("b")}})
 	for _, how := range []Match{IExact, Partial, IPartial} {

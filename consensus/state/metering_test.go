@@ -42,6 +42,9 @@ func (m *machine) charges(a AccountID) (sum uint64) {
 	return sum
 }
 
+// Stored bytes are charged once for each period that is over, without losing fractions of a credit. Nothing is
+// charged for a time with rate 0, and at most MaxChargePeriods periods are made up for. An account without enough
+// credits pays what it has, and stores nothing more.
 func TestStorageIsCharged(t *testing.T) {
 	m := rich(t, 0)
 	m.must(&PostCredits{Posting{ID: "g", Account: bob, Kind: Grant, Credits: 1000}})
@@ -109,7 +112,8 @@ func TestStorageIsCharged(t *testing.T) {
 	}
 }
 
-// 241 accounts are charged once each by three commands, whatever else happens in between.
+// Each of 239 accounts with credits is charged once for a period, although one ChargeStorage reaches at most
+// MaxCharged. The rate and another account's allowance change in between.
 func TestManyAccountsAreChargedOnceEach(t *testing.T) {
 	m := rich(t, 0)
 	const accounts = 239
@@ -131,8 +135,8 @@ func TestManyAccountsAreChargedOnceEach(t *testing.T) {
 	}
 }
 
-// Random times of leaders whose clocks differ, random rates and lengths, repeats and restores: the
-// charges and what is owed are exactly what is stored, for all periods that are over.
+// After any charges by leaders whose clocks differ, an account has paid or owes exactly what it stored in the
+// periods that are over. Commands are repeated, and states are restored.
 func TestEachPeriodIsChargedOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := rich(rt, 0)

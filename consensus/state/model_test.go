@@ -209,9 +209,8 @@ func anyUpkeep(t *rapid.T, m *machine) Command {
 	return next
 }
 
-// After any commands: every index and counter is what the records say, refused
-// commands changed nothing, and a machine that got each command twice, as a
-// retry through another node would, is the same to the byte.
+// After any commands every index and counter agrees with the records, and a rejected command changes nothing. A
+// machine that got each command twice, as in a retry through another node, has the same bytes.
 func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
@@ -222,8 +221,8 @@ func TestAnyHistoryKeepsEveryIndexAndCounter(t *testing.T) {
 	})
 }
 
-// The same of one account that has a bucket which keeps versions, and not much room: most
-// commands are about records of its that weigh something.
+// After any commands on versions, uploads and pins of one account, its quota counts what its records weigh. All
+// that TestAnyHistoryKeepsEveryIndexAndCounter promises holds too. The account has little room in most histories.
 func TestAnyHistoryOfRecordsKeepsTheirWeight(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, rapid.SampledFrom([]uint64{120, 250, Unlimited}).Draw(rt, "allowance"))
@@ -239,8 +238,9 @@ func TestAnyHistoryOfRecordsKeepsTheirWeight(t *testing.T) {
 	})
 }
 
-// The same of one account with not much room that replaces its pins, of few contents, while
-// they come and fail.
+// After any replacements of pins that come and fail, an account is charged for what it stores and waits for. All
+// that TestAnyHistoryKeepsEveryIndexAndCounter promises holds too. The pins are of few contents, and the account
+// has little room in most histories.
 func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := rich(rt, Unlimited)

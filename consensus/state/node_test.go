@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A ticket that has expired goes with the next one, by a time that most members agree on.
+// CreateTicket removes the tickets that have expired at its agreed time, and none if that time is not known.
 func TestExpiredTicketsGoWithTheNextOne(t *testing.T) {
 	m := found(t)
 	ticket := func(id NodeID, expired Millis) *CreateTicket {

@@ -57,6 +57,7 @@ func anyKey(most int) *rapid.Generator[string] {
 	return rapid.Map(rapid.SliceOfN(rapid.SampledFrom([]byte{0x00, 0x01, 'a', '/', 0xfe, 0xff}), 0, most), func(b []byte) string { return string(b) })
 }
 
+// Pages of objects have every key once and in order, rolled up at the delimiter as ListObjectsV2 has it.
 func TestPagesOfKeysAreThoseOfTheConvention(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, Unlimited)
@@ -147,6 +148,7 @@ func TestPagesOfKeysGoBackward(t *testing.T) {
 	})
 }
 
+// Pages of uploads have every upload once, by key and then by id, rolled up at the delimiter.
 func TestPagesOfUploadsAreByKeyAndID(t *testing.T) {
 	type upload struct {
 		key string
@@ -219,7 +221,8 @@ func TestPagesOfUploadsAreByKeyAndID(t *testing.T) {
 	})
 }
 
-// What is rolled up costs a few rows, however much it is.
+// A list reads at most passRolled+1 rows for each prefix, however many keys the prefix has. A limit is cut to
+// MaxListLimit.
 func TestPrefixesAreSkipped(t *testing.T) {
 	s := shelved(t, Unlimited)
 	for i := range 20 {
@@ -259,6 +262,7 @@ func (c *counting) Scan(lower, upper []byte, reverse bool, fn func(k, v []byte) 
 	})
 }
 
+// Ordered keys sort as their texts do, begin with the prefixes of their texts, and are read back.
 func TestOrderedKeysKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyKey(6).Draw(t, "a"), anyKey(6).Draw(t, "b")

@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// A CreateOnce with a name of the last OnceFor returns the pin of the first one and creates none. Another pin
+// under the name is ErrExists. Names are the account's own, and a rejected request is not remembered.
 func TestARepeatedRequestIsAnsweredAsTheFirstTime(t *testing.T) {
 	m := found(t)
 	m.must(&CreateKey{Key: APIKey{ID: "k", Account: alice, Scope: []string{ScopeWrite}, Created: 1}})
@@ -64,6 +66,8 @@ func TestARepeatedRequestIsAnsweredAsTheFirstTime(t *testing.T) {
 	m.check()
 }
 
+// The state remembers at most MaxOnce requests of an account, and one command forgets at most maxOnceForget old
+// ones.
 func TestRememberedRequestsAreBounded(t *testing.T) {
 	m := found(t)
 	const more = 20
@@ -90,8 +94,8 @@ func TestRememberedRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// What is asked through a node whose clock is days ahead, or behind, is remembered for a
-// day by most clocks, and has nothing forgotten that is younger.
+// A request through a node with a wrong clock is remembered for a day by the clocks of most members. It has no
+// younger request forgotten.
 func TestOneWrongClockForgetsNoRequest(t *testing.T) {
 	const now = 1 << 40
 	m := found(t)

@@ -41,8 +41,8 @@ func (m *machine) operations() operations {
 	return o
 }
 
-// What is remembered of operations is bounded in bytes, and what an older
-// release remembered goes too, step by step.
+// From feature level 1 on, the results of operations take at most MaxOpBytes, and one command forgets at most
+// maxForget. What an older release remembered goes too. A retry of a remembered operation changes nothing.
 func TestRememberedOperationsAreBoundedInBytes(t *testing.T) {
 	m := found(t)
 	const above = MaxOpBytes/(60<<10) + 200
@@ -76,8 +76,8 @@ func TestRememberedOperationsAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A put that is tried again, for its answer was lost, after others have had many large pins
-// made does not take the place of a later one.
+// A put that is retried after many large pins were created does not take the place of a later put. A retry that
+// creates a pin returns the pin of the first try.
 func TestLargePinsHaveNoOperationForgotten(t *testing.T) {
 	s := shelved(t, Unlimited)
 	old, op := s.putOf("k", "v1", contents[1]), OpID{1, 2, 3, 4}
@@ -111,6 +111,7 @@ func TestLargePinsHaveNoOperationForgotten(t *testing.T) {
 	}
 }
 
+// The state remembers the newest MaxOps operations and no older ones, below feature level 1 and at it.
 func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
 	for _, level := range []FeatureLevel{0, 1} {
 		m := found(t)
@@ -132,8 +133,7 @@ func TestRememberedOperationsAreBoundedInNumber(t *testing.T) {
 	}
 }
 
-// What is at hand of the operations saves reads and nothing else: the state is that of who
-// has nothing at hand, whenever a node was started again, or had another state.
+// An Applier that has operations at hand comes to the same state as one that has none, also after a restart.
 func TestOperationsAtHandChangeNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	bare, full := found(t), found(t)
@@ -178,7 +178,7 @@ func TestOperationsAtHandChangeNothing(t *testing.T) {
 	}
 }
 
-// A store that forgets an operation for each that comes reads none of them.
+// An Applier reads none of the operations that it has applied itself, although it forgets one for each that comes.
 func TestOperationsAtHandAreNotRead(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: 1})
@@ -212,6 +212,7 @@ func (r *opReads) Get(key []byte) ([]byte, bool, error) {
 	return value, ok, err
 }
 
+// The bookkeeping of operations that an older release wrote is read, and one of a wrong length is an error.
 func TestBookkeepingOfTheReleaseBeforeIsRead(t *testing.T) {
 	m := newMemory()
 	_ = m.Set(opNext, binary.BigEndian.AppendUint64(nil, MaxOps+7))
@@ -224,8 +225,8 @@ func TestBookkeepingOfTheReleaseBeforeIsRead(t *testing.T) {
 	}
 }
 
-// Releases may word an error differently, and the members of a cluster that is upgraded
-// have to have one state.
+// The state keeps the code of a rejected operation and not its text. Releases may word an error differently, and
+// members of two releases have to have one state.
 func TestOfAnErrorTheCodeIsRemembered(t *testing.T) {
 	const newer = Code(60_000) // of a newer release
 	for _, code := range append(Codes(), newer) {
@@ -261,7 +262,7 @@ func TestOfAnErrorTheCodeIsRemembered(t *testing.T) {
 	}
 }
 
-// The texts that Apply makes are part of the state too where a record has them: they
+// The texts of failures and of exceeded quotas, which Apply writes into records, have the fixed words below. They
 // change only where all members understand the change, as the forms of records do.
 func TestTextsOfRecordsKeepTheirWords(t *testing.T) {
 	root := &Root{Copies: []Copy{{"n1", GaveUp, "a"}, {"n2", GaveUp, ""}, {"n3", GaveUp, "b"}, {"n4", GaveUp, "a"}}}

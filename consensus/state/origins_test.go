@@ -31,7 +31,8 @@ func (m *machine) origins(k RootKey) []string {
 	return got
 }
 
-// A root has the origins of its pins, and they go with them, however the pins end.
+// A root has the origins of its pins, and loses those of a pin that is replaced, deleted or failed. So it does
+// when the account is closed.
 func TestOriginsGoWithTheirPin(t *testing.T) {
 	large := strings.Repeat("x", FreeMeta)
 	m := rich(t, Unlimited)
@@ -75,8 +76,7 @@ func TestOriginsGoWithTheirPin(t *testing.T) {
 	knows("the account is closed")
 }
 
-// Whatever others name for the content, an account has its share of the origins that are
-// dialled, and its newest pins come first.
+// Each account has its share of a root's origins, whatever others name, and those of its newest pins come first.
 func TestAccountsShareTheOriginsOfARoot(t *testing.T) {
 	root := rootOf(t, contents[1])
 	own := []string{"own0", "own1"}
@@ -117,8 +117,7 @@ func TestAccountsShareTheOriginsOfARoot(t *testing.T) {
 	}
 }
 
-// One account's pins of a content are without number: those of others are found, and what
-// is read is not more.
+// The origins of an account are found and few rows are read, however many pins another account has of the root.
 func TestManyPinsOfOneAccountHideNoOrigins(t *testing.T) {
 	m := rich(t, Unlimited)
 	root := rootOf(t, contents[1])

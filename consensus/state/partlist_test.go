@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestAListOfPartsSaysWhatTheirNamesSay: it is compared with numbers and ids one by one.
+// A PartList selects exactly the parts that it was made of. It is ErrInvalidPart if one of them is gone or
+// replaced, and ErrInvalid without parts.
 func TestAListOfPartsSaysWhatTheirNamesSay(t *testing.T) {
 	name := func(p Part) string { return fmt.Sprint(p.Number, " ", p.ID) }
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +60,8 @@ func TestAListOfPartsSaysWhatTheirNamesSay(t *testing.T) {
 	})
 }
 
-// TestAListOfPartsIsSmall: of any parts it is as long as of all up to the last.
+// A PartList is encoded in a bit for each number up to its last part, and a hash. It decodes to the same parts. A
+// list in another order is ErrInvalidPart.
 func TestAListOfPartsIsSmall(t *testing.T) {
 	var all []Part
 	for n := range uint16(MaxPartNumber) {
@@ -99,8 +101,7 @@ func TestAListOfPartsIsSmall(t *testing.T) {
 	}
 }
 
-// TestPartsPutBesideACompletionAreDiscarded: only those that are listed have to be as
-// they were read.
+// CompleteUpload discards parts that it does not list, and is rejected if a listed part was replaced.
 func TestPartsPutBesideACompletionAreDiscarded(t *testing.T) {
 	s := shelved(t, Unlimited)
 	complete := s.uploaded("k", "up", 3)

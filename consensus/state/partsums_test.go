@@ -20,8 +20,7 @@ func (s *shelf) summed(k string, u UploadID, id VersionID) *CompleteUpload {
 	return cmd
 }
 
-// TestChecksumsOfPartsLiveAsTheirObject: they come with it and go with it, and a copy
-// has none.
+// The checksums of parts come with the object of an upload and go with it, and a copy of the object has none.
 func TestChecksumsOfPartsLiveAsTheirObject(t *testing.T) {
 	s := shelved(t, Unlimited)
 	sums := func(k string) *PartSums {
@@ -76,7 +75,7 @@ func TestChecksumsOfPartsLiveAsTheirObject(t *testing.T) {
 	}
 }
 
-// TestChecksumsOfTheMostPartsAreKept: the largest record of them can be written.
+// The SHA-256 checksums of MaxPartNumber parts fit into one record.
 func TestChecksumsOfTheMostPartsAreKept(t *testing.T) {
 	m := newMemory()
 	p := &PartSums{"SHA256", make([]byte, 32*MaxPartNumber)}

@@ -38,8 +38,7 @@ func (p *passing) Scan(lower, upper []byte, reverse bool, fn func(k, v []byte) (
 	return err
 }
 
-// Pins of one CID that fail, or are deleted in their order, let go of their root without
-// looking at the places of all before them.
+// Pins of one CID that are deleted in order, or fail, have scans pass at most eight deleted rows for each pin.
 func TestLettingGoOfPopularContentCostsTheSameForEach(t *testing.T) {
 	const most = 8 * MaxSettle
 	m := rich(t, Unlimited)

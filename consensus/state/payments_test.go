@@ -75,6 +75,8 @@ func (m *till) wantContent(p Payment, want VersionID) {
 	}
 }
 
+// One attempt reserves a payment and commits it once, and any later attempt is rejected or changes nothing. The
+// same attempt can renew its reservation.
 func TestAPaymentIsReservedOnceAndCommitsOnce(t *testing.T) {
 	m := newTill(t)
 	p := testPayment("0x1")
@@ -105,6 +107,8 @@ func TestAPaymentIsReservedOnceAndCommitsOnce(t *testing.T) {
 	m.refused(&FailPayment{PaymentOutcome{Payment: again, Now: 3000}, true, "late"}, ErrExists)
 }
 
+// Another attempt can reserve a payment after the attempt that holds it has released it. No other attempt releases
+// it, and a payment that is paid stays paid.
 func TestAReleasedPaymentCanBeUsedAgain(t *testing.T) {
 	m := newTill(t)
 	p := testPayment("0x1")
@@ -127,6 +131,8 @@ func TestAReleasedPaymentCanBeUsedAgain(t *testing.T) {
 	m.wantState(p, PaymentPaid, "")
 }
 
+// Only the payer of a paid object can replace or delete the object while its time lasts. After a deletion another
+// payer can have the name.
 func TestOnlyTheOwnerChangesAPaidObject(t *testing.T) {
 	m := newTill(t)
 	p, other := testPayment("0x1"), testPayment("0x2")
@@ -155,6 +161,8 @@ func TestOnlyTheOwnerChangesAPaidObject(t *testing.T) {
 	m.wantContent(p, "v2")
 }
 
+// EndPaidObjects removes an object when its time is over, and keeps its owner's record for PaidTrace. An object of
+// equal content stays.
 func TestAnObjectEndsAloneAndLeavesATrace(t *testing.T) {
 	m := newTill(t)
 	p, stays := testPayment("0x1"), testPayment("0x2")
@@ -183,6 +191,7 @@ func TestAnObjectEndsAloneAndLeavesATrace(t *testing.T) {
 	m.check()
 }
 
+// Paid time is added to what is left for the same content, and begins anew for other content.
 func TestPaidTimeIsAddedToThatOfTheSameContent(t *testing.T) {
 	m := newTill(t)
 	until := func(nonce string, version VersionID, content string, now Millis) Millis {
@@ -211,6 +220,8 @@ func TestPaidTimeIsAddedToThatOfTheSameContent(t *testing.T) {
 	}
 }
 
+// A settled payment becomes refundable if the state rejects its content or the reservation is gone. Its record has
+// the reason and the transaction, and a repeat changes nothing.
 func TestASettledPaymentWithoutContentIsRefundable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(*till, Payment)
@@ -251,7 +262,7 @@ func TestASettledPaymentWithoutContentIsRefundable(t *testing.T) {
 	}
 }
 
-// A payment that may have been settled says so, and says that it was when the transaction is known. Members of
+// A swept payment has a reason that says that it may have been settled, until its transaction is known. Members of
 // older releases write other reasons, and so do all members below the feature level.
 func TestAPaymentThatMayHaveBeenSettledSaysSo(t *testing.T) {
 	for level, want := range map[FeatureLevel][2]string{
@@ -280,7 +291,7 @@ func TestAPaymentThatMayHaveBeenSettledSaysSo(t *testing.T) {
 	}
 }
 
-// The holders of the content have changed: nothing happens, and the proposer can try again.
+// A commit of content with too few holders is ErrConflict and changes nothing, so its proposer can try again.
 func TestACommitWithTooFewHoldersChangesNothing(t *testing.T) {
 	m := newTill(t)
 	p := testPayment("0x1")
@@ -293,6 +304,7 @@ func TestACommitWithTooFewHoldersChangesNothing(t *testing.T) {
 	m.wantState(p, PaymentPaid, "")
 }
 
+// A reservation becomes refundable by a sweep PaymentTimeout after it was renewed last, and not before.
 func TestAReservationThatIsRenewedIsNotSwept(t *testing.T) {
 	m := newTill(t)
 	p := testPayment("0x1")
@@ -393,6 +405,7 @@ func TestOneCommandForgetsABoundedNumberOfPayments(t *testing.T) {
 	m.check()
 }
 
+// CommitPayment creates a paid pin that ends when its time is over, and the payment is paid.
 func TestAPaidPin(t *testing.T) {
 	m := newTill(t)
 	p := testPayment("0x1")
@@ -411,7 +424,7 @@ func TestAPaidPin(t *testing.T) {
 	m.check()
 }
 
-// A command that ends a reservation is for what was reserved.
+// A command for another object or kind than was reserved is ErrExists, and the payment stays reserved.
 func TestAPaymentIsNotCommittedForAnotherThing(t *testing.T) {
 	m := newTill(t)
 	p := testPayment("0x1")
@@ -426,6 +439,7 @@ func TestAPaymentIsNotCommittedForAnotherThing(t *testing.T) {
 	m.wantState(p, PaymentReserved, "")
 }
 
+// A payment with a field out of bounds is rejected and changes nothing, and one at its bounds is paid.
 func TestPaymentsOutOfBoundsChangeNothing(t *testing.T) {
 	m := newTill(t)
 	for name, change := range map[string]func(*Payment){
@@ -465,6 +479,7 @@ func TestPaymentsOutOfBoundsChangeNothing(t *testing.T) {
 	m.wantState(most, PaymentPaid, "")
 }
 
+// Below feature level PaymentsLevel payments can be neither reserved, released nor ended: ErrUnavailable.
 func TestPaymentsNeedTheirLevel(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: PaymentsLevel - 1})
@@ -477,6 +492,8 @@ func TestPaymentsNeedTheirLevel(t *testing.T) {
 	}
 }
 
+// The account of the paid gateway cannot be closed or changed, and gets no key, session, link, identity or
+// credits. It is not found by its e-mail address.
 func TestNobodyUsesTheAccountOfThePaidGateway(t *testing.T) {
 	m := newTill(t)
 	m.reserve(testPayment("0x1"), 1000)
@@ -500,6 +517,7 @@ func TestNobodyUsesTheAccountOfThePaidGateway(t *testing.T) {
 	m.check()
 }
 
+// Pages of payments have every payment once and the newest first, whatever the limit is.
 func TestPagesOfPaymentsBeginWithTheNewest(t *testing.T) {
 	m := newTill(t)
 	var want []string
@@ -671,8 +689,8 @@ func anyPayment(t *rapid.T, m *machine) Command {
 	}
 }
 
-// After any commands of payments, among others: all rows of payments and owners agree with each other
-// and with what is stored, refused commands changed nothing, and a repeat changes nothing.
+// After any commands, most of them of payments, all rows of payments and owners agree with each other and with
+// what is stored. A rejected command and a repeat change nothing.
 func TestAnyHistoryOfPaymentsKeepsThemAndTheirContent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := rich(rt, Unlimited)

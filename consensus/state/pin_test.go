@@ -27,6 +27,7 @@ func replace(a AccountID, old, id RequestID, content string) *ReplacePin {
 	return &ReplacePin{Old: old, Pin: create(a, id, content).Pin, Nodes: []NodeID{"n1", "n2", "n3"}}
 }
 
+// Each command of the table is rejected with its error and changes nothing.
 func TestRefusals(t *testing.T) {
 	pinWith := func(change func(*Pin)) Command {
 		c := create(alice, "new", contentA)
@@ -85,6 +86,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// An account cannot be created before the cluster is: ErrUnavailable.
 func TestNothingHappensBeforeTheCluster(t *testing.T) {
 	m := &machine{memory: newMemory(), t: t}
 	if _, err := m.apply(&CreateAccount{Account{ID: "a", Email: "a@b"}}); !errors.Is(err, ErrUnavailable) {
@@ -92,6 +94,8 @@ func TestNothingHappensBeforeTheCluster(t *testing.T) {
 	}
 }
 
+// A pin is pinned once two of its three nodes have held the root, and fails when all three have given up. A node
+// that holds the root keeps the pin from failing.
 func TestPinFollowsItsRoot(t *testing.T) {
 	a := rootOf(t, contentA)
 	type step struct {
@@ -125,8 +129,7 @@ func TestPinFollowsItsRoot(t *testing.T) {
 	}
 }
 
-// The reason of a failure names every cause with nodes that have it, and keeps its
-// bound however many there are.
+// The text of a failure names each reason with nodes that have it, in at most MaxReasonLen bytes of valid UTF-8.
 func TestFailureNamesTheNodesOfEachReason(t *testing.T) {
 	id := func(i int) NodeID {
 		return NodeID(fmt.Sprintf("12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LN%02d", i))
@@ -155,7 +158,7 @@ func TestFailureNamesTheNodesOfEachReason(t *testing.T) {
 	}
 }
 
-// A pin that came after what a node has seen is not answered by its giving up: it is tried.
+// A node that gives up without having seen the newest pin of a root is to try again, and no pin fails.
 func TestGivingUpAnswersNoLaterPin(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: 3})
@@ -183,6 +186,8 @@ func TestGivingUpAnswersNoLaterPin(t *testing.T) {
 	}
 }
 
+// A failed pin says why each node has given up, and its root is not kept. A new pin of the content can be pinned,
+// and the old one stays failed.
 func TestFailedPinTellsWhyAndLetsGo(t *testing.T) {
 	m := found(t)
 	a := rootOf(t, contentA)
@@ -210,6 +215,7 @@ func TestFailedPinTellsWhyAndLetsGo(t *testing.T) {
 	m.check()
 }
 
+// A report about an earlier incarnation of a root changes no pin of the present one.
 func TestReportOfAnEarlierIncarnationIsIgnored(t *testing.T) {
 	m := found(t)
 	a := rootOf(t, contentA)
@@ -226,6 +232,8 @@ func TestReportOfAnEarlierIncarnationIsIgnored(t *testing.T) {
 	}
 }
 
+// Pins of two accounts share a root, and deleting one keeps the other and the root. The root goes with the last
+// pin.
 func TestAccountsShareContentAndNothingElse(t *testing.T) {
 	m := found(t)
 	a := rootOf(t, contentA)
@@ -246,6 +254,7 @@ func TestAccountsShareContentAndNothingElse(t *testing.T) {
 	m.check()
 }
 
+// The creation times of an account's pins rise, and none is earlier than its proposer says.
 func TestCreationTimesRiseWhateverTheClocksSay(t *testing.T) {
 	m := found(t)
 	var last Millis
@@ -260,6 +269,8 @@ func TestCreationTimesRiseWhateverTheClocksSay(t *testing.T) {
 	}
 }
 
+// Content of a replaced pin is kept until the new content is pinned, has failed or is deleted, and longer if
+// others pin it. If the new pin is replaced in turn, it is kept until the content of that one is pinned.
 func TestReplacedContentStaysUntilTheNewIsReplicated(t *testing.T) {
 	a, b, c := rootOf(t, contentA), rootOf(t, contentB), rootOf(t, contentC)
 	pinned := func(t *testing.T) *machine {
@@ -317,6 +328,7 @@ func TestReplacedContentStaysUntilTheNewIsReplicated(t *testing.T) {
 	})
 }
 
+// After 200 replacements in a row two roots are kept: the one that was pinned and that of the last pin.
 func TestChainOfReplacementsDoesNotGrow(t *testing.T) {
 	m := found(t)
 	a := rootOf(t, contentA)
@@ -332,7 +344,7 @@ func TestChainOfReplacementsDoesNotGrow(t *testing.T) {
 	m.check()
 }
 
-// More pins of one root than one command may move are moved step by step.
+// One entry moves at most MaxSettle pins of a root, and SettleRoots moves the others step by step.
 func TestPinsOfPopularContentMoveInBoundedSteps(t *testing.T) {
 	for _, want := range []string{"pinned", "failed"} {
 		t.Run(want, func(t *testing.T) {
@@ -382,7 +394,8 @@ func TestPinsOfPopularContentMoveInBoundedSteps(t *testing.T) {
 	}
 }
 
-// The same with steps of one pin, in any history.
+// In any history with steps of one pin, every index agrees with the records, and the work that is left comes to an
+// end. Nothing is left of an account that was closed.
 func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := found(rt)
@@ -425,6 +438,7 @@ func TestSettlingInTheSmallestStepsGetsThere(t *testing.T) {
 	})
 }
 
+// The state keeps the newest MaxOps operations and forgets the oldest.
 func TestOldestOperationsAreForgotten(t *testing.T) {
 	m := found(t)
 	drop := &DeletePin{Account: alice, ID: "none"}
@@ -445,6 +459,7 @@ func TestOldestOperationsAreForgotten(t *testing.T) {
 	}
 }
 
+// A repeated operation has the first result and does not create a pin again that was deleted.
 func TestRepeatedOperationGivesTheFirstAnswer(t *testing.T) {
 	m := found(t)
 	op := OpID{1, 2, 3}
@@ -462,6 +477,8 @@ func TestRepeatedOperationGivesTheFirstAnswer(t *testing.T) {
 	}
 }
 
+// A subscription is notified once of each changed root of its node, or of all nodes. A new one, and one whose
+// state was replaced, is told to look at everything, and a closed one is told nothing.
 func TestWatchTellsWhomItConcerns(t *testing.T) {
 	var w Watch
 	n1, n9, all := w.Subscribe("n1"), w.Subscribe("n9"), w.Subscribe("")

@@ -75,7 +75,7 @@ func TestPinsEndAtTheirTime(t *testing.T) {
 	}
 }
 
-// Pins of all statuses end, also those that failed and hold nothing.
+// A failed pin, which holds nothing, is gone when its end has come.
 func TestAFailedPinEnds(t *testing.T) {
 	m := ending(t)
 	m.must(until(alice, "a", contents[1], 100))
@@ -109,7 +109,7 @@ func TestOneEntryEndsABoundedNumberOfPins(t *testing.T) {
 	}
 }
 
-// A later end is a new pin of the same content: the content stays where it is, and no node fetches it
+// A pin with a later end, or none, keeps the copies of the pin that it renews, so no node fetches the content
 // again.
 func TestARenewedPinKeepsItsCopies(t *testing.T) {
 	for name, renew := range map[string]Command{
@@ -244,7 +244,8 @@ func TestAPinOfContentKnownToBeLargerFailsOnCreation(t *testing.T) {
 	}
 }
 
-// Members below level 10 cannot read the record of such a pin: it is refused, and nothing changes.
+// Below feature level PinsEndLevel a pin with an end or a bound is rejected and changes nothing. Members below it
+// cannot read its record. An end that is no time is invalid at any level.
 func TestPinsWithAnEndNeedTheirLevel(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: PinsEndLevel - 1})
@@ -266,7 +267,7 @@ func TestPinsWithAnEndNeedTheirLevel(t *testing.T) {
 	m.check()
 }
 
-// A filter reads the name and the meta of such a pin, as of any other.
+// A list by name and meta finds a pin that has an end and a bound.
 func TestAListReadsPinsWithAnEnd(t *testing.T) {
 	p := Pin{ID: "p", Account: alice, Created: 5, Status: Pinned, CID: contents[1], Name: "name", Origins: []string{"o"}, Meta: map[string]string{"k": "v"}, Until: 7, MaxBytes: 8}
 	c := codec.Encoder(nil)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What RoomForObject refuses Apply refuses, whatever the content is.
+// Apply rejects every put that RoomForObject rejects, whatever the content is.
 func TestTheQuotaPrecheckRefusesWhatApplyRefuses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, 1000)
@@ -55,8 +55,8 @@ func TestTheQuotaPrecheckRefusesWhatApplyRefuses(t *testing.T) {
 	})
 }
 
-// An account above its allowance has pinned, in the place of something larger, content that
-// is on its way, which is charged with what went. It brings that content by itself.
+// RoomForObject accepts content that a pin of the account waits for and is charged for. The account is above its
+// allowance, and the pin is in the place of a larger one.
 func TestTheQuotaPrecheckAllowsForWhatAPutReplaces(t *testing.T) {
 	s := shelved(t, 10)
 	s.must(create(bob, "old", contents[1]))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Nodes show and hide content by what they hear of its root: whatever makes it private,
-// or ends that, has to be told.
+// Nodes are notified of a root whenever its content becomes private and whenever that ends. They show and hide the
+// content by that.
 func TestWhatBecomesPrivateIsTold(t *testing.T) {
 	s := shelved(t, Unlimited)
 	a, b := rootOf(t, contentA), rootOf(t, contentB)

@@ -54,6 +54,8 @@ func (s *seen) step(what string, cmd Command, private bool) {
 	s.private = private
 }
 
+// Content is public while an object of a public bucket or a pin names it, and nodes are notified when that
+// changes. Parts of an upload do not make content public.
 func TestWhatAPublicBucketNamesIsPublic(t *testing.T) {
 	s := &seen{shelf: shelved(t, Unlimited)}
 	put := s.putOf("k", "v1", contents[1])
@@ -114,8 +116,7 @@ func TestWhatAPublicBucketNamesIsPublic(t *testing.T) {
 	s.refused(s.setPublic(true), ErrUnauthorized)
 }
 
-// Versions of a public bucket are public, also those that are not current, and a walk
-// misses none that moves while it is under way.
+// A version of a public bucket is public, also if it is not current or is under a delete marker.
 func TestVersionsFollowTheirBucket(t *testing.T) {
 	s := &seen{shelf: shelved(t, Unlimited)}
 	first := s.putOf("k", "v1", contents[1])
@@ -141,7 +142,8 @@ func TestVersionsFollowTheirBucket(t *testing.T) {
 	}
 }
 
-// The walk goes through the versions that are not current first.
+// A walk that makes a bucket public misses no version that becomes current or old while it is under way. It goes
+// through the versions that are not current first.
 func TestVersionsThatMoveAreNotMissed(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(&SetVersioning{Account: bob, Bucket: "bucket", Born: s.b.Born, Versioning: Versioned})
@@ -174,8 +176,8 @@ func TestVersionsThatMoveAreNotMissed(t *testing.T) {
 	}
 }
 
-// What one entry has no room for is worked off, and what changes meanwhile is right:
-// before and behind the walk, and when the setting changes once more.
+// A large bucket becomes public or private in bounded entries, and objects that change meanwhile are counted
+// right. So it is before and behind the walk, and when the setting changes once more.
 func TestALargeBucketTurnsInSteps(t *testing.T) {
 	s := shelved(t, Unlimited)
 	const objects = 2*MaxSettle + 10
@@ -265,9 +267,8 @@ func TestALargeBucketTurnsInSteps(t *testing.T) {
 	}
 }
 
-// The same with steps of a few objects in any history: every count is right after each
-// of them, and what the same commands lead to is the same to the byte, also when they
-// are applied anew from any of them on.
+// In any history with steps of a few objects, every count is right after each step. The same commands lead to the
+// same bytes, also when they are applied anew from any of them on.
 func TestBucketsTurnInAnyHistory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := rich(rt, Unlimited)

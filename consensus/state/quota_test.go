@@ -30,7 +30,8 @@ func (m *machine) quota(a AccountID) Quota {
 	return q
 }
 
-// What a root of these tests is, by hold, is 10 bytes.
+// A pin above the allowance is rejected if its size is known, and fails once its size is known if not. An account
+// is charged once for content with two pins.
 func TestWhatIsPinnedStaysWithinTheAllowance(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprintf("content that is held %v", held), func(t *testing.T) {
@@ -78,6 +79,8 @@ func TestWhatIsPinnedStaysWithinTheAllowance(t *testing.T) {
 	}
 }
 
+// A replacement may use the room of the pin that it replaces, and is rejected if it needs more. An account with
+// credits has no limit.
 func TestReplaceIsJudgedByTheNetChange(t *testing.T) {
 	m := rich(t, 10)
 	for i, c := range contents[1:3] {
@@ -120,6 +123,7 @@ func TestReplaceIsJudgedByTheNetChange(t *testing.T) {
 	}
 }
 
+// A pin fails when more of its content has arrived than its account may store, and another account's pin goes on.
 func TestContentThatOutgrowsTheAllowanceFailsAsItArrives(t *testing.T) {
 	m := rich(t, 100)
 	root := rootOf(t, contents[1])
@@ -154,6 +158,7 @@ func TestContentThatOutgrowsTheAllowanceFailsAsItArrives(t *testing.T) {
 	}
 }
 
+// SetPassword ends the sessions of the account and reports that credentials have changed.
 func TestANewPasswordEndsTheSessions(t *testing.T) {
 	m := rich(t, 0)
 	m.must(&SetPassword{Account: bob, Hash: "old"})
@@ -164,6 +169,8 @@ func TestANewPasswordEndsTheSessions(t *testing.T) {
 	}
 }
 
+// A closed account leaves no row with its id after bounded steps, and its e-mail address can be used again. The
+// account of local commands cannot be closed.
 func TestAClosedAccountLeavesNothing(t *testing.T) {
 	m := rich(t, Unlimited)
 	m.must(&CreateKey{Key: APIKey{ID: "k", Account: bob, Scope: []string{ScopeRead}}})
@@ -225,8 +232,8 @@ func TestAClosedAccountLeavesNothing(t *testing.T) {
 	}
 }
 
-// What a replaced pin frees above the allowance waits for the content of the new one.
-// Were it free for others, each round of replacements would store an allowance more.
+// Room above the allowance that a replacement frees is reserved for the content of the new pin. Were it free for
+// others, each round of replacements would store an allowance more.
 func TestWhatAReplacementFreesIsNotSpentTwice(t *testing.T) {
 	m := rich(t, 10)
 	if err := m.create(bob, "old", contents[1]); err != nil {
@@ -254,8 +261,8 @@ func TestWhatAReplacementFreesIsNotSpentTwice(t *testing.T) {
 	}
 }
 
-// Whoever is above the allowance may replace a pin by one that leaves no more than
-// before, also when its size is known only as it comes.
+// An account above its allowance can replace a pin by content that is no larger, also if its size is known only as
+// it comes. Larger content fails.
 func TestAReplacementBringsNoMoreThanItFrees(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -322,8 +329,8 @@ func TestAReplacementBringsNoMoreThanItFrees(t *testing.T) {
 	}
 }
 
-// What a replacement freed stays reserved for its pin when another pin of the same content
-// comes, or its own name changes, after some of it has arrived.
+// The reserve of a replacement stays when another pin of its content comes, or when the pin gets another name.
+// Some of the content has arrived by then.
 func TestAReserveOutlivesAnotherPinOfItsContent(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -359,10 +366,8 @@ func TestAReserveOutlivesAnotherPinOfItsContent(t *testing.T) {
 	}
 }
 
-// A pin that has failed holds nothing, so replacing it frees nothing, whatever other pins
-// of its content the account has.
-// What has come of the new content for another account is a part of what the replacement
-// freed, and not charged beside it.
+// Bytes of the new content that have come for another account are a part of the reserve, and are not charged
+// beside it.
 func TestWhatHasComeForOthersIsAPartOfTheReserve(t *testing.T) {
 	for _, arrived := range []uint64{1, 9, 10} {
 		m := rich(t, 10)
@@ -384,6 +389,7 @@ func TestWhatHasComeForOthersIsAPartOfTheReserve(t *testing.T) {
 	}
 }
 
+// Replacing a failed pin, which holds nothing, frees nothing, whatever other pins of its content the account has.
 func TestAFailedPinFreesNothing(t *testing.T) {
 	m := rich(t, 10)
 	m.must(create(bob, "failed", contents[1]))
@@ -400,7 +406,7 @@ func TestAFailedPinFreesNothing(t *testing.T) {
 	}
 }
 
-// Room below the allowance is for whoever comes first, also what a replacement has freed.
+// Room below the allowance is not reserved for a replacement, so another pin can take it.
 func TestBelowTheAllowanceNothingIsReserved(t *testing.T) {
 	m := rich(t, 10)
 	m.must(create(bob, "old", contents[1]))
@@ -413,7 +419,7 @@ func TestBelowTheAllowanceNothingIsReserved(t *testing.T) {
 	m.must(create(bob, "beside", contents[3]))
 }
 
-// What two replacements by pins of one content freed is reserved together.
+// The reserves of two replacements by pins of one content add up.
 func TestReservesForOneContentAddUp(t *testing.T) {
 	m := rich(t, Unlimited)
 	for i, c := range contents[1:3] {

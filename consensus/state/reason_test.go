@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// OwnReason has the cause of a failure and the remarks on one's own origins, and none on other origins.
 func TestAReasonTellsOfOnesOwnOriginsAlone(t *testing.T) {
 	whole := ReasonOf("nobody has it\n", []string{"/a/1: refused", "/b/1: no answer", "/b/10: not reachable\x03 \x02x"})
 	for _, tc := range []struct {
@@ -31,8 +32,8 @@ func TestAReasonTellsOfOnesOwnOriginsAlone(t *testing.T) {
 	}
 }
 
-// Reasons of several nodes are cut where they are too long: what is left of a remark is
-// still nobody else's, and what the next node says is not taken for a part of it.
+// A failure of several nodes shows a remark to nobody but the account that named the origin, also where it was
+// cut. The remark does not run into what the next node says.
 func TestRemarksInAFailureAreWholeOrCut(t *testing.T) {
 	root := new(Root)
 	for i := range 3 {
@@ -57,8 +58,8 @@ func TestRemarksInAFailureAreWholeOrCut(t *testing.T) {
 	}
 }
 
-// Pins fail with what may be told of each, whether they wait for the content when it
-// fails or come while the others are moved.
+// A failed pin has the remarks on its own origins and none on those of others. So it is for a pin that waits when
+// the content fails, and for one that comes while the others are moved.
 func TestFailedPinsTellNothingOfOthersOrigins(t *testing.T) {
 	m := found(t)
 	root := rootOf(t, contents[1])

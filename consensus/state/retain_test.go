@@ -27,8 +27,8 @@ func (m *machine) stored() (bytes uint64) {
 	return bytes
 }
 
-// An account with room for two contents replaces each, as soon as it is there, by what never
-// comes, and takes the next: what is replaced does not stay for all of them.
+// However many replacements never come, at most twice the allowance is kept for an account. When they are deleted
+// or have failed, nothing is.
 func TestReplacementsThatNeverComeKeepLittle(t *testing.T) {
 	const allowance = 25
 	m := rich(t, allowance)
@@ -61,8 +61,7 @@ func TestReplacementsThatNeverComeKeepLittle(t *testing.T) {
 	}
 }
 
-// Who has an allowance for all that is replaced keeps all of it, and so does who has no
-// limit, and one content stays however small the allowance is by then.
+// Replaced content is kept as far as the allowance goes, and one content is kept however small the allowance is.
 func TestWhatFitsIntoTheAllowanceStaysUntilItIsReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
-// What a history leaves in the store is the same in every release: members of two of them
-// apply the same commands, and what is stored differently is a state that differs. So it
-// stays at one feature level: what is stored otherwise on purpose is gated by a newer one.
+// A fixed history at feature level 4 leaves exactly the rows of the golden file. Members of two releases apply the
+// same commands and have to come to one state. A row that is to be stored otherwise needs a newer feature level.
 func TestRowsOfAHistoryKeepTheirForm(t *testing.T) {
 	m := found(t)
 	m.must(&RaiseLevel{FeatureLevel: 4})
@@ -62,7 +61,7 @@ func TestRowsOfAHistoryKeepTheirForm(t *testing.T) {
 	goldentest.File(t, filepath.Join("testdata", "rows.txt"), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// An account's e-mail is looked at once more where it is stored.
+// CreateAccount rejects an e-mail address that lacks a part, is too long, or has a space or a control character.
 func TestBoundsOfAnAccountsRecord(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("a", n-len("@example.org")) + "@example.org" }
 	for email, good := range map[string]bool{

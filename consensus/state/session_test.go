@@ -40,6 +40,7 @@ func (m *machine) sessions() (ids []SessionID) {
 	return ids
 }
 
+// A session begins only with the present password of its account, and leaves no row when it has ended.
 func TestSessionsBeginByThePasswordAndEndForGood(t *testing.T) {
 	m := signedIn(t)
 	m.must(session("s1", 10))
@@ -90,6 +91,8 @@ func TestSessionsBeginByThePasswordAndEndForGood(t *testing.T) {
 	}
 }
 
+// A session above MaxSessions takes the place of the one that was used least recently, and sessions that are over
+// go.
 func TestSessionsOfAnAccountAreBounded(t *testing.T) {
 	m := signedIn(t)
 	for i := range MaxSessions {
@@ -109,8 +112,8 @@ func TestSessionsOfAnAccountAreBounded(t *testing.T) {
 	}
 }
 
-// A node whose clock is years ahead begins a session: others that are good by most clocks
-// go on, and all do while nobody knows what most say.
+// A session that begins through a node with a wrong clock ends none that is good by most clocks. While nobody
+// knows what most clocks say, it ends none at all.
 func TestOneWrongClockEndsNoSession(t *testing.T) {
 	m := signedIn(t)
 	m.must(session("old", 10))
@@ -139,6 +142,7 @@ func TestOneWrongClockEndsNoSession(t *testing.T) {
 	}
 }
 
+// Only a session of the account that has not ended changes its pins; any other gets ErrUnauthorized.
 func TestOnlyALivingSessionOfTheAccountChangesItsPins(t *testing.T) {
 	m := signedIn(t)
 	m.must(session("s1", 10))
@@ -165,6 +169,7 @@ func TestOnlyALivingSessionOfTheAccountChangesItsPins(t *testing.T) {
 	}
 }
 
+// A rotation removes the old signing keys of which no API key is left, and is ErrTooLarge above MaxSigningKeys.
 func TestSigningKeysStayWhileTheirKeysLive(t *testing.T) {
 	m := signedIn(t)
 	key := func(id KeyID) {
@@ -229,8 +234,8 @@ func expiringKey(id KeyID, by, expires Millis) *CreateKey {
 	return &CreateKey{Key: APIKey{ID: id, Account: alice, Scope: []string{ScopeRead}, Created: 1 << 42, Expires: expires}, Expired: by}
 }
 
-// Keys that have expired make room for new ones, some of them in each entry and with
-// all that is kept of them; those that live do not.
+// A new key of a full account takes the place of keys that have expired by most clocks, and of no other key. One
+// entry removes at most maxClearedKeys of them, with all that is kept of them.
 func TestExpiredKeysMakeRoom(t *testing.T) {
 	m := signedIn(t)
 	const gone = maxClearedKeys + 10 // keys that expire at 100
@@ -291,7 +296,7 @@ func TestExpiredKeysMakeRoom(t *testing.T) {
 	}
 }
 
-// What a client says of itself is bounded and printable, wherever a character ends.
+// A session keeps the client's address and agent as printable text within their bounds, cut between characters.
 func TestASessionSaysFromWhereItBegan(t *testing.T) {
 	m := signedIn(t)
 	for given, want := range map[string]string{

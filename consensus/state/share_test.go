@@ -18,6 +18,8 @@ func testShare(prefixes ...string) Share {
 	}
 }
 
+// A prefix that ends in a slash covers all keys and lists that begin with it, and any other prefix covers one key.
+// It covers no list.
 func TestAShareCoversWhatItsPrefixesSay(t *testing.T) {
 	s := testShare("/", "e/", "photos", "ä/ö/")
 	for k, want := range map[string]bool{
@@ -38,6 +40,7 @@ func TestAShareCoversWhatItsPrefixesSay(t *testing.T) {
 	}
 }
 
+// CreateShare rejects each share of the table, and the same share once more changes nothing.
 func TestCreateShareRefuses(t *testing.T) {
 	m := shareable(t)
 	long := strings.Repeat("p", MaxKeyBytes+1)
@@ -115,8 +118,8 @@ func (m *machine) share(t *testing.T, prefixes ...string) Share {
 	return s
 }
 
-// TestAShareAsksForNothingButItsObjects has every change that a key may ask for inside of a share, and
-// outside of it in each part. A new change is refused to shares, until it has a line here and in permits.
+// A share permits the changes to objects below its prefixes that its rights include, and no other change that a
+// key may ask for. A new change is refused to shares, until it has a line here and in permits.
 func TestAShareAsksForNothingButItsObjects(t *testing.T) {
 	whole := testShare("e/", "x/one")
 	whole.Born, whole.Delete = 7, true
@@ -216,7 +219,7 @@ func TestTheKeyOfAShareIsJudgedInApply(t *testing.T) {
 	m.checkCredentials()
 }
 
-// TestWhatHasSharesEndsThem deletes a bucket, an account, and a share by the id of its key.
+// A share ends without a row left when its bucket is deleted, its account is closed or its key is revoked.
 func TestWhatHasSharesEndsThem(t *testing.T) {
 	for name, end := range map[string]func(m *machine, s *Share) Command{
 		"the bucket":   func(_ *machine, s *Share) Command { return &DeleteBucket{Account: alice, Name: "one", Born: s.Born} },
@@ -249,6 +252,7 @@ func TestWhatHasSharesEndsThem(t *testing.T) {
 	}
 }
 
+// Pages of shares have every share of an account or bucket once and in order, whatever the limit is.
 func TestSharesAreListedInPages(t *testing.T) {
 	m := shareable(t)
 	m.must(&CreateBucket{Bucket{Account: alice, Name: "two", Created: 1}})

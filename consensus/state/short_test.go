@@ -24,8 +24,8 @@ func (m *machine) shortWithout(away ...NodeID) uint64 {
 	return n
 }
 
-// What a dead member holds is on record until repair has placed it again. Until then it
-// is short of a copy all the same.
+// ShortWithout counts the pinned roots that have too few copies on nodes that are there. Copies on an absent
+// member are on record until repair has placed them again.
 func TestCopiesOfWhoIsNotThereDoNotCount(t *testing.T) {
 	m := rich(t, Unlimited)
 	whole, short, coming := rootOf(t, contents[1]), rootOf(t, contents[2]), rootOf(t, contents[3])
@@ -66,7 +66,7 @@ func TestCopiesOfWhoIsNotThereDoNotCount(t *testing.T) {
 	check("placed again", 0)
 }
 
-// A node that has no state yet is asked too.
+// ShortWithout is 0 on a node that has no state yet.
 func TestNothingIsShortBeforeTheCluster(t *testing.T) {
 	m := &machine{memory: newMemory(), t: t}
 	if got := m.shortWithout("n1"); got != 0 {
@@ -74,7 +74,7 @@ func TestNothingIsShortBeforeTheCluster(t *testing.T) {
 	}
 }
 
-// Counting costs no more than maxCounted copies; above that the count is a bound.
+// Above maxCounted copies on absent nodes, ShortWithout returns their number as a bound.
 func TestVeryManyCopiesOfWhoIsNotThereAreNotLookedAt(t *testing.T) {
 	m := found(t)
 	for _, n := range []NodeID{"n2", "n3"} {

@@ -22,8 +22,8 @@ func losing(t reporter, held int) (*machine, RootKey) {
 	return m, root
 }
 
-// Who pinned content before it was lost stays pinned while it is repaired. Who pins it
-// then is told so when it is there.
+// A pin of content with too few copies is pinned once two members hold it. A pin that was pinned before stays
+// pinned while the content is repaired.
 func TestAPinOfLostContentIsPinnedWhenItIsBack(t *testing.T) {
 	for held, want := range []string{"pinning", "pinning", "pinned", "pinned"} {
 		t.Run(fmt.Sprintf("%d hold it", held), func(t *testing.T) {
@@ -59,6 +59,7 @@ func TestAPinOfLostContentIsPinnedWhenItIsBack(t *testing.T) {
 	}
 }
 
+// When every node gives up lost content, its earlier and its new pins fail and the root goes.
 func TestAPinOfLostContentFailsWithIt(t *testing.T) {
 	m, root := losing(t, 0)
 	m.must(create(bob, "b", contents[1]))
@@ -72,8 +73,8 @@ func TestAPinOfLostContentFailsWithIt(t *testing.T) {
 	}
 }
 
-// More pins than one entry moves, on content that is lost while they are moved: the
-// others wait with those that came late, and all are pinned in the end.
+// Pins that are not moved yet when their content is lost wait for it as later ones do, and all are pinned in the
+// end.
 func TestMovedPinsOfLostContentCountAsUnderReplicated(t *testing.T) {
 	const pins = MaxSettle + 5
 	m := rich(t, Unlimited)
@@ -108,8 +109,8 @@ func TestMovedPinsOfLostContentCountAsUnderReplicated(t *testing.T) {
 	}
 }
 
-// What a late pin has replaced is kept until the new content is back: they may share
-// blocks.
+// Content that a pin of under-replicated content has replaced is kept until the new content is back, fails or is
+// deleted. The two may share blocks.
 func TestAPinOfUnderReplicatedContentRetainsWhatItReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -141,7 +142,8 @@ func TestAPinOfUnderReplicatedContentRetainsWhatItReplaced(t *testing.T) {
 	}
 }
 
-// Fewer members need fewer holders: to be placed where it is has the content judged.
+// A pin of under-replicated content is pinned when it is placed on as many members as are left. Fewer members need
+// fewer holders.
 func TestPinsOfUnderReplicatedContentFollowTheNumberOfMembers(t *testing.T) {
 	m, root := losing(t, 1)
 	m.must(create(bob, "b", contents[1]))
@@ -158,8 +160,8 @@ func TestPinsOfUnderReplicatedContentFollowTheNumberOfMembers(t *testing.T) {
 	}
 }
 
-// Copies on who was removed are on record until repair has moved them, and make no pin
-// pinned: neither one that comes now nor one that waits.
+// Copies on a removed member make no pin pinned, neither one that comes now nor one that waits. They are on record
+// until repair has moved them.
 func TestCopiesOnWhoIsNoMemberMakeNothingPinned(t *testing.T) {
 	m := rich(t, Unlimited)
 	was, waits := rootOf(t, contents[1]), rootOf(t, contents[2])
@@ -185,8 +187,8 @@ func TestCopiesOnWhoIsNoMemberMakeNothingPinned(t *testing.T) {
 	}
 }
 
-// Members of a cluster below level 3 may have a release that knows no late pins, and
-// all have to come to the same state.
+// Below feature level 3 a pin of content that has lost a copy is pinned at once. Members may have a release that
+// does not know under-replicated content, and all have to come to the same state.
 func TestBelowLevel3NoPinIsOfUnderReplicatedContent(t *testing.T) {
 	m := found(t)
 	root := rootOf(t, contents[1])
@@ -200,8 +202,8 @@ func TestBelowLevel3NoPinIsOfUnderReplicatedContent(t *testing.T) {
 	}
 }
 
-// A pin that was pinned is replaced: what it held stays until the new content is pinned,
-// whatever others pinned and let go of meanwhile.
+// The under-replicated content of a replaced pin is kept until the new content is pinned. Pins of others that come
+// and go meanwhile do not change that.
 func TestAnUnderReplicatedRootIsKeptForItsReplacement(t *testing.T) {
 	m, old := losing(t, 1) // the last copy, of two that are needed
 	m.must(create(bob, "b", contents[1]))
@@ -218,8 +220,7 @@ func TestAnUnderReplicatedRootIsKeptForItsReplacement(t *testing.T) {
 	}
 }
 
-// Contents of which most copies are lost replace each other in a circle: they do not keep
-// each other when nobody pins them any more.
+// Under-replicated roots that replaced each other in a circle are not kept when nobody pins them any more.
 func TestUnderReplicatedRootsDoNotKeepEachOther(t *testing.T) {
 	m := rich(t, Unlimited)
 	const around = 3
@@ -255,8 +256,8 @@ func TestUnderReplicatedRootsDoNotKeepEachOther(t *testing.T) {
 	}
 }
 
-// A root says when the newest pin came to it: of one that came and went too, and of one
-// whose root was made anew. Below level 3 members may read no record that does.
+// From feature level 3 on, a root says which entry created its newest pin, also if that pin has gone. Below that
+// level it says which entry created the root, because members may not read a record with more.
 func TestARootSaysWhenItWasPinnedAnew(t *testing.T) {
 	root := rootOf(t, contents[1])
 	for level, says := range map[FeatureLevel]bool{2: false, 3: true} {

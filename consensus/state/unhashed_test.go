@@ -45,7 +45,8 @@ func (s *shelf) tell(k string, id VersionID, sum []byte) *SetObjectHash {
 	return &SetObjectHash{Account: bob, Born: s.b.Born, Key: k, ID: id, Root: o.Root, Blake3: sum}
 }
 
-// TestVersionsWithoutAHashAreMarked until somebody tells it, or they go.
+// A version without a BLAKE3 hash is listed until SetObjectHash gives it one, or until the version goes. A hash of
+// another length or content is rejected, and a second one changes nothing.
 func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 	s := shelved(t, Unlimited)
 	sum := bytes.Repeat([]byte{7}, Blake3Bytes)
@@ -119,7 +120,7 @@ func TestVersionsWithoutAHashAreMarked(t *testing.T) {
 	}
 }
 
-// TestVersionsOfTwoKeysAreTwo also if a proposer should call them alike.
+// Two versions with the same id under two keys are listed, and get their hashes, one by one.
 func TestVersionsOfTwoKeysAreTwo(t *testing.T) {
 	s := shelved(t, Unlimited)
 	sum := bytes.Repeat([]byte{7}, Blake3Bytes)

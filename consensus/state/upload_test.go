@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// However often an upload is completed, and wherever its object is by then, it is one
-// object, and whoever names other parts is refused.
+// A repeated CompleteUpload has the first result and makes no second object, while that object is there. A list of
+// other parts is rejected, and so is a repeat after the object has gone.
 func TestAnUploadBecomesOneObject(t *testing.T) {
 	for _, to := range []Versioning{Unversioned, Versioned, Suspended} {
 		t.Run(fmt.Sprint("versioning ", to), func(t *testing.T) {
@@ -61,7 +61,8 @@ func TestAnUploadBecomesOneObject(t *testing.T) {
 	}
 }
 
-// What an upload will name is looked at when it begins.
+// CreateUpload rejects a missing or long key, too many tags and an unknown checksum, and accepts a key and tags at
+// their bounds.
 func TestBoundsOfAnUpload(t *testing.T) {
 	many := make([]Tag, MaxTags+1)
 	for i := range many {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Usage adds up over a day, is that of one account, and goes after UsageDays and with the account.
+// NoteUsage sums up the requests of an account by day. They are kept for UsageDays days, or until the account is
+// closed.
 func TestUsageIsNotedByDay(t *testing.T) {
 	m := signedIn(t)
 	m.must(&NoteUsage{Day: 100, Items: []AccountRequests{{bob, 3}, {alice, 1}, {"gone", 9}}})

@@ -112,6 +112,7 @@ func (s *shelf) drop(marker VersionID, names ...string) []Deed {
 	return s.must(cmd).Deeds
 }
 
+// After any history of a bucket, its versions and current objects are those of a plain model of S3 versioning.
 func TestAnyHistoryOfVersionsIsWhatTheWordsSay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, Unlimited)
@@ -227,7 +228,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// Pages with any prefix, delimiter and limit are those of one whole list.
+// Pages of versions with any prefix, delimiter and limit are those of one whole list.
 func TestPagesOfVersionsAreCutAnywhere(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := shelved(rt, Unlimited)
@@ -263,7 +264,7 @@ func TestPagesOfVersionsAreCutAnywhere(t *testing.T) {
 	})
 }
 
-// What a page begins behind may be gone when it is asked for: nothing is left out.
+// A page of versions that begins behind a removed version leaves out none that is there.
 func TestAPageOfVersionsGoesOnBehindWhatIsGone(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.versioning(Versioned)
@@ -284,7 +285,8 @@ func TestAPageOfVersionsGoesOnBehindWhatIsGone(t *testing.T) {
 	}
 }
 
-// A page costs what it answers: versions that are rolled up are passed over.
+// A page of versions reads few rows for each entry that it returns, however many versions are rolled up in a
+// prefix.
 func TestPagesOfVersionsCostWhatTheyAnswer(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.versioning(Versioned)
@@ -312,6 +314,8 @@ func TestPagesOfVersionsCostWhatTheyAnswer(t *testing.T) {
 	}
 }
 
+// A put or deletion reports for each key which version or marker it made, removed or did not find. Invalid
+// deletions and settings of versioning are rejected and change nothing.
 func TestDeedsTellWhatBecameOfEachKey(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.putOf("k", "v1", contents[1]))
@@ -380,6 +384,7 @@ func TestVersionsAreCharged(t *testing.T) {
 	}
 }
 
+// A closed account loses all versions of its objects, at most MaxSettle in one entry.
 func TestAClosedAccountLosesItsVersions(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.versioning(Versioned)
@@ -426,7 +431,7 @@ func TestAClosedAccountLosesItsVersions(t *testing.T) {
 	}
 }
 
-// In a bucket that never had versioning nothing more is read or written.
+// In a bucket that never had versioning, puts and deletions read and write no table of versions.
 func TestWithoutVersioningNothingIsLookedFor(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.putOf("k", "v1", contents[1]))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A vote belongs to a store: the first word of a store counts as it is said, a
-// store in the place of another has none until it is granted.
+// Voter eligibility belongs to a Raft store, and a store in the place of another may not vote until it is granted.
+// The first report of a store counts as it is made.
 func TestAVoteIsLostWithItsStore(t *testing.T) {
 	node := func(store StoreID, votes bool) Node {
 		return Node{ID: "n2", FeatureLevel: 1, Store: store, Votes: votes}

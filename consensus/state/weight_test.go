@@ -28,6 +28,8 @@ func heavyPin(id RequestID, content string, weight int) *CreatePin {
 	return c
 }
 
+// A record weighs the bytes of its texts beyond FreeMeta, and a delete marker weighs nothing. The list of an
+// object's parts weighs what it has beyond FreeMeta by itself.
 func TestWhatRecordsWeigh(t *testing.T) {
 	long := strings.Repeat("x", FreeMeta)
 	for _, tc := range []struct {
@@ -53,6 +55,7 @@ func TestWhatRecordsWeigh(t *testing.T) {
 	}
 }
 
+// A pin weighs on its account's allowance from its creation to its deletion, also after it has failed.
 func TestPinsWeighFromTheFirstToTheLast(t *testing.T) {
 	m := rich(t, 100)
 	m.must(heavyPin("p1", contents[1], 60))
@@ -80,6 +83,7 @@ func TestPinsWeighFromTheFirstToTheLast(t *testing.T) {
 	}
 }
 
+// A replacement has the room of the old pin's metadata and content for its own metadata and content, and no more.
 func TestReplacementsAreJudgedWithTheirRecords(t *testing.T) {
 	by := func(old, id RequestID, content string, weight int) *ReplacePin {
 		return &ReplacePin{Old: old, Pin: heavyPin(id, content, weight).Pin, Nodes: []NodeID{"n1", "n2", "n3"}}
@@ -126,6 +130,7 @@ func (s *shelf) heavyPut(k string, id VersionID, cid string, weight int) *PutObj
 	return put
 }
 
+// A version weighs until it is removed for good, whether it is current, old or under a delete marker.
 func TestVersionsWeighWhereverTheyAre(t *testing.T) {
 	s := shelved(t, 100)
 	s.must(s.heavyPut("k", "v1", contents[1], 80))
@@ -155,6 +160,7 @@ func TestVersionsWeighWhereverTheyAre(t *testing.T) {
 	}
 }
 
+// The tags of a version weigh, also of an old one, and are rejected if they bring the account above its allowance.
 func TestTagsWeigh(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("of an old version %v", old), func(t *testing.T) {
@@ -191,6 +197,7 @@ func (v *SetObjectTags) without() *SetObjectTags {
 	return v
 }
 
+// An upload weighs until it is aborted, goes with its bucket, or becomes an object, which weighs instead.
 func TestUploadsWeighUntilTheyAreObjects(t *testing.T) {
 	s := shelved(t, 100)
 	begin := func(id UploadID, weight int) *CreateUpload {
@@ -222,7 +229,7 @@ func TestUploadsWeighUntilTheyAreObjects(t *testing.T) {
 	s.weighs("the bucket is deleted", 0)
 }
 
-// What is asked before a body comes must not refuse what fits in the place of metadata.
+// RoomForObject lets a body take the room of the object and the metadata that it replaces, and no more.
 func TestTheQuotaPrecheckCountsRecords(t *testing.T) {
 	s := shelved(t, 100)
 	s.must(s.heavyPut("k", "v1", contents[1], 90))
@@ -233,7 +240,7 @@ func TestTheQuotaPrecheckCountsRecords(t *testing.T) {
 	}
 }
 
-// Accounts of a cluster that comes to level 2 are charged for the pins that they have.
+// RaiseLevel to feature level 2 charges accounts for the pins that they have.
 func TestTheLevelOfQuotasWeighsThePins(t *testing.T) {
 	m := found(t)
 	m.must(heavyPin("p1", contents[1], 60))
@@ -268,7 +275,8 @@ func (q *quotaLooks) Set(k, v []byte) error {
 	return q.memory.Set(k, v)
 }
 
-// Records that weigh nothing, as most, cost no look at the quota.
+// An upload or tags that weigh nothing touch no quota, and pins and objects that weigh nothing touch it for their
+// content alone.
 func TestSmallRecordsLeaveTheQuotaAlone(t *testing.T) {
 	s := shelved(t, 100)
 	s.must(s.heavyPut("k", "v1", contents[1], 0))
@@ -295,8 +303,8 @@ func TestSmallRecordsLeaveTheQuotaAlone(t *testing.T) {
 	}
 }
 
-// Content that only parts hold which are going is not had for the metadata that goes: it
-// would stay, and take its room beside that of the new metadata.
+// A put of content that only parts hold which are going needs room for that content beside its metadata. The
+// content would stay when the parts have gone.
 func TestContentOfPartsThatGoIsJudgedWithTheRecords(t *testing.T) {
 	s := shelved(t, Unlimited)
 	s.must(s.putOf("other", "v0", contents[1]))
