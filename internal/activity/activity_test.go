@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// The newest records are kept whatever the level of the log is, and passed on only as it says.
+// A Log keeps the newest records from level info on, whatever the level of the handler behind it, which gets only
+// what its level permits.
 func TestTheNewestRecordsAreKept(t *testing.T) {
 	var out bytes.Buffer
 	var l Log
@@ -31,7 +32,7 @@ func TestTheNewestRecordsAreKept(t *testing.T) {
 	}
 }
 
-// Neither many records, nor long ones, nor many attributes take more memory than there is for them.
+// A Log keeps at most maxRecords records, with at most maxAttrs attributes each, and cuts long texts at maxText.
 func TestRecordsAreBounded(t *testing.T) {
 	var l Log
 	log := slog.New(l.Handler(slog.DiscardHandler))

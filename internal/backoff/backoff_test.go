@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestPausesDoubleUpToTheMost promises the exact pauses, without jitter, also after Reset.
+// The pauses double from the first to the most, without jitter, and begin again after Reset.
 func TestPausesDoubleUpToTheMost(t *testing.T) {
 	b := New(2*time.Millisecond, 9*time.Millisecond)
 	for range 2 {
@@ -35,8 +35,7 @@ func TestPausesDoubleUpToTheMost(t *testing.T) {
 	}
 }
 
-// TestWaitTakesThePauseOrEndsWithTheContext promises that Wait ends at the pause, and at
-// once when the context does.
+// Wait takes exactly the pause, or ends at once with the context.
 func TestWaitTakesThePauseOrEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, began := New(time.Second, time.Minute), time.Now()

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestWhatIsUsedStays promises that the least recently used entry goes, that Get and Put are
-// uses, and that Peek is none.
+// A full cache drops the least recently used entry; Get and Put are uses, and Peek is none.
 func TestWhatIsUsedStays(t *testing.T) {
 	c := New[string, int](3)
 	for i, key := range []string{"a", "b", "c"} {
@@ -30,8 +29,7 @@ func TestWhatIsUsedStays(t *testing.T) {
 	}
 }
 
-// TestWeightIsBounded promises that all entries together weigh no more than the bound, and
-// that gone is called once with each that leaves.
+// All entries together weigh no more than the bound, and gone is called once with each entry that leaves.
 func TestWeightIsBounded(t *testing.T) {
 	var gone []string
 	c := Weighted(100, func(key string, bytes int) int { return len(key) + bytes }, func(key string, _ int) { gone = append(gone, key) })
@@ -55,7 +53,8 @@ func TestWeightIsBounded(t *testing.T) {
 	}
 }
 
-// TestLockedIsForManyGoroutines promises what -race checks, and the bound.
+// Many goroutines may use a Locked cache, which returns the values that were put and keeps its bound. The race
+// detector finds an access without the lock.
 func TestLockedIsForManyGoroutines(t *testing.T) {
 	c := NewLocked[int, int](10)
 	done := make(chan struct{})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestKeccakIsThatOfEthereum hashes the empty input, whose Keccak-256 hash differs from SHA3-256.
+// Keccak computes the hash of Ethereum, which differs from SHA3-256, and hashes several parts as their whole.
 func TestKeccakIsThatOfEthereum(t *testing.T) {
 	sum := Keccak()
 	if got, want := hex.EncodeToString(sum[:]), "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"; got != want {
@@ -18,8 +18,8 @@ func TestKeccakIsThatOfEthereum(t *testing.T) {
 	}
 }
 
-// TestAddressesHaveTheirChecksum parses the addresses of EIP-55, and each of them with one digit in
-// the wrong case or replaced.
+// ParseAddress accepts an address of EIP-55 in one case or with the right checksum, and refuses any other form or
+// checksum.
 func TestAddressesHaveTheirChecksum(t *testing.T) {
 	for _, address := range []string{
 		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",

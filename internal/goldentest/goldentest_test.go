@@ -18,8 +18,7 @@ func (f *failing) Helper() {}
 
 func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(format, args...) }
 
-// TestADifferentFileFailsTheTest promises that any difference is a failure that names its first
-// line, and that -update writes the file.
+// Any difference from the golden file is a failure that names its first line, and -update writes the file.
 func TestADifferentFileFailsTheTest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "testdata", "file")
 	*update = true

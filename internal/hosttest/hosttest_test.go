@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestASmallDiskIsFullSoon promises that a file beyond the bytes that were asked for finds no room.
+// A small disk holds a file that fits, and fails with ENOSPC for a file larger than the bytes that were asked for.
 func TestASmallDiskIsFullSoon(t *testing.T) {
 	dir := t.TempDir()
 	SmallDisk(t, dir, 64<<10)
@@ -20,7 +20,7 @@ func TestASmallDiskIsFullSoon(t *testing.T) {
 	}
 }
 
-// TestProcessorTimeGrows promises that work shows.
+// ProcessorTime grows with the work of the process. If it did not, the test would not end.
 func TestProcessorTimeGrows(t *testing.T) {
 	before, sum := ProcessorTime(t), 0
 	for ProcessorTime(t) == before {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAPipeJoinsWhoDialsAndWhoAccepts promises that what one end writes the other reads, and that
-// neither waits for a listener that is closed, or longer than its context.
+// The accepting end of a pipe reads what the dialling end writes, and neither waits longer than its context or for a
+// closed listener.
 func TestAPipeJoinsWhoDialsAndWhoAccepts(t *testing.T) {
 	p := NewPipes()
 	go func() {
@@ -44,7 +44,7 @@ func TestAPipeJoinsWhoDialsAndWhoAccepts(t *testing.T) {
 	}
 }
 
-// TestACertificateIsThatOfItsKey promises a pair that TLS takes, with the serial number.
+// Certificate returns a pair that TLS accepts, with the given serial number and the address 127.0.0.1.
 func TestACertificateIsThatOfItsKey(t *testing.T) {
 	cert, key, parsed := Certificate(t, 7)
 	pair, err := tls.X509KeyPair(cert, key)

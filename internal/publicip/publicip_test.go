@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// Check accepts public addresses and refuses private, loopback, link-local, multicast, mapped and reserved ones.
 func TestOnlyPublicAddressesPass(t *testing.T) {
 	for _, ip := range []string{"1.1.1.1", "9.9.9.9", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.169.0.1", "223.255.255.255", "2606:4700:4700::1111"} {
 		if err := Check(netip.MustParseAddr(ip)); err != nil {
@@ -26,7 +27,8 @@ func TestOnlyPublicAddressesPass(t *testing.T) {
 	}
 }
 
-// The dialer asks after it has resolved a name: what listens on loopback is not reached by its name.
+// A dialer with Control reaches no server on loopback, neither by address nor by a name. The dialer asks Control
+// after it has resolved the name.
 func TestADialerRefusesANameOfALoopbackAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +54,7 @@ func TestADialerRefusesANameOfALoopbackAddress(t *testing.T) {
 	}
 }
 
-// TestURLsOfServices accepts https, and plain http on this machine only.
+// CheckService accepts https without credentials and query, and plain http on this machine only.
 func TestURLsOfServices(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"https://facilitator.example.org": true, "https://facilitator.example.org/x402/": true, "https://10.0.0.1:8443": true,
@@ -67,7 +69,8 @@ func TestURLsOfServices(t *testing.T) {
 	}
 }
 
-// TestLiteralHosts tells addresses of this machine and of private networks from names.
+// Literal says whether a host is an address of this machine or of a private network; names other than localhost are
+// neither.
 func TestLiteralHosts(t *testing.T) {
 	for host, want := range map[string][2]bool{
 		"localhost": {true, true}, "127.0.0.1": {true, true}, "::1": {true, true}, "::ffff:127.0.0.1": {true, true},

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/evm"
 )
 
-// TestSignaturesAreThoseOfEIP712 computes the vector that payments.md gives, value by value.
+// Address, hashes and signature of an authorization are those of the vector in payments.md, and do not fit another
+// value.
 func TestSignaturesAreThoseOfEIP712(t *testing.T) {
 	key := KeyOf([32]byte(bytes.Repeat([]byte{0x11}, 32)))
 	domain := Domain{"Bridged USDC (SKALE Bridge)", "1", 324705682, "0x2e08028E3C4c2356572E096d8EF835cD5C6030bD"}
