@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// No source file of the repository breaks a rule of this package.
 func TestRepositoryKeepsTheRules(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -50,6 +51,7 @@ type rule struct {
 	want  []string // "path:line: rule"
 }
 
+// Each rule of imports refuses a bad sample at the right line, and accepts a good one.
 func TestEachRuleObjectsToABadSample(t *testing.T) {
 	ours := func(p string) string { return Module + "/" + p }
 	check(t, []rule{
@@ -87,6 +89,7 @@ func TestEachRuleObjectsToABadSample(t *testing.T) {
 	})
 }
 
+// Each rule of the text refuses a bad sample at the right line, and accepts a good one.
 func TestEachRuleOfTheTextObjectsToABadSample(t *testing.T) {
 	long := strings.Repeat("\n", linesOfFunction)
 	check(t, []rule{
@@ -120,6 +123,7 @@ func TestEachRuleOfTheTextObjectsToABadSample(t *testing.T) {
 	})
 }
 
+// The rule of promises refuses a black-box test whose comment does not begin with its name and go on.
 func TestATestWithoutAPromiseIsRefused(t *testing.T) {
 	test := func(doc string) map[string]string {
 		return map[string]string{"test/smoke/s_test.go": "package smoke\n\n" + doc + "func TestX(t *testing.T) {}\n"}
@@ -137,6 +141,7 @@ func TestATestWithoutAPromiseIsRefused(t *testing.T) {
 	})
 }
 
+// The rule of state refuses package variables that can change, and accepts those that cannot.
 func TestPackageStateIsRefused(t *testing.T) {
 	check(t, []rule{
 		{"no value", map[string]string{"config/c.go": good("config", "var count int")}, []string{"config/c.go:6: state"}},
@@ -201,6 +206,7 @@ func check(t *testing.T, samples []rule) {
 	}
 }
 
+// Check returns an error for a file that is not Go.
 func TestTextThatIsNoGoIsAnError(t *testing.T) {
 	if _, err := Check([]Source{{Path: "x.go", Text: []byte("packag")}}); err == nil {
 		t.Error("a file that is no Go was accepted")

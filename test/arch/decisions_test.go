@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// TestDecisionRecordsHaveOneForm promises that each decision record has its title in its
-// file's name, the same sections in the same order, and a row in the index.
+// Each decision record has its title in its file's name, the same sections in the same order, and a row in the index.
 func TestDecisionRecordsHaveOneForm(t *testing.T) {
 	const folder = "../../docs/adr"
 	index, err := os.ReadFile(filepath.Join(folder, "README.md"))
@@ -77,8 +76,7 @@ func records(t *testing.T, folder string) map[string]string {
 	return numbers
 }
 
-// TestDecisionsThatAreNamedExist promises that each "ADR 12" in documents and comments names
-// a record that is there.
+// Each record that documents or comments name, as "ADR 12", exists.
 func TestDecisionsThatAreNamedExist(t *testing.T) {
 	const root = "../.."
 	numbers := records(t, root+"/docs/adr")

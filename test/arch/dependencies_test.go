@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestTheProgramHasNoModuleOfTests promises that large modules which tests alone need, as the AWS
-// SDK, stay out of the program, whoever imports them.
+// The program has no module that only tests need, as the AWS SDK, whoever imports it.
 func TestTheProgramHasNoModuleOfTests(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -31,8 +30,8 @@ func TestTheProgramHasNoModuleOfTests(t *testing.T) {
 	}
 }
 
-// TestModulesOfTestsInTheProgramAreRefused promises that a module of tests is found in the
-// program, also one that another module brings, and that no module of tests has no name.
+// CheckDependencies finds a module of tests in the program, also one that another module brings, and a direct module
+// that is not in the program and has no name among those of tests.
 func TestModulesOfTestsInTheProgramAreRefused(t *testing.T) {
 	const mod = "module x\n\nrequire (\n\texample.org/a v1.0.0\n\tpgregory.net/rapid v1.0.0\n)\n\nrequire github.com/aws/smithy-go v1.0.0 // indirect\n"
 	for _, tc := range []struct {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestDocumentsNameTestsThatExist promises that each test, benchmark and fuzz target which a
-// document names is in the source, so that a promise in docs/ can be looked up.
+// Each test, benchmark and fuzz target that a document names is in the source, so that a promise in docs/ can be
+// looked up.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	const root = "../.."
 	declared := map[string]bool{}

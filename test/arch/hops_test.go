@@ -14,8 +14,7 @@ import (
 // leastHops is how many hops each flow of docs/ARCHITECTURE.md has at the least.
 const leastHops = 8
 
-// TestHopsNameFunctionsThatExist promises that each hop of "The life of a request" in
-// docs/ARCHITECTURE.md names a function that is declared in the file it names.
+// Each hop of "The life of a request" in docs/ARCHITECTURE.md names a function that is declared in the file it names.
 func TestHopsNameFunctionsThatExist(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))

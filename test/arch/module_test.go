@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// go.mod has no directive that prevents go install of the program at a version.
 func TestTheProgramCanBeInstalledAtAVersion(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -20,6 +21,7 @@ func TestTheProgramCanBeInstalledAtAVersion(t *testing.T) {
 	}
 }
 
+// CheckModule finds each replace and exclude directive, in a line or a block, and nothing that only looks like one.
 func TestDirectivesOfTheMainModuleAreRefused(t *testing.T) {
 	const head = "module x\n\ngo 1.26.0\n\n"
 	for _, tc := range []struct {
