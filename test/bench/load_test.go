@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a request comes to that is under way when a load ends counts too.
+// A request that is under way when a load ends and then fails is an error of the load.
 func TestAFailureAfterTheEndOfALoadIsTold(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -22,6 +22,7 @@ func made(f func(seconds float64) float64) *series {
 	return s
 }
 
+// A series counts as growing only if its second half grows, and not if it fills up at first, swings or falls.
 func TestASeriesIsJudgedByTheSlopeOfItsSecondHalf(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -47,6 +48,7 @@ func TestASeriesIsJudgedByTheSlopeOfItsSecondHalf(t *testing.T) {
 	}
 }
 
+// At most maxLatencies latencies of a long load are kept, the first and the last among them.
 func TestLatenciesOfALongLoadAreThinnedOut(t *testing.T) {
 	var l latencies
 	for i := range 5 * maxLatencies {
