@@ -94,7 +94,8 @@ func lastWords(text string) string {
 	return "..." + text[max(0, len(text)-saidKept):]
 }
 
-// TestOneRun is what the process of a run does.
+// TestOneRun promises that a run in a process of its own writes its verdict into a file for the process that started
+// it.
 func TestOneRun(t *testing.T) {
 	if *intoFlag == "" {
 		t.Skip("only in the process of a run")
@@ -202,9 +203,9 @@ func folder(t *testing.T) string {
 // a fault is not in the seed's hands, so a few need not.
 const maxInvalid = 10
 
-// TestClustersSurviveFaultsInVirtualTime runs seeds, as many at a time as there
-// are processors. It says little of those that pass, so that what CI keeps of its
-// log shows the ones that fail.
+// TestClustersSurviveFaultsInVirtualTime promises that no seed finds a broken promise in a cluster under faults, and
+// that few seeds do not count. It runs as many seeds at a time as there are processors. It says little of those that
+// pass, so that what CI keeps of its log shows the ones that fail.
 func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
 	began := time.Now()
 	var mu sync.Mutex // guards what follows
@@ -253,9 +254,8 @@ func TestClustersSurviveFaultsInVirtualTime(t *testing.T) {
 	}
 }
 
-// TestASeedReplays runs a mistake with a seed that finds it again and again: the
-// same faults happen, and it is found every time. What differs is which
-// goroutine was first at a moment.
+// TestASeedReplays promises that a seed makes the same faults at each run, and finds its mistake each time, with a
+// number of calls within 10 %. Which goroutine was first at a moment may differ.
 func TestASeedReplays(t *testing.T) {
 	times := 2
 	if *longFlag {
