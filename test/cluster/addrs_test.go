@@ -25,8 +25,8 @@ func (nowhere) FindPeer(context.Context, libp2ppeer.ID) (libp2ppeer.AddrInfo, er
 	return libp2ppeer.AddrInfo{}, errors.New("nobody is found")
 }
 
-// TestAMemberTellsOfAnAddressThatItGetsWhileItRuns: a machine may have its address after
-// its node has started, or another one.
+// TestAMemberTellsOfAnAddressThatItGetsWhileItRuns promises that another member learns an address that a node gets
+// while it runs. A machine may have its address after its node has started, or another one.
 func TestAMemberTellsOfAnAddressThatItGetsWhileItRuns(t *testing.T) {
 	base := t.TempDir()
 	first := start(t, filepath.Join(base, "node1"), "", "")
@@ -58,8 +58,8 @@ func TestAMemberTellsOfAnAddressThatItGetsWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestANodeOfManyAddressesStarts: a machine with many networks has more of them than the
-// cluster keeps of a member.
+// TestANodeOfManyAddressesStarts promises that a node with more addresses than state.MaxAddrs starts and reports that
+// many of each kind.
 func TestANodeOfManyAddressesStarts(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "", func(o *node.Options) {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 )
 
-// TestAMemberComesBackUnderALeaderThatJoinedMeanwhile: what it has of the state does not
-// know that leader, who alone could tell it.
+// TestAMemberComesBackUnderALeaderThatJoinedMeanwhile promises that a member that was away gets ready under a leader
+// that joined meanwhile. Its own state does not have that leader, which alone could tell it.
 func TestAMemberComesBackUnderALeaderThatJoinedMeanwhile(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 )
 
-// TestACopyOfAMemberThatRunsDoesNotStart: two processes would be one voter. Once the member
-// has ended its copy may take its place, at another address.
+// TestACopyOfAMemberThatRunsDoesNotStart promises that a copy of a running member's folder does not start, and says
+// why. Two processes would be one voter. Once the member has ended, its copy may take its place at another address.
 func TestACopyOfAMemberThatRunsDoesNotStart(t *testing.T) {
 	nodes := three(t)
 	n := nodes[2]

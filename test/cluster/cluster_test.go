@@ -257,9 +257,9 @@ func read(t *testing.T, n *running, root string, want []byte) {
 	}
 }
 
-// TestAFounderTakesTheSecretThatItIsGiven checks what one file of settings for all nodes
-// is about: the first founds the cluster with the secret that it is given, the second
-// joins by an address and the same. As members both start with any other.
+// TestAFounderTakesTheSecretThatItIsGiven promises that the first node founds a cluster with the secret that it is
+// given, and a second one joins by the same secret and an address. So all nodes may have one file of settings. As
+// members both start with any other secret.
 func TestAFounderTakesTheSecretThatItIsGiven(t *testing.T) {
 	t.Parallel() // it mostly waits
 	base := t.TempDir()

@@ -347,11 +347,11 @@ func compareObject(ctx context.Context, n *running, a state.AccountID, obj *stat
 	return errors.Join(want.compare(f), f.Close())
 }
 
-// TestCollectingTakesNothingThatObjectsHave promises that garbage collection takes nothing of
-// objects. Objects that share content come, are replaced, copied, joined of parts and go,
-// while every node looks for garbage all the time: what was acknowledged is there, and when
-// all of it has been deleted nothing is left. With one copy nothing can make good what one
-// node loses; with three all of them are looked at.
+// TestCollectingTakesNothingThatObjectsHave promises that garbage collection takes nothing of objects, and leaves
+// nothing when all are deleted.
+// Objects that share content come, are replaced, copied, joined of parts and go, while every node looks for garbage
+// all the time: what was acknowledged is there, and when all of it has been deleted nothing is left. With one copy
+// nothing can make good what one node loses; with three all of them are looked at.
 func TestCollectingTakesNothingThatObjectsHave(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for _, copies := range []int{1, 3} {

@@ -207,9 +207,9 @@ func TestReplaceFetchesOnlyWhatDiffers(t *testing.T) {
 	await(t, "the old version is gone", func() bool { return a.stored() == chunks+1 })
 }
 
-// TestNothingThatIsHereIsAskedForAfterARestart promises that no block is asked for twice. A
-// provider has half of a DAG, the node restarts, and then the other half comes; the pause
-// between attempts goes on.
+// TestNothingThatIsHereIsAskedForAfterARestart promises that a node asks for no block again that it has fetched
+// before a restart, and keeps the pause between attempts. A provider has half of a DAG, the node restarts, and then
+// the other half comes.
 func TestNothingThatIsHereIsAskedForAfterARestart(t *testing.T) {
 	t.Parallel()       // it mostly waits
 	const chunks = 120 // more than is held back for being small

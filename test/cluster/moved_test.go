@@ -35,8 +35,9 @@ func freeAddrs(t *testing.T, n int) (addrs []string) {
 	return addrs
 }
 
-// TestAllMembersMovedAtOnceFindEachOther: what members know of each other's addresses is
-// wrong for all of them, and --join says where one other is.
+// TestAllMembersMovedAtOnceFindEachOther promises that members whose addresses have all changed find each other by
+// --join, which names one other for each, and join nothing anew. What members know of each other's addresses is wrong
+// for all of them.
 func TestAllMembersMovedAtOnceFindEachOther(t *testing.T) {
 	nodes := three(t)
 	first, err := nodes[0].Members().Status(t.Context())
@@ -146,8 +147,8 @@ func atAddrs(dir string, at []string) error {
 	return nil
 }
 
-// TestAMemberWithAStaleAddressHintStarts: nobody answers there, and it neither ends nor joins
-// anything anew.
+// TestAMemberWithAStaleAddressHintStarts promises that a member with an address hint at which nobody answers runs on,
+// and neither ends nor joins anything anew.
 func TestAMemberWithAStaleAddressHintStarts(t *testing.T) {
 	nodes := three(t)
 	for _, n := range nodes {

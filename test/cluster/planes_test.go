@@ -153,9 +153,8 @@ func (g gossipPlane) Next(ctx context.Context) (string, []byte, error) {
 	}
 }
 
-// TestOnePlaneCut is A27: a node that Raft does not reach but gossip does, and
-// one of which it is the other way round, cost nothing but themselves: nothing
-// is repaired, nobody loses the vote, and nothing is called pinned that is not.
+// TestOnePlaneCut promises that a node that Raft does not reach but gossip does, or the other way round, costs
+// nothing but itself (A27). Nothing is repaired, no node loses its vote, and nothing is called pinned that is not.
 func TestOnePlaneCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as a member needs to be taken for down")

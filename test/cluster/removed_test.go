@@ -120,9 +120,9 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	})
 }
 
-// TestAMemberThatWentDownWhileItJoinedStarts: its ticket is spent, and will not admit it
-// again. It asks whether it is a member as long as it has not written down that it is, and
-// from then on gives nothing up any more, whatever it says of an earlier removal.
+// TestAMemberThatWentDownWhileItJoinedStarts promises that a node that went down at any step of its join starts again
+// and gets ready. Its ticket is spent, and will not admit it again. It asks whether it is a member as long as it has
+// not written down that it is, and from then on gives nothing up any more, whatever it says of an earlier removal.
 func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -171,8 +171,8 @@ func TestAMemberThatWentDownWhileItJoinedStarts(t *testing.T) {
 	}
 }
 
-// TestARemovedNodeThatDidNotGetInJoinsLater: it has given up what it had when it asks to
-// join, and goes on from there, with a ticket.
+// TestARemovedNodeThatDidNotGetInJoinsLater promises that a removed node whose join was cut off joins later with a
+// ticket, and only so. It has given up what it had when it asks to join.
 func TestARemovedNodeThatDidNotGetInJoinsLater(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -252,8 +252,9 @@ func (u unasked) Dial(ctx context.Context, id, protocol string) (net.Conn, error
 	return u.Network.Dial(ctx, id, protocol)
 }
 
-// TestTheOnlyVoterIsRemovedBeforeTheOtherVotes: as when a cluster of one moves to another
-// machine. Until the other one has caught up and votes it needs who was removed.
+// TestTheOnlyVoterIsRemovedBeforeTheOtherVotes promises that the other member leads after the only voter was removed
+// before the other could vote. So a cluster of one moves to another machine. Until the other one has caught up and
+// votes, it needs the member that was removed.
 func TestTheOnlyVoterIsRemovedBeforeTheOtherVotes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	base, ready := t.TempDir(), make(chan struct{})

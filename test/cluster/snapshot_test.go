@@ -52,9 +52,9 @@ type contents struct {
 	hash                    state.Hash
 }
 
-// TestASnapshotHoldsEverything is row 265: a node that was away for longer than
-// the log reaches back gets pins, accounts, keys, tickets and members by a
-// snapshot, and all of it is there when every node has been restarted.
+// TestASnapshotHoldsEverything promises that a node that was away gets pins, accounts, keys, tickets and members by a
+// snapshot (acceptance row 265). It was away for longer than the log reaches back. All of it is there when every node
+// has been restarted.
 func TestASnapshotHoldsEverything(t *testing.T) {
 	nodes := three(t, often)
 	first, last := nodes[0], nodes[2]
@@ -248,8 +248,8 @@ func same(t *testing.T, nodes []*running, all ...filled) contents {
 // emptyFile is the CID of the file without a byte.
 const emptyFile = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
 
-// TestARottenSnapshotIsNotSent: a node that needs a snapshot, when all that the
-// others have on their disks rotted, gets one that is made anew.
+// TestARottenSnapshotIsNotSent promises that a node that needs a snapshot gets a new one when all snapshots of the
+// others have rotted on disk.
 func TestARottenSnapshotIsNotSent(t *testing.T) {
 	for !sentAfterRot(t) {
 		t.Log("a member took a snapshot after the rot, to shorten its log: once more")
