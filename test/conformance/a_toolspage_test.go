@@ -70,8 +70,8 @@ func (x *tool) ownSettings() (check func()) {
 	}
 }
 
-// TestTheToolsPage does what docs/tools.md says, tool by tool, as a new user would: in an
-// empty home, with no more than the four variables that the page begins with.
+// TestTheToolsPage promises that the commands of docs/tools.md work, tool by tool, as a new user runs them. They run
+// in an empty home, with no more than the four variables that the page begins with.
 func TestTheToolsPage(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a cluster of its own

@@ -58,9 +58,8 @@ func wantEverywhere(t *testing.T, c *harness.Cluster, token string, want int, wh
 // shortIdle is after how long without use a session of the second node ends.
 const shortIdle = 10 * time.Second
 
-// TestAccess holds the rows of sessions, keys, limits and repeats against three
-// nodes. The third has low limits and short sessions, those of the second end
-// when they are not used.
+// TestAccess promises the acceptance rows of sessions, keys, limits and repeats on three nodes, which have the same
+// state at the end. The third has low limits and short sessions; sessions of the second end when they are not used.
 func TestAccess(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})

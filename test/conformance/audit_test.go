@@ -33,8 +33,8 @@ func audit(t *testing.T, n *harness.Node, args ...string) (rows []auditRow) {
 	return rows
 }
 
-// TestTheAuditLog promises that what is done through one node is in the list of another, that wrong passwords of a minute are one
-// row, that no row has a secret, and that all members have the same intact log.
+// TestTheAuditLog promises that a change through one node is in the audit log of another, without a secret and with
+// the wrong passwords of a minute in one row, and that all members have the same intact log.
 func TestTheAuditLog(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

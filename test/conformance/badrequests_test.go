@@ -389,9 +389,8 @@ func (a *answers) finish(t *testing.T, all int) {
 	}
 }
 
-// TestBadInputChangesNothing sends what must be refused, and holds the answers
-// against those that are written down and the hash of the state against what it
-// was before.
+// TestBadInputChangesNothing promises that every bad request gets the answer that is written down for it and changes
+// neither the pins nor the state.
 func TestBadInputChangesNothing(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{Env: shortFetch})

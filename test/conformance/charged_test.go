@@ -61,9 +61,8 @@ func wantCharges(t *testing.T, on string, rows []ledgerRow) (charges int) {
 	return charges
 }
 
-// TestStorageIsCharged shows that each period is charged once while the leader is killed, that an
-// account without credits gets no new content, that its newest content ends after the grace, and that a
-// grant lifts that at once.
+// TestStorageIsCharged promises that each period is charged once while the leader is killed, and that an account
+// without credits gets no new content. Its newest content ends after the grace, and a grant lifts that at once.
 func TestStorageIsCharged(t *testing.T) {
 	t.Parallel()
 	const (

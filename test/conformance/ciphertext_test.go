@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestNodesStoreCiphertextAlone searches the data folders of all nodes, with their logs and
-// Raft snapshots, for the bytes, names and types of encrypted files (acceptance row 258). The
-// same search finds those of a plain upload, in a snapshot too.
+// TestNodesStoreCiphertextAlone promises that no node has the bytes, names or types of encrypted files in its data
+// folder (acceptance row 258). The search covers the logs and Raft snapshots. It finds those of a plain upload, in a
+// snapshot too.
 func TestNodesStoreCiphertextAlone(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	cluster := harness.Start(t, harness.Options{})

@@ -85,8 +85,8 @@ var commands = map[string][]string{
 	"completion":   {"bash", "zsh", "fish"},
 }
 
-// TestEveryCommandExplainsItself reads the help of each command. Each command that the help lists is one
-// of commands, and shells complete it, the commands below it, and its flags.
+// TestEveryCommandExplainsItself promises that the help of each command names its flags, and that each command that
+// the help lists is known to the test and completed by shells with its flags and the commands below it.
 func TestEveryCommandExplainsItself(t *testing.T) {
 	seen := map[string]bool{}
 	for _, h := range everyCommand(t) {
@@ -114,8 +114,7 @@ func oneLine(s string) bool {
 	return strings.Count(strings.TrimSpace(s), "\n") == 0 && len(strings.TrimSpace(s)) > 10
 }
 
-// TestWrongUseIsTold checks exit codes 1 and 2 and that the message names what
-// is wrong.
+// TestWrongUseIsTold promises that wrong use ends with exit code 2 or 1 and a message that names what is wrong.
 func TestWrongUseIsTold(t *testing.T) {
 	dir := func(config string) []string {
 		d := t.TempDir()
@@ -188,8 +187,8 @@ func TestWrongUseIsTold(t *testing.T) {
 	}
 }
 
-// TestANodeAlone walks through the commands on one node that chose all its
-// ports itself.
+// TestANodeAlone promises that the commands work on one node that chose all its ports itself, and that a restart
+// keeps its identity, cluster and pins. Others may not use its files, and a second node in its folder is refused.
 func TestANodeAlone(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--s3-listen", "127.0.0.1:0"}})
 	n := c.Nodes[0]
@@ -254,7 +253,8 @@ func statusOf(t *testing.T, n *harness.Node) (s harness.Status) {
 	return s
 }
 
-// TestPortZeroTellsTheRealPorts starts a node that chooses every port.
+// TestPortZeroTellsTheRealPorts promises that the status of a node that chooses every port has the real ports, and
+// its peer id in each address.
 func TestPortZeroTellsTheRealPorts(t *testing.T) {
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{
 		"--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",

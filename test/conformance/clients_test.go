@@ -23,8 +23,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestBoxoClient drives every operation of the public Go client against a
-// node that does not lead.
+// TestBoxoClient promises that every operation of the public Go client works through a node that does not lead.
 func TestBoxoClient(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
@@ -86,10 +85,9 @@ func TestBoxoClient(t *testing.T) {
 // clientTimeout bounds the JavaScript clients, which take some seconds.
 const clientTimeout = 2 * time.Minute
 
-// TestStockClients walks through 2,500 pins with the public clients while more
-// are added: each sees every pin that was there when it began, and none twice.
-// The JavaScript clients add, list, replace and delete as well; TestBoxoClient
-// has that of the Go client.
+// TestStockClients promises that each public client lists every pin of 2,500 that was there when it began, and none
+// twice, while more are added. The JavaScript clients add, list, replace and delete as well; TestBoxoClient has that
+// of the Go client.
 func TestStockClients(t *testing.T) {
 	t.Parallel() // it mostly waits
 	// Not shortFetch: Helia may take longer than that to offer its block.
@@ -200,8 +198,8 @@ func wantOnce(t *testing.T, seen []string, ids map[string]bool) {
 	}
 }
 
-// TestImport takes over what one account has, as that of another service, and
-// what a list of kubo's names; a second call finds everything here.
+// TestImport promises that an import takes over the pins of another service's account and those of a list of kubo's,
+// and that a second import finds everything here.
 func TestImport(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
@@ -252,10 +250,9 @@ func TestImport(t *testing.T) {
 // suiteTimeout bounds one run of the public suite, which takes about 45 s.
 const suiteTimeout = 4 * time.Minute
 
-// TestPublicSuite runs the public compliance suite against the two nodes of a
-// cluster that do not lead, at the same time: all nine checks pass where lists
-// show every status, and eight with the specified default, which the check of
-// name matching cannot pass.
+// TestPublicSuite promises that all nine checks of the public compliance suite pass where lists show every status,
+// and eight with the specified default. The check of name matching cannot pass with that default. The suite runs at
+// the same time against the two nodes of a cluster that do not lead.
 func TestPublicSuite(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestAMemberIsHeardAgainAfterItsClone is what follows when a copy of a member's folder
-// was started by mistake: while both run the log says so, and once the copy has ended
-// the others hear the member again.
+// TestAMemberIsHeardAgainAfterItsClone promises that a member's log tells of a copy of it that runs, and that the
+// others hear the member again once the copy has ended.
 func TestAMemberIsHeardAgainAfterItsClone(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

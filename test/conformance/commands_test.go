@@ -25,7 +25,8 @@ func fileOf(t *testing.T, text string) string {
 	return path
 }
 
-// TestWhatCommandsCountAndName is a cluster of three of which two members have one name.
+// TestWhatCommandsCountAndName promises that commands name members, count pins and show accounts right in a cluster
+// in which two of three members have one name.
 func TestWhatCommandsCountAndName(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{Nodes: 1, Args: []string{"--name", "alpha"}})
@@ -38,7 +39,8 @@ func TestWhatCommandsCountAndName(t *testing.T) {
 	t.Run("accounts", func(t *testing.T) { testWhatAnAccountHas(t, c.As(t)) })
 }
 
-// TestSizesJSONAndKeysOfAShell is a node of its own whose allowance is given as people write it.
+// TestSizesJSONAndKeysOfAShell promises that commands accept sizes with a unit, print JSON, and give a key in the
+// form for a shell.
 func TestSizesJSONAndKeysOfAShell(t *testing.T) {
 	t.Parallel()
 	n := harness.Start(t, harness.Options{Nodes: 1, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=500MB"}}).Nodes[0]
@@ -98,7 +100,7 @@ curl -sf -o /dev/null -H "x-amz-content-sha256: UNSIGNED-PAYLOAD" --aws-sigv4 aw
 	}
 }
 
-// TestCompletionIsLoadedByBash completes with the built program.
+// TestCompletionIsLoadedByBash promises that bash loads the completion script and completes a command with it.
 func TestCompletionIsLoadedByBash(t *testing.T) {
 	script := `set -eu
 PATH=$1:$PATH

@@ -101,8 +101,9 @@ func completesAll(t *testing.T, h *helped) {
 	}
 }
 
-// TestCompletionIsLoadedByZsh has an interactive zsh load the script as compinit does, from its
-// folder of functions, and press the tab key. What compadd would show is written to a file.
+// TestCompletionIsLoadedByZsh promises that an interactive zsh loads the completion script as compinit does, and
+// completes with it when the tab key is pressed. It loads the script from its folder of functions. What compadd would
+// show is written to a file.
 func TestCompletionIsLoadedByZsh(t *testing.T) {
 	longForm(t)
 	if _, err := exec.LookPath("zsh"); err != nil {
@@ -153,7 +154,7 @@ zpty -d shell
 	})
 }
 
-// TestCompletionIsLoadedByFish asks fish for what it would show.
+// TestCompletionIsLoadedByFish promises that fish loads the completion script from its folder and completes with it.
 func TestCompletionIsLoadedByFish(t *testing.T) {
 	if _, err := exec.LookPath("fish"); err != nil {
 		t.Skip("fish is not installed")

@@ -175,9 +175,9 @@ func (l *cutLeader) heal(ctx context.Context, t *testing.T) (took time.Duration)
 	return time.Since(began)
 }
 
-// TestALeaderThatIsCutOff is A3: clients write through all nodes while the leader
-// hears nobody and nobody hears it. The others go on, the leader refuses all in
-// time, and in the end there is one list with everything acknowledged on it once.
+// TestALeaderThatIsCutOff promises that the others go on and a leader that is cut off refuses everything in time,
+// while clients write through all nodes (A3). The leader hears nobody and nobody hears it. In the end there is one
+// list with everything acknowledged on it once.
 func TestALeaderThatIsCutOff(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{Replication: 2, Apart: true})

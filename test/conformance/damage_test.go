@@ -80,9 +80,8 @@ func wipeBlocks(t *testing.T, n *harness.Node) {
 	}
 }
 
-// TestDamagedBlocksAreNeverServedAndRepaired damages what one of three nodes
-// stores. Nobody, on any node, may ever read a wrong byte, and the copy must be
-// whole again in time.
+// TestDamagedBlocksAreNeverServedAndRepaired promises that no node ever serves a wrong byte of content that one of
+// three nodes has damaged, and that its copy is whole again within repairedWithin.
 func TestDamagedBlocksAreNeverServedAndRepaired(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -179,9 +178,8 @@ func wholeEverywhere(t *testing.T, c *harness.Cluster) {
 	})
 }
 
-// TestDamageThatNobodyCanRepairIsSaid damages the only copy: scrub must say so
-// and fail, what is left must stay, and the copy must become whole when the
-// content turns up again.
+// TestDamageThatNobodyCanRepairIsSaid promises that scrub fails and says so if the only copy is damaged, that the
+// rest of the copy stays, and that it is whole again when the content turns up.
 func TestDamageThatNobodyCanRepairIsSaid(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -30,9 +30,9 @@ const (
 	honestFiles   = 2_500 // of 1 KiB, in 50 folders; eight times as many in the long form
 )
 
-// TestDefaultsRefuseNoHonestClient checks that nobody sees a 503 of a rate who only stores
-// small objects as fast as the cluster takes them: a load of 32 clients, and rclone, aws and
-// restic with many small files.
+// TestDefaultsRefuseNoHonestClient promises that no client gets a 503 of the default rates for storing small objects
+// as fast as the cluster takes them. The load is that of 32 clients, and of rclone, aws and restic with many small
+// files.
 func TestDefaultsRefuseNoHonestClient(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a cluster of its own

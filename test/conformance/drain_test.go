@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestAMemberIsDrainedAndRemoved moves all content off a member, which gets none meanwhile, and removes
-// it. The leader is killed during the drain. Everything is there afterwards.
+// TestAMemberIsDrainedAndRemoved promises that a drain moves all content off a member, which gets none meanwhile, and
+// that nothing is lost when the member is removed. The leader is killed during the drain.
 func TestAMemberIsDrainedAndRemoved(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const objects = 40

@@ -110,9 +110,9 @@ const (
 	sealedBucket = "trip"
 )
 
-// TestJavaScriptReadsWhatGoEncrypts: a reader that was made from docs/encryption.md alone reads
-// content of each version, whole and by range, with the owner's key, the folder's and the
-// object's, and refuses what was changed.
+// TestJavaScriptReadsWhatGoEncrypts promises that a reader made from docs/encryption.md alone reads content of each
+// version that Go encrypts, and refuses what was changed. It reads whole content and ranges, with the owner's key,
+// the folder's and the object's.
 func TestJavaScriptReadsWhatGoEncrypts(t *testing.T) {
 	t.Parallel()
 	owner := newHolder(t)
@@ -172,8 +172,9 @@ func TestJavaScriptReadsWhatGoEncrypts(t *testing.T) {
 	}
 }
 
-// TestGoReadsWhatJavaScriptEncrypts: content of each version that a writer made which knows
-// docs/encryption.md alone is read, also by readers of its folder, and keeps what we do not know.
+// TestGoReadsWhatJavaScriptEncrypts promises that Go reads content of each version from a writer that knows
+// docs/encryption.md alone, and keeps the metadata that it does not know. The owner and the readers of its folder
+// read it.
 func TestGoReadsWhatJavaScriptEncrypts(t *testing.T) {
 	t.Parallel()
 	owner := newHolder(t)
@@ -216,8 +217,8 @@ func TestGoReadsWhatJavaScriptEncrypts(t *testing.T) {
 	}
 }
 
-// TestJavaScriptAndGoHaveTheSameKeys: identity files, share identities, storage keys and folder
-// keys are the same in both, and each opens the other's files.
+// TestJavaScriptAndGoHaveTheSameKeys promises that share identities and storage keys are the same in both, and that
+// Go opens an identity file of JavaScript.
 func TestJavaScriptAndGoHaveTheSameKeys(t *testing.T) {
 	t.Parallel()
 	owner := newHolder(t)
@@ -242,8 +243,8 @@ func TestJavaScriptAndGoHaveTheSameKeys(t *testing.T) {
 	}
 }
 
-// TestJavaScriptAndGoShare: each opens the other's tokens and links, for folders and for objects,
-// and refuses those that were changed.
+// TestJavaScriptAndGoShare promises that each opens the other's tokens for folders and objects, and that JavaScript
+// opens a link of Go and refuses a token that was changed.
 func TestJavaScriptAndGoShare(t *testing.T) {
 	t.Parallel()
 	owner, recipient, now := newHolder(t), newHolder(t), time.Now()
@@ -339,8 +340,8 @@ func (o indexStore) PutIf(_ context.Context, key string, data []byte, etag strin
 	return nil
 }
 
-// TestJavaScriptAndGoListNames: each reads the index of names that the other wrote, in one object
-// and in a tree.
+// TestJavaScriptAndGoListNames promises that each reads the index of names that the other wrote, in one object and in
+// a tree.
 func TestJavaScriptAndGoListNames(t *testing.T) {
 	t.Parallel()
 	owner := newHolder(t)
@@ -395,8 +396,8 @@ func TestJavaScriptAndGoListNames(t *testing.T) {
 	}
 }
 
-// TestJavaScriptReadsAStream: content whose size was not known before is read, as its header is
-// after the last byte.
+// TestJavaScriptReadsAStream promises that JavaScript reads content whose size was not known before it was encrypted.
+// Its header is known after the last byte.
 func TestJavaScriptReadsAStream(t *testing.T) {
 	t.Parallel()
 	owner := newHolder(t)

@@ -50,8 +50,8 @@ func freed(t *testing.T, c *harness.Cluster, before map[string]int64, within tim
 	})
 }
 
-// TestContentThatCannotBeFetched shows that a pin whose content does not come
-// fails in bounded time with a reason for people, and leaves nothing behind.
+// TestContentThatCannotBeFetched promises that a pin whose content does not come fails in bounded time, with a reason
+// for people, and leaves nothing behind. Only the account that named an origin is told about it.
 func TestContentThatCannotBeFetched(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
@@ -156,8 +156,7 @@ func silentListener(t *testing.T) string {
 	return "/ip4/127.0.0.1/tcp/" + port + "/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"
 }
 
-// TestDeletingFreesTheContent shows that the last pin's end frees the blocks
-// on every node and takes the content from the IPFS network.
+// TestDeletingFreesTheContent promises that every node frees the blocks of content when its last pin ends.
 func TestDeletingFreesTheContent(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})
@@ -182,9 +181,8 @@ func TestDeletingFreesTheContent(t *testing.T) {
 // refuses.
 const refuseWithin = 10 * time.Second
 
-// TestWithoutAMajorityNothingIsAnswered is row 266. It kills two of three nodes:
-// the last one must refuse reads and writes, not answer from what it remembers,
-// believe no key, and work again when the others are back.
+// TestWithoutAMajorityNothingIsAnswered promises that a node without a majority refuses reads and writes, believes no
+// revoked or unknown key, and works again when the others are back (acceptance row 266). It kills two of three nodes.
 func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})

@@ -31,8 +31,8 @@ type acknowledged struct {
 	pins map[string]harness.Offered // by request id
 }
 
-// TestForeignPeersUnderstandEachOther shows that the foreign peers work, so that a
-// failure elsewhere is not theirs.
+// TestForeignPeersUnderstandEachOther promises that the foreign peers fetch from each other, so that a failure
+// elsewhere is not theirs.
 func TestForeignPeersUnderstandEachOther(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -50,9 +50,8 @@ func TestForeignPeersUnderstandEachOther(t *testing.T) {
 	}
 }
 
-// TestFirstLight pins 300 files of two foreign peers through all three nodes
-// while the leader is killed, and then takes away one thing after the other:
-// the processes, and the peers that the content came from.
+// TestFirstLight promises that 300 files of two foreign peers, pinned through all nodes while the leader is killed,
+// are read everywhere after a restart of all, without the peers and without one node.
 func TestFirstLight(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
@@ -248,8 +247,7 @@ func readEverywhere(t *testing.T, nodes []*harness.Node, kept map[string]harness
 	}
 }
 
-// TestUnknownPeersFetchPinnedContent shows that content which was pinned, or
-// added by a user, can be fetched from any node by any IPFS implementation.
+// TestUnknownPeersFetchPinnedContent promises that any IPFS implementation fetches pinned content from each node.
 func TestUnknownPeersFetchPinnedContent(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

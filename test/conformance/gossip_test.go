@@ -114,9 +114,9 @@ func (f flooder) flood(ctx context.Context, h host.Host, to peer.AddrInfo, rpc f
 	return tried, sent, nil
 }
 
-// TestAMemberThatFloodsGossipIsIgnored is A60: what a member's identity in the
-// wrong hands sends is dropped and costs little, and Raft takes no notice. A
-// unknown peer cannot even open the stream, see TestAnUnknownPeerOnTheClusterPortGetsNothing.
+// TestAMemberThatFloodsGossipIsIgnored promises that a flood of gossip by a member's stolen identity costs little,
+// and that members' requests and Raft go on (A60). An unknown peer cannot even open the stream, see
+// TestAnUnknownPeerOnTheClusterPortGetsNothing.
 func TestAMemberThatFloodsGossipIsIgnored(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{})

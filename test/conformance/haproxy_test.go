@@ -98,8 +98,8 @@ func startBalancer(t *testing.T, c *harness.Cluster) string {
 	return base
 }
 
-// TestBehindALoadBalancer sends every request to another node, and kills one in the
-// middle: nobody notices but by a try more.
+// TestBehindALoadBalancer promises that S3 clients behind a load balancer that sends every request to another node
+// lose nothing when a node ends or is killed, and list what they wrote. Clients notice only by a further try.
 func TestBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, harness.Options{})

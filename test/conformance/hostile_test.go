@@ -151,9 +151,8 @@ func manyLinks(child cid.Cid, n int) []byte {
 	return bytes.Repeat(link, n)
 }
 
-// TestHostileContent is A41: content that is built to hurt is refused with a
-// reason, or pinned when it is only strange, and the node lives on in little
-// memory.
+// TestHostileContent promises that content that is built to hurt is refused with a reason, or pinned if it is only
+// strange, and that the node lives on in little memory (A41).
 func TestHostileContent(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -110,7 +110,8 @@ func ended(t *testing.T, cmd *exec.Cmd) int {
 // ctrlC is what a person types; the terminal makes a signal of it.
 const ctrlC = "\x03"
 
-// TestCtrlCEndsACommandAtOnce types it where commands ask, read and wait.
+// TestCtrlCEndsACommandAtOnce promises that Ctrl-C ends a command that asks, reads or waits with exit code 1, changes
+// nothing, and leaves a terminal that echoes.
 func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
@@ -153,7 +154,8 @@ func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 	}
 }
 
-// TestAPasswordIsTypedTwice goes through the real terminal, and signs in with it.
+// TestAPasswordIsTypedTwice promises that a password that is typed twice alike is accepted, that one typed otherwise
+// is refused, and that the terminal shows neither.
 func TestAPasswordIsTypedTwice(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
@@ -171,7 +173,8 @@ func TestAPasswordIsTypedTwice(t *testing.T) {
 	}
 }
 
-// TestReadingStandardInputCanBeInterrupted leaves the other end of standard input open.
+// TestReadingStandardInputCanBeInterrupted promises that SIGINT ends a command that reads standard input, although
+// its other end stays open.
 func TestReadingStandardInputCanBeInterrupted(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
@@ -208,8 +211,8 @@ func TestReadingStandardInputCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsNotReadAsOne asks for folders and paths in every form, and wants no error
-// of the node's in its log.
+// TestWhatIsNoFileIsNotReadAsOne promises that a command says what is wrong with a folder, a path or other content
+// that is no file, in every form, and that the node logs no error of its own.
 func TestWhatIsNoFileIsNotReadAsOne(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]

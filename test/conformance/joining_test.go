@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestANodeThatJoinsAnswersAndEnds has a node join where nobody listens: until it
-// gives up it answers about its health, and SIGTERM ends it as it ends any node.
+// TestANodeThatJoinsAnswersAndEnds promises that a node that cannot join yet answers about its health and refuses
+// requests, and that SIGTERM ends it as it ends any node. It joins where nobody listens.
 func TestANodeThatJoinsAnswersAndEnds(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1})

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestAServiceOfThisNameInKubernetes starts a node with what Kubernetes puts into the environment
-// of every container beside Services that are called holdfast and holdfast-s3.
+// TestAServiceOfThisNameInKubernetes promises that a node starts with the environment that Kubernetes gives
+// containers beside Services that are called holdfast and holdfast-s3.
 func TestAServiceOfThisNameInKubernetes(t *testing.T) {
 	t.Parallel() // a node of its own
 	c := harness.Start(t, harness.Options{Nodes: 1, Env: []string{
@@ -27,7 +27,8 @@ func TestAServiceOfThisNameInKubernetes(t *testing.T) {
 	}
 }
 
-// TestASettingThatIsMisspeltStopsTheStart has names that only look like those of Kubernetes.
+// TestASettingThatIsMisspeltStopsTheStart promises that a node with an unknown HOLDFAST_ variable does not start and
+// names it, although the name looks like one of Kubernetes.
 func TestASettingThatIsMisspeltStopsTheStart(t *testing.T) {
 	t.Parallel() // processes that end at once
 	for _, name := range []string{

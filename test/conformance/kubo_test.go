@@ -37,7 +37,8 @@ func kuboPins(t *testing.T, kubo *harness.Kubo, root string) {
 	}
 }
 
-// TestKubo drives a node that does not lead with the commands of a stock Kubo.
+// TestKubo promises that the commands of a stock Kubo for remote pinning work on a node that does not lead, and that
+// Kubo fetches its file back from the cluster.
 func TestKubo(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -105,8 +106,8 @@ func TestKubo(t *testing.T) {
 	}
 }
 
-// TestAKuboThatIsNotDialled pins what is at a Kubo whose addresses are all private, as behind
-// a NAT: it dials the node and is not an unknown peer there. As one it would take 90 s.
+// TestAKuboThatIsNotDialled promises that the content of a Kubo with private addresses only, as behind a NAT, is
+// pinned. Kubo dials the node, and is not an unknown peer there. As one it would take 90 s.
 func TestAKuboThatIsNotDialled(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -120,7 +121,7 @@ func TestAKuboThatIsNotDialled(t *testing.T) {
 	}
 }
 
-// TestImportOfKubosPins takes over what Kubo lists as it prints it.
+// TestImportOfKubosPins promises that pin import takes over the list that Kubo prints, with its names.
 func TestImportOfKubosPins(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -160,8 +161,8 @@ func TestImportOfKubosPins(t *testing.T) {
 // kuboLooksEvery is how often Kubo looks at its settings, which nothing changes.
 const kuboLooksEvery = 30 * time.Second
 
-// TestKuboReplacesThePinOfItsFiles lets Kubo keep the root of `ipfs files` pinned, for which it
-// replaces the pin of its name by another.
+// TestKuboReplacesThePinOfItsFiles promises that Kubo keeps the root of ipfs files pinned in one pin of its name,
+// which it replaces when the root changes.
 func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -187,8 +188,9 @@ func TestKuboReplacesThePinOfItsFiles(t *testing.T) {
 	}
 }
 
-// TestKuboPinsAFolderWithAnEmptyFile: Kubo says that it has a block of no bytes, and never
-// sends it. Who gets the folder from the cluster has the file too.
+// TestKuboPinsAFolderWithAnEmptyFile promises that a folder with an empty file is pinned from a Kubo, and that
+// another Kubo gets it from the cluster with that file. Kubo says that it has a block of no bytes, and never sends
+// it.
 func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -217,7 +219,8 @@ func TestKuboPinsAFolderWithAnEmptyFile(t *testing.T) {
 	}
 }
 
-// TestKuboPinsWhatIsSigned: a node of dag-jose, of which Kubo knows that it links to its payload.
+// TestKuboPinsWhatIsSigned promises that a node of dag-jose is pinned from a Kubo, with the payload that it signs.
+// Kubo knows that the node links to its payload.
 func TestKuboPinsWhatIsSigned(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

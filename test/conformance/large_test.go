@@ -20,8 +20,8 @@ const largeWithin = 40 * time.Minute
 // treeDepth is 19 for 1,048,575 blocks.
 var treeDepth = flag.Int("tree-depth", 15, "levels below the root of the tree that -long pins")
 
-// TestALargeDAGOfSmallNodesIsPinned is, with -long, a whole walk of a real process
-// over a binary tree of 65,535 blocks, half of them dag-cbor nodes.
+// TestALargeDAGOfSmallNodesIsPinned promises that a real process pins a large binary tree of small dag-cbor nodes
+// within its bound of memory. With -long only: the tree has 65,535 blocks, half of them dag-cbor nodes.
 func TestALargeDAGOfSmallNodesIsPinned(t *testing.T) {
 	if !*longFlag {
 		t.Skip("takes minutes; run with -long")

@@ -36,8 +36,8 @@ func ledgerAt(t *testing.T, n *harness.Node, email string, args ...string) (rows
 	return rows
 }
 
-// TestTheLedger shows row 105: every node makes postings and shows the same ledger, each id is posted
-// once, the balance never falls below zero, also after a node was killed and had to catch up.
+// TestTheLedger promises that every node makes postings and shows the same ledger, that each id is posted once, and
+// that no balance falls below zero (row 105). This holds also after a node was killed and had to catch up.
 func TestTheLedger(t *testing.T) {
 	t.Parallel()
 	const ann = "ann@example.org"

@@ -42,8 +42,8 @@ func loudLines(n *harness.Node) (lines []string) {
 	return lines
 }
 
-// TestNothingToWorryAboutIsNoWarning has three nodes start, join, write, restart one after
-// the other, and stop: no line of it is a warning.
+// TestNothingToWorryAboutIsNoWarning promises that three nodes log no warning while they start, join, write, restart
+// one after the other, and stop.
 func TestNothingToWorryAboutIsNoWarning(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{})
@@ -71,8 +71,8 @@ func TestNothingToWorryAboutIsNoWarning(t *testing.T) {
 	}
 }
 
-// TestADeadNodeIsSaidOnce kills one of three under a load of writes: the others warn of it
-// and do not say the same for every object.
+// TestADeadNodeIsSaidOnce promises that the other nodes warn once of a node that was killed under a load of writes,
+// and repeat no line for every object.
 func TestADeadNodeIsSaidOnce(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{LogBytes: 8 << 20})
@@ -110,8 +110,8 @@ func TestADeadNodeIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestTwoVotesAreWarnedOf has a cluster of two say in its log, in status and on the board of
-// the node that joined that it is one.
+// TestTwoVotesAreWarnedOf promises that a cluster of two says in its log, in status and on the board of the node that
+// joined that it needs both votes, and who is missing when one has gone.
 func TestTwoVotesAreWarnedOf(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{Nodes: 2})
@@ -158,8 +158,8 @@ func TestTwoVotesAreWarnedOf(t *testing.T) {
 	})
 }
 
-// TestAHangUpEndsInOrder has a node end by each signal as SIGTERM ends it: code 0, and the
-// lead is handed over, so that the others go on at once.
+// TestAHangUpEndsInOrder promises that SIGHUP, SIGINT and SIGTERM each end a leader with code 0 after it has handed
+// leadership over. So the others go on at once.
 func TestAHangUpEndsInOrder(t *testing.T) {
 	// Under nohup the signal is ignored, by the nodes as well, unless this process takes it.
 	hangups := make(chan os.Signal, 1)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestMakeDemoEndsByCtrlC types Ctrl-C at the beginning of make demo and at its end, with
-// programs that are built already. What it shows ends with what the demo says: make adds no
-// error. Make itself ends by the signal, as README says, and nothing is left behind.
+// TestMakeDemoEndsByCtrlC promises that Ctrl-C ends make demo by the signal, at its beginning and at its end, and
+// leaves nothing behind. The programs are built already. What it shows ends with what the demo says: make adds no
+// error.
 func TestMakeDemoEndsByCtrlC(t *testing.T) {
 	t.Parallel() // it mostly waits
 	if _, err := exec.LookPath("make"); err != nil {

@@ -30,8 +30,8 @@ var unknownProtocols = []protocol.ID{
 	"/holdfast/raft/1", "/holdfast/forward/1", "/holdfast/blocks/1", "/holdfast/join/1",
 }
 
-// TestAnUnknownPeerOnTheClusterPortGetsNothing connects with a key that nobody
-// knows: it learns no protocol, opens no stream and is cut off.
+// TestAnUnknownPeerOnTheClusterPortGetsNothing promises that a peer with an unknown key learns no protocol on the
+// cluster port, opens no stream and is cut off.
 func TestAnUnknownPeerOnTheClusterPortGetsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})
@@ -81,7 +81,8 @@ func TestAnUnknownPeerOnTheClusterPortGetsNothing(t *testing.T) {
 // member that is not up yet, so it tries for a minute.
 const refusedWithin = 90 * time.Second
 
-// TestJoining shows the two ways into a cluster and what is not one.
+// TestJoining promises that a node joins with an address and the secret or with a ticket, and that a wrong, used or
+// expired one is refused with its reason and admits nobody.
 func TestJoining(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 2, ByTicket: true})
@@ -214,9 +215,8 @@ func expiry(d time.Duration) func() (bool, error) {
 	return func() (bool, error) { return time.Now().After(end), nil }
 }
 
-// TestContentSurvivesANode keeps two copies on three nodes and reads the
-// content everywhere: on the node that has none, with a holder dead, and after
-// a member has been removed for good.
+// TestContentSurvivesANode promises that content with two copies on three nodes is read on every node, with any one
+// node dead, and after a member has been removed for good.
 func TestContentSurvivesANode(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 2, Env: shortFetch})

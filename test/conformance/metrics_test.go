@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestMetricsTellOfRequests: a node tells of what was asked of it, by API, operation and
-// answer, so that somebody can be woken. The documents name each of its metrics.
+// TestMetricsTellOfRequests promises that the metrics of a node count its requests by API, operation and answer, and
+// that docs/operating.md names each metric.
 func TestMetricsTellOfRequests(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})

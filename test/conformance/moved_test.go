@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestAllNodesAtOtherAddressesFindEachOther is what an operator does whose machines have all
-// got other addresses: each node is started with its new ones and, by --join, that of one
-// other. From then on the cluster knows the new ones by itself.
+// TestAllNodesAtOtherAddressesFindEachOther promises that nodes whose addresses have all changed find each other if
+// each is started with its new address and, by --join, that of one other. From then on the cluster knows the new
+// addresses by itself.
 func TestAllNodesAtOtherAddressesFindEachOther(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

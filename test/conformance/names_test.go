@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestTheSharePageTakesThePathsOfWriters: the page of share links reads a path exactly if a writer
-// may store an object under it.
+// TestTheSharePageTakesThePathsOfWriters promises that the page of share links reads a path exactly if a writer may
+// store an object under it.
 func TestTheSharePageTakesThePathsOfWriters(t *testing.T) {
 	t.Parallel()
 	paths := []string{

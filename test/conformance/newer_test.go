@@ -27,9 +27,9 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// TestWhatANewerReleaseWroteStopsTheStart raises the version of every kind of file in the
-// folder of a node that was stopped, as a newer release would have left it. The start ends with
-// a sentence that says so, and changes nothing of the file.
+// TestWhatANewerReleaseWroteStopsTheStart promises that a node does not start with a file of a newer format, says so
+// in one sentence, and changes nothing of the file. It raises the version of every kind of file in the folder of a
+// node that was stopped, as a newer release would have left it.
 func TestWhatANewerReleaseWroteStopsTheStart(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a node of its own

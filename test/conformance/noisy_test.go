@@ -37,8 +37,8 @@ func TestANoisyAccountIsPacedAndNotRefused(t *testing.T) {
 	awaitPaced(t, c, n, n)
 }
 
-// TestANoisyAccountIsPacedForOneOnAnotherNode promises the same of two accounts that send to
-// different nodes, and that an account alone is not paced when it sends to all nodes.
+// TestANoisyAccountIsPacedForOneOnAnotherNode promises that a node holds back a noisy account for an account on
+// another node, and that an account alone on all nodes is not paced.
 func TestANoisyAccountIsPacedForOneOnAnotherNode(t *testing.T) {
 	longForm(t)
 	t.Parallel()

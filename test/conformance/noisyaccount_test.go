@@ -97,9 +97,9 @@ func (s *sent) note(r harness.Response, err error, took time.Duration) {
 	}
 }
 
-// TestANoisyAccountIsHeldToItsRate is A55: an account that sends many times its
-// rate is told to wait, and another one on the same node never is. How long the
-// other waits is logged; test/bench, group noisy, measures it.
+// TestANoisyAccountIsHeldToItsRate promises that an account that sends many times its rate is told to wait, and that
+// another one on the same node never is (A55). How long the other waits is logged; test/bench, group noisy, measures
+// it.
 func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
 	longForm(t)
 	t.Parallel()
@@ -137,9 +137,9 @@ func TestANoisyAccountIsHeldToItsRate(t *testing.T) {
 		took.Round(time.Second), much.accepted+len(much.limited), much.accepted, alone.at(0.5), alone.at(0.99), beside.at(0.5), beside.at(0.99), strings.TrimSpace(string(busy)))
 }
 
-// TestAnEndedKeyOfANoisyAccountIsNotServed: while an account is above its rate its
-// key is revoked on another node. From then on the key is told to wait, or that it
-// has ended, and served by neither API; a second account works all the time.
+// TestAnEndedKeyOfANoisyAccountIsNotServed promises that a key that is revoked on another node while its account is
+// above its rate is served by neither API any more. The key is told to wait, or that it has ended. A second account
+// works all the time.
 func TestAnEndedKeyOfANoisyAccountIsNotServed(t *testing.T) {
 	longForm(t)
 	t.Parallel()

@@ -17,10 +17,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestAnOlderReleaseIsRefusedByANewerCluster has a program join that does not understand the feature
-// level of the cluster: this one, built with another constant. It ends with a
-// sentence that says so. Nobody becomes a member, and the ticket and the folder are good for
-// the release that is new enough.
+// TestAnOlderReleaseIsRefusedByANewerCluster promises that a program that does not know the feature level of the
+// cluster ends with a sentence that says so, and becomes no member. The program is this one, built with another
+// constant. The ticket and the folder are good for the release that is new enough.
 func TestAnOlderReleaseIsRefusedByANewerCluster(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits for the compiler

@@ -76,8 +76,9 @@ func (v *visitor) form(page string, values url.Values) *http.Request {
 	return r
 }
 
-// TestAOneTimeLinkThatIsUsedOnTwoNodesAtOnceOpensOnce promises that of two uses of one link at the same moment on two nodes one
-// signs in, and that the link opens nothing afterwards: a link of the operator, an invitation and a link for a new password.
+// TestAOneTimeLinkThatIsUsedOnTwoNodesAtOnceOpensOnce promises that one of two uses of a link at the same moment on
+// two nodes signs in, and that the link opens nothing afterwards. Links of the operator, invitations and links for a
+// new password are used.
 func TestAOneTimeLinkThatIsUsedOnTwoNodesAtOnceOpensOnce(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -43,9 +43,9 @@ var oddOrigins = []string{
 // originID ends every origin of this test.
 const originID = "/p2p/12D3KooWNrbHpKYDmTUXFRQBnnvJ7aMLUCGNCAio2P3AW2N3LNB9"
 
-// TestOriginsOnPrivateNetworksAreNeverDialled is A58: in a namespace where every
-// private address is this machine, a listener on all of them hears nothing from
-// a node that is given them as origins, and does from one that may dial them.
+// TestOriginsOnPrivateNetworksAreNeverDialled promises that a node dials no origin on a private address, and one that
+// may dial them does (A58). In a namespace where every private address is this machine, a listener on all of them
+// hears what comes.
 func TestOriginsOnPrivateNetworksAreNeverDialled(t *testing.T) {
 	if os.Getenv(insideVariable) == "" {
 		t.Parallel() // another process does it
@@ -113,8 +113,8 @@ func TestOriginsOnPrivateNetworksAreNeverDialled(t *testing.T) {
 	}
 }
 
-// TestOriginsThatAreRefusedAreNamedAtOnce pins what only a private address has: the answer says
-// so, and the pin fails with the first attempt.
+// TestOriginsThatAreRefusedAreNamedAtOnce promises that the answer to a pin names the origins on private addresses as
+// refused, and that the pin fails with the first attempt for that reason.
 func TestOriginsThatAreRefusedAreNamedAtOnce(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: []string{"HOLDFAST_TRACKER_IDLE_TIMEOUT=4s"}, Args: []string{"--allow-private-origins=false"}})
