@@ -290,10 +290,9 @@ func checkLeft(t *testing.T, c *harness.Cluster, victim *harness.Node, first map
 	}
 }
 
-// TestUnknownPeersDoNotDisturbTheCluster is A56 and P14 for the two libp2p hosts:
-// a thousand unknown peers at once behave badly at a node's ports, in every way of
-// the table with -long and in those that cost most without, and members go on as
-// if they were not there.
+// TestUnknownPeersDoNotDisturbTheCluster promises that members go on while a thousand unknown peers at once behave
+// badly at a node's libp2p ports (A56, P14). With -long they do so in every way of the table, without it in those
+// that cost most. On the cluster port they get no streams, and a peer that behaves is answered afterwards.
 func TestUnknownPeersDoNotDisturbTheCluster(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{})

@@ -151,8 +151,8 @@ func (g *gate) states(object string) map[string]int {
 	return found
 }
 
-// TestPaidGateway shows rows 111 to 125: on each node programs store, renew, read and delete objects
-// that only a payment pays for; a payment counts once; and nothing is stored without one.
+// TestPaidGateway promises that programs store, renew, read and delete objects on each node that only a payment pays
+// for, and that a payment counts once (rows 111 to 125). Nothing is stored without one.
 func TestPaidGateway(t *testing.T) {
 	t.Parallel()
 	g := startGate(t)

@@ -92,10 +92,10 @@ func (g *gate) pins(n *harness.Node) (all float64) {
 	return all
 }
 
-// TestPaidPins shows that programs pay for pins as for objects: stock clients pin through one node, and
-// another one shows the settlement and holds the content of a foreign peer; the paid size bounds the
-// content; a payment counts once; a pin ends on all nodes and a renewal keeps its content. After the end
-// the content of pins and of objects is collected on all nodes.
+// TestPaidPins promises that programs pay for pins as for objects: a payment counts once, the paid size bounds the
+// content, and a pin ends on all nodes. Stock clients pin through one node, and another one shows the settlement and
+// holds the content of a foreign peer. A renewal keeps the content of a pin. After the end the content of pins and of
+// objects is collected on all nodes.
 func TestPaidPins(t *testing.T) {
 	t.Parallel() // it mostly waits
 	g := startGate(t)
@@ -277,10 +277,9 @@ func (g *gate) haveEnded(ids ...string) {
 	})
 }
 
-// TestAKilledNodeLearnsATransactionThatNobodyToldIt kills a node after the facilitator has settled and before
-// its answer. After the restart each node lists the payment as one that may have been settled, with all that an
-// operator needs to find it. When the authorization has ended, the node learns the transaction, and nothing
-// was paid a second time.
+// TestAKilledNodeLearnsATransactionThatNobodyToldIt promises that a node that is killed between a settlement and its
+// answer learns the transaction when the authorization has ended, and that nothing is paid twice. After the restart
+// each node lists the payment as one that may have been settled, with all that an operator needs to find it.
 func TestAKilledNodeLearnsATransactionThatNobodyToldIt(t *testing.T) {
 	t.Parallel()
 	g := startGate(t)
@@ -345,8 +344,8 @@ func TestAKilledNodeLearnsATransactionThatNobodyToldIt(t *testing.T) {
 // after it, and its passes.
 const endedWithin = 2 * time.Minute
 
-// TestAKilledNodeKnowsItsSettlements kills a node that was told of a settlement and could not commit it
-// without a majority. After the restart the payment is refundable, with its transaction.
+// TestAKilledNodeKnowsItsSettlements promises that a payment is refundable with its transaction after a node that
+// could not commit its settlement was killed. The node was told of the settlement, and had no majority.
 func TestAKilledNodeKnowsItsSettlements(t *testing.T) {
 	t.Parallel()
 	g := startGate(t)

@@ -55,9 +55,9 @@ func (s *service) lasting(id, until string, p harness.Pin) harness.PinStatus {
 	return st
 }
 
-// TestPinsWithAnEnd shows row 17: a pin with an end tells it as RFC 3339, and ends on every node, also
-// when the leader is killed before. Its quota is free then, and its content is collected as by a
-// deletion. A renewal and the pins of others keep their content.
+// TestPinsWithAnEnd promises that a pin with an end tells it as RFC 3339 and ends on every node, also if the leader
+// is killed before (row 17). Its quota is free then, and its content is collected as by a deletion. A renewal and the
+// pins of others keep their content.
 func TestPinsWithAnEnd(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

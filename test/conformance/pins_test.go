@@ -23,9 +23,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestPinningAPI holds the acceptance rows of the Pinning API against a
-// cluster of three, every read on another node than the write before it. The
-// numbers in the names are rows.
+// TestPinningAPI promises the acceptance rows of the Pinning API on a cluster of three, with every read on another
+// node than the write before it. The numbers in the names are rows.
 func TestPinningAPI(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Env: shortFetch})

@@ -28,9 +28,8 @@ var patientFetch = []string{
 	"HOLDFAST_TRACKER_ATTEMPTS=1",
 }
 
-// TestUnknownPeersGetOnlyPinnedContent is A59 as far as there are only pins: a
-// block is served to the IPFS network while it is part of content that is
-// pinned as a whole, and at no other time.
+// TestUnknownPeersGetOnlyPinnedContent promises that a node serves a block to unknown peers while it is part of
+// content that is pinned as a whole, and at no other time (A59, for pins).
 func TestUnknownPeersGetOnlyPinnedContent(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1, Env: patientFetch})

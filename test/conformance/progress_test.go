@@ -28,8 +28,8 @@ func waitPin(t *testing.T, c *harness.PinsClient, id, within string) (st harness
 	return st, time.Since(began), err
 }
 
-// TestProgressIsToldByEveryNode follows pins from nodes that fetch them and nodes
-// that do not: 15, 16 and 63 to 65 while it happens.
+// TestProgressIsToldByEveryNode promises that every node tells the progress of a pin, whether it fetches or not, and
+// ends a wait with the change (rows 14 to 16 and 63 to 65).
 func TestProgressIsToldByEveryNode(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 1, Env: []string{"HOLDFAST_TRACKER_IDLE_TIMEOUT=10s", "HOLDFAST_TRACKER_ATTEMPTS=2"}})

@@ -62,9 +62,8 @@ func refusedForFunds(err error) bool {
 	return errors.As(err, &refused) && refused.Status == http.StatusConflict && refused.Reason == "INSUFFICIENT_FUNDS"
 }
 
-// TestQuota shows rows 103 to 106, 29 and 56, A52, A54 and P6: what an account has
-// pinned, and what it keeps as objects, never exceeds its allowance, whichever nodes
-// it asks.
+// TestQuota promises that what an account has pinned and keeps as objects never exceeds its allowance, whichever
+// nodes it asks (rows 103 to 106, 29 and 56, A52, A54, P6).
 func TestQuota(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

@@ -36,8 +36,8 @@ holdfast() {
 }
 `
 
-// TestReadme does what README says, from the first node to the first object, as it stands
-// there. It is in a network of its own, where the default ports are free.
+// TestReadme promises that the commands of README work as they stand there, from the first node to the first object.
+// It is in a network of its own, where the default ports are free.
 func TestReadme(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a network namespace takes root")

@@ -91,9 +91,9 @@ func (tr *trial) run(ctx context.Context, i int) (took time.Duration, err error)
 	return took, g.Wait()
 }
 
-// TestRevocation ends keys and sessions while all nodes are asked with them: no
-// request that begins after the acknowledgement is accepted, nor by a node that
-// hung meanwhile. P5, A43, rows 71 and 81.
+// TestRevocation promises that no node accepts a request with a key or session that begins after its end was
+// acknowledged, nor does a node that hung meanwhile (P5, A43, rows 71 and 81). All nodes are asked with the keys and
+// sessions all the time.
 func TestRevocation(t *testing.T) {
 	c := harness.Start(t, harness.Options{Env: shortFetch})
 	const email = "revoked@example.org"
@@ -172,9 +172,9 @@ const (
 	cutAsks                  = 64                      // requests that wait for the node that is cut off
 )
 
-// TestRevocationWhileANodeIsCutOff ends keys and sessions through the others while
-// a node hears nobody, in the short form the leader: it is asked with each from the
-// acknowledgement on and refuses, cut off as it is and when it is back. P5, A43.
+// TestRevocationWhileANodeIsCutOff promises that a node that is cut off refuses keys and sessions that ended through
+// the others, cut off as it is and when it is back (P5, A43). In the short form that node is the leader. It is asked
+// from the acknowledgement on.
 func TestRevocationWhileANodeIsCutOff(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

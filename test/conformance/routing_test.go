@@ -53,9 +53,8 @@ func bootDHT(t *testing.T) (at peer.AddrInfo, address string) {
 	return peer.AddrInfo{ID: h.ID(), Addrs: h.Addrs()}, h.Addrs()[0].String() + "/p2p/" + h.ID().String()
 }
 
-// TestRootsAreFoundThroughTheDHT shows the other half of acceptance row 195: a peer
-// that knows nothing but a CID finds the nodes that hold it, if it was pinned or is in
-// a public bucket, and fetches it from them. Of what is private nobody is told.
+// TestRootsAreFoundThroughTheDHT promises that a peer that knows nothing but a CID finds and fetches pinned content
+// and objects of public buckets, and nothing private (acceptance row 195).
 func TestRootsAreFoundThroughTheDHT(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -130,8 +129,8 @@ func dashed(t *testing.T, o *objects, path string, data []byte) (root cid.Cid, l
 	return root, slices.DeleteFunc(all, root.Equals)
 }
 
-// TestRootsThatWaitAreAnnouncedByTheNextStart shows that a node which ends before it has
-// reached the DHT knows at its next start what it had to announce.
+// TestRootsThatWaitAreAnnouncedByTheNextStart promises that a node that ends before it has reached the DHT announces
+// at its next start what it had to announce.
 func TestRootsThatWaitAreAnnouncedByTheNextStart(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -16,9 +16,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestBao holds that one who has the BLAKE3 hash of an object verifies its bytes as
-// they arrive from any node (acceptance rows 157 and 194). What verifies is another
-// implementation than the one that encodes.
+// TestBao promises that a reader who has the BLAKE3 hash of an object verifies its bytes as they arrive from any node
+// (acceptance rows 157 and 194). What verifies is another implementation than the one that encodes.
 func TestBao(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})

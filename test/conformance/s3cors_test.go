@@ -64,8 +64,8 @@ func browse(t *testing.T, method string, to *url.URL, body []byte, pairs ...stri
 	return asked, do(method, body, header)
 }
 
-// TestCorsOfABucket has an account let the scripts of a page use a bucket, and looks
-// what the page sees of it and of what is others', on every node.
+// TestCorsOfABucket promises that scripts of a page may use a bucket on every node as its CORS rules say, and see
+// nothing of other accounts or after the rules are deleted.
 func TestCorsOfABucket(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{Env: []string{"HOLDFAST_API_ORIGINS=https://console.example"}})

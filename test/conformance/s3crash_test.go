@@ -34,10 +34,9 @@ const (
 	crashSettledSoon = 2 * time.Minute
 )
 
-// TestNodesDieUnderPuts kills the node that receives, one that keeps a copy and the
-// one that leads, at random moments of a thousand puts and completed uploads. What
-// was acknowledged is whole on every node afterwards, nothing is listed that cannot
-// be read, and when everything is deleted no block is left.
+// TestNodesDieUnderPuts promises that every acknowledged object is whole on every node after nodes were killed under
+// puts, and that no block is left when all is deleted. It kills the node that receives, one that keeps a copy and the
+// one that leads, at random moments of a thousand puts and completed uploads. Nothing is listed that cannot be read.
 func TestNodesDieUnderPuts(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -19,8 +19,8 @@ import (
 // cutWithin is how soon an upload ends whose key was revoked.
 const cutWithin = 5 * time.Second
 
-// TestUploadsEndWithTheirKey has keys revoked, an account removed and another disabled, through one node while
-// bodies come through another: they are answered and cut, and nothing has changed.
+// TestUploadsEndWithTheirKey promises that a body under way is answered with AccessDenied and cut, and changes
+// nothing, when its key is revoked or its account removed or disabled through another node.
 func TestUploadsEndWithTheirKey(t *testing.T) {
 	t.Parallel()
 	const email, leaving, disabling = "cut@example.org", "leaving@example.org", "disabling@example.org"
@@ -90,8 +90,9 @@ func TestUploadsEndWithTheirKey(t *testing.T) {
 	}
 }
 
-// TestALengthAndChunksEndTheConnection is RFC 9112, section 6.1, on both listeners: what is behind
-// such a request on its connection may be its body for a proxy before the node.
+// TestALengthAndChunksEndTheConnection promises that a node answers a request with both a length and chunks and then
+// closes its connection, on both listeners (RFC 9112, section 6.1). What is behind such a request may be its body for
+// a proxy before the node.
 func TestALengthAndChunksEndTheConnection(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{Nodes: 1})

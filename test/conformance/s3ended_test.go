@@ -61,9 +61,9 @@ func (u *uploads) gone(key, id string) {
 	}
 }
 
-// TestUploadsOfManyPartsEndAtOnce: who completed or aborted an upload sees it gone on
-// every node. Its parts are freed after that, also when the node that leads dies in
-// between; then the account is charged for what there is, and nothing of them stays.
+// TestUploadsOfManyPartsEndAtOnce promises that an upload that was completed or aborted is gone on every node, and
+// that its parts are freed after that, also if the leader dies in between. Then the account is charged for what there
+// is, and nothing of the parts stays.
 func TestUploadsOfManyPartsEndAtOnce(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -138,8 +138,8 @@ func TestUploadsOfManyPartsEndAtOnce(t *testing.T) {
 	}
 }
 
-// TestPartsOfWholeObjectsMoveNoBytes copies an object into an upload while the only node
-// that has its bytes is stopped.
+// TestPartsOfWholeObjectsMoveNoBytes promises that an object is copied into an upload while the only node that has
+// its bytes is stopped.
 func TestPartsOfWholeObjectsMoveNoBytes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Replication: 1})

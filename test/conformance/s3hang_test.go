@@ -20,9 +20,9 @@ import (
 // hangPatience is how long a client waits for an answer in any fault (promise P13).
 const hangPatience = 15 * time.Second
 
-// TestAMemberThatHangsHoldsUpNobodyForLong stops a follower where it is, which its connections
-// outlive, and at once reads through the others what it holds a copy of, and puts what it was
-// to hold a copy of.
+// TestAMemberThatHangsHoldsUpNobodyForLong promises that reads and puts through the other nodes succeed within
+// hangPatience while a follower hangs. The test stops it where it is, which its connections outlive. It holds copies
+// of what is read, and was to hold copies of what is put.
 func TestAMemberThatHangsHoldsUpNobodyForLong(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -48,8 +48,8 @@ func toldHash(t *testing.T, o *objects, path, want string) {
 	}
 }
 
-// TestHashesAreComputedInTheBackground of uploads whose parts cannot tell them: also of
-// copies of them, and by another node when the one that reads the object is killed.
+// TestHashesAreComputedInTheBackground promises that nodes compute the hash of uploads whose parts cannot tell it and
+// of copies of them, also if the node that reads the object is killed.
 func TestHashesAreComputedInTheBackground(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -86,9 +86,8 @@ var objectModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// TestHistoriesOfObjects has clients at three nodes put, read, list and delete a few
-// keys, while a node that does not lead is killed and comes back: what they saw has
-// to be explained by one order.
+// TestHistoriesOfObjects promises that one order explains what clients at three nodes saw of a few keys, while a node
+// that does not lead is killed and comes back. They put, read, list and delete the keys.
 func TestHistoriesOfObjects(t *testing.T) {
 	longForm(t)
 	t.Parallel()
@@ -219,8 +218,8 @@ func (h *history) do(n *harness.Node, op objectOp) (known bool, err error) {
 	return true, nil
 }
 
-// TestUploadsThatEndTwice completes an upload at two nodes at once, and completes
-// against an abort: there is one end, and everybody is told the same.
+// TestUploadsThatEndTwice promises that an upload that several nodes complete or abort at once has one end, of which
+// all clients are told the same.
 func TestUploadsThatEndTwice(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})

@@ -57,8 +57,8 @@ func rawPut(t *testing.T, n *harness.Node, text string) int {
 	return resp.StatusCode
 }
 
-// TestLimitsOfTheObjectGateway holds A21, A25, A31, A33 to A36, A47 and A53 against
-// three nodes.
+// TestLimitsOfTheObjectGateway promises the limits of the object gateway on three nodes: A21, A25, A31, A33 to A36,
+// A47, A53 and row 191.
 func TestLimitsOfTheObjectGateway(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})
@@ -320,8 +320,7 @@ func testS3PartsAreCharged(t *testing.T, o *objects, bucket string) {
 	}
 }
 
-// TestAPutNeedsItsCopies is A20: with two of three nodes stopped nothing is
-// acknowledged, seen or charged.
+// TestAPutNeedsItsCopies promises that with two of three nodes stopped no put is acknowledged, seen or charged (A20).
 func TestAPutNeedsItsCopies(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

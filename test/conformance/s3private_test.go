@@ -67,8 +67,9 @@ func everywhere(t *testing.T, c *harness.Cluster, blocks int) {
 	})
 }
 
-// TestUnknownPeersGetNothingOfObjects: an object is private. No node gives an unknown peer any
-// of its blocks, the root, a node below it or a leaf, while nobody pins the content.
+// TestUnknownPeersGetNothingOfObjects promises that no node gives an unknown peer any block of a private object while
+// nobody pins the content. The blocks are the root, a node below it and the leaves. Other accounts cannot read them
+// by their CIDs.
 func TestUnknownPeersGetNothingOfObjects(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

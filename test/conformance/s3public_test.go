@@ -26,8 +26,8 @@ func (o *objects) setPublic(bucket string, public bool) {
 	o.ok(http.StatusOK, http.MethodPut, bucket+"?acl", nil, "x-amz-acl", acl)
 }
 
-// TestUnknownPeersGetObjectsOfPublicBuckets is A59 and acceptance row 195: what is in a
-// public bucket is for every IPFS peer, by its CID, and nothing else is.
+// TestUnknownPeersGetObjectsOfPublicBuckets promises that every IPFS peer gets the content of a public bucket by its
+// CID, and nothing else (A59, acceptance row 195).
 func TestUnknownPeersGetObjectsOfPublicBuckets(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{})

@@ -16,8 +16,8 @@ import (
 
 const readBytes = 48 << 20
 
-// TestWhatIsBeingReadIsSentToItsEnd replaces and deletes objects of which downloads are
-// under way, and waits until the nodes that nobody reads from have dropped the content.
+// TestWhatIsBeingReadIsSentToItsEnd promises that a download of an object that is replaced or deleted meanwhile gets
+// all of its bytes, although the other nodes have dropped the content.
 func TestWhatIsBeingReadIsSentToItsEnd(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -39,8 +39,8 @@ func TestWhatIsBeingReadIsSentToItsEnd(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadFromAnotherNodeIsSentToItsEnd is the same for downloads through a node that
-// has no copy.
+// TestWhatIsReadFromAnotherNodeIsSentToItsEnd promises that a download through a node without a copy gets all bytes
+// of an object that is replaced or deleted meanwhile.
 func TestWhatIsReadFromAnotherNodeIsSentToItsEnd(t *testing.T) {
 	longForm(t)
 	t.Parallel()

@@ -20,9 +20,8 @@ import (
 // than what the gateway takes for quick (docs/s3.md, "Authentication").
 const sentFor = 1500 * time.Millisecond
 
-// TestWhoIsRevokedWhileSendingChangesNothing is A43 and A44 for requests that are under
-// way on one node while another is told that their key, or their session, is over: what
-// they ask for does not happen.
+// TestWhoIsRevokedWhileSendingChangesNothing promises that a request under way on one node changes nothing if its key
+// or session ends through another node before it was sent whole (A43, A44).
 func TestWhoIsRevokedWhileSendingChangesNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const email = "hasty@example.org"

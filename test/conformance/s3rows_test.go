@@ -206,8 +206,8 @@ func (l listResult) prefixes() (all []string) {
 	return all
 }
 
-// TestObjectGateway holds the rows of the object gateway (126 to 234) against
-// three nodes, each call at the next one.
+// TestObjectGateway promises the acceptance rows of the object gateway (126 to 234) on three nodes, each call at the
+// next one.
 func TestObjectGateway(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})

@@ -44,8 +44,7 @@ func (g gateway) sdk(n *harness.Node) *s3.Client {
 	})
 }
 
-// TestStockS3SDKs drives the SDKs that programs are built with against a node that
-// does not lead.
+// TestStockS3SDKs promises that the SDKs that programs are built with work against a node that does not lead.
 func TestStockS3SDKs(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})

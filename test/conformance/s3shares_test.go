@@ -68,9 +68,9 @@ func keysOf(t *testing.T, c *minio.Client, bucket, prefix string) (keys []string
 	return keys, nil
 }
 
-// TestShareKeysReadWhatTheyWereMadeFor creates shares on one node, uses them on all as a Bearer
-// token and as a key pair, and revokes them on another: a share reads what it was made for and
-// nothing else, and once it is revoked or has expired, no node accepts it.
+// TestShareKeysReadWhatTheyWereMadeFor promises that a share reads on all nodes what it was made for and nothing
+// else, and that no node accepts it once it is revoked or has expired. It is made on one node, used on all as a
+// Bearer token and as a key pair, and revoked on another.
 func TestShareKeysReadWhatTheyWereMadeFor(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
@@ -284,9 +284,8 @@ func sharesEndWithTheirBucket(t *testing.T, owner *objects) {
 	guest.everywhere(http.StatusForbidden, http.MethodPut, bucket+"/k", []byte("k"))
 }
 
-// TestSharesWaitForTheLastMemberToBeUpgraded makes a share while all members, and then all but one, run
-// a release that does not know shares: the error says so, and nothing is made. After the last
-// upgrade the same request makes the share.
+// TestSharesWaitForTheLastMemberToBeUpgraded promises that no share is made, with an error that says so, until all
+// members run a release that knows shares. After the last upgrade the same request makes the share.
 func TestSharesWaitForTheLastMemberToBeUpgraded(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

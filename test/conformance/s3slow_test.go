@@ -55,9 +55,9 @@ var slowlyPut = []struct{ name, first, then string }{
 	{"read", "GET BUCKET/large HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer TOKEN\r\n\r\n", ""},
 }
 
-// TestSlowClientsOfObjectsAreCut is A37 for the object gateway: five hundred clients
-// that send a byte of a head or body now and then, or read one, lose their
-// connections, and others' puts and reads go on.
+// TestSlowClientsOfObjectsAreCut promises that five hundred clients of the object gateway that hardly send or read
+// lose their connections, while others' puts and reads go on (A37). They send a byte of a head or body now and then,
+// or read one.
 func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits
@@ -102,8 +102,8 @@ func TestSlowClientsOfObjectsAreCut(t *testing.T) {
 	o.refused(http.StatusNotFound, "NoSuchKey", http.MethodGet, bucket+"/slow", nil)
 }
 
-// TestTricklingClientsDoNotHoldTheMemory is A37 for the memory of bodies: it is taken
-// from clients that hardly send when others need it, and nobody else's put fails.
+// TestTricklingClientsDoNotHoldTheMemory promises that clients that hardly send lose the memory for bodies when
+// others need it, and that nobody else's put fails (A37).
 func TestTricklingClientsDoNotHoldTheMemory(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -41,8 +41,8 @@ func serveTLS(t *testing.T, n *harness.Node) *pair {
 	return p
 }
 
-// TestStockS3ToolsOverTLS is for what tools send over HTTPS alone: bodies in chunks
-// with a checksum behind them, signed or not, and without a length.
+// TestStockS3ToolsOverTLS promises that a node stores what SDKs and tools send over HTTPS alone: bodies in chunks
+// with a checksum behind them, signed or not.
 func TestStockS3ToolsOverTLS(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a cluster of its own

@@ -159,8 +159,8 @@ func treeOf(t *testing.T, root string) string {
 	return text.String()
 }
 
-// TestStockS3Tools drives the S3 programs of Debian 12, and newer ones that are
-// installed, against a node that does not lead, with their default settings.
+// TestStockS3Tools promises that the S3 programs of Debian 12, and newer ones that are installed, work with their
+// default settings against a node that does not lead.
 func TestStockS3Tools(t *testing.T) {
 	t.Parallel() // the tools of Python mostly start
 	g := newGateway(t, harness.Options{})

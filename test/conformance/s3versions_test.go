@@ -21,8 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestVersionsOfObjects goes through the rules of versioning, each request at another
-// node than the one before.
+// TestVersionsOfObjects promises the rules of versioning, with each request at another node than the one before.
 func TestVersionsOfObjects(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})
@@ -442,7 +441,7 @@ func testManyVersionsDeleted(t *testing.T, o *objects) {
 	}
 }
 
-// TestStockToolsUseVersions drives what people use for versions.
+// TestStockToolsUseVersions promises that versions work with aws, rclone and minio-go.
 func TestStockToolsUseVersions(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	g := newGateway(t, harness.Options{})
@@ -618,9 +617,9 @@ const (
 	versionWrites  = 300 // acknowledged, markers included
 )
 
-// TestVersionsOutliveNodesThatDie kills a node that follows and the one that leads
-// under puts and deletions of few keys. Each that was acknowledged is there once, in
-// the order of the acknowledgements of its client, and nothing that nobody asked for.
+// TestVersionsOutliveNodesThatDie promises that each acknowledged version is there once, in the order of its client's
+// acknowledgements, after a follower and the leader were killed under load, and nothing that nobody asked for.
+// Clients put and delete a few keys meanwhile.
 func TestVersionsOutliveNodesThatDie(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

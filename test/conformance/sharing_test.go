@@ -82,9 +82,9 @@ func (c *clientOf) shares(args ...string) (all []made) {
 	return all
 }
 
-// TestASharedFolder promises what docs/client.md says of shares, at three processes: an owner shares
-// one folder with somebody who has an identity and with somebody who has nothing. Both read it at
-// every node and nothing else, a permission to write works and its lack is told, and after a
+// TestASharedFolder promises that an owner shares one folder as docs/client.md says, at three processes, with a
+// person who has an identity and with one who has nothing.
+// Both read it at every node and nothing else, a permission to write works and its lack is told, and after a
 // revocation at one node, every node refuses the share.
 func TestASharedFolder(t *testing.T) {
 	longForm(t)

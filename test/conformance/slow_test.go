@@ -33,8 +33,8 @@ var slowly = []struct{ name, first, then string }{
 	{"chunks", "POST /pins HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", "1\r\n \r\n"},
 }
 
-// TestSlowClientsAreCut is P14 for HTTP: a thousand clients that send a byte now
-// and then lose their connections, and others do not notice them.
+// TestSlowClientsAreCut promises that a thousand HTTP clients that send a byte now and then lose their connections,
+// and that others do not notice them (P14).
 func TestSlowClientsAreCut(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

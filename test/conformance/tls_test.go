@@ -69,8 +69,8 @@ func (p *pair) served(addr string) (int64, error) {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), nil
 }
 
-// TestTheAPIOverTLS is row 86 from outside: a process that has a certificate
-// serves the API over HTTPS alone, and takes a new one while it runs.
+// TestTheAPIOverTLS promises that a process that has a certificate serves the API over HTTPS alone, and loads a new
+// certificate while it runs (row 86).
 func TestTheAPIOverTLS(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1})
@@ -139,8 +139,8 @@ func TestTheAPIOverTLS(t *testing.T) {
 	}
 }
 
-// TestACertificateThatCannotBeUsedEndsTheStart wants a clear word, and a folder
-// in which nothing has begun.
+// TestACertificateThatCannotBeUsedEndsTheStart promises that a node with a certificate or key that it cannot use does
+// not start, names the setting, and begins nothing in its folder.
 func TestACertificateThatCannotBeUsedEndsTheStart(t *testing.T) {
 	good := t.TempDir()
 	p, q := newPair(t, good, 1), newPair(t, t.TempDir(), 2)
