@@ -61,8 +61,8 @@ func diskOf(c *harness.Cluster, disks []*disk, n *harness.Node) *disk {
 	return disks[slices.Index(c.Nodes, n)]
 }
 
-// TestAFullRaftVolumeCostsNoMoreThanTheLeadership is A8: no process ends, and
-// nothing has to be started again.
+// TestAFullRaftVolumeCostsNoMoreThanTheLeadership promises that a node whose Raft volume is full loses the leadership
+// at most: no process ends, and nothing has to be started again (A8).
 func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 	t.Parallel()
 	c, disks := onVolumes(t, "raft", 96, "HOLDFAST_STORAGE_RESERVE=16MiB")
@@ -123,8 +123,8 @@ func TestAFullRaftVolumeCostsNoMoreThanTheLeadership(t *testing.T) {
 	t.Logf("%d pins acknowledged, longest time without one %s", l.count(), l.gap.Round(time.Millisecond))
 }
 
-// TestContentWhoseNodesAreFullByThenIsKeptByOthers fills the disks of all three nodes that
-// were told to keep content before anybody has it, of five.
+// TestContentWhoseNodesAreFullByThenIsKeptByOthers promises that a pin gets pinned on other nodes if all three nodes
+// that were told to keep it are full when its content comes.
 func TestContentWhoseNodesAreFullByThenIsKeptByOthers(t *testing.T) {
 	longForm(t)
 	t.Parallel()
@@ -267,8 +267,8 @@ func collected(t *testing.T, c *harness.Cluster, deleteAll func()) {
 	t.Logf("with all disks full, 20 MiB were deleted, and 15 MiB were collected on each node after %s", time.Since(began).Round(time.Millisecond))
 }
 
-// TestFullDataVolumesRefuseNewContentAndNothingElse is A9 for pins: on the disks
-// of the blocks of all nodes there is not a byte left.
+// TestFullDataVolumesRefuseNewContentAndNothingElse promises that nodes whose disks of blocks have no byte left
+// refuse new content, and still read, delete and pin what they have (A9 for pins).
 func TestFullDataVolumesRefuseNewContentAndNothingElse(t *testing.T) {
 	longForm(t)
 	t.Parallel()

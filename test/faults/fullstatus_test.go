@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestStatusSaysThatFullDisksTakeTheMajority fills the disks of the Raft logs of two of three
-// nodes: all answer, and nothing can be written.
+// TestStatusSaysThatFullDisksTakeTheMajority promises that status on every node says that nothing can be written, and
+// why, while the disks of two of three Raft logs are full.
 func TestStatusSaysThatFullDisksTakeTheMajority(t *testing.T) {
 	longForm(t)
 	t.Parallel()

@@ -41,7 +41,8 @@ func (k nodes) leader(asked ...*harness.Node) *harness.Node {
 	return nil
 }
 
-// TestAnotherNodeLeadsWhenTheLeadersDiskHangs is A6.
+// TestAnotherNodeLeadsWhenTheLeadersDiskHangs promises that another node leads when the leader's disk hangs, and that
+// the process that gave up says why and ends when the disk answers (A6). No acknowledged pin is lost.
 func TestAnotherNodeLeadsWhenTheLeadersDiskHangs(t *testing.T) {
 	longForm(t)
 	c, disks := onDisks(t)
@@ -98,7 +99,8 @@ const endsWithin = time.Second
 
 var cannotTrust = regexp.MustCompile(`cannot be trusted|writes may not be durable`)
 
-// TestAFailedFlushEndsTheProcess is A7, on the leader and on a follower.
+// TestAFailedFlushEndsTheProcess promises that a process whose flush fails ends with exit code 1, on the leader and
+// on a follower, and that no acknowledged pin is lost (A7).
 func TestAFailedFlushEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	c, _ := onDisks(t)

@@ -57,8 +57,8 @@ func (w *writes) write(ctx context.Context, n *harness.Node, token string) {
 	}
 }
 
-// TestALeaderStays is the distance between members, lost packets and pauses that a cluster bears
-// on its defaults: with each of them one node leads all the time, and no write fails.
+// TestALeaderStays promises that one node leads all the time and no write fails on defaults, with the distance, lost
+// packets and pauses that a cluster has to bear.
 func TestALeaderStays(t *testing.T) {
 	const lost = 0.02
 	every := func(c *harness.Cluster, _ int) []*harness.Node { return c.Nodes }
@@ -137,8 +137,8 @@ const (
 	nextWrite                          = time.Millisecond
 )
 
-// TestWritesGoOnWithoutTheLeader is how long writes stand still when the leader is killed, which
-// its machine tells everybody, and when it is cut off in silence.
+// TestWritesGoOnWithoutTheLeader promises that writes stand still no longer than the bounds allow when the leader is
+// killed or cut off. Its machine tells everybody of a process that is killed; a node that is cut off is silent.
 func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 	c := harness.Start(t, harness.Options{Apart: true, LogBytes: logKept})
 	token := c.Nodes[0].UserKey("goes-on@example.org").Token

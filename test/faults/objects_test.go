@@ -27,8 +27,8 @@ const (
 // onFullDisks are the settings of nodes whose disks of 320 MiB are to be full.
 var onFullDisks = []string{"HOLDFAST_STORAGE_RESERVE=72MiB", "HOLDFAST_STORAGE_SEGMENT_SIZE=4MiB", "HOLDFAST_S3_MIN_PART_SIZE=1MiB"}
 
-// TestFullDataVolumesRefuseNewObjectsAndNothingElse is A9 for objects: on the disks
-// of the blocks of all nodes there is not a byte left.
+// TestFullDataVolumesRefuseNewObjectsAndNothingElse promises that nodes whose disks of blocks have no byte left
+// refuse new objects, and still read, copy and delete what they have (A9 for objects).
 func TestFullDataVolumesRefuseNewObjectsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	c, disks := onVolumes(t, "blocks", 320, onFullDisks...)
@@ -175,10 +175,9 @@ func (p *pausing) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestADiskThatFillsUnderABody fills disks of the blocks while a body of 100 MiB
-// comes: with one of three full the other two keep it, and the third gets its copy
-// when it has room; with two full it is refused, and nothing of it stays. In short, one
-// case of each.
+// TestADiskThatFillsUnderABody promises that a body is stored if the disk of one of three nodes fills while it comes,
+// and is refused without a trace if two do. The body has 100 MiB. The node that was full gets its copy when it has
+// room. In short, one case of each.
 func TestADiskThatFillsUnderABody(t *testing.T) {
 	longForm(t)
 	t.Parallel()

@@ -18,9 +18,9 @@ const (
 	overloadPace = 100 * time.Millisecond
 )
 
-// TestPinsWhileDisksFillHangAndFail posts pins through all nodes while the disk
-// of one node after the other, leader or not, fills, hangs and fails. Processes
-// that give up are started again, as a supervisor would.
+// TestPinsWhileDisksFillHangAndFail promises that no acknowledged pin is lost while the disk of one node after the
+// other, leader or not, fills, hangs and fails. Pins are posted through all nodes meanwhile. Processes that give up
+// are started again, as a supervisor would.
 func TestPinsWhileDisksFillHangAndFail(t *testing.T) {
 	t.Parallel()
 	c, disks := onDisks(t, "HOLDFAST_STORAGE_RESERVE=64MiB")

@@ -106,10 +106,9 @@ func (s *shelf) upload(ctx context.Context, n *harness.Node, key string, seed ui
 	return err == nil && a.Status == http.StatusOK && bytes.Contains(a.Body, []byte("<ETag>")), err
 }
 
-// TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes is A2 for objects: all processes
-// are killed at once while objects are put, and their disks lose what was not flushed.
-// What was acknowledged is whole through every node; of what was not, an object is there
-// whole or not at all.
+// TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes promises that every acknowledged object is whole after all
+// processes were killed at once and their disks lost what was not flushed (A2 for objects). An object that was not
+// acknowledged is there whole or not at all.
 func TestEveryAcknowledgedObjectOutlivesThePowerOfAllNodes(t *testing.T) {
 	t.Parallel()
 	c, disks := onDisksOf(t, powerDisk, "HOLDFAST_STORAGE_RESERVE=72MiB", "HOLDFAST_STORAGE_SEGMENT_SIZE=16MiB", "HOLDFAST_S3_MIN_PART_SIZE=1MiB")

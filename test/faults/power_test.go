@@ -37,8 +37,8 @@ func onDisksOf(t *testing.T, size int, env ...string) (*harness.Cluster, []*disk
 	return harness.Start(t, harness.Options{Folders: folders, Env: env}), disks
 }
 
-// TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes is A2: all processes are
-// killed at once under load, and their disks lose what was not flushed.
+// TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes promises that no acknowledged pin is lost when all processes are
+// killed at once under load and their disks lose what was not flushed (A2).
 func TestEveryAcknowledgedPinOutlivesThePowerOfAllNodes(t *testing.T) {
 	t.Parallel()
 	c, disks := onDisks(t)
