@@ -25,6 +25,7 @@ func startPeer(t *testing.T, o peerOptions) *foreignPeer {
 	return p
 }
 
+// A foreign peer fetches a file from another one over each of its addresses.
 func TestAPeerFetchesWhatAnotherOffers(t *testing.T) {
 	giver, taker := startPeer(t, peerOptions{}), startPeer(t, peerOptions{})
 	data := randomBytes(3<<20 + 7)
@@ -43,6 +44,7 @@ func TestAPeerFetchesWhatAnotherOffers(t *testing.T) {
 	}
 }
 
+// A foreign peer fetches all blocks of a DAG of every codec.
 func TestDAGsOfEveryCodecAreFetchedWhole(t *testing.T) {
 	giver, taker := startPeer(t, peerOptions{}), startPeer(t, peerOptions{})
 	for codec, code := range codecNames {
@@ -72,6 +74,7 @@ func cutShort(t *testing.T, from *foreignPeer, root cid.Cid) fetched {
 	return got
 }
 
+// A foreign peer that hangs is reached, and gives no block.
 func TestAHangingPeerIsReachedButGivesNothing(t *testing.T) {
 	p := startPeer(t, peerOptions{Hang: true})
 	root, err := p.AddFile(t.Context(), strings.NewReader("never given"), 1024)
@@ -83,6 +86,7 @@ func TestAHangingPeerIsReachedButGivesNothing(t *testing.T) {
 	}
 }
 
+// A foreign peer that vanishes gives at least one block, and no more than its share.
 func TestAVanishingPeerGivesItsShareAndNoMore(t *testing.T) {
 	const share = 5
 	p := startPeer(t, peerOptions{VanishAfter: share})
@@ -95,6 +99,7 @@ func TestAVanishingPeerGivesItsShareAndNoMore(t *testing.T) {
 	}
 }
 
+// The control interface of a foreign peer refuses bad requests with 422, and makes files of random content.
 func TestControlRefusesWhatItCannotDo(t *testing.T) {
 	p := startPeer(t, peerOptions{})
 	srv := httptest.NewServer(newControl(p))
