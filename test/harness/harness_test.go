@@ -16,6 +16,7 @@ import (
 	"time"
 )
 
+// Poll returns the last reason and the error of its context when that ends, and nil as soon as its condition holds.
 func TestPollEndsWithTheLastReason(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -31,6 +32,7 @@ func TestPollEndsWithTheLastReason(t *testing.T) {
 	}
 }
 
+// A process that is ended is gone, and its end is known.
 func TestAProcessIsKilledAndReaped(t *testing.T) {
 	p, err := startProcess(exec.Command("tail", "-f", os.DevNull), nil) // never ends by itself
 	if err != nil {
@@ -45,6 +47,7 @@ func TestAProcessIsKilledAndReaped(t *testing.T) {
 	}
 }
 
+// A tail keeps the last logBytes bytes of what is written.
 func TestTailKeepsTheEnd(t *testing.T) {
 	var l tail
 	for range 3 {
@@ -57,6 +60,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
+// No port is given twice to one process.
 func TestPortsAreNotGivenTwice(t *testing.T) {
 	var g given
 	seen := map[int]bool{}
@@ -72,6 +76,8 @@ func TestPortsAreNotGivenTwice(t *testing.T) {
 	}
 }
 
+// The pinning client returns an error for an answer with another status, an unknown field, a wrong type or further
+// bytes.
 func TestTheClientRefusesAnswersThatTheSpecificationDoesNotHave(t *testing.T) {
 	good := `{"requestid":"1","status":"queued","created":"2026-01-02T03:04:05.678Z","pin":{"cid":"x"},"delegates":[]}`
 	for _, tc := range []struct {
@@ -101,6 +107,7 @@ func TestTheClientRefusesAnswersThatTheSpecificationDoesNotHave(t *testing.T) {
 	}
 }
 
+// An error of the pinning client has the reason and the pause of the answer, and says whether a retry can help.
 func TestAnErrorTellsReasonAndRetry(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "2")
@@ -122,7 +129,8 @@ func TestAnErrorTellsReasonAndRetry(t *testing.T) {
 	}
 }
 
-// The service ends a page by its bytes too, so a short one need not be the last.
+// ListAll returns every pin, also if a page has fewer rows than its limit. The service ends a page by its bytes too,
+// so a short one need not be the last.
 func TestEveryPinIsListedFromPagesThatAreShort(t *testing.T) {
 	const pins, most = 7, 3
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,6 +152,8 @@ func TestEveryPinIsListedFromPagesThatAreShort(t *testing.T) {
 	}
 }
 
+// A running member waits for a vote only if the cluster is to give it one: not as the fourth of four, beside five
+// voters, or in quarantine.
 func TestWhoWaitsForAVote(t *testing.T) {
 	members := func(roles ...string) (s Status) {
 		for i, role := range roles {
@@ -180,8 +190,7 @@ func TestWhoWaitsForAVote(t *testing.T) {
 	}
 }
 
-// TestARequestForAnObjectGoesOutAsItIs promises that S3 changes nothing of a path, follows no
-// redirect, and tells the length of a body or sends it in chunks.
+// S3 of a node changes nothing of a path, follows no redirect, and sends the length of a body or sends it in chunks.
 func TestARequestForAnObjectGoesOutAsItIs(t *testing.T) {
 	var uri, auth, pair string
 	var length int64
@@ -206,7 +215,7 @@ func TestARequestForAnObjectGoesOutAsItIs(t *testing.T) {
 	}
 }
 
-// TestAnUploadIsCompletedByItsParts promises that the body and the ETag are those of S3.
+// The body that completes an upload and the ETag of its parts are those of S3.
 func TestAnUploadIsCompletedByItsParts(t *testing.T) {
 	const a = "0cc175b9c0f1b6a831c399e269772661" // MD5 of "a"
 	want := `<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>"` + a + `"</ETag></Part></CompleteMultipartUpload>`
@@ -218,8 +227,7 @@ func TestAnUploadIsCompletedByItsParts(t *testing.T) {
 	}
 }
 
-// TestAProcessIsMeasured promises that memory and processor time are those that /proc tells, and
-// that a process which is gone is an error.
+// Resident memory and processor time of a process are those in /proc, and a process that is gone is an error.
 func TestAProcessIsMeasured(t *testing.T) {
 	held := make([]byte, 64<<20)
 	for i := range held {
@@ -250,7 +258,8 @@ func TestAProcessIsMeasured(t *testing.T) {
 	}
 }
 
-// TestQuantilesAreOfAnyOrder promises the duration below which a share lies, and the longest for 1.
+// Quantile returns the duration below which a share of the durations lies, in whatever order they are, and the
+// longest for 1.
 func TestQuantilesAreOfAnyOrder(t *testing.T) {
 	all := []time.Duration{4, 1, 3, 2}
 	for share, want := range map[float64]time.Duration{0: 1, 0.5: 3, 0.99: 4, 1: 4} {
@@ -263,8 +272,8 @@ func TestQuantilesAreOfAnyOrder(t *testing.T) {
 	}
 }
 
-// TestNodesOfAClusterAreTold promises what tests look up of a cluster: the others, members by id,
-// and lines of logs that have all of the words.
+// A cluster gives the nodes without one, a status gives a member by its id, and LogLines counts the lines that have
+// all of the words.
 func TestNodesOfAClusterAreTold(t *testing.T) {
 	a, b := &Node{log: &tail{}}, &Node{log: &tail{}}
 	c := &Cluster{Nodes: []*Node{a, b}}
@@ -285,7 +294,7 @@ func TestNodesOfAClusterAreTold(t *testing.T) {
 	}
 }
 
-// TestAPauseEndsWithItsContext promises that Pause tells whether all of the time passed.
+// Pause returns whether all of its time passed, and ends with its context.
 func TestAPauseEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if !Pause(ctx, time.Nanosecond) {

@@ -26,6 +26,7 @@ func speak(t *testing.T, from, to net.Conn, within time.Duration) error {
 	return err
 }
 
+// A node that is cut off gets no packet and reaches nobody, over a bridge and over lines.
 func TestACutNodeHearsNothingAndIsToldNothing(t *testing.T) {
 	t.Run("bridge", func(t *testing.T) { testCut(t, nil) })
 	t.Run("lines", func(t *testing.T) { testCut(t, &Line{}) })
@@ -109,8 +110,8 @@ func testCut(t *testing.T, line *Line) {
 	connect(one.namespace, two)
 }
 
-// What a line says is what packets meet: they take their time, wait for each other where
-// there is a rate, and are lost where too many wait.
+// A line delays packets as it says, makes them wait for its rate, and loses those that find its queue full and its
+// share of the others.
 func TestALineTakesWhatItSays(t *testing.T) {
 	now := time.Now()
 	slow := Line{Delay: 30 * time.Millisecond, Rate: 1_000_000, Queue: 10_000}

@@ -12,8 +12,8 @@ import (
 // portVariable tells a second process of the test which port to ask for.
 const portVariable = "HARNESS_TEST_PORT"
 
-// TestAPortIsGivenToOneProcess has a second process ask for a port that this one has, while
-// nobody listens there, as between the stop and the start of a node.
+// A port that this process has is given to no other process, although nobody listens there, until this one lets go of
+// it. So it is between the stop and the start of a node.
 func TestAPortIsGivenToOneProcess(t *testing.T) {
 	if port, err := strconv.Atoi(os.Getenv(portVariable)); err == nil {
 		m, err := mark(port)
