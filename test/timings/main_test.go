@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTestsAreReadFromAStep promises that top-level tests that ended are found among other
-// lines, with their packages and times.
+// The top-level tests that ended are read from the output of a step, with their packages and times, among other
+// lines.
 func TestTestsAreReadFromAStep(t *testing.T) {
 	const out = `go build -o bin/holdfast ./cmd/holdfast
 {"Action":"run","Package":"example.org/holdfast/cluster/pins","Test":"TestA"}
