@@ -59,7 +59,7 @@ type Unserved struct {
 // Node has the settings of the node itself.
 type Node struct {
 	Name string // name in commands and status; empty means the name of the host
-	Zone string // where the node stands, such as a rack or a data centre; empty: not said
+	Zone string // where the node stands, such as a rack or a data centre; empty: unknown
 }
 
 // Peer has the settings of the embedded IPFS peer: its public host and its cluster host.
@@ -112,7 +112,7 @@ type Pinning struct {
 	Rates
 }
 
-// DefaultStatuses returns the states in DefaultStatus; for "all" it returns every state.
+// DefaultStatuses returns the statuses in DefaultStatus; for "all" it returns every status.
 func (p Pinning) DefaultStatuses() []string {
 	if p.DefaultStatus == statusAll {
 		return slices.Clone(pinStatuses)
@@ -126,8 +126,8 @@ type S3 struct {
 	Listen    string        // host:port, empty is off
 	Region    string        // region in signatures and in the answer to HEAD of a bucket
 	Domain    string        // each bucket is also a host under this one; empty means path style only
-	MaxObject Size          // bytes of one PUT
-	MinPart   Size          // bytes of a part of an upload that is not the last
+	MaxObject Size          // largest size of one PUT
+	MinPart   Size          // smallest size of each part of an upload but the last
 	UploadAge time.Duration // time after which the cluster discards an open upload
 	HashRate  Size          // bytes per second that the node reads to compute missing BLAKE3 hashes
 	// PresignedV2 accepts presigned URLs of signature version 2, the default of boto3.
@@ -150,7 +150,7 @@ type Paid struct {
 	// PayTo is the address that is paid, and Facilitator the URL of the service that verifies and
 	// settles payments. Both are empty as long as Listen is.
 	PayTo, Facilitator string
-	Network            string        // plain name in x402 version 1
+	Network            string        // name in x402 version 1, such as base-sepolia
 	Timeout            time.Duration // of one request to the facilitator
 	// Asset, ChainID, AssetName and AssetVersion describe the asset. Empty and 0 mean those of
 	// USDC on a known network, see Terms.
@@ -168,8 +168,8 @@ type Paid struct {
 
 // Gateway has the settings of the IPFS gateway.
 type Gateway struct {
-	Listen string // host:port, empty is off
-	Hosts  []string
+	Listen string   // host:port, empty is off
+	Hosts  []string // host names below which each CID has a host of its own
 }
 
 // Admin has the settings of metrics and health checks.
@@ -206,7 +206,7 @@ const Inherit = -1
 type Session struct {
 	Idle     time.Duration // time without use after which a session ends
 	Lifetime time.Duration // longest time of a session
-	Tries    int           // wrong passwords per minute for one name; ten times as many from one address
+	Tries    int           // allowed wrong passwords per minute for one name; ten times as many are allowed from one address
 }
 
 // ProxyPrefixes returns the parsed TrustedProxies.

@@ -21,9 +21,9 @@ const (
 type OpenID struct {
 	Name             string   // for people; empty means the host of Issuer
 	Issuer           string   // URL, as the provider has it
-	ClientID         string   // of this service at the provider
-	ClientSecret     string   // that goes with it
-	ClientSecretFile string   // file that holds the secret, instead
+	ClientID         string   // id of this service at the provider
+	ClientSecret     string   // secret of ClientID
+	ClientSecretFile string   // file that has the secret, instead of ClientSecret
 	Scopes           []string // in addition to openid and email
 	Domains          []string // e-mail domains that may sign in; empty: all
 	Admins           []string // e-mail addresses that become administrators

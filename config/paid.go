@@ -52,8 +52,8 @@ var networks = []network{
 // Asset is the asset in which the paid gateway is paid.
 type Asset struct {
 	ChainID       int
-	Address       string // in the case of its checksum
-	Name, Version string // of its EIP-712 domain
+	Address       string // in upper and lower case as its EIP-55 checksum requires
+	Name, Version string // name and version of its EIP-712 domain
 }
 
 // Terms returns the asset of the paid gateway: that of the settings, and for the rest that of a

@@ -33,7 +33,7 @@ type Profile struct {
 	AccessKey       string
 	SecretKey       string
 	Identity        string // path of an identity file
-	IdentityCommand string // prints the passphrase of the identity, and may print its file behind
+	IdentityCommand string // command that prints the passphrase of the identity, and may print the identity after it
 	Console         string // URL of the console, whose page opens links of shares
 }
 
@@ -147,7 +147,7 @@ func (all *Profiles) read(named map[string]any) error {
 // profileName are names that need no quotes in TOML.
 var profileName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ErrProfile is the kind of errors about a name or a duplicate.
+// ErrProfile is wrapped by errors about the name of a profile: malformed, used already or unknown.
 var ErrProfile = errors.New("bad profile")
 
 // AddProfile appends a profile to the file at path, which it creates with mode 0600. The first
@@ -231,11 +231,11 @@ func replaceFile(path, text string) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// ClientProfile returns the profile of a client command: the one called name, or that of
-// HOLDFAST_PROFILE, or the default of the file, and above it the variables of environ. Without
-// HOLDFAST_ENDPOINT the variable AWS_ENDPOINT_URL counts, and without a token and a key pair
-// the pair AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as holdfast key create --env prints
-// them. An explicit name that does not exist is an error of the kind ErrProfile.
+// ClientProfile returns the profile of a client command: the one called name, else that of
+// HOLDFAST_PROFILE, else the default of the file. The variables in environ override its fields.
+// If there is no endpoint, AWS_ENDPOINT_URL is used, and if there is neither a token nor a key
+// pair, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are; `holdfast key create --env` prints
+// these variables. The error wraps ErrProfile if there is no profile with the given name.
 func ClientProfile(name string, environ []string) (Profile, error) {
 	env := lookup(environ)
 	if name == "" {

@@ -50,9 +50,9 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads a size such as 10GiB or 500MB: a whole number, and behind it a unit of
-// powers of 1000 or 1024 in letters of any case, or none for bytes, with or without spaces
-// between them.
+// ParseSize reads a size such as 10GiB or 500MB. A size is a whole number and a unit. Units are
+// powers of 1000 (kB, MB, GB, TB) or 1024 (KiB, MiB, GiB, TiB) in letters of any case, or B.
+// Without a unit the number is in bytes. Spaces around number and unit are ignored.
 func ParseSize(text string) (Size, error) {
 	unit := Size(1)
 	number := strings.TrimSpace(text)
@@ -83,7 +83,7 @@ type AutoDuration time.Duration
 
 const auto = "auto"
 
-// String returns the inverse of parseAuto.
+// String returns the text of d in settings: "auto" for 0, else as FormatDuration writes it.
 func (d AutoDuration) String() string {
 	if d == 0 {
 		return auto

@@ -16,7 +16,7 @@ import (
 //	response = { status:byte [ length:uint32 bytes ] }   one per CID, in order
 //
 // Integers are big-endian; length counts what follows it; only statusFound is
-// followed by a block. golden_test.go keeps the bytes.
+// followed by a block. TestBlockFramesKeepTheirBytes fails if the bytes of a frame change.
 const (
 	blocksProtocol = "/holdfast/blocks/1"
 

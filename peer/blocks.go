@@ -36,10 +36,11 @@ const (
 // ErrBadBlock means that a member sent bytes that do not match the CID.
 var ErrBadBlock = errors.New("block does not match its hash")
 
-// GetBlocks requests blocks from one member and passes each one to fn after it has
-// verified its hash, in any order and never two at once. An error of fn ends the call and
-// is returned. missing holds the CIDs that fn has not received, also with an error; with a
-// nil error the member does not have them.
+// GetBlocks requests blocks from one member and passes each one to fn, in any order and
+// never two at once. It verifies the hash of a block before it calls fn, and returns
+// ErrBadBlock if the hash is wrong. An error of fn ends the call and is returned. missing
+// has the CIDs that fn has not received, also with an error. If the error is nil, the
+// member does not have them.
 func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	return p.getBlocks(ctx, member, cids, fresh, fn)
 }
@@ -91,8 +92,8 @@ func (p *Peer) getBlocks(ctx context.Context, member string, cids []cid.Cid, len
 }
 
 // ReadBlock requests one block from one member and verifies its hash. The bytes are in
-// memory from the last call of lend. It returns ipld.ErrNotFound if the member does not
-// have the block.
+// the memory that the last call of lend returned. The error is ipld.ErrNotFound if the
+// member does not have the block, and ErrBadBlock if the hash is wrong.
 func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend func(bytes int) []byte) (data []byte, err error) {
 	missing, err := p.pullPart(ctx, member, []cid.Cid{c}, taker{lend: lend, take: func(_ cid.Cid, b []byte) error {
 		data = b

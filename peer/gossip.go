@@ -221,7 +221,8 @@ func (p *Peer) Topic(name string, validate func(from string, data []byte) bool) 
 	return &Topic{self: p.id, topic: t, sub: sub}, nil
 }
 
-// Publish sends data to the connected members. It fails with ErrGossipTooLarge.
+// Publish sends data to the connected members. It returns ErrGossipTooLarge if data has more
+// than MaxGossip bytes, and an error if the validate function of Peer.Topic refuses data.
 func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	if len(data) > MaxGossip {
 		return fmt.Errorf("peer: publish: %w: %d bytes, at most %d", ErrGossipTooLarge, len(data), MaxGossip)

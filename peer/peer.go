@@ -57,8 +57,8 @@ const (
 	bitswapReadWorkers     = 16 // workers that read blocks for peers
 )
 
-// HostOption is an option of a libp2p host. The bridge uses this name, so that it need not
-// import libp2p.
+// HostOption is an option of a libp2p host. Packages that must not import libp2p
+// use this name.
 type HostOption = libp2p.Option
 
 // Options are the dependencies and settings of a Peer. Key, Members and Blocks are
@@ -80,11 +80,11 @@ type Options struct {
 	// Joiners returns whether JoinKey derives this peer id from a secret that is valid now.
 	// Nil: no node can join through this one.
 	Joiners func(id string) bool
-	// Refused returns, for the log, why a peer id is neither a member nor joining. Empty or
-	// nil: nothing is logged.
+	// Refused returns, for the log, why a peer id is neither a member nor joining. If it is
+	// nil or returns "", nothing is logged.
 	Refused func(id string) string
-	// Told is called with what the log says of refused peers: the IP address of the newest one, why
-	// it was refused, and how many were. It must not block. Nil: nothing is called.
+	// Told is called with each log line about refused peers: the IP address of the newest peer, the
+	// reason, and the number of refused peers since the last line. It must not block. It may be nil.
 	Told func(addr, why string, refused int)
 
 	Blocks blockstore.Blockstore // the blocks to serve; only read

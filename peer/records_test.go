@@ -83,9 +83,9 @@ func TestRecordsOfTheDHTAreBounded(t *testing.T) {
 	}
 }
 
-// A query for the providers of one hash returns exactly those and reads no others. Two queries allocate at most 64
-// KiB beside maxRecords records. Unknown peers ask for the providers of hashes as fast as they may write. With all
-// the records that a node keeps of them each question took 10 ms and 7 MB.
+// A query for the providers of one hash returns exactly those, and allocates little beside maxRecords records. Two
+// queries allocate at most 64 KiB beside maxRecords records. Unknown peers ask for the providers of hashes as fast as
+// they may write. With all the records that a node keeps of them each question took 10 ms and 7 MB.
 func TestAQuestionForProvidersLooksAtThoseAlone(t *testing.T) {
 	ctx := t.Context()
 	r := openRecords(t, openStore(t, newDatastores(t, t.TempDir())))

@@ -70,8 +70,9 @@ type Session struct {
 	pending int                // origins whose first dial has not ended
 }
 
-// Session starts to dial the origins in the background and returns at once. Its dials
-// count for the account. It ends with ctx or Close; the caller must call Close.
+// Session starts to dial the origins in the background and returns at once. Accounts share
+// the number of concurrent dials of the node, and the dials of this session count for
+// account. The session ends with ctx or Close; the caller must call Close.
 func (p *Peer) Session(ctx context.Context, account string, origins []string) *Session {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Session{

@@ -38,14 +38,14 @@ const (
 // Kinds of errors. Every error of this package with one of these causes wraps it.
 var (
 	ErrNotFound         = errors.New("block not found")
-	ErrStalled          = errors.New("stalled")
-	ErrTooLarge         = errors.New("content too large")
-	ErrInvalidBlock     = errors.New("invalid block")
-	ErrUnsupportedCodec = errors.New("unsupported codec")
-	ErrTimeout          = errors.New("time limit reached")
+	ErrStalled          = errors.New("stalled")                           // some blocks came, and then none for Limits.Idle
+	ErrTooLarge         = errors.New("content too large")                 // beyond Limits, or a node with more than MaxLinks links
+	ErrInvalidBlock     = errors.New("invalid block")                     // malformed, too large, or with a wrong or insecure hash
+	ErrUnsupportedCodec = errors.New("unsupported codec")                 // Links names the codecs
+	ErrTimeout          = errors.New("time limit reached")                // Limits.Total is over
 	ErrMemory           = errors.New("the node fetches too much at once") // for lack of memory; a later attempt may succeed
 	ErrStore            = errors.New("local store failed")
-	ErrNotFile          = errors.New("not a file")
+	ErrNotFile          = errors.New("not a file") // Open: neither a UnixFS file nor a raw block
 	ErrIsDirectory      = errors.New("is a directory")
 )
 

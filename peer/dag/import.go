@@ -44,7 +44,7 @@ type Flusher interface {
 	FlushWith(flush func() error)
 }
 
-// Import returns the function Import with the memory of b. It passes a batch to put when the
+// Import does the same as the function Import with the memory of b. It passes a batch to put when the
 // batch has this many bytes, or when a Flusher asks for it. When the blocks of a batch are
 // no longer used, the caller may call free, which returns their memory to b.
 func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(blks []blocks.Block, free func()) error) (root cid.Cid, size uint64, err error) {

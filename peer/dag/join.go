@@ -18,8 +18,8 @@ var builder = cid.V1Builder{Codec: cid.DagProtobuf, MhType: mh.BLAKE3, MhLength:
 // Leaf returns the block for content of at most ChunkSize bytes, as Import makes it.
 func Leaf(data []byte) (blocks.Block, error) { return LeafOf(data, nil) }
 
-// LeafOf does the same as Leaf for a caller that may know the BLAKE3-256 hash of data; nil
-// means that the caller does not know it.
+// LeafOf does the same as Leaf for a caller that may know the BLAKE3-256 hash of data. sum is
+// that hash, or nil; LeafOf does not verify it, and refuses one of another length.
 func LeafOf(data, sum []byte) (blocks.Block, error) {
 	var hash mh.Multihash
 	var err error
@@ -50,7 +50,8 @@ type Part struct {
 // Join returns the nodes of the UnixFS file that consists of the parts in order, children
 // before parents. A single part is the file itself. Empty parts are left out. The sizes of
 // subtrees in links (Tsize) are file sizes: the sizes of the nodes below the parts are not
-// known, and no reader needs them.
+// known, and no reader needs them. Join returns an error if there are no parts, if a part has
+// no CID, or if the file would be too large.
 func Join(parts []Part) (root cid.Cid, nodes []blocks.Block, err error) {
 	if len(parts) == 0 {
 		return cid.Undef, nil, errors.New("dag: join: no parts")

@@ -149,7 +149,7 @@ func Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
 	return new(Buffers).Open(ctx, from, root)
 }
 
-// Open returns the function Open with leaves in the memory of b.
+// Open does the same as the function Open; the leaves are in the memory of b.
 func (b *Buffers) Open(ctx context.Context, from Getter, root cid.Cid) (*File, error) {
 	f := &File{from: from, buffers: b, root: step{cid: root}}
 	f.ctx, f.cancel = context.WithCancel(ctx)

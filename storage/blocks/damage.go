@@ -131,7 +131,8 @@ func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, err
 	return hurt, err
 }
 
-// Whole returns whether the store has all blocks of a reference, according to the index.
+// Whole returns whether the store has all blocks of a reference, according to the index. It
+// returns ErrBadReference for a name that no reference can have.
 func (s *Store) Whole(ctx context.Context, reference string) (bool, error) {
 	if err := checkReference(reference); err != nil {
 		return false, err

@@ -49,8 +49,8 @@ func (s *Store) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	return blocks.NewBlockWithCid(data, c)
 }
 
-// Read is Get for the bytes of a block. It calls lend for memory of slightly more bytes
-// than the block has, and uses only the memory of the last call.
+// Read does the same as Get and returns only the bytes of the block. It calls lend for memory
+// of slightly more bytes than the block has, and uses only the memory of the last call.
 func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte) ([]byte, error) {
 	return s.bytes(ctx, c, true, lend)
 }

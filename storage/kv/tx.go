@@ -63,8 +63,8 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	return owned(value, ok)
 }
 
-// GetOwn returns the value of a key that is known to be missing in the store. So it searches
-// only the writes of this transaction.
+// GetOwn returns the value that this transaction has set for key. It does not search the store,
+// so it is for keys that the store is known not to have.
 func (t *Tx) GetOwn(key []byte) (value []byte, ok bool, err error) {
 	if err := t.ended(); err != nil {
 		return nil, false, err

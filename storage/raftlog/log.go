@@ -74,8 +74,9 @@ type Log struct {
 	failed chan struct{} // closed after broken is set
 }
 
-// Open opens the log in the file path. If they do not exist, Open creates the file and its
-// folder.
+// Open opens the log in the file at path, and creates the file and its folder if they do not
+// exist. It verifies the log. The error wraps durable.ErrLocked if the log is open already,
+// ErrCorrupt if it is damaged, and durable.ErrNewer if a newer release wrote it.
 func Open(path string) (*Log, error) {
 	if err := durable.MkdirAll(filepath.Dir(path), dirPerm); err != nil {
 		return nil, fmt.Errorf("raftlog: open: %w", err)
