@@ -148,7 +148,7 @@ type Console struct {
 type Paid struct {
 	Listen string // host:port, empty is off
 	// PayTo is the address that is paid, and Facilitator the URL of the service that verifies and
-	// settles payments. Both are empty as long as Listen is.
+	// settles payments. Both are required if Listen is set.
 	PayTo, Facilitator string
 	Network            string        // name in x402 version 1, such as base-sepolia
 	Timeout            time.Duration // of one request to the facilitator

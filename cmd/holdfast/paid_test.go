@@ -33,8 +33,8 @@ func (n *payNode) Payments(_ context.Context, query url.Values) iter.Seq2[client
 	}
 }
 
-// `paid ls` prints at most --limit payments, as a table without control characters and as JSON. It pages through
-// them.
+// `paid ls` prints at most --limit payments, as a table without control characters and as JSON. With --limit 0 it
+// prints all of them, and asks the node for 100 at a time.
 func TestPaidLs(t *testing.T) {
 	n := &payNode{}
 	got := call(t, n, "", "paid", "ls", "--limit", "2")
