@@ -49,8 +49,8 @@ func lonely(t *testing.T, store *peertest.Store) *Peer {
 	return p
 }
 
-// As many blocks as one member asks another for at once arrive over a line that carries all in three times
-// blockTimeout. A block may be without a sign of life for blockTimeout.
+// As many blocks as one member requests at once arrive over a line that carries all in three times blockTimeout. A
+// block may be without a sign of life for blockTimeout.
 func TestBlocksComeOverASlowLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate = maxStreamsPerMember << 20 / (3 * int(blockTimeout/time.Second)) // 1.5 Mbit/s

@@ -172,8 +172,8 @@ func TestUnknownPeersArriveNoFasterThanTheirShare(t *testing.T) {
 	})
 }
 
-// An unknown peer has at most unknownStreamsEach streams and all of them unknownStreams; members and dialled peers
-// are not limited.
+// An unknown peer has at most unknownStreamsEach streams, and all unknown peers have at most unknownStreams. Members
+// and dialled peers are not limited.
 func TestStreamsOfUnknownPeersAreBounded(t *testing.T) {
 	const member, dialled = libp2ppeer.ID("member"), libp2ppeer.ID("dialled")
 	s, refused := door(member)

@@ -140,8 +140,9 @@ func TestSealThatIsCutShortIsEndedByTheNext(t *testing.T) {
 	}
 }
 
-// A reference that was announced as hidden is sealed hidden in one step, shows no block before, and is counted if the
-// seal differs. A rebuilt index does not know of the announcement, and counts.
+// A reference that was announced as hidden is sealed hidden in one step, and shows no block before. The store counts
+// its blocks if the seal differs from the announcement. A rebuilt index does not know of the announcement, and
+// counts.
 func TestWhatIsGoingToBeHiddenIsSealedInOneStep(t *testing.T) {
 	for name, hidden := range map[string]bool{"as it was said": true, "other than it was said": false} {
 		for _, then := range []string{"", "put", "crash", "no index"} {

@@ -63,9 +63,9 @@ func flipAt(offs ...int) func(t testing.TB, path string, number uint32) {
 	}
 }
 
-// Scrub finds every damage to a segment, keeps all good blocks, and reports the references that lost blocks; no wrong
-// byte is read. Once the blocks are put again nothing remembers the damage: not even the journal, from which the
-// index is rebuilt at the end.
+// Scrub finds every damage to a segment, and keeps all good blocks. It reports the references that lost blocks, and
+// no wrong byte is read. Once the blocks are put again nothing remembers the damage: not even the journal, from which
+// the index is rebuilt at the end.
 func TestScrubFindsDamageAndKeepsWhatIsGood(t *testing.T) {
 	first := func(r record) int64 { return r.off }
 	last := func(r record) int64 { return r.off + r.bytes - 1 }

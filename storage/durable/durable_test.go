@@ -110,7 +110,7 @@ func TestFolderOperations(t *testing.T) {
 	}
 }
 
-// Lock refuses a second holder in this process and in another one, names the process that holds the lock, and
+// Lock refuses a second holder, in this process and in another one, and names the process that holds the lock. It
 // succeeds after Close.
 func TestLockRefusesSecondHolderAndNamesTheFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "LOCK")
