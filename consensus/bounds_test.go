@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
+// All reads that wait share the next round, and no read shares a round that began before it.
 func TestReadsShareRoundsThatBeginAfterThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := newReadRounds()
@@ -61,6 +62,7 @@ func TestReadsShareRoundsThatBeginAfterThem(t *testing.T) {
 	})
 }
 
+// A queue with maxWaiting commands refuses the next one as unavailable, and counts the bytes that wait.
 func TestFullQueueRefusesAndGrowsNoMore(t *testing.T) {
 	body, err := wire.EncodeCommand(wire.Command{Body: &state.RemoveNode{ID: "n"}})
 	if err != nil {
@@ -89,6 +91,7 @@ func TestFullQueueRefusesAndGrowsNoMore(t *testing.T) {
 	}
 }
 
+// An entry has at most wire.MaxBatch commands and wire.MaxEntry bytes, and every command gets into one.
 func TestEntriesStayWithinTheirBounds(t *testing.T) {
 	b := newBatcher(&Node{disk: &disk{}})
 	large := make([]byte, wire.MaxCommand)
@@ -116,7 +119,7 @@ func TestEntriesStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
-// A term that one of two voters knows ends a leader's right to answer reads.
+// A leader answers reads only in its present term, after a commit in it, and while a majority confirms the term.
 func TestLeaderAsksVotersWhetherItsTermIsTheNewest(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
@@ -142,6 +145,7 @@ func TestLeaderAsksVotersWhetherItsTermIsTheNewest(t *testing.T) {
 	})
 }
 
+// The metrics of one node have a registry to themselves, and can be registered again after they were unregistered.
 func TestMetricsComeAndGoWithTheNode(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	n := &Node{fsm: &fsm{progress: newProgress(7)}, disk: &disk{}}
@@ -159,6 +163,7 @@ func TestMetricsComeAndGoWithTheNode(t *testing.T) {
 	m.unregister()
 }
 
+// A command that reports how things are has no operation id, and any other has a new one for each proposal.
 func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 	for _, tc := range []struct {
 		cmd  state.Command
@@ -204,6 +209,7 @@ func TestOnlyCommandsThatSayHowThingsAreGoWithoutAnOperation(t *testing.T) {
 	}
 }
 
+// An entry waits for clients that just had their answers, maxGather at the longest, and never for a client alone.
 func TestEntriesWaitForThoseWhoComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pace{gather: time.NewTimer(time.Hour)}
@@ -246,8 +252,7 @@ func TestEntriesWaitForThoseWhoComeAgain(t *testing.T) {
 	})
 }
 
-// Clients that propose again and again share entries, whoever asks alone is
-// never kept waiting.
+// Commands of 32 clients that propose again and again take at most one entry for eight commands.
 func TestCommandsOfManyClientsShareEntries(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		leader := c.leader()

@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// TestPeriodsAreChargedOnceAcrossLeaders: leaders charge each period for what an account stores, and
-// some of them are killed between two commands of one period. The nodes that come back restore their
-// states. Each period is charged once, on every node.
+// Each period is charged once, on every node, though leaders are killed between two commands of one period. Leaders
+// charge each period for what an account stores, and the nodes that come back restore their states.
 func TestPeriodsAreChargedOnceAcrossLeaders(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		const period, rounds, granted = 20 * time.Second, 9, 1000

@@ -85,8 +85,8 @@ func TestANodeThatDiffersIsPutOutAndComesBackEqual(t *testing.T) {
 	}
 }
 
-// Who proposes a check and hears nothing does it again, and waits for the one that its
-// answer names.
+// Of a check that is proposed twice, each answer names a check that is on record. A node that proposes a check and
+// has no answer proposes it again, and waits for the check that the answer names.
 func TestACheckThatIsProposedTwiceIsOnRecord(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		n := c.follower()
@@ -128,8 +128,8 @@ func TestTwoNodesThatDifferGoOn(t *testing.T) {
 	})
 }
 
-// Nobody has to ask: the leader has the states compared now and then, at the
-// same entry everywhere whatever is written meanwhile.
+// The leader has the states compared once in a while without being asked, and they are equal whatever is written
+// meanwhile. All nodes hash their states at the same entry.
 func TestStatesAreComparedNowAndThen(t *testing.T) {
 	inVirtualTime(t, 3, Timings{Check: time.Minute}, func(t *testing.T, c *testCluster) {
 		for i := range 2000 {
@@ -148,8 +148,7 @@ func TestStatesAreComparedNowAndThen(t *testing.T) {
 	})
 }
 
-// One entry in the midst of a batch is hashed as it is there, not as it is at
-// the batch's end.
+// The state is hashed as it is at the entry that asks for it, also if this entry is in the midst of a batch.
 func TestTheStateIsHashedAtTheEntryThatAsks(t *testing.T) {
 	hashOf := func(split bool) state.Hash {
 		store := newMemStore()

@@ -79,6 +79,8 @@ func TestANewMemberGetsASnapshotOfNow(t *testing.T) {
 	})
 }
 
+// Every node cuts its log to its bounds in bytes without waiting for the interval, and the leader keeps its newest
+// entries.
 func TestTheLogIsBoundedInBytes(t *testing.T) {
 	inVirtualTime(t, 3, shortInBytes(), func(t *testing.T, c *testCluster) {
 		began := time.Now()
@@ -111,7 +113,8 @@ func TestTheLogIsBoundedInBytes(t *testing.T) {
 	})
 }
 
-// Who is sent a snapshot still lacks what is written meanwhile.
+// The whole log stays while a snapshot is sent and for some time after that, and then 4 KiB of it. The receiver lacks
+// what is written meanwhile.
 func TestTheLogStaysForWhoIsSentASnapshot(t *testing.T) {
 	inVirtualTime(t, 1, shortInBytes(), func(t *testing.T, c *testCluster) {
 		n := c.running()
@@ -201,8 +204,7 @@ func (l *uncutLog) DeleteRange(first, last uint64) error {
 	return l.LogStore.DeleteRange(first, last)
 }
 
-// A snapshot is kept, but a full disk lets nothing of the log go. When there is room again
-// it goes, though no other snapshot is due.
+// A log that a full disk kept from being cut is cut when there is room again, though no other snapshot is due.
 func TestALogThatAFullDiskKeptIsCutAtALaterLook(t *testing.T) {
 	timings := shortInBytes()
 	timings.SnapshotInterval = time.Minute

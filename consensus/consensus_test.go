@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
+// A write is in the local state of the follower that proposed it, and in a later linearizable read on every node.
 func TestWriteThroughAFollowerIsReadOnEveryNode(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		follower := c.follower()
@@ -34,6 +35,8 @@ func TestWriteThroughAFollowerIsReadOnEveryNode(t *testing.T) {
 	})
 }
 
+// A write is done within 3 s after the leader is killed, and every node, also the old leader, has all writes after
+// that.
 func TestClusterGoesOnWithoutItsLeader(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
@@ -55,6 +58,7 @@ func TestClusterGoesOnWithoutItsLeader(t *testing.T) {
 	})
 }
 
+// A leader that hands over before it stops costs the others less than 250 ms.
 func TestLeaderThatStopsHandsOverFirst(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old, follower := c.leader(), c.follower()
@@ -73,8 +77,8 @@ func TestLeaderThatStopsHandsOverFirst(t *testing.T) {
 	})
 }
 
-// Raft hands over to the log that was the longest when it was last heard of, and of two that
-// are as long to either, also to that of a member that is gone.
+// A leader hands over to a voter that answers, although another one whose log is as long is gone. Raft hands over to
+// the log that was the longest when it was last heard of, and of two that are as long to either.
 func TestLeadershipIsHandedToAVoterThatAnswers(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		for range 4 { // Raft alone chooses right every other time
@@ -95,7 +99,8 @@ func TestLeadershipIsHandedToAVoterThatAnswers(t *testing.T) {
 	})
 }
 
-// A voter whose disk is nearly full would refuse the lead: it gets it only if nobody else answers.
+// A leader hands over to a voter whose disk is nearly full only if nobody else answers. Such a voter would refuse the
+// lead.
 func TestLeadershipIsHandedToAVoterWithRoom(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		for i := range 3 {
@@ -133,7 +138,7 @@ func TestLeadershipIsHandedToAVoterWithRoom(t *testing.T) {
 	})
 }
 
-// A voter that says nothing does not use up the time of a hand-over.
+// A leader looks for an heir no longer than heirTimeout, also if all voters are silent.
 func TestASilentVoterLeavesTimeForTheHandOver(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
@@ -150,6 +155,7 @@ func TestASilentVoterLeavesTimeForTheHandOver(t *testing.T) {
 	})
 }
 
+// The heir is a voter that answers, one with room before one without, and then one whose log is near or the longest.
 func TestTheBestHeir(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -174,6 +180,7 @@ func TestTheBestHeir(t *testing.T) {
 	}
 }
 
+// An operation that comes through every node takes effect once, and each node tells the same outcome.
 func TestAnOperationTakesEffectOnceWhateverWayItComes(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		propose := func(op byte, cmd state.Command) (outcomes []wire.Outcome) {
@@ -210,6 +217,7 @@ func TestAnOperationTakesEffectOnceWhateverWayItComes(t *testing.T) {
 	})
 }
 
+// A command that Apply rejects fails with the error of Apply, through the leader and through a follower.
 func TestRefusedCommandTellsItsProposerWhy(t *testing.T) {
 	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
 		for _, n := range c.nodes {
@@ -221,6 +229,7 @@ func TestRefusedCommandTellsItsProposerWhy(t *testing.T) {
 	})
 }
 
+// A leader in a minority refuses reads and writes within 10 s and is not ready, and serves again after healing.
 func TestMinorityRefusesReadsAndWritesInTime(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
@@ -254,6 +263,7 @@ func TestMinorityRefusesReadsAndWritesInTime(t *testing.T) {
 	})
 }
 
+// A read on an old leader that is back shows what the new leader has committed meanwhile.
 func TestReadOnAnOldLeaderIsNotStale(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
@@ -279,6 +289,7 @@ func TestReadOnAnOldLeaderIsNotStale(t *testing.T) {
 	})
 }
 
+// A proposal ends with its context, as unavailable and with the error of the context.
 func TestContextEndsAProposalEarly(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		lonely := c.follower()
@@ -293,6 +304,7 @@ func TestContextEndsAProposalEarly(t *testing.T) {
 	})
 }
 
+// 1,000 pins that clients propose, again if need be, while four leaders fail are there on every node, each once.
 func TestThousandProposalsWhileLeadersFailAreDoneOnce(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		const total, each = 1000, 20
@@ -342,6 +354,8 @@ func TestThousandProposalsWhileLeadersFailAreDoneOnce(t *testing.T) {
 	})
 }
 
+// Of two to six members 2, 3, 3, 5 and 5 vote, when members join and when they leave. A removed node ends with
+// ErrRemoved.
 func TestVotersAreOddAndFollowTheMembers(t *testing.T) {
 	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
 		for i, want := range []int{2, 3, 3, 5, 5} {
@@ -370,6 +384,7 @@ func TestVotersAreOddAndFollowTheMembers(t *testing.T) {
 	})
 }
 
+// A leader that is removed ends with ErrRemoved, and the two members that are left vote and take writes.
 func TestRemovedLeaderLeaves(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
@@ -389,8 +404,7 @@ func TestRemovedLeaderLeaves(t *testing.T) {
 	})
 }
 
-// A member may be gone from the test while the others take it for the leader,
-// until their election timeout.
+// The helper leader returns no node that is gone. The others take it for the leader until their election timeout.
 func TestLeaderOfThoseWhoAreLeft(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
@@ -402,6 +416,7 @@ func TestLeaderOfThoseWhoAreLeft(t *testing.T) {
 	})
 }
 
+// A node that was removed while it was cut off is not ready after healing, and the leader stays.
 func TestNodeRemovedWhileCutOffFindsOut(t *testing.T) {
 	inVirtualTime(t, 4, Timings{}, func(t *testing.T, c *testCluster) {
 		gone := c.follower()
@@ -421,6 +436,7 @@ func TestNodeRemovedWhileCutOffFindsOut(t *testing.T) {
 	})
 }
 
+// A node that joins after the log was cut gets a snapshot, votes, and tells its watchers that all has changed.
 func TestNodeThatJoinsLateGetsASnapshot(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 1, timings, func(t *testing.T, c *testCluster) {
@@ -450,6 +466,7 @@ func TestNodeThatJoinsLateGetsASnapshot(t *testing.T) {
 	})
 }
 
+// A clean restart applies next to nothing, and one after a loss of power applies what was not synced.
 func TestRestartAppliesOnlyWhatTheStateLacks(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		n := c.follower()
@@ -489,6 +506,7 @@ func pinsOf(t *testing.T, n *testNode) []string {
 	return pins
 }
 
+// All nodes have all pins after all of them were killed and lost power.
 func TestAllNodesRestartAfterLosingPower(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -512,6 +530,7 @@ func TestAllNodesRestartAfterLosingPower(t *testing.T) {
 	})
 }
 
+// A node whose state is lost has all pins after a start, by its snapshot and its log.
 func TestStateThatASnapshotIsAheadOfIsRestoredFromIt(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 8, TrailingLogs: 1}
 	inVirtualTime(t, 1, timings, func(t *testing.T, c *testCluster) {
@@ -529,6 +548,7 @@ func TestStateThatASnapshotIsAheadOfIsRestoredFromIt(t *testing.T) {
 	})
 }
 
+// A node whose state or Raft log cannot be written ends with ErrBroken, and the others go on.
 func TestNodeThatCannotTrustItsDiskEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -566,6 +586,7 @@ func TestNodeThatCannotTrustItsDiskEnds(t *testing.T) {
 	}
 }
 
+// The others write within 7 s after the disk of the leader hangs, and that node ends with ErrStalled.
 func TestLeaderWhoseDiskHangsGivesUp(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		hang := make(chan struct{})
@@ -607,8 +628,8 @@ func TestLeaderWhoseDiskHangsGivesUp(t *testing.T) {
 	})
 }
 
-// A process that is stopped, or whose machine is, does not see its ticks; the
-// clock that it reads afterwards says how long it was away.
+// A pause of the process does not count as time of a write, and time in which it runs does. A process that is
+// stopped, or whose machine is, does not see its ticks; the clock that it reads afterwards says how long it was away.
 func TestAPauseIsNotADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{ran: new(ran), fail: func(err error) { t.Error(err) }, log: quiet()}
@@ -636,119 +657,7 @@ func TestAPauseIsNotADiskThatHangs(t *testing.T) {
 	})
 }
 
-func TestEntryThatCannotBeReadStopsTheStateMachine(t *testing.T) {
-	for name, data := range map[string][]byte{
-		"garbage":      []byte("garbage"),
-		"unknown kind": unknownKind(t),
-	} {
-		t.Run(name, func(t *testing.T) {
-			var failed []error
-			f, err := openFSM(Options{Store: newMemStore(), CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
-				func(err error) { failed = append(failed, err) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			answers := f.ApplyBatch([]*raft.Log{{Index: 7, Term: 1, Type: raft.LogCommand, Data: data}})
-			if err, ok := answers[0].(error); !ok || !errors.Is(err, ErrBroken) {
-				t.Errorf("answered %v", answers[0])
-			}
-			empty, err := wire.EncodeEntry(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.ApplyBatch([]*raft.Log{{Index: 8, Term: 1, Type: raft.LogCommand, Data: empty}})
-			if len(failed) != 1 || !errors.Is(failed[0], ErrBroken) {
-				t.Errorf("failed with %v", failed)
-			}
-			if at := f.progress.index(); at != 0 {
-				t.Errorf("went on to %d", at)
-			}
-		})
-	}
-}
-
-// harmless are entries that change nothing, from one index on.
-func harmless(t *testing.T, from uint64, n int) []*raft.Log {
-	t.Helper()
-	var entries []*raft.Log
-	for i := range uint64(n) {
-		body, err := wire.EncodeCommand(wire.Command{Body: &state.RemoveNode{ID: "n"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := wire.EncodeEntry([][]byte{body})
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries = append(entries, &raft.Log{Index: from + i, Term: 1, Type: raft.LogCommand, Data: data})
-	}
-	return entries
-}
-
-// A snapshot is labelled with the entry that Raft has come to, so it must not
-// hold what Raft tells again only later.
-func TestNoSnapshotIsTakenOfAStateThatIsAhead(t *testing.T) {
-	store, dir := newMemStore(), t.TempDir()
-	entries := harmless(t, 10, 5)
-	open := func() *fsm {
-		f, err := openFSM(Options{Store: store, CheckpointDir: dir, Watch: &state.Watch{}, Logger: quiet()},
-			func(err error) { t.Error(err) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}
-	open().ApplyBatch(entries)
-	f := open() // the node was restarted
-	for i := range entries {
-		f.ApplyBatch(entries[i : i+1])
-		s, err := f.Snapshot()
-		if last := i == len(entries)-1; last != (err == nil) || !last && !errors.Is(err, errReplaying) {
-			t.Errorf("at entry %d of a state at 14: %v", entries[i].Index, err)
-		}
-		if err == nil {
-			s.Release()
-		}
-	}
-}
-
-func TestEntriesThatTheStateHasAreSkipped(t *testing.T) {
-	store := newMemStore()
-	f, err := openFSM(Options{Store: store, CheckpointDir: t.TempDir(), Watch: &state.Watch{}, Logger: quiet()},
-		func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries := harmless(t, 10, 5)
-	f.ApplyBatch(entries[:3])
-	began := store.transactions()
-	for i, answer := range f.ApplyBatch(entries[1:3]) {
-		if answer != nil {
-			t.Errorf("entry %d was applied again", entries[1+i].Index)
-		}
-	}
-	if store.transactions() != began {
-		t.Error("a transaction for nothing new")
-	}
-	for i, answer := range f.ApplyBatch(entries[1:]) {
-		if applied := answer != nil; applied != (i >= 2) {
-			t.Errorf("entry %d applied: %t", entries[1+i].Index, applied)
-		}
-	}
-	if at := f.progress.index(); at != 14 {
-		t.Errorf("the state is at %d", at)
-	}
-}
-
-func unknownKind(t *testing.T) []byte {
-	t.Helper()
-	b, err := wire.EncodeEntry([][]byte{append([]byte{0x7f}, make([]byte, 20)...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
+// A command that cannot be decoded is rejected as invalid, through any node, and is in no entry of the log.
 func TestLeaderTakesNoCommandThatItCannotRead(t *testing.T) {
 	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
 		garbage := []byte("garbage")
@@ -781,6 +690,7 @@ func TestLeaderTakesNoCommandThatItCannotRead(t *testing.T) {
 	})
 }
 
+// A second bootstrap fails with ErrBootstrapped. A node that is in no cluster has no state and is not ready.
 func TestBootstrapHappensOnce(t *testing.T) {
 	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
 		n := c.running()

@@ -124,8 +124,7 @@ func withHeldFollower(t *testing.T, level state.FeatureLevel, test func(t *testi
 	})
 }
 
-// A leader does not commit what reaches it when its origin has answered, whatever the client
-// has written since.
+// A leader does not commit a forwarded command that reaches it after its origin has answered the client.
 func TestAForwardThatWasAnsweredTakesNoEffect(t *testing.T) {
 	withHeldFollower(t, state.NewestFeatureLevel, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
 		n.mustPin("before")
@@ -149,7 +148,7 @@ func TestAForwardThatWasAnsweredTakesNoEffect(t *testing.T) {
 	})
 }
 
-// What is late, and not too late, is committed: a deadline costs nothing that was in time.
+// A forwarded command that is late, and not too late, is committed: a deadline costs nothing that was in time.
 func TestAForwardInTimeIsCommitted(t *testing.T) {
 	withHeldFollower(t, state.NewestFeatureLevel, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
 		n.mustPin("before")
@@ -169,7 +168,7 @@ func TestAForwardInTimeIsCommitted(t *testing.T) {
 	})
 }
 
-// Before all members understand deadlines none is sent.
+// A follower gives no deadline before all members understand it, and gives one when they do.
 func TestDeadlinesWaitForTheLastMember(t *testing.T) {
 	withHeldFollower(t, deadlineLevel-1, func(t *testing.T, c *testCluster, n *testNode, slow *heldNetwork) {
 		n.mustPin("a")
@@ -189,6 +188,7 @@ func TestDeadlinesWaitForTheLastMember(t *testing.T) {
 	})
 }
 
+// A leader refuses a command at its deadline or later, and one whose deadline is by the clock of an earlier process.
 func TestALeaderTakesNothingBehindItsDeadline(t *testing.T) {
 	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
@@ -242,7 +242,7 @@ func TestALeaderTakesNothingBehindItsDeadline(t *testing.T) {
 	})
 }
 
-// What its client has given up is not taken from the queue of a leader whose disk is slow.
+// A command that its client gave up in the queue of a leader whose disk is slow is not committed.
 func TestWhatWasGivenUpLeavesTheQueue(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		slow := &gate{}
@@ -287,6 +287,8 @@ func TestWhatWasGivenUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// A deadline by the leader's clock is 0 to 100 ms before the client's. The clock is asked for again when its reading
+// is old or of another leadership.
 func TestADeadlineIsNeverBeyondItsMoment(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, _ *testCluster) {
 		leader, err := newClock()

@@ -139,11 +139,11 @@ func (g *gate) open() {
 	}
 }
 
-// TestADeposedLeaderTellsNobodyOfCommits: a leader and a follower whose disk is slow are
-// cut off with entries that nobody else has. The others elect another and go on; the old
-// leader comes back, and learns what they committed. The follower, which has heard of
-// none of it, is on its stream of the old term still: were it told there what is committed
-// now, it would take what it has under those indexes for that.
+// All nodes have the same state after a deposed leader learns what the next leader has committed. The old leader and
+// a follower whose disk is slow are cut off with entries that nobody else has. The others elect another and go on;
+// the old leader comes back, and learns what they committed. The follower, which has heard of none of it, is on its
+// stream of the old term still: were it told there what is committed now, it would take what it has under those
+// indexes for that.
 func TestADeposedLeaderTellsNobodyOfCommits(t *testing.T) {
 	for _, members := range []int{4, 5} { // of whom three and five vote
 		for round := range 4 { // how the goroutines take turns decides

@@ -100,7 +100,7 @@ func TestASilentLeaderIsReplacedInTime(t *testing.T) {
 	}
 }
 
-// Members that are far apart keep their leader.
+// Members that are 100 to 400 ms apart keep their leader for ten minutes.
 func TestMembersFarApartKeepTheirLeaderOnDefaults(t *testing.T) {
 	for _, roundTrip := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		t.Run(roundTrip.String(), func(t *testing.T) {
@@ -186,6 +186,7 @@ func fakeRaft(leader state.NodeID, term uint64) (*following, func() following) {
 	return f, func() following { return *f }
 }
 
+// A pause of this process is not taken for the leader's silence, and the leader is told of it as a gap.
 func TestAPauseOfThisProcessIsNotTheLeadersSilence(t *testing.T) {
 	_, look := fakeRaft("n1", 1)
 	d := newDetector("n2", look)
@@ -227,7 +228,8 @@ func TestTheEvidenceOfOneMemberIsNotEnough(t *testing.T) {
 	})
 }
 
-// A leader that hears nobody says so while it is heard.
+// A leader that hears nobody, or that nobody hears, is replaced within twice the agreed time, in one or two terms. A
+// leader that hears nobody says so while it is heard.
 func TestALeaderThatHearsNobodyIsReplaced(t *testing.T) {
 	for _, way := range []string{"it hears nobody", "nobody hears it"} {
 		t.Run(way, func(t *testing.T) {
@@ -258,7 +260,8 @@ func TestALeaderThatHearsNobodyIsReplaced(t *testing.T) {
 	}
 }
 
-// After all were cut off from all, they do not wait for the ends of elections that they lost.
+// Members that were all cut off from each other take writes within 4 s after healing. They do not wait for the ends
+// of elections that they lost.
 func TestMembersThatWereAllCutOffElectSoon(t *testing.T) {
 	inVirtualTime(t, 3, adaptive, func(t *testing.T, c *testCluster) {
 		<-time.After(time.Minute)
@@ -303,7 +306,7 @@ func TestACandidateThatLostStandsAgainSoon(t *testing.T) {
 	}
 }
 
-// What a leader said while all others were paused, that it hears nobody, is over when they go on.
+// A leader that said that it hears nobody while the others were paused stays, unless it goes on to say so.
 func TestALeaderWhoseFollowersPauseTogetherStays(t *testing.T) {
 	_, look := fakeRaft("n1", 1)
 	d := newDetector("n2", look)
@@ -330,7 +333,8 @@ func TestALeaderWhoseFollowersPauseTogetherStays(t *testing.T) {
 	}
 }
 
-// A cluster begins without the patience of Raft's timers.
+// A cluster is ready within 2 s after its nodes start, and a member that was away within 3 s after its own start.
+// Raft's timers would take longer.
 func TestAClusterIsThereSoon(t *testing.T) {
 	inVirtualTime(t, 3, adaptive, func(t *testing.T, c *testCluster) {
 		for _, id := range c.ids() {
@@ -356,8 +360,9 @@ func TestAClusterIsThereSoon(t *testing.T) {
 	})
 }
 
-// A member of an earlier release, or with a time of its own, knows no beats: it is sent heartbeats
-// as it expects them, and votes by them.
+// A cluster in which members know no beats keeps its leader, and replaces it within 3 * leastPatience when it is
+// killed. A member of an earlier release, or with a time of its own, knows no beats: it is sent heartbeats as it
+// expects them, and votes by them.
 func TestMembersThatKnowNoBeats(t *testing.T) {
 	for _, older := range [][]state.NodeID{{"n3"}, {"n2", "n3"}} {
 		t.Run(fmt.Sprintf("%d of 3", len(older)), func(t *testing.T) {
@@ -388,6 +393,7 @@ func TestMembersThatKnowNoBeats(t *testing.T) {
 	}
 }
 
+// A voter agrees to one candidate at a time, and to none but its leader while it hears that one.
 func TestAVoterPromisesOne(t *testing.T) {
 	voters := []state.NodeID{"n1", "n2", "n3", "n4"}
 	raft, look := fakeRaft("n1", 1)
@@ -438,6 +444,7 @@ func TestAVoterPromisesOne(t *testing.T) {
 	}
 }
 
+// The patience rises at once with round trips and gaps, up to its bound, and is at its least again after ten minutes.
 func TestThePatienceRisesAtOnceAndFallsSlowly(t *testing.T) {
 	_, look := fakeRaft("n1", 1)
 	d := newDetector("n1", look)
@@ -465,6 +472,7 @@ func TestThePatienceRisesAtOnceAndFallsSlowly(t *testing.T) {
 	}
 }
 
+// An extreme counts in the window in which it was noted and in the next one, and not after them.
 func TestAnExtremeIsForgotten(t *testing.T) {
 	var most extreme
 	least := extreme{least: true}

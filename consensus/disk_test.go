@@ -114,6 +114,7 @@ func (n *diskNode) names(t testing.TB) []string {
 	return names
 }
 
+// On real storage a new member has all pins by a snapshot, and both nodes have them after a restart.
 func TestOnRealDisksASnapshotTravelsAndARestartFindsAll(t *testing.T) {
 	network, dirs := newMemNetwork(), []string{t.TempDir(), t.TempDir()}
 	first := openOnDisk(t, network, "n1", dirs[0])

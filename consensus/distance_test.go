@@ -18,6 +18,7 @@ func (c *testCluster) apart(roundTrip time.Duration) {
 	}
 }
 
+// There is no election in two minutes if the heartbeat is long enough for the round trip, and there are some if not.
 func TestOneLeaderWhereMembersAreFarApart(t *testing.T) {
 	for _, tc := range []struct {
 		heartbeat, roundTrip time.Duration
@@ -55,6 +56,7 @@ func TestOneLeaderWhereMembersAreFarApart(t *testing.T) {
 	}
 }
 
+// A member whose answers all take too long for the heartbeat is logged once, and again only after it was near.
 func TestTheOperatorIsToldOfMembersThatAreTooFarAway(t *testing.T) {
 	const near, nearly, far = 50 * time.Millisecond, 90 * time.Millisecond, 210 * time.Millisecond
 	var out bytes.Buffer

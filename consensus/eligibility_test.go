@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
+// A store votes at its start if it had the vote and lost nothing, or is of an earlier release; a lost log makes it a
+// new store.
 func TestVoterEligibilityDistinguishesACompleteLogFromALostOne(t *testing.T) {
 	made := func(votes bool) *raft.InmemStore {
 		disk := raft.NewInmemStore()
@@ -66,6 +68,7 @@ func TestVoterEligibilityDistinguishesACompleteLogFromALostOne(t *testing.T) {
 	}
 }
 
+// A store keeps no vote before it is granted eligibility, nor one in the term of the grant or before.
 func TestVotesAreRefusedUntilTheyAreGranted(t *testing.T) {
 	disk := raft.NewInmemStore()
 	f, err := openEligibility(disk, false)
@@ -96,6 +99,7 @@ func TestVotesAreRefusedUntilTheyAreGranted(t *testing.T) {
 	}
 }
 
+// The record of voter eligibility is encoded as the recorded bytes.
 func TestVoterEligibilityKeepsItsBytes(t *testing.T) {
 	disk := raft.NewInmemStore()
 	f := &eligibility{StableStore: disk, own: disk}
@@ -112,8 +116,8 @@ func TestVoterEligibilityKeepsItsBytes(t *testing.T) {
 	}
 }
 
-// A node that comes back with an empty disk must not help to elect who lacks
-// what it had acknowledged before (A11).
+// A node that comes back with an empty disk helps to elect nobody who lacks what it had acknowledged before (A11). It
+// votes again when it has caught up.
 func TestAWipedNodeDoesNotVoteBeforeItHasCaughtUp(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
@@ -191,8 +195,7 @@ func (n *testNode) demoted(id state.NodeID) bool {
 	return false
 }
 
-// While a wiped follower is on its way, the others go on, and it is a voter at
-// the end.
+// A follower that was wiped is a voter again in the end, while the others go on writing.
 func TestAWipedFollowerComesBackUnderWrites(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 32, TrailingLogs: 8}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -262,8 +265,8 @@ func TestAMemberCountsWhenItHasTakenItsVote(t *testing.T) {
 	})
 }
 
-// An entry follows each that gives a vote, on a cluster that is idle too: whether the word
-// of who gets it counts for its own vote is left to chance (grantVote).
+// A command follows each entry of the log that gives a vote, on a cluster that is idle too. Whether the word of who
+// gets it counts for its own vote is left to chance (grantVote).
 func TestAnEntryFollowsEachVote(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		<-time.After(time.Minute)

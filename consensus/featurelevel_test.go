@@ -44,8 +44,7 @@ func atLevel0(t *testing.T, test func(t *testing.T, c *testCluster)) {
 	})
 }
 
-// What is new is proposed when all members understand it, also those that are
-// down at the moment; a node that has upgraded goes on voting.
+// New commands are refused until all members understand them, also those that are down; upgraded nodes go on voting.
 func TestNewCommandsWaitForTheLastMember(t *testing.T) {
 	atLevel0(t, func(t *testing.T, c *testCluster) {
 		c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
@@ -84,6 +83,7 @@ func TestNewCommandsWaitForTheLastMember(t *testing.T) {
 	})
 }
 
+// A command of an unknown kind or feature level ends the node with ErrTooOld, and nothing of its batch is applied.
 func TestACommandOfALaterReleaseEndsTheNodeWithTheReason(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"unknown kind":  unknownKind(t),
@@ -111,8 +111,8 @@ func TestACommandOfALaterReleaseEndsTheNodeWithTheReason(t *testing.T) {
 	}
 }
 
-// A change by an API key is judged by Apply where all members do that, and by
-// the node that proposes it before: no revoked key changes anything either way.
+// No revoked key changes anything, at level 0 and at the newest level. A change by an API key is judged by Apply
+// where all members do that, and by the node that proposes it before.
 func TestRevokedKeyChangesNothingAtAnyLevel(t *testing.T) {
 	revoked := func(t *testing.T, c *testCluster) {
 		c.until("three vote", func() bool { return c.voters() == 3 && c.ready() == 3 })
@@ -158,8 +158,8 @@ func (c *testCluster) foundAt(level state.FeatureLevel) (n *testNode, propose fu
 	}
 }
 
-// Below level 4 there may be members that cannot read a change of the object gateway with who
-// asks for it: that is judged by the node that proposes it, and the change goes alone.
+// At level 3 the proposing node judges the key or session of a bucket's creation, and proposes the creation alone.
+// Below level 4 there may be members that cannot read a change of the object gateway with its caller.
 func TestAtLevel3ChangesOfTheGatewayArePreauthenticated(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		n, propose := c.foundAt(3)
@@ -244,6 +244,7 @@ func TestAStateOfALaterReleaseEndsTheNodeWithTheReason(t *testing.T) {
 	}
 }
 
+// A start whose state comes from a snapshot of a later release fails with ErrTooOld.
 func TestASnapshotOfALaterReleaseEndsTheStart(t *testing.T) {
 	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
 		n := c.nodes["n1"]
@@ -264,8 +265,8 @@ func TestASnapshotOfALaterReleaseEndsTheStart(t *testing.T) {
 	})
 }
 
-// Below level 5 there may be members that do not know storage classes, tags of buckets and
-// the newer checksums: nothing with one of them is proposed, whoever asks.
+// At level 4 no command with a storage class, tags of a bucket or a newer checksum is proposed, also by a key. Below
+// level 5 there may be members that do not know them. At the newest level all of these are proposed.
 func TestAtLevel4CommandsOfLevel5Wait(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		n, propose := c.foundAt(4)

@@ -109,8 +109,8 @@ func (n *testNode) ran(t *testing.T) {
 	}
 }
 
-// Raft replaces entries by removing them and then storing others. Between the
-// two it must not go on: it still takes the removed ones for its newest.
+// A disk that is full when the newest entries were removed to be replaced ends the node. Raft still takes the removed
+// entries for its newest, so it must not go on.
 func TestAFullDiskInTheMidstOfReplacingEntriesEndsTheNode(t *testing.T) {
 	entries := func(term uint64, indexes ...uint64) (all []*raft.Log) {
 		for _, i := range indexes {
@@ -166,9 +166,9 @@ func (l *unchanging) StoreLogs(entries []*raft.Log) error {
 	return l.LogStore.StoreLogs(entries)
 }
 
-// Raft goes by a change of the configuration that it could not write down. Of two voters
-// the one that could not write down that it is alone would lead alone, and after a start
-// would wait for the other, who is gone.
+// A node that could not write down that it is the only voter does so later, and leads alone also after a restart.
+// Raft goes by a change of the configuration that it could not write down. Of two voters the one that could not write
+// down that it is alone would lead alone, and after a start would wait for the other, who is gone.
 func TestAChangeOfWhoVotesThatADiskRefusedDoesNotCount(t *testing.T) {
 	inVirtualTime(t, 2, Timings{}, func(t *testing.T, c *testCluster) {
 		stays, goes := c.nodes["n1"], c.nodes["n2"]
@@ -200,6 +200,8 @@ func TestAChangeOfWhoVotesThatADiskRefusedDoesNotCount(t *testing.T) {
 	})
 }
 
+// A node whose Raft log is full does not lead, the others go on, and it has all writes and can lead when there is
+// room.
 func TestAFullDiskTakesTheLeadershipUntilThereIsRoom(t *testing.T) {
 	for name, lead := range map[string]bool{"of the leader": true, "of a follower": false} {
 		t.Run(name, func(t *testing.T) {
@@ -242,6 +244,7 @@ func TestAFullDiskTakesTheLeadershipUntilThereIsRoom(t *testing.T) {
 	}
 }
 
+// A node that cannot keep its vote gives none and goes on to run, and it votes when there is room.
 func TestAVoteThatFindsNoRoomWaitsForIt(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		full := c.follower()
@@ -268,6 +271,8 @@ func TestAVoteThatFindsNoRoomWaitsForIt(t *testing.T) {
 	})
 }
 
+// A node whose disk fails to keep Raft's own values ends with ErrBroken, and one whose disk is full waits and can be
+// closed.
 func TestRaftsOwnValuesThatCannotBeKeptEndTheNodeInOrder(t *testing.T) {
 	for name, fault := range map[string]error{"disk fails": errInjected, "disk stays full": errFull} {
 		t.Run(name, func(t *testing.T) {
@@ -289,6 +294,7 @@ func TestRaftsOwnValuesThatCannotBeKeptEndTheNodeInOrder(t *testing.T) {
 	}
 }
 
+// A leader whose disk is nearly full hands over if there is an heir, else goes on, and does not stand against others.
 func TestWhoShouldNotLeadHandsOverIfSomebodyElseCould(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		tight := c.follower()
@@ -317,8 +323,9 @@ func TestWhoShouldNotLeadHandsOverIfSomebodyElseCould(t *testing.T) {
 	})
 }
 
-// Who is to take over and is sent a snapshot cannot yet, and while Raft tries it takes no
-// writes: the second time it waits until the snapshot is there.
+// Writes take 200 ms at most while the heir of a leader is sent a snapshot, and the heir leads when it has it. It
+// cannot lead before, and while Raft tries it takes no writes: the second time the leader waits until the snapshot is
+// there.
 func TestNobodyHandsOverToWhoIsSentASnapshot(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -398,6 +405,7 @@ func (c *testCluster) withHangingStore() (*testNode, *hangingStore) {
 	return sick, store
 }
 
+// A leader whose state hangs hands over within 5 s and goes on to run, and has all writes when its state goes on.
 func TestALeaderWhoseStateHangsHandsOverAndStays(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		sick, store := c.withHangingStore()

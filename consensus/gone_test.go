@@ -21,9 +21,9 @@ func (c *testCluster) living(on *testNode) (voters []state.NodeID) {
 	return voters
 }
 
-// Members die one after the other, with more time between than makes one of them gone. Those
-// that are left go on while three are there, though four of the five that voted first, or as
-// many as there are, are dead.
+// A cluster of seven takes writes until three members are left, because others get the votes of those that are gone.
+// Members die one after the other, with more time between than makes one of them gone. Those that are left go on
+// though four of the five that voted first, or as many as there are, are dead.
 func TestVotesOfMembersThatAreGoneGoToOthers(t *testing.T) {
 	inVirtualTime(t, 0, Timings{}, func(t *testing.T, c *testCluster) {
 		var gone sync.Map

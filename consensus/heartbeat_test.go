@@ -25,8 +25,8 @@ func heartbeat(r *raft.Raft, term uint64) (loop bool) {
 	}
 }
 
-// Raft must not learn of a term beside its loop: a leader that is just taking
-// entries would write them down with it.
+// Only a heartbeat of the leader that is followed passes beside Raft's loop; one of another term goes to the loop.
+// Raft must not learn of a term beside its loop: a leader that is just taking entries would write them down with it.
 func TestOnlyTheLoopHearsOfANewLeader(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		leader, follower := c.leader(), c.follower()
@@ -71,8 +71,8 @@ func TestOnlyTheLoopHearsOfANewLeader(t *testing.T) {
 	})
 }
 
-// While a heartbeat passes beside the loop, the loop cannot get to the next term:
-// the handler may be about to set the one before.
+// The term is not raised while a heartbeat passes beside the loop, and none passes while it is raised. The handler of
+// a heartbeat may be about to set the term before.
 func TestTheTermIsNotRaisedWhileAHeartbeatPasses(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		c.leader()
@@ -120,8 +120,8 @@ func TestTheTermIsNotRaisedWhileAHeartbeatPasses(t *testing.T) {
 	})
 }
 
-// TestAHeartbeatDoesNotUndoAHandOver: the loop of a follower that a leader hands over to does
-// not become a candidate while a heartbeat bypasses it, which could make it a follower again.
+// A follower that a leader hands over to becomes a candidate after the heartbeat that bypasses its loop, and leads.
+// The heartbeat could make a candidate a follower again.
 func TestAHeartbeatDoesNotUndoAHandOver(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		leader, heir := c.leader(), c.follower()
@@ -159,6 +159,7 @@ func TestAHeartbeatDoesNotUndoAHandOver(t *testing.T) {
 	})
 }
 
+// Only a node that leads in a term sends entries of that term; a heartbeat of an earlier term may be sent.
 func TestOnlyWhoLeadsInATermSendsEntriesOfIt(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		leader, follower := c.leader(), c.follower()
@@ -184,6 +185,7 @@ func TestOnlyWhoLeadsInATermSendsEntriesOfIt(t *testing.T) {
 	})
 }
 
+// A node that is not eligible to vote does not confirm its term.
 func TestATermWithoutAVoteVouchesForNothing(t *testing.T) {
 	inVirtualTime(t, 1, Timings{}, func(t *testing.T, c *testCluster) {
 		node := c.leader()

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// A node that lags gets a snapshot while writes go on; who sends it dies half
-// way, and the node ends equal to the others all the same (A12).
+// A lagging node ends equal to the others, with all acknowledged writes, though the sender of its snapshot dies half
+// way (A12). Writes go on meanwhile.
 func TestSenderOfASnapshotDiesHalfWay(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -101,8 +101,8 @@ func TestSenderOfASnapshotDiesHalfWay(t *testing.T) {
 	})
 }
 
-// Who sends a snapshot is cut off half way, and no stream ends for that. The node that reads
-// it has the vote without which nobody can be elected.
+// A node that reads the snapshot of a vanished sender votes for another leader within 3 * arrivalPatience. The sender
+// is cut off half way, and no stream ends for that. Without the vote of this node nobody can be elected.
 func TestWhoReadsASnapshotOfAVanishedSenderVotes(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -148,7 +148,7 @@ func TestWhoReadsASnapshotOfAVanishedSenderVotes(t *testing.T) {
 	})
 }
 
-// A sender that is slow and still heard of is waited for.
+// A snapshot is waited for while its bytes come or its sender is heard of, and is given up when both have ended.
 func TestASnapshotThatComesSlowlyIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
@@ -187,8 +187,8 @@ func TestASnapshotThatComesSlowlyIsWaitedFor(t *testing.T) {
 	})
 }
 
-// The last bytes of a snapshot come while it is looked whether its sender is still heard of.
-// What the sender sends after that is nobody's business here.
+// A snapshot whose last bytes come while its sender is being checked is not given up later. What the sender sends
+// after that is nobody's business here.
 func TestASnapshotThatCameIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
@@ -223,8 +223,9 @@ func TestASnapshotThatCameIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// A node that went down while it was sent the log, before it read that it is a member, gets
-// a snapshot over a slow line. It hears of a leader, so it is none that was removed.
+// A node that waits long for a snapshot does not end as removed. It went down while it was sent the log, before it
+// read that it is a member, and gets a snapshot over a slow line. It hears of a leader, so it is none that was
+// removed.
 func TestWhoWaitsForASnapshotIsNotRemoved(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 1, timings, func(t *testing.T, c *testCluster) {
@@ -296,8 +297,8 @@ func (l *ackless) StoreLogs(entries []*raft.Log) error {
 	return err
 }
 
-// A node that has a snapshot and goes down when it has written what follows, before the
-// leader knows, is sent the same again by it. It has the entry before that only in the
+// A node that goes down right after a snapshot is sent what follows, and ends equal to the others. It has written
+// what follows before the leader knows, so it is sent the same again. It has the entry before that only in the
 // snapshot.
 func TestWhoGoesDownRightAfterASnapshotGetsWhatFollows(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}

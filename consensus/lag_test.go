@@ -55,6 +55,7 @@ func (c *testCluster) wantBack(sick *testNode, want ...string) {
 	}
 }
 
+// A follower whose Raft log has no room is not ready and says so, and is ready soon after there is room.
 func TestAFollowerWhoseDiskIsFullIsNotReadyUntilThereIsRoom(t *testing.T) {
 	for name, use := range map[string]func(t *testing.T, full *testNode){
 		"nobody reads on it": func(*testing.T, *testNode) {},
@@ -83,6 +84,7 @@ func TestAFollowerWhoseDiskIsFullIsNotReadyUntilThereIsRoom(t *testing.T) {
 	}
 }
 
+// A follower on which a read or a write waits for entries in vain is not ready until it applies them.
 func TestAFollowerWhoseStateHangsIsNotReadyUntilItGoesOn(t *testing.T) {
 	for name, use := range map[string]func(t *testing.T, sick *testNode){
 		"somebody reads on it": func(t *testing.T, sick *testNode) {
@@ -124,7 +126,7 @@ func TestAFollowerWhoseStateHangsIsNotReadyUntilItGoesOn(t *testing.T) {
 	}
 }
 
-// Also what is behind and then finds no majority for a while gets over it.
+// A node that is behind and then finds no majority for a while is ready again after both.
 func TestANodeThatIsBehindAndCutOffIsReadyAgain(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		sick, _, goOn := c.whoseStateHangs()
@@ -145,8 +147,8 @@ func TestANodeThatIsBehindAndCutOffIsReadyAgain(t *testing.T) {
 	})
 }
 
-// Reads that fail because nobody leads, or no majority is there, say nothing of how
-// far this node is.
+// A read that fails because there is no majority does not make its node behind. It says nothing of how far the node
+// is.
 func TestAReadThatFindsNoMajorityDoesNotMakeANodeBehind(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		cut := c.follower()

@@ -180,10 +180,9 @@ func (b *books) want(n *testNode, end time.Time) {
 	}
 }
 
-// Random postings, charges and counts of requests are proposed by all nodes, some several times, while
-// leaders are killed between two charges and get the state back from a snapshot or from the log. On
-// each node, the sum of the postings is the balance, each posting is made once, and each period and
-// each request is charged once.
+// On each node the postings sum up to the balance, and each posting, period and request counts once. Random postings,
+// charges and counts of requests are proposed by all nodes, some several times, while leaders are killed between two
+// charges and get the state back from a snapshot or from the log.
 func TestTheLedgerIsRightAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

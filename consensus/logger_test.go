@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// A line of Raft about a snapshot that another member does not take is a warning, and one about this node an error.
 func TestWhatAnotherMemberDoesIsNoErrorHere(t *testing.T) {
 	var out bytes.Buffer
 	l := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))
@@ -24,8 +25,8 @@ func TestWhatAnotherMemberDoesIsNoErrorHere(t *testing.T) {
 	}
 }
 
-// TestWhatEveryStartAndStopHasIsNoWarning has Raft say what it says at WARN and ERROR while a
-// healthy member starts, joins and stops, and the same of a disk that fails.
+// Lines of Raft that every start and stop has are for debugging, and those of a disk that fails are warnings and
+// errors. The first ones are what Raft says at WARN and ERROR while a healthy member starts, joins and stops.
 func TestWhatEveryStartAndStopHasIsNoWarning(t *testing.T) {
 	var out bytes.Buffer
 	l := raftLogger(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -53,8 +54,8 @@ func TestWhatEveryStartAndStopHasIsNoWarning(t *testing.T) {
 	}
 }
 
-// The logger of the node folds lines that repeat, of each member apart: it has to be told of
-// whom they are, and of all of them.
+// Each line of Raft about a member names that member, and no line is left out. The logger of the node folds lines
+// that repeat, of each member apart.
 func TestRaftsLinesNameTheMember(t *testing.T) {
 	var out bytes.Buffer
 	l := raftLogger(slog.New(slog.NewTextHandler(&out, nil)))

@@ -59,6 +59,8 @@ func (e *asker) reach(t *testing.T, voters []raft.ServerID, need int, wantAsked 
 	return err
 }
 
+// A quorum asks as many voters as it needs, others when one fails or hangs, and those that answered first the next
+// time.
 func TestAQuorumAsksNoMoreThanItNeeds(t *testing.T) {
 	type ids = []raft.ServerID
 	voters := ids{"a", "b", "c", "d"}
@@ -98,7 +100,7 @@ func TestAQuorumAsksNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-// Who was late is asked first again once others are later, and forgotten with its vote.
+// A voter that was late is asked first again once others are later, and is forgotten with its vote.
 func TestAQuorumForgetsWhoWasLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type ids = []raft.ServerID
@@ -123,7 +125,7 @@ func TestAQuorumForgetsWhoWasLate(t *testing.T) {
 	})
 }
 
-// In a cluster of three the question of a voter is all that its leader needs to hear.
+// The question of a voter confirms the term of its leader in a cluster of three, and not in one of five.
 func TestAVoterVouchesForTheLeaderThatItAsks(t *testing.T) {
 	for voters, vouches := range map[int]bool{3: true, 5: false} {
 		inVirtualTime(t, voters, Timings{}, func(t *testing.T, c *testCluster) {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// What a node can lose of its three parts, and how it goes on.
+// A node that lost a part of its data votes again and equals the others, or fails to open with ErrIncomplete.
 func TestNodeThatLostAPartGoesOnOrSaysWhatIsMissing(t *testing.T) {
 	compacting := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	for _, tc := range []struct {
@@ -135,6 +135,8 @@ func TestASnapshotThatCannotBeReadIsPassedOver(t *testing.T) {
 	}
 }
 
+// The log loses its entries up to a snapshot's index unless it has the snapshot's last entry, which it has in the
+// end.
 func TestEntriesThatDoNotLeadToASnapshotAreForgotten(t *testing.T) {
 	snapshot := raft.SnapshotMeta{Index: 10, Term: 4}
 	for _, tc := range []struct {
@@ -180,8 +182,8 @@ func TestEntriesThatDoNotLeadToASnapshotAreForgotten(t *testing.T) {
 	}
 }
 
-// What a leader that was cut off has written alone must not stay below the
-// snapshot that it gets when it is back: it would send that when it leads again.
+// A leader that was cut off has none of the entries that it wrote alone below the snapshot that it gets. It would
+// send them when it leads again.
 func TestALogHasNoGapBelowASnapshot(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -231,8 +233,9 @@ func created(t *testing.T, snaps *memSnapshots, index, term uint64) (id string) 
 	return sink.ID()
 }
 
-// A snapshot whose newest commits rotted away opens, as an earlier state. Raft
-// would go on behind the snapshot, without what lies between.
+// A state behind the index of its snapshot is rejected as broken, and a refused snapshot is not listed any more. A
+// snapshot whose newest commits rotted away opens, as an earlier state. Raft would go on behind the snapshot, without
+// what lies between.
 func TestAStateBehindItsSnapshotIsNotGoneOnFrom(t *testing.T) {
 	snaps := &memSnapshots{}
 	id := created(t, snaps, 10, 4)
@@ -259,8 +262,9 @@ type counted struct{ io.ReadCloser }
 
 func (c counted) WrappedReadCloser() io.ReadCloser { return c.ReadCloser }
 
-// Raft opens snapshots in several goroutines: one that sends them may have begun while this
-// node led, and open another one while one is taken over.
+// A snapshot that cannot be restored is refused, and not another one that is opened at the same time. Raft opens
+// snapshots in several goroutines: one that sends them may have begun while this node led, and open another one while
+// one is taken over.
 func TestTheSnapshotThatWasTakenOverIsTheOneThatIsRefused(t *testing.T) {
 	snaps := &memSnapshots{}
 	sent, taken := created(t, snaps, 10, 4), created(t, snaps, 20, 5)
@@ -293,8 +297,8 @@ func (r *replaced) Restore(from io.Reader) error {
 	return r.Store.Restore(from)
 }
 
-// A node whose log was set aside, and not its state, is sent a snapshot that is older
-// than the state.
+// A state is not replaced by a snapshot that is older. A node whose log was set aside, and not its state, is sent
+// such a snapshot.
 func TestAStateDoesNotGoBackToASnapshot(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 16, TrailingLogs: 4}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {

@@ -56,8 +56,8 @@ func (c *testCluster) grow(leader *testNode, ids ...state.NodeID) {
 	c.until("they vote", func() bool { return leader.voters() == want })
 }
 
-// A snapshot comes late: the node has what follows it by then, and among that who votes.
-// Two of five are no majority after it, whoever of them was sent the snapshot.
+// A node that is sent a late snapshot keeps its five voters, and two of these five acknowledge no write. The node has
+// what follows the snapshot by then, and among that who votes.
 func TestALateSnapshotLeavesTheVoters(t *testing.T) {
 	inVirtualTime(t, 3, Timings{TrailingLogs: 1}, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
@@ -106,8 +106,8 @@ func TestALateSnapshotLeavesTheVoters(t *testing.T) {
 	})
 }
 
-// The node has the entries behind a snapshot that comes late and has not applied them: it is
-// its state that is behind, and no snapshot brings it further than its log.
+// A node that has the entries behind a late snapshot, and has not applied them, keeps its voters. It is its state
+// that is behind, and no snapshot brings it further than its log.
 func TestALateSnapshotLeavesTheVotersOfWhoIsBehind(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		sick, leader, goOn := c.whoseStateHangs()
@@ -129,7 +129,7 @@ func TestALateSnapshotLeavesTheVotersOfWhoIsBehind(t *testing.T) {
 	})
 }
 
-// The node has cut its log behind the snapshot that comes late.
+// A node whose log begins behind a late snapshot stays equal to the others.
 func TestALateSnapshotBeforeTheLog(t *testing.T) {
 	inVirtualTime(t, 3, Timings{TrailingLogs: 1}, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
@@ -179,8 +179,8 @@ func (n *testNode) refusedOnce(log raft.LogStore) (has func() bool) {
 	return refused.Load
 }
 
-// A node is sent a snapshot, and there is no room to note where its log begins. The leader
-// does not hear that it has what follows, who votes among it, and sends the snapshot again.
+// A node that is sent the same snapshot again keeps the voters that it has from what follows it. There is no room to
+// note where its log begins, so the leader does not hear that it has what follows.
 func TestASnapshotThatIsSentAgainLeavesTheVoters(t *testing.T) {
 	inVirtualTime(t, 3, Timings{TrailingLogs: 1}, func(t *testing.T, c *testCluster) {
 		lagging, leader := c.leftBehind()

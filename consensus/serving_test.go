@@ -119,8 +119,8 @@ func (n *testNode) writes(bytes int, apart time.Duration) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// Raft opens a snapshot again and again for a member that is down. That neither costs
-// the reading of it each time, nor keeps the log.
+// A leader does not read its snapshot again and again for a member that is down, nor keep its log for it. Raft opens
+// the snapshot again and again.
 func TestAMemberThatIsDownCostsTheLeaderLittle(t *testing.T) {
 	inVirtualTime(t, 3, shortInBytes(), func(t *testing.T, c *testCluster) {
 		down := c.follower()
@@ -158,8 +158,9 @@ func TestAMemberThatIsDownCostsTheLeaderLittle(t *testing.T) {
 	})
 }
 
-// A hundredth of the defaults, and in the time of one transfer 200 entries are written: a
-// snapshot every second or two, and 40 entries behind it.
+// A follower is sent one snapshot, or two, while much is written, and the log is short again after that. These are a
+// hundredth of the defaults, and in the time of one transfer 200 entries are written: a snapshot every second or two,
+// and 40 entries behind it.
 func TestAFollowerIsSentOneSnapshotWhileMuchIsWritten(t *testing.T) {
 	timings := Timings{SnapshotInterval: time.Second, SnapshotThreshold: 81, TrailingLogs: 40}
 	inVirtualTime(t, 3, timings, func(t *testing.T, c *testCluster) {
@@ -197,7 +198,7 @@ func TestAFollowerIsSentOneSnapshotWhileMuchIsWritten(t *testing.T) {
 	})
 }
 
-// What the log has kept for a follower goes also when nothing more is written.
+// The log that is kept for a follower is cut some time after it was served, also when nothing more is written.
 func TestTheLogIsShortAgainAfterAFollowerWasServed(t *testing.T) {
 	timings := shortInBytes()
 	timings.SnapshotInterval = time.Minute
@@ -227,8 +228,9 @@ func TestTheLogIsShortAgainAfterAFollowerWasServed(t *testing.T) {
 	})
 }
 
-// Raft opens a snapshot for each follower that lacks it by itself, two at once if two nodes
-// join. What a follower refuses comes again, and is looked at again.
+// A snapshot is read through once for all followers that lack it, and once more after it was sent. Raft opens a
+// snapshot for each follower that lacks it by itself, two at once if two nodes join. A snapshot that a follower
+// refuses comes again, and is looked at again.
 func TestASnapshotIsReadThroughOnceForAllWhoLackIt(t *testing.T) {
 	inVirtualTime(t, 1, shortInBytes(), func(t *testing.T, c *testCluster) {
 		n := c.running()
@@ -275,7 +277,8 @@ func TestASnapshotIsReadThroughOnceForAllWhoLackIt(t *testing.T) {
 	})
 }
 
-// What is written while a snapshot is read through is what its follower lacks later.
+// The log behind a snapshot stays while that is read through, and is not kept for a follower that did not get it. The
+// follower lacks later what is written meanwhile.
 func TestTheLogStaysWhileASnapshotIsReadThrough(t *testing.T) {
 	inVirtualTime(t, 1, shortInBytes(), func(t *testing.T, c *testCluster) {
 		n := c.running()
@@ -317,6 +320,7 @@ func (s *stuckStore) Checkpoint(dir string) error {
 	return s.memStore.Checkpoint(dir)
 }
 
+// A leader whose state hangs in a snapshot hands over, and at most one of 60 writes through another node fails.
 func TestALeaderWhoseStateHangsInASnapshotHandsOver(t *testing.T) {
 	inVirtualTime(t, 3, shortInBytes(), func(t *testing.T, c *testCluster) {
 		n := c.leader()
@@ -376,8 +380,8 @@ func (c *slowConn) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// A follower lacks 20 MiB in entries of 640 KiB, and a message of Raft has to arrive within
-// five seconds, in which the line carries 12.
+// A follower catches up over a line that is slower than the entries that it lacks. It lacks 20 MiB in entries of 640
+// KiB, and a message of Raft has to arrive within five seconds, in which the line carries 12.
 func TestAFollowerCatchesUpOverASlowLine(t *testing.T) {
 	inVirtualTime(t, 3, Timings{}, func(t *testing.T, c *testCluster) {
 		for _, id := range c.ids() {
@@ -402,6 +406,7 @@ func TestAFollowerCatchesUpOverASlowLine(t *testing.T) {
 	})
 }
 
+// A snapshot is due after 75 to 100 % of the bytes that are set, at random, so that members do not take theirs at once.
 func TestMembersDoNotTakeSnapshotsAtTheSameEntry(t *testing.T) {
 	seen := map[uint64]bool{}
 	for range 100 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A member was cut off as it led, and its log ends with entries of its own term at the very
-// entry at which the snapshot of the next leader ends, whose log begins there.
+// A member whose log ends with its own entries where the snapshot of the next leader ends catches up. It was cut off
+// as it led. The log of the next leader begins at the end of the snapshot.
 func TestASnapshotThatEndsWhereTheLogEnds(t *testing.T) {
 	inVirtualTime(t, 3, Timings{TrailingLogs: 1}, func(t *testing.T, c *testCluster) {
 		old := c.leader()
