@@ -86,7 +86,7 @@ var (
 	ErrStalled = errors.New("the disk of the Raft log hangs")
 )
 
-// Timings are the time-outs of Raft. Zero values take the defaults.
+// Timings are the time-outs and bounds of Raft. A zero field takes the default, with which its comment ends.
 type Timings struct {
 	// Adaptive means that the members measure how long a leader may be silent before an
 	// election, from 1.5 s to 5 s (ADR 47). Raft's own time-out, Heartbeat, is then 5 s and
@@ -102,9 +102,9 @@ type Timings struct {
 	Reconcile time.Duration // interval between two runs of reconcile, 2 s
 	Check     time.Duration // interval between comparisons of the state on all nodes, 1 h
 
-	SnapshotInterval  time.Duration // interval between two checks whether a snapshot is due, 1 min to twice that
+	SnapshotInterval  time.Duration // shortest interval between two checks whether a snapshot is due, 1 min; the longest is twice that
 	SnapshotThreshold uint64        // number of entries since the last snapshot that makes one due, 8,192
-	SnapshotBytes     uint64        // bytes of entries that make one due, at random from 75 % on, 32 MiB
+	SnapshotBytes     uint64        // bytes of entries that make one due, at random 75 to 100 % of it, 32 MiB
 	TrailingLogs      uint64        // entries kept in the log after a snapshot, 4,096
 	TrailingBytes     uint64        // bytes of these entries, 32 MiB
 	ServingBytes      uint64        // bytes of entries kept for a follower after its snapshot, 512 MiB
@@ -137,7 +137,8 @@ func (t Timings) heartbeatsApart() time.Duration {
 	return t.Heartbeat / beatParts
 }
 
-// Options are the dependencies and settings of a Node. All are required except Registerer.
+// Options are the dependencies and settings of a Node. All are required except Registerer and the functions,
+// whose comments say what nil means.
 type Options struct {
 	ID        state.NodeID
 	Store     Store
@@ -145,7 +146,7 @@ type Options struct {
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore // the sinks of its snapshots have the method Adopt(dir string) error
 	// CheckpointDir is the folder for checkpoints of snapshots, on the file system of the
-	// snapshots. Start removes the files of an earlier run from it.
+	// snapshots. Open removes the files of an earlier run from it.
 	CheckpointDir string
 	Network       Network
 	Watch         *state.Watch // notified of every change once it is readable

@@ -29,8 +29,9 @@ const (
 // result once the local state holds it. The error is a *state.Error: the outcome of the
 // command, or an error that wraps state.ErrUnavailable if the outcome was not known within
 // ten seconds or before ctx ended. In that case the command may still take effect, but
-// never after a command that is proposed later than the deadline of ctx or the ten seconds
-// (ADR 45). The audit log has the actor in ctx, see state.WithActor. Retries are the same operation, so the command takes effect at most once.
+// never after a command that is proposed later than that (ADR 45). The audit log names the
+// actor in ctx, see state.WithActor. Propose retries the command as the same operation, so
+// the command takes effect at most once.
 func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	began := time.Now()
 	cmd, err := n.preauthenticated(ctx, state.Audit(ctx, cmd, state.MillisOf(began), n.fsm.level()))

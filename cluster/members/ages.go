@@ -16,8 +16,8 @@ var ageBounds = [AgeClasses - 1]time.Duration{10 * time.Minute, time.Hour, 6 * t
 // AgeClasses is the number of classes of ages by which missing copies are counted.
 const AgeClasses = 5
 
-// AgeBound returns the age below which the contents of a class are, and false for the last class,
-// which has no bound.
+// AgeBound returns the age below which all contents of a class are. The last class has no such age:
+// bounded is false, and age is the smallest age in the class.
 func AgeBound(class int) (age time.Duration, bounded bool) {
 	if class < len(ageBounds) {
 		return ageBounds[class], true

@@ -12,16 +12,17 @@ const Draining = "draining"
 
 // DrainPlan describes the effect of the drain of a member.
 type DrainPlan struct {
-	Peer // Roots is how many roots move; Pins is 0
-	// Others is the number of members that keep content then, and Free the bytes that they have free.
+	Peer // Roots is the number of roots that would move; Pins is 0
+	// Others is the number of other members that keep content during the drain. Free is the sum of their
+	// free bytes.
 	Others int
 	Free   uint64
-	// Copies is how many copies a root has now, and CopiesThen how many it has without the member.
+	// Copies is the number of copies that a root should have now, and CopiesThen without the member.
 	Copies, CopiesThen int
 }
 
-// Tight reports whether the other members may have too little room for the content. Content that they
-// have already needs none.
+// Tight reports whether the other members may have too little room for the content of this member. They
+// may have room all the same, because content that they hold already needs no more.
 func (p *DrainPlan) Tight() bool { return p.CopiesThen == p.Copies && p.UsedBytes > p.Free }
 
 // DrainPlan describes the effect of the drain of a member; who is an id or a name, as for Named.

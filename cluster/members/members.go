@@ -53,8 +53,8 @@ type Load struct {
 	Started   state.Millis  // when its process started, by its clock; 0: not known
 	Busy      bool          // its threads wait for processors
 	Zone      string        // where it stands, by its settings; empty: not known
-	// Skew is by how much its clock was ahead of this node's when its last sample came; negative:
-	// behind, as the way of the sample makes it look too. 0 also where that is not known.
+	// Skew is the time of its clock in its last sample minus the time of this node when the sample
+	// came. The time that the sample was on its way makes Skew smaller. 0 also if it is not known.
 	Skew time.Duration
 }
 
@@ -64,14 +64,14 @@ type Gossip interface {
 	Load(state.NodeID) (Load, bool)
 }
 
-// Options are the dependencies of Members. All fields but Own and Fits are required.
+// Options are the dependencies of Members. All fields but Own, Fits and Refused are required.
 type Options struct {
 	Self state.Node // record of this node when it started
 	// Own returns the current record of this node; nil: Self.
 	Own    func() state.Node
 	State  State
 	Gossip Gossip
-	Secret []byte
+	Secret []byte // secret of the cluster
 	// JoinID returns the peer id that a secret derives. A connection with this identity
 	// proves the secret.
 	JoinID func(secret []byte) (string, error)

@@ -16,8 +16,8 @@ var sizeBounds = [SizeClasses - 1]uint64{1 << 20, 16 << 20, 256 << 20, 4 << 30}
 // SizeClasses is the number of classes of sizes by which missing copies are counted.
 const SizeClasses = 5
 
-// SizeBound returns the bytes below which the contents of a class are, and false for the last
-// class, which has no bound.
+// SizeBound returns the size in bytes below which all contents of a class are. The last class has no
+// such size: bounded is false, and bytes is the smallest size in the class.
 func SizeBound(class int) (bytes uint64, bounded bool) {
 	if class < len(sizeBounds) {
 		return sizeBounds[class], true
@@ -88,7 +88,7 @@ func (c Class) Known() bool {
 type MissingCopy struct {
 	Root   state.RootKey
 	Size   uint64        // bytes
-	Age    time.Duration // at least, since the cluster has the content on record
+	Age    time.Duration // least time for which the cluster has had the content on record
 	Held   int           // copies within reach
 	Wanted int           // copies that there should be
 	Phase  state.Phase
@@ -302,10 +302,10 @@ func sortedNodes(set map[state.NodeID]bool) []state.NodeID {
 	return all
 }
 
-// MissingOn returns up to limit missing copies of a node, of contents of a class, from a
-// root on in the order of their keys. next is the root at which the next call goes on; empty: there
-// are no more. A call that has read maxShortRead copies returns what it has found. An empty node
-// stands for copies without a node.
+// MissingOn returns up to limit missing copies of a node, whose contents are of one class. They are in the
+// order of their roots and begin at from. next is the root at which the next call continues; it is empty
+// if no copies are left. A call reads at most maxShortRead copies, so it may return fewer than limit. An
+// empty node stands for copies without a node. The error is that of a read of the local state.
 func (m *Members) MissingOn(_ context.Context, node state.NodeID, class Class, from state.RootKey, limit int) (rows []MissingCopy, next state.RootKey, err error) {
 	v, _, release, err := m.shortView()
 	if err != nil {
@@ -343,10 +343,11 @@ const (
 	repairRecent = 5 * time.Minute // older samples do not count
 )
 
-// Repair tells how fast missing copies are made, as this node has seen it while somebody looked.
+// Repair tells how fast missing copies are made. A node measures it by the calls of Status, so it is known
+// only while somebody watches.
 type Repair struct {
-	PerMinute float64       // contents that got their copies; 0: none did lately, or that is not known yet
-	Left      time.Duration // until all have them at this rate; 0: not known
+	PerMinute float64       // contents that got all their copies, per minute; 0: none lately, or not known yet
+	Left      time.Duration // time until all contents have their copies at this rate; 0: not known
 }
 
 // repairs are the newest numbers of contents with too few copies.

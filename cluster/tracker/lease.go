@@ -18,7 +18,7 @@ const (
 	maxEndedLeases = 16 << 10
 )
 
-// Leases prevents that roots are dropped while a command that names them may be in
+// Leases keeps the tracker from dropping a root while a command that names the root may be in
 // progress. The tracker drops a root according to a view of the state, but not if a lease
 // existed since it requested the view, because an entry after the view may have ended the
 // lease.

@@ -11,8 +11,9 @@ import (
 // it reads it slowly would use disk without charge.
 const maxRead = 8 << 30
 
-// Read records that a file of a root is open on this node, until done is called. An unwanted
-// root stays until then, hidden, within maxRead.
+// Read records that a file of a root is open on this node, until done is called. A root that
+// nobody wants any more is hidden and stays until then, if all such roots together have at most
+// maxRead bytes.
 func (g *Leases) Read(root state.RootKey) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -39,14 +39,14 @@ const (
 	drainShare = 20
 )
 
-// Repairer moves, on the leader, roots that have lost copies to other nodes. A copy counts as
-// lost if its member has been down for too long or has left the cluster. It moves the roots of members
-// that are being drained: such a copy goes when enough other members hold the root. It also adds copies to
-// roots with fewer copies than possible: a node whose disk was full before the content arrived
-// does not keep it.
+// Repairer works on the leader. It gives roots that have lost copies new ones on other nodes. A copy
+// counts as lost if its member has been down for too long or has left the cluster. The repairer also
+// moves the copies of members that are being drained; such a copy goes when enough other members hold
+// the root. It adds copies to roots with fewer copies than possible: a node whose disk was full before
+// the content arrived does not keep it.
 //
-// It re-evaluates roots whose status, or mark as short of holders, is of a time with more or
-// fewer members, and removes surplus copies. Roots that are not pinned yet do not wait for a
+// The repairer re-evaluates roots whose status, or whose mark as short of holders, was derived when the
+// cluster had more or fewer members, and it removes surplus copies. Roots that are not pinned yet do not wait for a
 // member that is down, because there is no copy to lose. Zero numbers and durations take the
 // defaults; the other fields are required.
 type Repairer struct {

@@ -64,8 +64,8 @@ type Job struct {
 	Held      bool            // some of Members are recorded as holders
 	Private   bool            // only members may be asked for it
 	Linked    bool            // an object or a part refers to the root
-	// Index is the position of this node among the Of nodes that are to keep the root and
-	// may all be fetching it now. The first Sharing of Members are among them.
+	// Of nodes are to keep the root and may all be fetching it now. Index is the position of
+	// this node among them, from 0. The first Sharing of Members are others of these nodes.
 	Index, Of, Sharing int
 }
 
@@ -183,7 +183,7 @@ type Options struct {
 	// Nil means that no member is.
 	Down func(state.NodeID) bool
 	// Moves returns whether the Repairer moves a root to other nodes after this node failed
-	// to fetch it with err. Then this node does not give up meanwhile. Nil: it never does.
+	// to fetch it with err. This node then does not give up meanwhile. Nil: it moves none.
 	Moves func(root *state.Root, err error) bool
 	// Leases has the roots that must not be dropped. Nil means that there are no leases.
 	Leases *Leases

@@ -41,7 +41,7 @@ const (
 	headerBytes = 8 + 1 + 4
 )
 
-// AppendFrame appends the bytes of f to buf.
+// AppendFrame appends the bytes of f to buf. It returns ErrFrame if the body is larger than MaxBody.
 func AppendFrame(buf []byte, f Frame) ([]byte, error) {
 	if len(f.Body) > MaxBody {
 		return buf, fmt.Errorf("%w: a body of %d bytes, the most is %d", ErrFrame, len(f.Body), MaxBody)

@@ -29,8 +29,8 @@ const (
 )
 
 // Raft is the transport of Raft between members. Server ids and addresses are
-// node ids. Closing it makes the node silent: the library's own leaves streams
-// open, and can leave a pipeline that waits for ever.
+// node ids. After Close the node sends nothing. The transport of the library, when it is
+// closed, leaves streams open and may leave a pipeline that waits forever.
 type Raft struct {
 	*raft.NetworkTransport
 	streams *streamLayer
@@ -63,9 +63,9 @@ var (
 	_ raft.WithClose = (*Raft)(nil)
 )
 
-// NewRaft returns the transport of the node self. As the library does it, it
-// accepts streams from now on. Heartbeats to one member are sent so far apart at
-// the least; 0 leaves them as Raft makes them.
+// NewRaft returns the transport of the node self, which accepts streams at once. every is
+// the shortest interval between two heartbeats to one member; 0: the transport delays none.
+// The error is that of network.Listen.
 func NewRaft(network Network, self string, every time.Duration, hooks Hooks, config raft.NetworkTransportConfig) (*Raft, error) {
 	l, err := network.Listen(RaftProtocol)
 	if err != nil {
@@ -85,8 +85,8 @@ func NewRaft(network Network, self string, every time.Duration, hooks Hooks, con
 
 // AppendEntries implements raft.Transport. It delays a heartbeat that comes too soon after
 // the previous one: Raft sends one every 10 % to 20 % of the time-out, and heartbeats are
-// most of the work of an idle cluster. It leaves none out, because each answer confirms the
-// follower.
+// most of the work of an idle cluster. It sends every heartbeat, because each answer tells
+// Raft that the follower still follows.
 func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	if heartbeat && !t.await(id, args.Term) {
