@@ -32,8 +32,8 @@ func (w *world) is(t *testing.T, token, email string, admin bool) Principal {
 	return p
 }
 
-// Whether a person from an identity provider gets an account depends on console.sign_up, on the domain and on
-// administration rights.
+// A person from a provider gets an account with sign-up open, with sign-up invited if in the domain, and with sign-up
+// off only as an administrator.
 func TestWhoMayOpenAnAccount(t *testing.T) {
 	domain, admin := annAtID, annAtID
 	domain.InDomain, admin.Admin = true, true
@@ -177,7 +177,8 @@ func TestAnInvitationOpensOneAccount(t *testing.T) {
 	}
 }
 
-// The newest link for a password sets it once before the link expires, and ends the sessions from before.
+// The newest link for a password sets a new one until the link expires, and ends the sessions from before. Older
+// links and changed tokens open nothing.
 func TestALinkSetsANewPassword(t *testing.T) {
 	w := newest(t, SignUpOff)
 	if _, err := w.CreateAccount(t.Context(), "ann@example.org", "the one that is lost"); err != nil {

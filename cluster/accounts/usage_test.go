@@ -69,8 +69,6 @@ func TestUsageByDay(t *testing.T) {
 
 // A node counts the requests of at most maxCounted accounts, and takes each count once, in parts of at most
 // state.MaxUsage.
-// A count is not lost when the cluster does not take it, and not kept for more accounts than there
-// is room for.
 func TestRequestsAreCountedUntilTheyAreNoted(t *testing.T) {
 	var r requests
 	for i := range maxCounted + 10 {

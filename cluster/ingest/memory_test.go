@@ -24,7 +24,7 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Forty bodies for which the memory is too small are stored in part, the others are refused with ErrLimited, and
+// Of forty bodies for which the memory is too small, some are stored, the others are refused with ErrLimited, and
 // nothing is left.
 func TestMemoryIsBounded(t *testing.T) {
 	bubble(t, 1, func(w *world) {

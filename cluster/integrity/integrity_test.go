@@ -170,7 +170,8 @@ func pause(d time.Duration) {
 	synctest.Wait()
 }
 
-// A reference in which a read meets damage is repaired at once, and cannot be sealed while a block is missing.
+// The scrubber requests the repair of a reference at once when a read meets damage in it, and does not seal the
+// reference while a block is missing.
 func TestDamageThatAReadMeetsIsRepairedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, d *disk, s *Scrubber) {
 		pause(time.Second)

@@ -127,8 +127,8 @@ func TestDeliberateMistakesAreFound(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound promises that the comparison at the end of a simulation finds content that
-// is gone, and a state that differs, and says which.
+// TestDamageIsFound promises that the comparison at the end of a simulation finds lost content and differing states,
+// and says which.
 func TestDamageIsFound(t *testing.T) {
 	if !*longFlag && !*proofFlag {
 		t.Skip("only with -long or -proof")

@@ -285,10 +285,10 @@ func TestDeleteTakesBackItsWantsAndItsBlocks(t *testing.T) {
 	t.Logf("after %s", time.Since(begin).Round(time.Millisecond))
 }
 
-// TestAReplacementThatStallsCostsNothing promises that a pin which is replaced by a version
-// whose fetch stalls keeps the old version. Other pins come and go meanwhile and their blocks
-// are collected. The old version stays whole until the new one has failed; then what only it
-// needed goes, and nothing else.
+// TestAReplacementThatStallsCostsNothing promises that a pin that is replaced by a version whose fetch stalls keeps
+// the old version until the new one has failed.
+// Other pins come and go meanwhile and their blocks are collected. The old version stays whole until the new one has
+// failed; then what only it needed goes, and nothing else.
 func TestAReplacementThatStallsCostsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	a := newAlone(t, func(c *config.Config) {

@@ -57,10 +57,9 @@ func fileKinds() []fileKind {
 	}
 }
 
-// TestAFlippedBitInAnyFileIsRepairedOrRefused promises that one flipped bit in any file of a
-// member's copy of the state, also in one made minutes ago, is never served: the node repairs
-// itself, or refuses to start and names the file (A10, P11). Here it always repairs itself,
-// since others have the state.
+// TestAFlippedBitInAnyFileIsRepairedOrRefused promises that a node repairs itself, and has the state of the others,
+// after one bit flipped in any file of its copy of the state (A10, P11). The file may have been made minutes ago. A
+// node alone may refuse to start and name the file; here others have the state.
 func TestAFlippedBitInAnyFileIsRepairedOrRefused(t *testing.T) {
 	nodes := threeKept(t)
 	for i := range 40 {

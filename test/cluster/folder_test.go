@@ -49,9 +49,8 @@ func changeHex(t *testing.T, path string) {
 	}
 }
 
-// TestAMemberWithoutItsFilesIsRefusedByName promises that a member which lacks a file that
-// makes it that member, or has another secret, does not start as something else: it names the
-// file, and says what can be done (A10).
+// TestAMemberWithoutItsFilesIsRefusedByName promises that a member without one of its own files, or with another
+// secret, does not start, names the file, and says what can be done (A10). It must not start as something else.
 func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 	t.Parallel() // it mostly waits
 	const another, backup = "another member", "from a backup"
@@ -101,9 +100,9 @@ func TestAMemberWithoutItsFilesIsRefusedByName(t *testing.T) {
 	}
 }
 
-// TestWithoutAStateASeedThatCannotBeReadIsRefused promises that a node with such a file does
-// not found a cluster of its own: without a state nothing else tells which cluster the file
-// meant.
+// TestWithoutAStateASeedThatCannotBeReadIsRefused promises that a node without a state whose file of members cannot
+// be read does not start, and changes neither that file nor its secret. It must not found a cluster of its own:
+// without a state nothing else tells which cluster the file meant.
 func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
@@ -139,11 +138,10 @@ func TestWithoutAStateASeedThatCannotBeReadIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnIdentityThatWasPutBackFoundsNothing promises that an identity which was put back on a
-// new disk, with the secret of the others or without, is a member's: without --join the node
-// does not found a cluster of its own, and with it the node is back
-// (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended right behind its
-// identity founds all the same.
+// TestAnIdentityThatWasPutBackFoundsNothing promises that a node whose identity was put back on a new disk, with the
+// secret of the others or without, founds no cluster and asks for --join. With --join the node is back
+// (TestAMemberThatLostItsDiskComesBackWithoutAVote). A first start that ended right behind its identity founds all
+// the same.
 func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -189,8 +187,8 @@ func TestAnIdentityThatWasPutBackFoundsNothing(t *testing.T) {
 // unreadSeeds are files of members that tell nothing.
 var unreadSeeds = []string{"", "{\"cluster_id\": \"", "{}", "null", "\x00\x00\x00\x00"}
 
-// TestAMemberWithoutItsSeedMakesItFromTheState promises that what a member knows of its
-// cluster besides the state is written anew from it.
+// TestAMemberWithoutItsSeedMakesItFromTheState promises that a member whose file of members is missing or unreadable
+// warns, and writes the file anew from its state.
 func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")
@@ -241,9 +239,9 @@ func TestAMemberWithoutItsSeedMakesItFromTheState(t *testing.T) {
 	}
 }
 
-// TestAnotherSecretIsNoticedWhenTheStateComes promises that a node with the secret of another
-// cluster takes the state in, is not ready, and says why; without a state nobody can tell. It
-// makes no keys and tells nobody its secret.
+// TestAnotherSecretIsNoticedWhenTheStateComes promises that a node with the secret of another cluster receives the
+// state, is not ready, says why, and makes neither a key nor a ticket. Without a state nobody can tell that the
+// secret is another one.
 func TestAnotherSecretIsNoticedWhenTheStateComes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)
@@ -303,9 +301,9 @@ func exposed(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// TestOthersReadNothingOfANode promises that in a folder which all may enter nothing of a
-// node's can be read by others, nor in one that was copied with modes that let them: the node
-// takes the rights back, and says so.
+// TestOthersReadNothingOfANode promises that other users of the machine can read no file of a node, neither in a
+// folder that all may enter nor in a copy with modes that permit it. The node removes the rights of a copy, and says
+// so.
 func TestOthersReadNothingOfANode(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "node1")
@@ -353,8 +351,8 @@ func TestOthersReadNothingOfANode(t *testing.T) {
 	}
 }
 
-// TestLinkedSecretsKeepTheirModes promises that the mode of a secret behind a link, which is
-// somebody else's, stays as it is; a folder behind a link is the node's.
+// TestLinkedSecretsKeepTheirModes promises that a node leaves the mode of a secret behind a link as it is, and
+// removes the rights of others from a folder behind a link. The secret is somebody else's; the folder is the node's.
 func TestLinkedSecretsKeepTheirModes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := start(t, filepath.Join(t.TempDir(), "node1"), "", "")

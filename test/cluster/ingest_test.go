@@ -48,8 +48,8 @@ func readHere(t *testing.T, n *running, root state.RootKey) []byte {
 	return data
 }
 
-// TestANodeThatIsReadyTakesContentInAtOnce promises that a node which says that it is ready
-// has its epoch. A try for one that fails would be repeated only after a while.
+// TestANodeThatIsReadyTakesContentInAtOnce promises that a node that says that it is ready stores content at once,
+// because it has its epoch. A try for an epoch that fails would be repeated only after a while.
 func TestANodeThatIsReadyTakesContentInAtOnce(t *testing.T) {
 	t.Parallel() // it mostly waits
 	dir := filepath.Join(t.TempDir(), "alone")
@@ -194,9 +194,8 @@ func TestWhatIsStoredBecomesAnObject(t *testing.T) {
 	testObjects(t, three(t))
 }
 
-// TestABoundOfPinsIsNotForObjects promises that what may be the size of one pin is nothing to
-// objects, which have bounds of their own: neither where they are put nor where they are
-// copied to.
+// TestABoundOfPinsIsNotForObjects promises that the bound of the size of a pin does not hold for objects, neither
+// where they are put nor where they are copied to. Objects have bounds of their own.
 func TestABoundOfPinsIsNotForObjects(t *testing.T) {
 	t.Parallel() // it mostly waits
 	testObjects(t, three(t, func(o *node.Options) { o.Config.Tracker.MaxBytes = 2 << 20 }))

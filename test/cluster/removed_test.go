@@ -21,10 +21,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
-// TestARemovedNodeComesBackWithATicketOnly promises that a node which was removed while it was
-// down ends, and comes back with a ticket only. Nobody tells it, for Raft has let go of it: it
-// asks. It is a new member with its old identity: its log and its state are given up, its
-// blocks are not (A14).
+// TestARemovedNodeComesBackWithATicketOnly promises that a node that was removed while it was down ends at its start,
+// and comes back with a ticket only.
+// Nobody tells it, for Raft has let go of it: it asks. It is a new member with its old identity: its log and its
+// state are given up, its blocks are not (A14).
 func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	t.Parallel() // it mostly waits
 	nodes := three(t)

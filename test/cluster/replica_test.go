@@ -236,9 +236,8 @@ func removeAllBut(dir string, names ...string) error {
 	return err
 }
 
-// TestAMemberThatLostItsDiskComesBackWithoutAVote promises that a member which lost a part of
-// its data folder comes back: with a new store and without a vote where its log is gone, as it
-// was where it is not (A11).
+// TestAMemberThatLostItsDiskComesBackWithoutAVote promises that a member that lost a part of its data folder comes
+// back, with a new Raft store if its log is gone and with its old one otherwise (A11).
 func TestAMemberThatLostItsDiskComesBackWithoutAVote(t *testing.T) {
 	nodes := threeKept(t)
 	for i, tc := range []struct {
@@ -281,8 +280,8 @@ func TestAMemberThatLostItsDiskComesBackWithoutAVote(t *testing.T) {
 	}
 }
 
-// TestANodeWithAnotherStateIsMadeAnew promises that a node whose state differs from the
-// others' is found, put out, made anew and let in, without anybody's help.
+// TestANodeWithAnotherStateIsMadeAnew promises that the cluster finds a node whose state differs, and that the node
+// replaces its state once and is a member again, without anybody's help.
 func TestANodeWithAnotherStateIsMadeAnew(t *testing.T) {
 	nodes := threeKept(t)
 	write(t, nodes[0], "someone@example.org")

@@ -85,8 +85,8 @@ var commands = map[string][]string{
 	"completion":   {"bash", "zsh", "fish"},
 }
 
-// TestEveryCommandExplainsItself promises that the help of each command names its flags, and that each command that
-// the help lists is known to the test and completed by shells with its flags and the commands below it.
+// TestEveryCommandExplainsItself promises that the help of each command names its flags, and that shells complete
+// each command with its flags and the commands below it. Each command that the help lists is one of commands.
 func TestEveryCommandExplainsItself(t *testing.T) {
 	seen := map[string]bool{}
 	for _, h := range everyCommand(t) {

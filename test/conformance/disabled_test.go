@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestADisabledAccount promises that an account that is disabled through one node is refused by all
-// nodes from the answer on, on each API as a revoked key is; that what is public stays readable; and
-// that an account that is enabled has its keys as they were, and no session.
+// TestADisabledAccount promises that all nodes refuse an account as soon as one has disabled it, on each API as they
+// refuse a revoked key, and that its public content stays readable. An account that is enabled again has its keys as
+// they were, and no session.
 func TestADisabledAccount(t *testing.T) {
 	t.Parallel()
 	c := harness.Start(t, harness.Options{})

@@ -218,7 +218,7 @@ func TestGoReadsWhatJavaScriptEncrypts(t *testing.T) {
 }
 
 // TestJavaScriptAndGoHaveTheSameKeys promises that share identities and storage keys are the same in both, and that
-// Go opens an identity file of JavaScript.
+// each opens the other's identity file.
 func TestJavaScriptAndGoHaveTheSameKeys(t *testing.T) {
 	t.Parallel()
 	owner := newHolder(t)

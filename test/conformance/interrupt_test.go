@@ -154,8 +154,8 @@ func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 	}
 }
 
-// TestAPasswordIsTypedTwice promises that a password that is typed twice alike is accepted, that one typed otherwise
-// is refused, and that the terminal shows neither.
+// TestAPasswordIsTypedTwice promises that a password typed twice alike is accepted and one typed otherwise refused,
+// and that the terminal shows neither.
 func TestAPasswordIsTypedTwice(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]

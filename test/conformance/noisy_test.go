@@ -25,9 +25,9 @@ const (
 // pacedMetric counts the requests that a node held back.
 const pacedMetric = "holdfast_http_requests_paced_total"
 
-// TestANoisyAccountIsPacedAndNotRefused promises that on defaults a node holds requests of an
-// account back that stores with 32 clients beside another account, and refuses none of either.
-// How long the other one waits is measured by test/bench, group noisy.
+// TestANoisyAccountIsPacedAndNotRefused promises that on defaults a node holds back requests of an account that
+// stores with 32 clients beside another account, and refuses none of either. How long the other one waits is measured
+// by test/bench, group noisy.
 func TestANoisyAccountIsPacedAndNotRefused(t *testing.T) {
 	longForm(t)
 	t.Parallel()

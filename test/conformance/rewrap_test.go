@@ -30,9 +30,9 @@ func (c *clientOf) ciphertexts(bucket string) map[string]string {
 	return all
 }
 
-// TestRewrapByCommand promises that holdfast rewrap, killed at random moments and run again, gives all
-// files to a new identity at three processes: it moves no content, and the old identity and old
-// shares open nothing afterwards.
+// TestRewrapByCommand promises that holdfast rewrap, killed at random moments and run again, gives all files to a new
+// identity and moves no content. The old identity and old shares open nothing afterwards. The cluster has three
+// processes.
 func TestRewrapByCommand(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a cluster of its own

@@ -21,9 +21,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// TestObjectsWithoutAChecksumGetOne promises that an object that came without a checksum, by PUT,
-// by a form or in parts, has the CRC64NVME of its bytes on every node, also after restarts, and
-// that a stock SDK verifies what it reads by it.
+// TestObjectsWithoutAChecksumGetOne promises that an object without a checksum, from a PUT, a form or parts, has the
+// CRC64NVME of its bytes on every node, also after restarts. A stock SDK verifies by it what it reads.
 func TestObjectsWithoutAChecksumGetOne(t *testing.T) {
 	t.Parallel() // it mostly waits
 	g := newGateway(t, harness.Options{})

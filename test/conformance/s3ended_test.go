@@ -61,9 +61,9 @@ func (u *uploads) gone(key, id string) {
 	}
 }
 
-// TestUploadsOfManyPartsEndAtOnce promises that an upload that was completed or aborted is gone on every node, and
-// that its parts are freed after that, also if the leader dies in between. Then the account is charged for what there
-// is, and nothing of the parts stays.
+// TestUploadsOfManyPartsEndAtOnce promises that a completed or aborted upload is gone on every node at once, and that
+// its parts are freed later, also if the leader dies in between. Then the account is charged for what there is, and
+// nothing of the parts stays.
 func TestUploadsOfManyPartsEndAtOnce(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -55,8 +55,8 @@ func postForm(t *testing.T, to *url.URL, fields map[string]string, content []byt
 	return r.Status, string(r.Body)
 }
 
-// TestFormsThatMinioSigns promises that a node that does not lead stores the upload of a form by a policy that
-// minio-go signs, and refuses one that differs from its policy. It uploads as a page in a browser does.
+// TestFormsThatMinioSigns promises that a follower stores a form upload by a policy of minio-go, and refuses a form
+// that differs from its policy. It uploads as a page in a browser does.
 func TestFormsThatMinioSigns(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, harness.Options{})

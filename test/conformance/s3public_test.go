@@ -257,8 +257,8 @@ func (b *toggled) turn(peer *unknownPeer, settings ...bool) {
 	b.seen(peer, last)
 }
 
-// TestALargeBucketTurnsWhileItChanges promises that a bucket of more objects than two entries
-// have room for turns public and private while objects come and go.
+// TestALargeBucketTurnsWhileItChanges promises that a bucket of more objects than two log entries can migrate turns
+// public and private while objects come and go.
 func TestALargeBucketTurnsWhileItChanges(t *testing.T) {
 	longForm(t)
 	t.Parallel()

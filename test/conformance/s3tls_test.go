@@ -42,7 +42,7 @@ func serveTLS(t *testing.T, n *harness.Node) *pair {
 }
 
 // TestStockS3ToolsOverTLS promises that a node stores what SDKs and tools send over HTTPS alone: bodies in chunks
-// with a checksum behind them, signed or not.
+// with a checksum behind them, signed or not, and without a length.
 func TestStockS3ToolsOverTLS(t *testing.T) {
 	longForm(t)
 	t.Parallel() // a cluster of its own

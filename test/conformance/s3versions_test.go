@@ -617,9 +617,9 @@ const (
 	versionWrites  = 300 // acknowledged, markers included
 )
 
-// TestVersionsOutliveNodesThatDie promises that each acknowledged version is there once, in the order of its client's
-// acknowledgements, after a follower and the leader were killed under load, and nothing that nobody asked for.
-// Clients put and delete a few keys meanwhile.
+// TestVersionsOutliveNodesThatDie promises that every acknowledged version is there once and in order after a
+// follower and the leader were killed under load. The order is that of the acknowledgements of its client. Nothing is
+// there that nobody asked for. Clients put and delete a few keys.
 func TestVersionsOutliveNodesThatDie(t *testing.T) {
 	longForm(t)
 	t.Parallel() // it mostly waits

@@ -83,8 +83,8 @@ type keeper struct {
 
 const keeperEmail = "canary@example.org"
 
-// TestSecretsAreNotTold promises that neither answers nor logs at level debug nor files repeat a secret of an account
-// or of the cluster, however it was used (A51). The secrets are used in every way, good and bad.
+// TestSecretsAreNotTold promises that no answer, log at level debug or file repeats a secret of an account or of the
+// cluster to a caller who did not ask for it (A51). The secrets are used in every way, good and bad.
 func TestSecretsAreNotTold(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{ByTicket: true, Env: []string{"HOLDFAST_LOG_LEVEL=debug", "HOLDFAST_SESSION_TRIES=100"}, LogBytes: secretLog})

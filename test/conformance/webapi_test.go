@@ -29,8 +29,8 @@ func webAPI(t *testing.T, n *harness.Node, token, method, path, body string, wan
 	}
 }
 
-// TestTheWebAPI promises that any node's web API makes a key, a bucket and a link that hold on all nodes, and that a key that is
-// revoked and a session that ends through one of them are refused by all from the answer on.
+// TestTheWebAPI promises that keys, buckets and links that one node's web API makes hold on all nodes, and that all
+// refuse a revoked key and an ended session from the answer on.
 func TestTheWebAPI(t *testing.T) {
 	c := harness.Start(t, harness.Options{})
 	const email, password = "web@example.org", "correct horse battery staple"

@@ -24,9 +24,8 @@ const (
 	bulkClients = 64
 )
 
-// TestAMemberCatchesUpOverASlowLine promises that a member that was away catches up over a line that is slower than
-// the entries that it lacks. They are entries of some hundred KiB, as bulk writes with much to say of each pin make
-// them.
+// TestAMemberCatchesUpOverASlowLine promises that a member that was away catches up over a line slower than the
+// entries that it lacks. They are entries of some hundred KiB, as bulk writes with much to say of each pin make them.
 func TestAMemberCatchesUpOverASlowLine(t *testing.T) {
 	longForm(t)
 	c := harness.Start(t, harness.Options{Line: &harness.Line{Delay: slowDelay, Rate: slowRate, Queue: slowQueue}})
