@@ -149,8 +149,8 @@ func lastUse(view state.View, id state.KeyID) (time.Time, error) {
 	return used.Time(), nil
 }
 
-// Keys returns the keys of the account with an e-mail address, or the keys of all accounts if
-// it is empty. The result includes expired keys, and has no tokens and key pairs.
+// Keys returns the keys of the account with an e-mail address. If email is empty, it returns the keys of all
+// accounts. The result includes expired keys, and has no tokens and key pairs.
 func (a *Accounts) Keys(ctx context.Context, email string) ([]Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

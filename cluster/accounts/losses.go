@@ -2,12 +2,13 @@ package accounts
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// Losses reports when keys and sessions disappear from the state of this node.
+// Losses reports to a caller that keys and sessions have disappeared from the state of this node.
 type Losses struct {
 	sub *state.Subscription // nil means that nothing is reported
 }
 
-// Losses starts to report that keys or sessions may have disappeared. Close ends the reports.
+// Losses starts to report that keys or sessions may have disappeared from the state of this node. The caller
+// ends the reports by Close.
 func (a *Accounts) Losses() *Losses {
 	if a.watch == nil {
 		return &Losses{}
@@ -15,7 +16,7 @@ func (a *Accounts) Losses() *Losses {
 	return &Losses{a.watch.Subscribe("")}
 }
 
-// C returns a channel that receives a token when something may have disappeared.
+// C returns a channel that receives a value when keys or sessions may have disappeared. Call Take then.
 func (l *Losses) C() <-chan struct{} {
 	if l.sub == nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// RotateSigningKey makes a new signing key, which signs API keys from now on, and returns its
-// number. Existing API keys stay valid; to end the API keys that an old signing key has signed,
-// revoke them. If there is no place for a new signing key, the API keys of an old one are
-// deleted, all of which have expired.
+// RotateSigningKey makes a new signing key, which signs API keys from now on, and returns its number. Existing
+// API keys stay valid; to end the API keys that an old signing key has signed, revoke them. If the state has no
+// room for a new signing key, RotateSigningKey first removes an old one whose API keys have all expired,
+// together with these API keys.
 //
-// Errors: state.ErrTooLarge if state.MaxSigningKeys-1 signing keys have valid API keys;
-// state.ErrUnavailable without a majority.
+// Errors: state.ErrTooLarge if state.MaxSigningKeys-1 signing keys have valid API keys; state.ErrUnavailable
+// without a majority.
 func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err error) {
 	if err := a.Fits(); err != nil { // else no other node could open the new one
 		return 0, fmt.Errorf("rotate: %w", err)

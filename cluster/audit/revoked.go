@@ -26,9 +26,9 @@ type RevokedKey struct {
 	By    string    // e-mail address of who revoked it, or "operator" for a local command
 }
 
-// RevokedKeys returns the keys of an account that were revoked in the last RevokedFor, the newest
-// first, at most limit. The state has no record of a revoked key, so it reads the newest rows of the
-// audit log; on a cluster with very many changes, older keys are missing.
+// RevokedKeys returns the keys of an account that were revoked in the last RevokedFor, the newest first, at
+// most limit. The state has no record of a revoked key, so RevokedKeys reads the newest rows of the audit log.
+// On a cluster with very many changes, older keys are missing.
 //
 // Errors: state.ErrNotFound without the account; state.ErrUnavailable without a majority.
 func (l *Log) RevokedKeys(ctx context.Context, id state.AccountID, limit int) ([]RevokedKey, error) {

@@ -26,8 +26,8 @@ const (
 	Chunk = guts.ChunkSize
 	// HashSize is the number of bytes of a hash and of a chaining value.
 	HashSize = 32
-	// MaxTrees is the maximum number of subtrees of a piece of content: on each side of its
-	// middle one for each height below that of 2^50 bytes.
+	// MaxTrees is the largest number of subtrees of a piece of content: on each side of the middle of the
+	// piece, one subtree for each of the 40 heights of the tree of 2^50 bytes.
 	MaxTrees = 2 * 40
 
 	batch = guts.MaxSIMD * Chunk // number of bytes that are hashed together
@@ -275,7 +275,7 @@ func (h *Hasher) Trees() []byte {
 	return b
 }
 
-// Piece has the place of a run of bytes of content, and the hashes that are known of it.
+// Piece is a run of bytes of some content: its place and the hashes that are known of it.
 type Piece struct {
 	At, Size uint64 // offset in bytes
 	Trees    []byte // chaining values as Hasher.Trees returns them

@@ -99,8 +99,8 @@ type verdict struct {
 	Payer         string `json:"payer"`
 }
 
-// Verify implements payments.Facilitator. It returns the payer of p, whom the facilitator has to
-// confirm if it names a payer.
+// Verify implements payments.Facilitator. It returns the payer of p. If the facilitator names a payer, it must
+// be the payer of p; otherwise Verify returns a *payments.Rejected.
 func (c *Client) Verify(ctx context.Context, p *payments.Payment) (string, error) {
 	var v verdict
 	status, err := c.ask(ctx, "/verify", p, &v)

@@ -82,14 +82,13 @@ type Buffers interface {
 	Put(buf *[]byte)
 }
 
-// Leases prevents that roots are dropped on this node.
+// Leases keep roots from being dropped on this node.
 type Leases interface {
 	// Begin takes a lease on a root until End, once for each Begin.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
-	// Sealed records that the holder of the lease has sealed the root. Found records that the
-	// root was sealed before and is unchanged. One of both is called once for each Begin,
-	// unless neither applies.
+	// Sealed records that the holder of the lease has sealed the root. Found records that the root was sealed
+	// before and is unchanged. For each Begin, at most one of the two is called, and only once.
 	Sealed(root state.RootKey, hidden bool)
 	Found(root state.RootKey)
 	// Fenced records that leases of earlier processes no longer count.
@@ -341,8 +340,8 @@ func check(place Placement) error {
 // the requested copies are left, it fails with state.ErrUnavailable.
 func (s *Stored) Renew(ctx context.Context) error { return s.p.renew(ctx, s) }
 
-// Done reports the outcome to the nodes: committed, or no command names the content and
-// none will. It does not block. Call either Done or Unknown, once.
+// Done reports the outcome to the nodes. committed is true if a command has named the content, and false if no
+// command names it and none will. Done does not block. Call either Done or Unknown, once.
 func (s *Stored) Done(committed bool) {
 	if committed {
 		s.p.decide(outcomeCommitted)

@@ -55,8 +55,8 @@ type Store interface {
 
 // Repairs starts the repair of damaged references.
 type Repairs interface {
-	// Repair requests that the blocks of a reference are fetched again. It returns before
-	// that is done; Seal is called then.
+	// Repair requests that the blocks of a reference are fetched again, and returns before they are. When they
+	// are here, the node calls Scrubber.Seal.
 	Repair(ctx context.Context, reference string) error
 }
 

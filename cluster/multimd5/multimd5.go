@@ -78,7 +78,7 @@ func (h *Hash) Reset() {
 // or as many as can be hashed at once, have data. Leave must be called to end this.
 func (h *Hash) Wait() { h.waits(true) }
 
-// Leave ends Wait, also for data that is being written. Any goroutine may call it.
+// Leave ends Wait. Data that is being written then does not wait for others either. Any goroutine may call it.
 func (h *Hash) Leave() { h.waits(false) }
 
 func (h *Hash) waits(patient bool) {

@@ -32,8 +32,8 @@ const (
 	clockMargin  = 5 * time.Minute // largest difference of clocks that is tolerated
 )
 
-// ErrNoWayIn is the error of Open if the settings name no usable place to join. Each entry is
-// neither a ticket nor an address, or is an address without a secret.
+// ErrNoWayIn is the error of Open if the settings name no usable place to join: each entry is neither a ticket
+// nor an address, or is an address while there is no cluster secret.
 var ErrNoWayIn = errors.New("no way to join")
 
 // ErrRunsElsewhere is the error of Open if another process runs with the identity of this node.

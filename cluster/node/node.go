@@ -61,9 +61,8 @@ type Options struct {
 	// HostOptions are passed to every libp2p host, and ClusterOptions to the cluster hosts, so
 	// that tests can use a simulated network.
 	HostOptions, ClusterOptions []peer.HostOption
-	// Fatal is called when a disk cannot be trusted, before Run ends with the same error.
-	// It may end the process, because an orderly end would not make anything safer. Nil:
-	// not called.
+	// Fatal is called when a disk cannot be trusted, right before Run ends with the same error. Fatal may end
+	// the process at once: an orderly end would make nothing safer. Nil: not called.
 	Fatal func(error)
 	// Timings of Raft; zero values take its defaults.
 	Timings consensus.Timings
@@ -86,11 +85,11 @@ type Options struct {
 	// Now is the clock of this node, which tests set wrong; nil: time.Now. Durations are
 	// measured without it.
 	Now func() time.Time
-	// Facilitator settles the payments of the paid gateway. Nil means that of Config, and without a
-	// paid gateway there that this node sells nothing.
+	// Facilitator settles the payments of the paid gateway. Nil means the facilitator of Config; if Config has
+	// no paid gateway, this node sells nothing.
 	Facilitator payments.Facilitator
-	// CollectEvery is the interval of garbage collection in the block store and by the
-	// state, for tests. Zero: the defaults.
+	// CollectEvery is the interval of garbage collection in the block store and of the tracker's audit, which
+	// finds content that the state does not want. Tests set it. Zero: the defaults.
 	CollectEvery time.Duration
 }
 

@@ -9,9 +9,9 @@ import (
 // authCheckKey is the context key of the function that is passed to WithAuthCheck.
 type authCheckKey struct{}
 
-// WithAuthCheck returns a context for a pre-authenticated request. Right before a change of the
-// request is proposed, check runs again, and its error is returned instead of the change. A
-// body may take hours to arrive, and its key may be revoked meanwhile.
+// WithAuthCheck returns a context for a pre-authenticated request. Each use case calls check right before it
+// proposes a change of the request. If check returns an error, the use case proposes nothing and returns that
+// error. A body may take hours to arrive, and its key may be revoked meanwhile.
 func WithAuthCheck(ctx context.Context, check func(context.Context) error) context.Context {
 	return context.WithValue(ctx, authCheckKey{}, check)
 }

@@ -15,9 +15,9 @@ type Held struct {
 	object  state.Object
 }
 
-// Hold stores the content of an object that a later Commit gives its name. It makes the checks of Put
-// before it reads the body, and returns the errors of Put. The condition of the request is checked
-// here; the command of Commit has to carry it.
+// Hold stores the content of an object; a later Commit of the result gives the object its name. Hold makes the
+// checks of Put before it reads the body, and returns the errors of Put. It also checks the condition of the
+// request, which the command of Commit has to carry again.
 func (o *Objects) Hold(ctx context.Context, a state.AccountID, bucket string, r PutRequest) (*Held, error) {
 	b, err := o.known(ctx, a, bucket)
 	if err != nil {

@@ -55,7 +55,7 @@ func (o *Objects) Versions(ctx context.Context, a state.AccountID, bucket string
 	return page, err
 }
 
-// Doomed is a key whose object is to be deleted, or whose version with an id is to be deleted.
+// Doomed names what is to be deleted: the object with a key, or one version of the key if ID is not empty.
 type Doomed struct {
 	Key string
 	ID  state.VersionID // "" means no id

@@ -115,10 +115,10 @@ func (p *Payments) Supported(ctx context.Context) error {
 // runEvery is the time between two passes of Run.
 const runEvery = 10 * time.Second
 
-// Run removes paid content whose time is over and receipts of failed payments, and makes payments
-// refundable that their node has left, while this node leads. On every node it records the settlements that
-// the node knew when it stopped, or could not record in time. It returns when ctx ends. Then attempts end
-// too.
+// Run does three things until ctx ends. On the leader, it removes paid content whose time is over and receipts
+// of failed payments. On the leader, it makes payments refundable whose node has abandoned them. On every node,
+// it records the settlements that the node knew when it stopped, or could not record in time. When Run ends, it
+// ends the attempts that are under way too.
 func (p *Payments) Run(ctx context.Context) error {
 	defer p.end()
 	return duty.Every(ctx, runEvery, p.opts.Logger, "paid content not swept yet", func(ctx context.Context) error {

@@ -87,8 +87,9 @@ func (p *Pins) detail(view state.View, account state.AccountID, id state.Request
 	return d, root, nil
 }
 
-// Holders returns for each pin the names of the nodes that have its complete content, as this node has
-// applied it, ordered by node. A node without a name has its id there. A failed pin has no holders.
+// Holders returns for each pin the names of the nodes that have its complete content, ordered by node. A node
+// without a name has its id in the list. A failed pin has no holders. Holders reads the state that this node
+// has applied, which may lag behind the cluster.
 func (p *Pins) Holders(rows []Record) ([][]string, error) {
 	view, release := p.state.LocalView()
 	defer release()

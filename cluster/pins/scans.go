@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// MaxScansWaiting is how many long lists of one account may wait for their turn on a node.
-// One of an account runs at a time, and of all accounts as many as 50 % of the processors,
-// at least one. Short lists do not wait for them.
+// MaxScansWaiting is how many long lists of one account may wait for their turn on a node. One long list of an
+// account runs at a time. All accounts together run as many as half the number of processors, and at least one.
+// Short lists do not wait.
 const MaxScansWaiting = 32
 
 // scans runs long lists in the order of their arrival.

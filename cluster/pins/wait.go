@@ -23,12 +23,12 @@ const (
 	waitLook = time.Second
 )
 
-// Wait returns a pin when its status differs from known, or when the state of its content
-// changes. It returns a pinned or failed pin at once, and any pin when enough is closed.
-// Arrived bytes are no change.
+// Wait returns a pin when its status differs from known, or when the state of its content changes. It returns a
+// pinned or failed pin at once, and any pin when the channel enough is closed. The arrival of bytes is no
+// change.
 //
-// Errors: state.ErrNotFound if the pin is gone, state.ErrLimited above the bounds, that of ctx
-// when it ends.
+// Errors: state.ErrNotFound if the pin is gone, state.ErrLimited if more calls wait than MaxWaiters or
+// MaxAccountWaiters permit, and the error of ctx when it ends.
 func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (Record, error) {
 	first, root, err := p.local(account, id)
 	if err != nil {

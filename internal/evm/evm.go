@@ -19,8 +19,8 @@ const addressDigits = 40
 var (
 	// ErrForm is returned for text that is not 0x and 40 hexadecimal digits.
 	ErrForm = errors.New("an address is 0x and 40 hexadecimal digits")
-	// ErrChecksum is returned for an address in upper and lower case whose case is not that of its
-	// checksum, so at least one digit is wrong.
+	// ErrChecksum is returned for an address with digits in both cases whose cases are not those of its
+	// checksum (EIP-55): at least one digit is wrong.
 	ErrChecksum = errors.New("the upper and lower case of the address is not that of its checksum (EIP-55): at least one digit is wrong")
 )
 
@@ -34,9 +34,8 @@ func Keccak(parts ...[]byte) (sum [32]byte) {
 	return sum
 }
 
-// Lower returns an address with its digits in lower case. Other than ParseAddress it does not check
-// the checksum, as programs write addresses of others in any case. ok is false for text of another
-// form.
+// Lower returns an address with its digits in lower case. Unlike ParseAddress, it does not check the checksum,
+// because other programs write addresses in any case. ok is false for text of another form.
 func Lower(text string) (address string, ok bool) {
 	digits, ok := strings.CutPrefix(text, "0x")
 	if !ok || len(digits) != addressDigits {
@@ -62,7 +61,8 @@ func ParseAddress(text string) (string, error) {
 	return "", ErrChecksum
 }
 
-// Checksum returns an address in lower case in the upper and lower case of EIP-55.
+// Checksum returns an address with the case of each digit that EIP-55 prescribes. lower is the address in lower
+// case.
 func Checksum(lower string) string {
 	digits := []byte(strings.TrimPrefix(lower, "0x"))
 	sum := Keccak(digits)

@@ -54,7 +54,7 @@ func (p *Provider) Rotate() {
 	p.Keypair = pair
 }
 
-// Expect has a person sign in whom a browser sends here next.
+// Expect makes who sign in when the next browser comes to the provider.
 func (p *Provider) Expect(who Person) {
 	p.QueueUser(&mockoidc.MockUser{Subject: who.Subject, Email: who.Email, EmailVerified: !who.Unverified})
 }

@@ -99,8 +99,8 @@ type Order struct {
 	Change   func(*Authorization)
 }
 
-// Pay signs the first way to pay of a statement as stock clients do, and returns the name and the
-// value of the header.
+// Pay signs a payment for the first entry of accepts, as stock clients do. It returns the name and the value of
+// the header that carries the payment.
 func (o *Order) Pay() (header, value string, err error) {
 	want := o.Required.Accepts[0]
 	amount := want.MaxAmountRequired

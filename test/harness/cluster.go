@@ -31,8 +31,7 @@ type Options struct {
 	// skipped where there can be none. HTTP is asked over loopback inside, which
 	// foreign programs do not reach.
 	Apart bool
-	// Line is what becomes of packets between nodes that are Apart, which it makes them;
-	// nil: they arrive at once.
+	// Line says how packets travel between the nodes, and implies Apart. Nil: they arrive at once.
 	Line *Line
 }
 
@@ -168,8 +167,8 @@ func (c *Cluster) listen(n *Node, host string) []string {
 	}
 }
 
-// Move has a node that is down listen on ports that nobody had yet at its next start,
-// with no other flags than those and of Options. Not for clusters that are Apart.
+// Move makes a node that is down listen on new ports at its next start. The node then has no flags but those of
+// its ports and of Options. Move is not for clusters that are Apart.
 func (c *Cluster) Move(n *Node) {
 	c.tb.Helper()
 	if n.Running() || c.network != nil {
@@ -254,9 +253,9 @@ func (c *Cluster) Live() []*Node {
 	return out
 }
 
-// Settle waits until every running node is ready, sees every running node as
-// an alive member with the same leader, knows the addresses that it has now, and votes
-// if it is going to: a test that takes a node down counts on the votes of the others.
+// Settle waits until every running node is ready, sees every other running node as an alive member with the
+// same leader, and knows its present addresses. It also waits until every node that is to vote does: a test
+// that takes a node down counts on the votes of the others.
 func (c *Cluster) Settle() {
 	c.tb.Helper()
 	c.ready(c.Live()...)
@@ -393,8 +392,8 @@ func WaitPinned(ctx context.Context, c *PinsClient, id string, within time.Durat
 	return WaitStatus(ctx, c, id, "pinned", within)
 }
 
-// WaitStatus waits until the pin has the wanted status; the other final status
-// is an error at once.
+// WaitStatus waits until the pin has the wanted status. If the pin reaches the other of pinned and failed,
+// WaitStatus returns an error at once.
 func WaitStatus(ctx context.Context, c *PinsClient, id, want string, within time.Duration) (PinStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -108,7 +108,8 @@ func (k *Kubo) Try(stdin string, args ...string) (string, error) {
 	return r.Stdout, err
 }
 
-// Do is Try, and wants exit code 0. White space around what it printed is left out.
+// Do calls Try without standard input, and fails the test unless the exit code is 0. It returns the output
+// without white space around it.
 func (k *Kubo) Do(args ...string) string {
 	k.tb.Helper()
 	out, err := k.Try("", args...)

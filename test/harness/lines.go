@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Line is what becomes of the packets that a node sends: each node of a cluster has
-// one such line to all others.
+// Line says how the packets travel that a node sends. Each node of a cluster has one such line to all others.
 type Line struct {
 	Delay time.Duration // of each packet
 	Lost  float64       // how many do not arrive, of 1

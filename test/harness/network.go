@@ -250,9 +250,9 @@ func (w *network) heal(at int) error {
 	return w.hub.ip(fmt.Sprintf("link set port%d master hub", at))
 }
 
-// Cut takes the node's way to the other nodes, and to the cluster's foreign
-// peers, until Heal: packets vanish both ways without a word. The test still
-// reaches it. Only for a cluster whose nodes are Apart.
+// Cut separates the node from the other nodes and from the cluster's foreign peers until Heal: packets vanish
+// in both directions, and nobody is notified. The test still reaches the node. Only for a cluster whose nodes
+// are Apart.
 func (n *Node) Cut() {
 	n.tb.Helper()
 	if n.network == nil {
@@ -263,7 +263,7 @@ func (n *Node) Cut() {
 	}
 }
 
-// Heal takes back a Cut.
+// Heal ends a Cut.
 func (n *Node) Heal() {
 	n.tb.Helper()
 	if err := n.network.heal(n.at); err != nil {

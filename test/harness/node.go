@@ -140,7 +140,7 @@ func (n *Node) Pid() int { return n.run.proc.cmd.Process.Pid }
 // Running says whether the process lives.
 func (n *Node) Running() bool { return n.run.proc != nil && !n.run.proc.ended() }
 
-// ExitCode is that of a process that has ended; -1 after a signal.
+// ExitCode returns the exit code of the process, which must have ended, and -1 if a signal ended it.
 func (n *Node) ExitCode() int { return n.run.proc.cmd.ProcessState.ExitCode() }
 
 // SetEnv adds NAME=VALUE settings for the next start.
@@ -319,9 +319,8 @@ func (n *Node) command(stdin string, args []string) (Result, error) {
 	return runCommand(n.tb, n.Dir, nil, stdin, append(slices.Clone(args), "--data", n.Dir))
 }
 
-// StatusNow returns what `status --json` tells, with unknown fields refused. It is asked of the
-// socket in this node's folder: a command takes so much of a processor that a test which
-// waits for something would mostly run that.
+// StatusNow returns what `status --json` prints, and refuses unknown fields. It asks the socket in this node's
+// folder, because a command takes much more processor time, which would slow a test that waits.
 func (n *Node) StatusNow() (Status, error) {
 	o := client.New(n.Dir)
 	defer o.Close()
@@ -341,7 +340,7 @@ func (n *Node) StatusNow() (Status, error) {
 	return s, nil
 }
 
-// Status is StatusNow where nothing may go wrong.
+// Status returns StatusNow, and fails the test if there is an error.
 func (n *Node) Status() Status {
 	n.tb.Helper()
 	s, err := n.StatusNow()
@@ -351,8 +350,8 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Get returns the content of a CID as `holdfast get` on this node has it, from the socket in its
-// folder as in StatusNow.
+// Get returns the content of a CID as `holdfast get` on this node prints it. Like StatusNow, it asks the socket
+// in the node's folder.
 func (n *Node) Get(cid string) []byte {
 	n.tb.Helper()
 	o := client.New(n.Dir)
@@ -420,8 +419,8 @@ type Operator = client.Client
 // NewKey asks an Operator for an API key.
 type NewKey = client.NewKey
 
-// Operator returns a client of the socket in this node's folder, for what would take
-// too long by a command each. The test closes it at its end.
+// Operator returns a client of the socket in this node's folder, for tests in which one command for each call
+// would take too long. The client is closed at the end of the test.
 func (n *Node) Operator() *Operator {
 	c := client.New(n.Dir)
 	n.tb.Cleanup(c.Close)

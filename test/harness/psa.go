@@ -203,9 +203,8 @@ func (c *PinsClient) List(ctx context.Context, query url.Values) (PinResults, er
 	return r, err
 }
 
-// ListAll pages through everything that matches query, back in time by before,
-// newest first. A page may be shorter than was asked for, as it ends by its bytes
-// too; its count says whether it is the last.
+// ListAll returns all pins that match query, the newest first, in pages of at most page pins. A page of the
+// service has a bound in bytes too, so it may be shorter; its count says whether it is the last.
 func (c *PinsClient) ListAll(ctx context.Context, query url.Values, page int) ([]PinStatus, error) {
 	q := url.Values{}
 	for k, v := range query {

@@ -24,9 +24,8 @@ func (n *Node) StateHash(ctx context.Context) (client.StateHash, error) {
 	return h, nil
 }
 
-// SameState waits until all running nodes stand at one index, and wants the same
-// hash of each there. Nothing may be written meanwhile but what nodes do by
-// themselves.
+// SameState waits until all running nodes have applied the same index, and returns an error if their hashes of
+// the state differ there. Only the nodes themselves may write meanwhile.
 func (c *Cluster) SameState(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sameWithin)
 	defer cancel()
