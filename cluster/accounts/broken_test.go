@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Each use case of accounts returns an error if any one of its reads of the state fails. A client would take a
-// made-up answer, such as a revoked key or an account without keys, for the truth.
+// A use case of accounts returns an error if any one of its reads of the state fails. A client would take a made-up
+// answer, such as a revoked key or an account without keys, for the truth.
 func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 	w := newWorld(t)
 	a := w.sharing(t)

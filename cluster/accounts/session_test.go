@@ -50,8 +50,8 @@ func (w *world) opens(t *testing.T, a *Accounts, token string) bool {
 	return err == nil
 }
 
-// A session opens the account with all scopes on every node until its sign-out, and the sign-out ends that session
-// alone.
+// A session opens the account for reading and writing on every node until its sign-out, and the sign-out ends that
+// session alone.
 func TestSessionsOpenTheAccountUntilTheyEnd(t *testing.T) {
 	w, account := newUser(t)
 	token, other := signIn(t, w.Accounts), signIn(t, w.Accounts)

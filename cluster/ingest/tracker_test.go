@@ -285,7 +285,7 @@ func TestAnEventLongAfterTheEndIsLookedAt(t *testing.T) {
 	})
 }
 
-// A node drops the content of a put that was given up within a minute.
+// A node drops, within a minute, the content of a put that was given up.
 func TestWhatWasGivenUpIsDropped(t *testing.T) {
 	alone(t, func(w *world, n *tracked) {
 		s := n.store1([]byte("given up"))

@@ -131,8 +131,8 @@ func TestAMemberThatHangsDoesNotHoldUpAReader(t *testing.T) {
 	}
 }
 
-// The first block of a file is not found after searchFor, however many members hang; later blocks may take longer
-// (P13). The client has no answer until one member has given a block.
+// A read of a file's first block gives up after searchFor, however many members hang; a read of a later block may
+// take longer (P13). The client has no answer until one member has given a block.
 func TestMembersThatAllHangAreNotWaitedForOneByOne(t *testing.T) {
 	leaf, err := dag.Leaf([]byte("some"))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 
 const progressCID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
-// Progress returns what this node and the members that answer within progressTimeout say, and asks again only after
-// progressFresh.
+// Progress returns what this node and the members that answer within progressTimeout say, and does not ask again at
+// once.
 func TestProgressAsksTheMembersThatWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := state.RootOf(cid.MustParse(progressCID))

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Each use case of objects returns an error if any one of its reads of the state fails. A made-up answer would be a
-// key that is not there, an upload that has ended, or an object without what it should say.
+// A use case of objects returns an error if any one of its reads of the state fails. A made-up answer would be a key
+// that is not there, an upload that has ended, or an object without what it should say.
 func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

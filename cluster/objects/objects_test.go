@@ -702,7 +702,7 @@ func TestANodeWithoutRoomKeepsNothing(t *testing.T) {
 	}
 }
 
-// A read needs no majority if this node has applied exactly the entry that the caller has seen.
+// A read needs no majority if this node has applied the entry that the caller has seen.
 func TestAReadAsksTheClusterOnlyIfItHasTo(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
@@ -718,7 +718,8 @@ func TestAReadAsksTheClusterOnlyIfItHasTo(t *testing.T) {
 	}
 }
 
-// Every use case answers another account with ErrNoBucket for this account's bucket, and changes nothing.
+// Puts, reads, copies, lists, uploads, deletions, tags and versioning answer another account with ErrNoBucket for
+// this account's bucket, and change nothing.
 func TestNothingCrossesAccounts(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Each use case of pins returns an error if any one of its reads of the state fails. A made-up answer would be
-// content that nobody keeps, a pin that is not there, or a row without what it should say.
+// A use case of pins returns an error if any one of its reads of the state fails. A made-up answer would be content
+// that nobody keeps, a pin that is not there, or a row without what it should say.
 func TestNoReadThatFailsIsPassedOver(t *testing.T) {
 	v1 := raw("nobody has it")
 	w := newWorld(t, clustertest.Setup{})

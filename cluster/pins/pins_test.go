@@ -397,7 +397,7 @@ func TestNothingCrossesAccounts(t *testing.T) {
 	}
 }
 
-// Every use case fails with ErrUnavailable without a majority.
+// Create, Get, List and Delete fail with ErrUnavailable without a majority.
 func TestNoMajorityIsUnavailable(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, v0)
@@ -603,7 +603,7 @@ func TestListRefusesQueriesOutOfBounds(t *testing.T) {
 	}
 }
 
-// Eight callers that create, replace and delete pins at the same time leave exactly the pins that they made.
+// Eight callers that create, replace and delete pins at the same time leave the number of pins that they made.
 func TestManyAtOnce(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	var wg sync.WaitGroup

@@ -110,8 +110,8 @@ func ended(t *testing.T, cmd *exec.Cmd) int {
 // ctrlC is what a person types; the terminal makes a signal of it.
 const ctrlC = "\x03"
 
-// TestCtrlCEndsACommandAtOnce promises that Ctrl-C ends a command that asks, reads or waits with exit code 1, changes
-// nothing, and leaves a terminal that echoes.
+// TestCtrlCEndsACommandAtOnce promises that Ctrl-C ends a command that asks, reads or waits with exit code 1, and
+// leaves a terminal that echoes. A command that asked has changed nothing; a pin that was added stays.
 func TestCtrlCEndsACommandAtOnce(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
