@@ -18,7 +18,8 @@ import (
 	"slices"
 )
 
-// ErrMalformed is wrapped by every decoding error.
+// ErrMalformed is wrapped by every error of a Coder: when it decodes, and when it encodes something above
+// its bound.
 var ErrMalformed = errors.New("malformed record")
 
 // Coder encodes into one byte slice, or decodes from one. After the first error every
@@ -32,7 +33,8 @@ type Coder struct {
 // Encoder returns a Coder that appends to buf.
 func Encoder(buf []byte) *Coder { return &Coder{buf: buf} }
 
-// Decoder returns a Coder that reads buf. Decoded values never alias buf.
+// Decoder returns a Coder that reads buf. Decoded values do not alias buf, except the slices that Text
+// returns.
 func Decoder(buf []byte) *Coder { return &Coder{buf: buf, decoding: true} }
 
 // Decoding reports whether the Coder decodes, for the few records whose fields depend on
@@ -42,8 +44,8 @@ func (c *Coder) Decoding() bool { return c.decoding }
 // Err returns the first error so far, for callers that do not decode a whole record.
 func (c *Coder) Err() error { return c.err }
 
-// Finish returns the encoded bytes. When decoding, it returns an error if bytes are left
-// over.
+// Finish returns the encoded bytes, or the first error. When decoding, bytes that are left over are an
+// error too.
 func (c *Coder) Finish() ([]byte, error) {
 	if c.err == nil && c.decoding && len(c.buf) != 0 {
 		c.fail("%d bytes left over", len(c.buf))
@@ -133,8 +135,9 @@ func String[S ~string](c *Coder, v *S, most int) {
 	*v, c.buf = S(c.buf[:n]), c.buf[n:]
 }
 
-// Text decodes the bytes of a String without a copy. The caller must not change the bytes. Text
-// is for code that inspects a record without building it.
+// Text decodes a string of up to most bytes that String wrote, without a copy: the result is a part of the
+// decoder's input. The caller must not change the bytes. Text is for code that inspects a record without
+// building it. After an error it returns nil.
 func Text(c *Coder, most int) []byte {
 	n := c.length(0, most)
 	if c.err != nil {
@@ -145,8 +148,8 @@ func Text(c *Coder, most int) []byte {
 	return text
 }
 
-// Count decodes the number of elements that List wrote, or of pairs that Map wrote. Like Text,
-// it is for code that inspects a record.
+// Count decodes the number of elements that List wrote, or of pairs that Map wrote, up to most. Like Text,
+// it is for code that inspects a record. After an error it returns 0.
 func Count(c *Coder, most int) int { return c.length(0, most) }
 
 // Bytes codes a byte slice of up to most bytes. An empty slice decodes as nil.
@@ -202,13 +205,13 @@ func List[T any](c *Coder, v *[]T, most int, each func(*Coder, *T)) {
 	}
 }
 
-// Strings codes a list of strings.
+// Strings codes a list of up to most strings of up to longest bytes each.
 func Strings[S ~string](c *Coder, v *[]S, most, longest int) {
 	List(c, v, most, func(c *Coder, s *S) { String(c, s, longest) })
 }
 
-// Map codes a map of strings in key order, so that equal maps are equal bytes. An empty map
-// decodes as nil.
+// Map codes a map of up to most pairs, whose keys and values have up to longest bytes each. It writes the
+// pairs in key order, so that equal maps are equal bytes. An empty map decodes as nil.
 func Map(c *Coder, v *map[string]string, most, longest int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {

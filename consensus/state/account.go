@@ -88,7 +88,9 @@ func (v View) Accounts() ([]Account, error) { return scanAll[Account](v.r, table
 
 // Scopes of API keys.
 const (
-	ScopeRead  = "storage:read"
+	// ScopeRead permits reading and listing pins, buckets and objects.
+	ScopeRead = "storage:read"
+	// ScopeWrite permits creating, changing and deleting pins, buckets and objects.
 	ScopeWrite = "storage:write"
 	// ScopeDelete permits deleting objects and buckets. ScopeWrite includes it.
 	ScopeDelete = "storage:delete"

@@ -2,10 +2,10 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// OpenFirstAdmin opens an account that is an administrator, in a cluster that has none. It is of
-// level 6.
+// OpenFirstAdmin opens an account with the role of an administrator, in a cluster that has no
+// administrator. The command needs feature level 6.
 //
-// Errors: ErrExists where there is an administrator or an account of the same e-mail address.
+// Errors: ErrExists if there is an administrator, or an account with the same e-mail address.
 type OpenFirstAdmin struct {
 	Account   Account
 	Allowance uint64 // bytes; Unlimited: no limit
@@ -59,17 +59,19 @@ func (v *SetAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account), nil)
 }
 
-// DecideAdmin makes an account an administrator, or no longer one. It is of level 7.
+// DecideAdmin grants an account the role of an administrator, or withdraws it. The command needs feature
+// level 7.
 //
-// What an operator takes away stays away from the e-mail address until an operator grants it again,
-// also after the account was closed. By a setting that makes people administrators nothing is taken
-// away, and nothing granted that an operator has taken.
+// If an operator withdraws the role, the account's e-mail address cannot get it by a setting until an
+// operator grants it again. That also holds for a later account with the address. A setting never
+// withdraws the role.
 //
-// Errors: ErrNotFound without such an account.
+// Errors: ErrInvalid for a setting that withdraws the role; ErrNotFound without such an account;
+// ErrForbidden for the account of the paid gateway.
 type DecideAdmin struct {
 	Account   AccountID
 	Admin     bool
-	BySetting bool // with Admin: a setting says so, and no operator
+	BySetting bool // a setting grants the role, not an operator; Admin is true then
 }
 
 // Code implements Command.
@@ -107,8 +109,8 @@ func (v *DecideAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account), nil)
 }
 
-// AdminTaken returns whether an operator has taken away that the account of an e-mail address is an
-// administrator, and has not granted it again.
+// AdminTaken returns whether an operator has withdrawn the role of an administrator from the account with
+// an e-mail address and has not granted it again.
 func (v View) AdminTaken(email string) (bool, error) { return has(v.r, noAdminKey(email)) }
 
 func noAdminKey(email string) key { return part(table(tableNoAdmin), email) }

@@ -5,14 +5,15 @@ import "context"
 // askerKey is the context key of the value that As and AsSession store.
 type askerKey struct{}
 
-// As makes the changes under ctx use the API key of the caller. Such a change is made only if
-// the key is valid when it is applied; otherwise the error is ErrUnauthorized. With an empty
-// key, As has no effect.
+// As returns a context whose changes are made with an API key. Apply makes such a change only if the key
+// is valid when the change is applied; otherwise the error is ErrUnauthorized. With an empty key the
+// changes have no caller and are not checked.
 func As(ctx context.Context, key KeyID) context.Context {
 	return context.WithValue(ctx, askerKey{}, key)
 }
 
-// AsSession does the same as As for changes that a session requests.
+// AsSession returns a context whose changes are made in a session. Apply makes such a change only if the
+// session exists when the change is applied; otherwise the error is ErrUnauthorized.
 func AsSession(ctx context.Context, session SessionID) context.Context {
 	return context.WithValue(ctx, askerKey{}, session)
 }

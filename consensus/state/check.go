@@ -36,7 +36,8 @@ func (v *Check) Code(c *codec.Coder) {
 	})
 }
 
-// Majority returns the hash that more than half of the members have reported.
+// Majority returns the hash that more than half of the members have reported. It returns false if there is
+// no such hash.
 func (v *Check) Majority() (Hash, bool) {
 	count := make(map[Hash]int)
 	for _, r := range v.Reports {

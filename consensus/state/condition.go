@@ -49,7 +49,7 @@ func (v *Condition) form() (form conditionForm) {
 	return form
 }
 
-// Code implements the condition's form.
+// Code encodes or decodes the condition as a part of a command.
 func (v *Condition) Code(c *codec.Coder) {
 	form := v.form()
 	if codec.Uint(c, &form); form >= formEnd {

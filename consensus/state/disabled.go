@@ -109,7 +109,7 @@ func enabled(r Reader, a AccountID) error {
 	return err
 }
 
-// Disabled returns when an account was disabled, by the clock of the node that was asked; 0 means that
+// Disabled returns the time at which an account was disabled, by the clock of the proposer. 0 means that
 // the account is not disabled.
 func (v View) Disabled(a AccountID) (Millis, error) {
 	since, err := counter(v.r, disabledKey(a))

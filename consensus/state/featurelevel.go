@@ -12,29 +12,28 @@ import (
 // The feature level of a cluster only rises. Nodes propose the commands of a level once the
 // cluster has it, that is when all members understand it, including those that are down.
 //
-// Level 1 brought CheckState, ReportHash, GrantVote, RaiseLevel, ByKey, the level,
-// store and vote of members' records, and the bound in bytes of remembered
-// operations. Level 2 brought CreateSession, EndSession, NoteUses, BySession,
-// RotateSigningKey, CreateOnce, and quotas with OpenAccount, SetPassword,
-// CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals. Level 3
-// brought buckets, objects with their versions and hashes, uploads, CORS rules and
-// fences with all their commands, the links of roots, pins that are late, and when a pin
-// came to a root that was there. Level 4 brought ByKey and BySession for the object gateway,
-// the state by which PlaceRoots were chosen, what is remembered of a pin's operation in
-// short, and that copies on nodes that were removed do not count. Level 5 brought
-// SetBucketTags and SetObjectSums, storage classes, checksums that are wanted, the
-// checksums MD5, SHA512, XXHASH64, XXHASH3 and XXHASH128, that members give the leader a
-// deadline with what they forward, and conditions on ETags that an object does not have, on its
-// size and time, and those that hold where there is no object. Level 6 brought OpenFirstAdmin,
-// SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
-// ResetPassword, BeginSession, NoteUsage and CloseOwnAccount. Level 7 brought the audit log with
-// Audited, NoteKeyShown, NoteRefusals and PruneAudit, and RemoveOneTimeLink and DecideAdmin.
-// Level 8 brought CreateShare and RevokeShare, and ByKey, NoteUses, NoteKeyShown and RevokeKey for the
-// key of a share. Level 9 brought PostCredits, ChargeStorage, and the order and the balances of postings.
-// Level 10 brought EndPins, SetDrain, the ends and bounds of pins, payments and paid content, EndContent,
-// prices of requests, the numbers of NoteUsage, and IndexPins with the index of pins by meta. Level 11
-// brought packed names of pins with PackNames, that the last member that is not being drained cannot be
-// removed, SetDisabled with accounts that are disabled, and sessions that say from where they began.
+// The levels brought:
+//
+//   - 1: CheckState, ReportHash, GrantVote, RaiseLevel, ByKey; the fields FeatureLevel, Store and Votes of
+//     members; the bound in bytes of remembered operations.
+//   - 2: CreateSession, EndSession, NoteUses, BySession, RotateSigningKey, CreateOnce; quotas with OpenAccount,
+//     SetPassword, CloseAccount, ClearAccounts, SetQuota, GrantCredits and ReportArrivals.
+//   - 3: buckets, objects with their versions and hashes, uploads, CORS rules and fences with all their
+//     commands; the fields Links, UnderReplicated and Repinned of roots.
+//   - 4: ByKey and BySession for changes of the object gateway; At and Held of PlaceRoots; a short form of the
+//     remembered result of a pin; copies on removed nodes do not count.
+//   - 5: SetBucketTags, SetObjectSums; storage classes; wanted checksums; the checksums MD5, SHA512, XXHASH64,
+//     XXHASH3 and XXHASH128; the deadline of a command that a member forwards to the leader; the fields of
+//     Condition after Match.
+//   - 6: OpenFirstAdmin, SetAdmin, AddApp, RemoveApp, SignUp, LinkIdentity, UnlinkIdentity, AddOneTimeLink,
+//     ResetPassword, BeginSession, NoteUsage, CloseOwnAccount.
+//   - 7: the audit log with Audited, NoteKeyShown, NoteRefusals and PruneAudit; RemoveOneTimeLink, DecideAdmin.
+//   - 8: CreateShare, RevokeShare; ByKey, NoteUses, NoteKeyShown and RevokeKey for the key of a share.
+//   - 9: PostCredits, ChargeStorage; the order and the balances of postings.
+//   - 10: EndPins, SetDrain, EndContent; the ends and bounds of pins; payments and paid content; prices of
+//     requests; the numbers of NoteUsage; IndexPins with the index of pins by meta.
+//   - 11: PackNames with packed names of pins; SetDisabled with disabled accounts; the client's address and
+//     agent in sessions; the last member that is not being drained cannot be removed.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because
@@ -65,8 +64,11 @@ func needsLevel(r Reader, level FeatureLevel, format string) error {
 // cluster and the leader has not raised it yet.
 func (v View) FeatureLevel() (FeatureLevel, error) { return levelOf(v.r) }
 
-// RaiseLevel raises the feature level of the cluster. The leader proposes it when all
-// members understand the level. Apply refuses it if a member's record names a lower one.
+// RaiseLevel raises the feature level of the cluster. The leader proposes it when all members
+// understand the level. A level that is not above the present one changes nothing.
+//
+// Errors: ErrConflict if a member's record names a lower level other than 0; ErrTooOld for a
+// level that this release does not understand.
 type RaiseLevel struct{ FeatureLevel FeatureLevel }
 
 // Code implements Command.

@@ -8,9 +8,12 @@ import (
 
 func fenceKey(n NodeID) key { return part(table(tableFence), n) }
 
-// Fence ends the epochs of a node below one: holdings that the node reported in them no
-// longer count in later entries. After the node has applied the fence, content to which
-// nothing in the state refers cannot be referred to later.
+// Fence sets the lowest epoch of a node that counts: later entries ignore holdings that the node reported
+// in lower epochs. So no such holding can make an entry refer to content again, once the node has applied
+// the fence and nothing in the state refers to the content. An epoch that is not above the present one
+// changes nothing.
+//
+// Errors: ErrNotFound if the node is not a member.
 type Fence struct {
 	Node  NodeID
 	Epoch uint64
@@ -51,5 +54,5 @@ func fenceJoined(tx Tx, n NodeID, e *entry) error {
 	return fence(tx, n, e.index)
 }
 
-// FenceOf returns the first epoch of a node that counts, or 0 if the node has never fenced.
+// FenceOf returns the lowest epoch of a node that counts, or 0 if the node has no fence.
 func (v View) FenceOf(n NodeID) (uint64, error) { return counter(v.r, fenceKey(n)) }

@@ -15,7 +15,7 @@ const GraceLevel FeatureLevel = 10
 const (
 	// MaxEnded is the largest number of pins, versions and uploads that one EndContent ends.
 	MaxEnded = 256
-	// MaxGrace is the longest grace.
+	// MaxGrace is the longest time for which a dry account can keep its content.
 	MaxGrace = 3660 * dayMillis
 	// A charge tolerates content above the allowance: the 1024th part of the allowance and slackBytes.
 	// Puts are checked by the bytes of a file, and a DAG has a few more, see linking.afford. Without
@@ -72,7 +72,7 @@ type Ending struct {
 	Upload  UploadID  // an upload to the key; else empty
 }
 
-// Code implements the ending's form.
+// Code encodes or decodes the ending as a part of a command.
 func (v *Ending) Code(c *codec.Coder) {
 	codec.Int(c, &v.Created)
 	codec.String(c, &v.Pin, MaxIDLen)
@@ -83,12 +83,13 @@ func (v *Ending) Code(c *codec.Coder) {
 	codec.String(c, &v.Upload, MaxIDLen)
 }
 
-// EndContent ends content of an account that has been dry for a time: a charge found too few credits,
-// and since then the account has got none. Content ends in the given order, as if its owner had deleted
-// it for good, until the account stores no more than its allowance. The proposer gives the newest
-// content first. Content that is gone, or whose time differs, is passed over. While content of uploads
-// or of deleted buckets is being freed, the command ends nothing more, because that may be enough.
-// Without all these conditions it changes nothing. The command needs GraceLevel.
+// EndContent ends content of a dry account, an account that had too few credits for a charge and has got
+// none since. It ends Items in their order, as if the owner had deleted them for good, until the account
+// stores no more than its allowance. The proposer gives the newest content first. Apply passes over items
+// that are gone or have another time of creation. It ends nothing more while the parts of an ended upload
+// or the records of a deleted bucket are being freed, because that may be enough. The command changes
+// nothing if the account is not dry, is closed, or has been dry for less than Grace. The command needs
+// feature level GraceLevel.
 //
 // Errors: ErrInvalid.
 type EndContent struct {
@@ -258,8 +259,8 @@ func (v *Ending) end(tx Tx, a AccountID, t *endings, e *entry) error {
 	return err
 }
 
-// ContentEnds returns the time at which the newest content of an account begins to end, because the
-// account is dry and stores more than its allowance. It returns false for all other accounts.
+// ContentEnds returns the time at which content of a dry account begins to end, if the account stores more
+// than its allowance. For all other accounts it returns false.
 func (v View) ContentEnds(a AccountID, grace Millis) (Millis, bool, error) {
 	end, dry, err := endOf(v.r, a, grace)
 	if err != nil || !dry {
@@ -286,8 +287,8 @@ func (v View) Dry(after AccountID, limit int) (all []AccountID, err error) {
 	return all, err
 }
 
-// EndsMore returns whether EndContent ends content of a dry account, if it has content. It returns
-// false for a closed account.
+// EndsMore returns whether an EndContent would end another item of a dry account. The caller checks that
+// the account is dry and has content. EndsMore returns false for a closed account.
 func (v View) EndsMore(a AccountID) (bool, error) {
 	if open, err := has(v.r, accountKey(a)); err != nil || !open {
 		return false, err

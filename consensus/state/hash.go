@@ -37,10 +37,10 @@ const hashDomain = "holdfast state 1\n"
 // hashBuffer is the number of bytes that are collected before they are hashed.
 const hashBuffer = 64 << 10
 
-// HashOf reads and hashes everything in r: for each key in order its length (4 bytes, big
-// endian), the key, the length of the value and the value. The table 0x00, which is local
-// to a node, is left out. After every hashBuffer bytes or so it calls pace with the number
-// of bytes read; an error of pace ends it.
+// HashOf returns the hash of all rows in r. For each row in the order of the keys, it hashes the length of
+// the key (4 bytes, big endian), the key, the length of the value and the value. It leaves out table 0x00,
+// which is local to a node. After each hashBuffer bytes, about, it calls pace with the number of bytes
+// read, and it returns the first error of pace.
 func HashOf(r Reader, pace func(bytes int) error) (Hash, error) {
 	sum := sha256.New()
 	buf := append(make([]byte, 0, 2*hashBuffer), hashDomain...)

@@ -118,10 +118,10 @@ func putIdentity(tx Tx, v *Identity) error {
 	return put(tx, identityKey(v.ID()), v)
 }
 
-// UnlinkIdentity removes an identity from an account. Sessions of the account continue. It is
-// of level 6.
+// UnlinkIdentity removes an identity from an account. Sessions of the account continue. The command needs
+// feature level 6.
 //
-// Errors: ErrNotFound, ErrForbidden where the account has no password and no other identity.
+// Errors: ErrNotFound; ErrForbidden if the account has no password and no other identity.
 type UnlinkIdentity struct {
 	Account AccountID
 	ID      IdentityID

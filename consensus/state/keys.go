@@ -160,11 +160,10 @@ func (k key) end() key {
 	return nil
 }
 
-// Sparse returns true for the keys that most commands look up without finding them: an
-// operation by its id, a pin by its request, a root, an object by its key, and the mark of a disabled
-// account, or that most commands delete without a need: the marks of a root that is settling. Such a
-// key exists only after a retry, if the content or the name existed before, while long work is not
-// complete, or if the account is disabled.
+// Sparse returns true for keys that commands look up or delete although most of them do not exist. The
+// looked-up keys are an operation by its id, a pin by its request, a root, an object by its key, and the
+// mark of a disabled account. The deleted keys are the marks of a root that is settling and the arrivals
+// of a root. See Options.Sparse of storage/kv.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {
 		return false
@@ -179,8 +178,8 @@ func Sparse(k []byte) bool {
 	return false
 }
 
-// SparseAfter returns where the next Sparse key may be after a key that is not; nil if it
-// may be the next key.
+// SparseAfter returns a key after k before which Sparse accepts no key. It returns nil if the key that
+// follows k may be sparse. k itself must not be sparse.
 func SparseAfter(k []byte) []byte {
 	switch {
 	case len(k) == 0 || k[0] < tableOp:
@@ -202,9 +201,9 @@ func SparseAfter(k []byte) []byte {
 	return nil
 }
 
-// Passing returns true for the rows of pins that are queued or pinning. A status has no such row of a
-// pin before the pin gets it, and the row is deleted when the pin gets another: see Options of
-// storage/kv.
+// Passing returns true for the rows of pins that are queued or pinning. A pin has no row under the key
+// before it gets the status, and the row is deleted when the pin gets another status, so the row's life is
+// short. See Options.Passing of storage/kv.
 func Passing(k []byte) bool {
 	if len(k) == 0 || k[0] != tablePins {
 		return false

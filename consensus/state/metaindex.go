@@ -264,9 +264,9 @@ func accountAt(r Reader, from key) (a AccountID, ok bool, err error) {
 	return a, ok, err
 }
 
-// PinsToIndex returns the next IndexPins to propose, how many pins the ones before have read, and of
-// how many. It returns nil if the index by meta is complete, or if the cluster is below
-// MetaIndexLevel.
+// PinsToIndex returns the next IndexPins to propose, the number of pins that earlier commands have read,
+// and the number of all pins. The command is nil if the index by meta is complete, or if the cluster is
+// below MetaIndexLevel.
 func (v View) PinsToIndex() (next *IndexPins, done, of uint64, err error) {
 	at, err := get[indexing](v.r, indexingKey)
 	if err != nil || at == nil || at.Complete {

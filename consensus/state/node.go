@@ -22,10 +22,8 @@ type Node struct {
 	Votes        bool         // the store may be given a vote; see GrantVote
 }
 
-// Code encodes or decodes the record.
-//
-// Version 2 is written only where there is something in it that version 1 has
-// not: before the cluster has level 1, members may read version 1 only.
+// Code encodes or decodes the record. Version 2 is written only if a field is set that version 1 does not
+// have, because members below feature level 1 read version 1 only.
 func (v *Node) Code(c *codec.Coder) {
 	version := uint64(2)
 	if !c.Decoding() && v.FeatureLevel == 0 && v.Store == "" && !v.Votes {
@@ -299,16 +297,16 @@ func leavesKeeper(r Reader, id NodeID) error {
 	return err
 }
 
-// RemoveNode ends a membership. The node's allocations stay on record until
-// PlaceRoots moves them, so that nothing loses count of what it held.
+// RemoveNode ends a membership. The node's allocations stay on record until PlaceRoots moves them, so that
+// the state still counts what the node held.
 //
-// Errors: ErrNotFound; ErrInvalid for the last member; ErrConflict if Of or At is not what it was, or if
-// all other members are being drained.
+// Errors: ErrNotFound; ErrInvalid for the last member; ErrConflict if the members are not those in Of, if
+// the node has become the only holder of content after At, or if all other members are being drained.
 type RemoveNode struct {
 	ID NodeID
-	// Of are the members, in their order, for which the proposer found that no content is lost
-	// without this one. Two members removed at once may together be the only holders of
-	// content. Empty if the proposer has not checked.
+	// Of lists the members, in their order, with which the proposer found that no content is lost without
+	// this one. Without that check, two members that are removed at once could together be the only
+	// holders of content. Of is empty if the proposer has not checked.
 	Of []NodeID
 	// At is the index of the state in which the proposer found that no content is held by this
 	// node alone. Later content is not covered. 0 if the proposer has not checked.

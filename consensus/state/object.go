@@ -315,16 +315,16 @@ func codeTags(c *codec.Coder, tags *[]Tag, most int) {
 // maxAlgorithm is the largest length of the name of a checksum algorithm, in bytes.
 const maxAlgorithm = 16
 
-// Checksum is a digest of content in addition to its MD5.
+// Checksum is a digest of content by one algorithm. It is kept in addition to the MD5 in the ETag.
 type Checksum struct {
-	// "CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"; since level 5 "MD5", "SHA512",
-	// "XXHASH64", "XXHASH3", "XXHASH128"
+	// Algorithm is the algorithm's name. Feature level 3 has "CRC32", "CRC32C", "CRC64NVME", "SHA1" and
+	// "SHA256", and level 5 adds "MD5", "SHA512", "XXHASH64", "XXHASH3" and "XXHASH128".
 	Algorithm string
 	Value     []byte // not encoded
 	Composite bool   // computed from the checksums of the parts, not from the bytes
 }
 
-// Code implements the checksum's form.
+// Code encodes or decodes the checksum as a part of a record.
 func (v *Checksum) Code(c *codec.Coder) {
 	codec.String(c, &v.Algorithm, maxAlgorithm)
 	codec.Bytes(c, &v.Value, MaxSumBytes)
@@ -468,7 +468,7 @@ type Content struct {
 	Held   []Holding // nodes that hold it already
 }
 
-// Code implements the content's form.
+// Code encodes or decodes the content as a part of a command.
 func (v *Content) Code(c *codec.Coder) {
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Uint(c, &v.Bytes)

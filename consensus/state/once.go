@@ -24,13 +24,14 @@ const (
 type CreateOnce struct {
 	Key    Hash    // hash of the client's idempotency key
 	Change Command // *CreatePin, or a *ByKey or *BySession with one
-	// By is a time that most clocks have passed: requests remembered since before By -
-	// OnceFor are forgotten. At is a time that most have not passed: the request counts as
-	// remembered since then. So a single wrong clock makes no node forget a request. 0:
-	// unknown, so no request is too old.
+	// By is a time that most clocks have passed: Apply forgets requests that are remembered since before
+	// By - OnceFor. At is a time that most clocks have not passed: the request counts as remembered since
+	// At. With two times, a single wrong clock makes no node forget a request. 0 means unknown: no request
+	// is then too old.
 	By, At Millis
-	// Lasts is the time from now for which the client asked for the pin, if it did not name the end.
-	// A repeat asks for the same time and not for the same end. 0: the end counts.
+	// Lasts is the duration of the pin in milliseconds, if the client asked for a duration and not for an
+	// end. A repeat then has to have the same duration, and its end may differ. 0: a repeat has to have
+	// the same end.
 	Lasts Millis
 }
 
@@ -202,9 +203,9 @@ func (v *CreateOnce) find(r Reader, pin *Pin) (asked Hash, first *once, again *P
 	return asked, first, &was, nil
 }
 
-// FirstAnswer returns the pin with which a command would answer because its request was made before, also
-// if the pin is gone. Errors: ErrNotFound if the request is not remembered; ErrExists if it asked for
-// another pin.
+// FirstAnswer returns the pin of the first request with the idempotency key of cmd, also if the pin is
+// gone. Errors: ErrNotFound if the state does not remember the request; ErrExists if that request asked
+// for another pin.
 func (v View) FirstAnswer(cmd *CreateOnce) (Pin, error) {
 	create, err := cmd.create()
 	if err != nil {

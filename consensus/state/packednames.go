@@ -414,9 +414,10 @@ func foundPackedNames(tx Tx) error {
 	return put(tx, packingKey, &packingNames{Complete: n == 0})
 }
 
-// PackNames packs names in a cluster that had pins before PackedNamesLevel. The leader proposes
-// it until View.NamesToPack returns nil. It changes nothing if From is not where the one before ended. It
-// passes accounts with few pins: their next pins pack their names.
+// PackNames packs names of pins in a cluster that had pins before PackedNamesLevel. The leader proposes
+// the command until View.NamesToPack returns nil. The command changes nothing if From is not the place at
+// which the command before it ended. It skips accounts with few pins, because the creation of further pins
+// packs their names.
 type PackNames struct {
 	From string // as View.NamesToPack returned it
 	Most uint32 // pins to read at most, about, and no more than packRows
@@ -492,9 +493,9 @@ func pinsOf(r Reader, a AccountID) (sum uint64, err error) {
 	return sum, nil
 }
 
-// NamesToPack returns the next PackNames to propose, how many pins the ones before have passed, and of
-// how many. It returns nil if the names of all older pins are packed, or if the cluster is below
-// PackedNamesLevel.
+// NamesToPack returns the next PackNames to propose, the number of pins that earlier commands have passed,
+// and the number of all pins. The command is nil if the names of all older pins are packed, or if the
+// cluster is below PackedNamesLevel.
 func (v View) NamesToPack() (next *PackNames, done, of uint64, err error) {
 	at, err := get[packingNames](v.r, packingKey)
 	if err != nil || at == nil || at.Complete {

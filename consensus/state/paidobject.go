@@ -158,10 +158,10 @@ func paidBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err er
 	return all, nil
 }
 
-// DeletePaidObject ends a reservation of an owner's deletion whose payment was settled: the content and
-// the record of the owner go, and the payment becomes paid. If the object is not the payer's any more,
-// the payment becomes refundable, and the record of the payment has the reason. A repeat changes
-// nothing. The command needs feature level PaymentsLevel.
+// DeletePaidObject commits a payment for the deletion of a paid object by its owner. Apply removes the
+// content and the record of the owner, and the payment becomes paid. If the object does not belong to the
+// payer any more, the payment becomes refundable, and its record has the reason. A repeat changes nothing.
+// The command needs feature level PaymentsLevel.
 //
 // Errors: ErrInvalid; ErrExists for a payment of another attempt.
 type DeletePaidObject struct{ PaymentOutcome }

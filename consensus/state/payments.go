@@ -107,9 +107,9 @@ func (v *Payment) claimable(r Reader, now Millis) error {
 	return err
 }
 
-// ReleasePayment removes a reservation of which the facilitator was not asked to settle the payment,
-// so that the client can use the payment again. It changes nothing if the payment is not reserved by
-// the attempt. The command needs feature level PaymentsLevel.
+// ReleasePayment removes a reservation, so that the client can use the payment again. The proposer has not
+// asked the facilitator to settle the payment. The command changes nothing if another attempt has reserved
+// the payment, or if it is not reserved any more. It needs feature level PaymentsLevel.
 type ReleasePayment struct {
 	ID      PaymentID
 	Request string
@@ -210,15 +210,16 @@ func (v *PaymentOutcome) refund(tx Tx, row *Payment, reason string) error {
 // clipped returns the first MaxReasonLen bytes of a text at most.
 func clipped(text string) string { return text[:min(len(text), MaxReasonLen)] }
 
-// CommitPayment ends a reservation whose payment was settled: it puts the object or creates the pin,
-// and the payment becomes paid, in one entry. The paid time begins now; if the payer owns the object
-// with the same content and its time is not over, the time begins at its end. If the state cannot make
-// the change, or if the payment is not reserved any more, the payment becomes refundable: the command
+// CommitPayment commits a payment that was settled. Apply puts the object or creates the pin, and the
+// payment becomes paid, in one entry. The paid time begins now. If the payer owns the object with the same
+// content and paid time is left, the new time begins at the end of that time. If Apply cannot make the
+// change, or if the payment is not reserved any more, the payment becomes refundable: the command
 // succeeds, and the record of the payment has the reason. A repeat changes nothing. The command needs
 // feature level PaymentsLevel.
 //
 // Errors: ErrInvalid; ErrExists for a payment of another attempt; ErrConflict if the holders of the
-// content have changed, which changes nothing: the proposer renews the holders and tries again.
+// content have changed. After ErrConflict nothing has changed, and the proposer tries again with the
+// present holders.
 type CommitPayment struct {
 	PaymentOutcome
 	// Exactly one of Put and Pin is set.
@@ -321,10 +322,10 @@ func (v *CommitPayment) make(tx Tx, row *Payment, e *entry) (until Millis, r Res
 	return until, r, is.write(tx, owner)
 }
 
-// FailPayment ends a reservation without what it was to pay for. The payment becomes failed if the
+// FailPayment ends a reservation, and nothing is stored for the payment. The payment becomes failed if the
 // facilitator has refused to settle it, and refundable if it was settled or may have been settled. A
-// payment that is not reserved any more never becomes failed, and a paid one stays paid. The command
-// needs feature level PaymentsLevel.
+// payment that is not reserved any more never becomes failed, and a paid one stays paid. The command needs
+// feature level PaymentsLevel.
 //
 // Errors: ErrInvalid; ErrExists for a payment of another attempt.
 type FailPayment struct {

@@ -344,7 +344,7 @@ type Arrival struct {
 	Bytes uint64
 }
 
-// Code implements the arrival's form.
+// Code encodes or decodes the arrival as a part of a command.
 func (v *Arrival) Code(c *codec.Coder) {
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Uint(c, &v.Born)

@@ -19,7 +19,7 @@ type CopyReport struct {
 	Seen uint64
 }
 
-// Code implements the report's form, without Seen.
+// Code encodes or decodes the report as a part of a command, without Seen.
 func (v *CopyReport) Code(c *codec.Coder) {
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Uint(c, &v.Born)
@@ -125,7 +125,7 @@ type Placement struct {
 	Held  []NodeID // the holders at the time when Nodes were chosen
 }
 
-// Code implements the placement's form, without Held.
+// Code encodes or decodes the placement as a part of a command, without Held.
 func (v *Placement) Code(c *codec.Coder) {
 	codec.String(c, &v.Root, MaxCIDLen)
 	codec.Uint(c, &v.Born)

@@ -46,8 +46,8 @@ type Millis int64
 // MillisOf returns t in milliseconds, rounded down.
 func MillisOf(t time.Time) Millis { return Millis(t.UnixMilli()) }
 
-// OneClock returns bounds of the time where there is only one clock: both bounds are its time,
-// and ok is always true.
+// OneClock returns the bounds of the time for a node that knows only its own clock: both bounds are the
+// time of that clock, and ok is always true.
 func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 	return func() (early, late Millis, ok bool) {
 		at := MillisOf(now())
@@ -59,9 +59,10 @@ func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 // other members are old by the time for which they were on their way.
 const sampleDelay Millis = 1000
 
-// BeginsAt returns the time from which a duration counts that begins now: that of the own clock of a
-// node, unless the bounds of agreed contradict it. So content is kept for the whole of a duration,
-// although the early bound lags behind all clocks. Without bounds it is the time of the own clock.
+// BeginsAt returns the time at which a duration begins if it begins now. That is own, the time of the
+// node's clock, if it is within the bounds that agreed returns, or if agreed knows no bounds. A clock that
+// is behind the bounds gives the early bound, and a clock ahead of them the late bound. The early bound
+// lags behind all clocks, so a duration that began there would end too early.
 func BeginsAt(own Millis, agreed func() (early, late Millis, ok bool)) Millis {
 	if early, late, ok := agreed(); ok {
 		return BeginsWithin(own, early, late)
@@ -69,7 +70,7 @@ func BeginsAt(own Millis, agreed func() (early, late Millis, ok bool)) Millis {
 	return own
 }
 
-// BeginsWithin does the work of BeginsAt with bounds that are known.
+// BeginsWithin does the same as BeginsAt if the bounds are known.
 func BeginsWithin(own, early, late Millis) Millis {
 	switch {
 	case own >= early && own <= late+sampleDelay:

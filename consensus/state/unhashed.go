@@ -116,8 +116,9 @@ type Unhashed struct {
 	Object  Object
 }
 
-// Unhashed returns up to limit versions that lack a hash, beginning after the position that an
-// earlier page returned, and the position at which to continue; nil if there are no more.
+// Unhashed returns up to limit versions that lack a hash. The page begins after the position after, which
+// an earlier page returned as next, or at the first version if after is nil. next is nil if there are no
+// more.
 func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, err error) {
 	prefix := table(tableUnhashed)
 	from := prefix

@@ -569,8 +569,8 @@ func (v View) UploadsBefore(t Millis, limit int) ([]OpenUpload, error) {
 	return v.openUploads(table(tableBegun).u64(1), table(tableBegun).u64(uint64(t)), limit)
 }
 
-// UploadsUndated returns up to limit open uploads of all accounts whose start is unknown,
-// or recorded as after a time; otherwise as UploadsBefore.
+// UploadsUndated returns up to limit open uploads of all accounts that have no time of their start, or one
+// after t. Like UploadsBefore, it leaves out uploads of deleted buckets and closed accounts.
 func (v View) UploadsUndated(t Millis, limit int) ([]OpenUpload, error) {
 	unknown, err := v.openUploads(table(tableBegun), table(tableBegun).u64(1), limit)
 	if err != nil {

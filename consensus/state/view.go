@@ -158,8 +158,8 @@ func (v View) accountsIn(prefix key, limit int) ([]AccountID, error) {
 	return accounts, nil
 }
 
-// WantedOn calls fn for the roots allocated to a node, from a root on, in the
-// order of their keys, with the phase of the node's copy.
+// WantedOn calls fn for each root that is allocated to a node, with the phase of the node's copy. It
+// begins with the key from and goes on in the order of the keys until fn returns false.
 func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more bool, err error)) error {
 	prefix := wantedOn(n)
 	lower := prefix
@@ -179,7 +179,8 @@ func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more boo
 	})
 }
 
-// Roots calls fn for all roots, beginning at one, in the order of their keys.
+// Roots calls fn for each root. It begins with the key from and goes on in the order of the keys until fn
+// returns false.
 func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 	prefix := table(tableRoot)
 	lower := prefix
@@ -202,13 +203,14 @@ func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSett
 // changes of the root; a change of the number of members does not update it.
 func (v View) IsShort(k RootKey) (bool, error) { return has(v.r, shortKey(k)) }
 
-// Surplus calls fn for the roots, starting at one, that had more copies than they should
-// when their holders were recorded, in the order of their keys.
+// Surplus calls fn for each root that had more copies than it should when its holders were recorded. It
+// begins with the key from and goes on in the order of the keys until fn returns false.
 func (v View) Surplus(from RootKey, fn func(Root) (more bool, err error)) error {
 	return v.markedFrom(tableSurplus, from, fn)
 }
 
-// Lacking calls fn for the roots that Short names, from one on, in the order of their keys.
+// Lacking calls fn for each pinned root with fewer holders than it should have, as Short returns them. It
+// begins with the key from and goes on in the order of the keys until fn returns false.
 func (v View) Lacking(from RootKey, fn func(Root) (more bool, err error)) error {
 	return v.markedFrom(tableShort, from, fn)
 }

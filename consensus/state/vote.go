@@ -22,8 +22,8 @@ func takeStore(node, old *Node) {
 	}
 }
 
-// MayVote returns true if the node's store may get a vote. A release below feature level 1
-// names no store, and may.
+// MayVote returns true if the node's store may get a vote. That includes a record without a store, from a
+// release that does not know feature level 1.
 func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.FeatureLevel == 0 }
 
 // GrantVote says that a member's store has caught up with the log, so that it may get a

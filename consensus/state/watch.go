@@ -22,8 +22,8 @@ type Changes struct {
 	Roots    []RootKey // changed roots that concern the subscriber's node
 }
 
-// Watch notifies subscribers of changes of the state machine once they are readable. It never
-// blocks the state machine: a slow subscriber gets coarser notifications.
+// Watch notifies subscribers of changes of the state machine, once the changes can be read. It never
+// blocks the state machine: a subscriber that is slow gets several changes as one.
 type Watch struct {
 	// mu guards changed, and subs with everything in them. It is never held while calling out.
 	mu      sync.Mutex
@@ -31,8 +31,9 @@ type Watch struct {
 	changed map[AccountID]uint64 // index of the last AccountChange
 }
 
-// ChangedAt returns the index of the newest AccountChange of an account. It is 0 if none came since
-// this node started or replaced its state, and after changes of very many other accounts.
+// ChangedAt returns the index of the newest AccountChange of an account. It returns 0 if there was none
+// since this node started or replaced its state. It may also return 0 after changes of very many other
+// accounts.
 func (w *Watch) ChangedAt(a AccountID) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

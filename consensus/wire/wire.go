@@ -82,7 +82,7 @@ const (
 	kindBeginSession     = 64
 	kindNoteUsage        = 65
 	kindCloseOwnAccount  = 66
-	kindAudited          = 67
+	kindAudited          = 67 // feature level 7, like the following kinds
 	kindNoteKeyShown     = 68
 	kindNoteRefusals     = 69
 	kindPruneAudit       = 70
@@ -247,7 +247,9 @@ func newCommand(kind uint16) (state.Command, error) {
 	return nil, fmt.Errorf("%w (kind %d)", ErrUnknownKind, kind)
 }
 
-// EncodeCommand returns the bytes of one command.
+// EncodeCommand returns the bytes of one command: its kind number, its operation id and its fields. It
+// returns state.ErrTooLarge above MaxCommand bytes, and an error that wraps codec.ErrMalformed if a field
+// is above its bound.
 func EncodeCommand(cmd Command) ([]byte, error) {
 	kind, err := kindOf(cmd.Body)
 	if err != nil {
@@ -294,7 +296,8 @@ func DecodeCommand(b []byte) (Command, error) {
 	return cmd, nil
 }
 
-// EncodeEntry returns the log entry that holds the encoded commands.
+// EncodeEntry returns the log entry that holds commands which EncodeCommand has encoded. It returns an
+// error above MaxBatch commands or MaxEntry bytes.
 func EncodeEntry(commands [][]byte) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 512))
 	c.Version(entryVersion)
@@ -309,7 +312,7 @@ func EncodeEntry(commands [][]byte) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeEntry reads the commands of a log entry.
+// DecodeEntry reads the commands of a log entry. It returns the errors of DecodeCommand.
 func DecodeEntry(b []byte) ([]Command, error) {
 	if len(b) > MaxEntry {
 		return nil, fmt.Errorf("wire: %w: an entry of %d bytes", codec.ErrMalformed, len(b))
@@ -339,7 +342,7 @@ type Outcome struct {
 	Err    *state.Error
 }
 
-// EncodeOutcome returns the bytes of an outcome.
+// EncodeOutcome returns the bytes of an outcome. Its errors wrap codec.ErrMalformed.
 func EncodeOutcome(o Outcome) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 256))
 	codec.Uint(c, &o.Index)
@@ -351,7 +354,7 @@ func EncodeOutcome(o Outcome) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeOutcome reads an outcome.
+// DecodeOutcome reads an outcome. Its errors wrap codec.ErrMalformed.
 func DecodeOutcome(b []byte) (Outcome, error) {
 	var o Outcome
 	c := codec.Decoder(b)
