@@ -5,18 +5,41 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
 // activityData has the data of the page of the activity of this node.
 type activityData struct {
 	Records  []activity.Record
+	Kinds    []choice
+	Some     bool // only the chosen kinds
 	Troubles bool // only warnings and errors
 }
 
-// activityPage serves GET /cluster/activity, the newest log records of this node.
+// kindNames are the names of the kinds of log records.
+var kindNames = map[activity.Kind]string{
+	activity.Elections: "Elections", activity.Members: "Members", activity.Repairs: "Repairs", activity.Scrubs: "Scrub findings",
+	activity.Refused: "Refused peers", activity.Disks: "Full disks",
+}
+
+// activityPage serves GET /cluster/activity, the newest log records of this node. The parameter kind,
+// which may occur several times, chooses kinds of records.
 func (s *surface) activityPage(c *call) error {
-	d := activityData{Records: s.Activity.Newest(), Troubles: c.r.URL.Query().Get("only") == "troubles"}
+	query := c.r.URL.Query()
+	d := activityData{Troubles: query.Get("only") == "troubles"}
+	var kinds []activity.Kind
+	for _, name := range query["kind"] {
+		kind := activity.Kind(name)
+		if kindNames[kind] == "" {
+			return web.BadRequest("there is no kind of events %q", name)
+		}
+		kinds = append(kinds, kind)
+	}
+	for _, kind := range activity.Kinds() {
+		d.Kinds = append(d.Kinds, choice{string(kind), kindNames[kind], slices.Contains(kinds, kind)})
+	}
+	d.Some, d.Records = len(kinds) > 0, s.Activity.Newest(kinds...)
 	if d.Troubles {
 		d.Records = slices.DeleteFunc(d.Records, func(r activity.Record) bool { return r.Level < slog.LevelWarn })
 	}

@@ -6,6 +6,7 @@
 package activity
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -14,9 +15,10 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a Log. Together they are less than 4 MiB.
+// Bounds of a Log. Together they are less than 8 MiB.
 const (
-	maxRecords = 500
+	maxRecords = 500 // of all kinds
+	maxOfKind  = 100 // of each kind, also if newer records of other kinds are many
 	maxAttrs   = 16
 	maxText    = 400 // bytes of a message, and of a value
 )
@@ -26,40 +28,77 @@ type Record struct {
 	Time    time.Time
 	Level   slog.Level
 	Message string
+	Kind    Kind
 	Attrs   []Attr
+
+	number uint64 // greater than that of each older record
 }
 
 // Attr is an attribute of a record as text.
 type Attr struct{ Key, Value string }
 
-// Log keeps the newest records of level Info and above.
+// Log keeps the newest records of level Info and above, and the newest of each kind.
 type Log struct {
-	mu      sync.Mutex // guards what follows
-	records []Record   // a ring of maxRecords
-	next    int        // index of the oldest record, which the next one replaces
+	mu     sync.Mutex // guards what follows
+	number uint64     // of the newest record
+	all    ring
+	kinds  map[Kind]*ring
 }
 
-// Newest returns the records, the newest first. A nil Log has none.
-func (l *Log) Newest() []Record {
+// ring has the newest records of one kind or of all kinds.
+type ring struct {
+	records []Record
+	next    int // index of the oldest record, which the next one replaces
+}
+
+func (r *ring) add(one Record, most int) {
+	if len(r.records) < most {
+		r.records = append(r.records, one)
+		return
+	}
+	r.records[r.next] = one
+	r.next = (r.next + 1) % most
+}
+
+// Newest returns the records of some kinds, or without a kind those of all subjects. The newest is
+// the first. A nil Log has none.
+func (l *Log) Newest(kinds ...Kind) []Record {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := slices.Concat(l.records[l.next:], l.records[:l.next])
-	slices.Reverse(all)
-	return all
+	if len(kinds) == 0 {
+		all := slices.Concat(l.all.records[l.all.next:], l.all.records[:l.all.next])
+		slices.Reverse(all)
+		return all
+	}
+	var some []Record
+	for kind, of := range l.kinds {
+		if slices.Contains(kinds, kind) {
+			some = append(some, of.records...)
+		}
+	}
+	slices.SortFunc(some, func(a, b Record) int { return cmp.Compare(b.number, a.number) })
+	return some
 }
 
 func (l *Log) add(r Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.records) < maxRecords {
-		l.records = append(l.records, r)
+	l.number++
+	r.number = l.number
+	l.all.add(r, maxRecords)
+	if r.Kind == "" {
 		return
 	}
-	l.records[l.next] = r
-	l.next = (l.next + 1) % maxRecords
+	if l.kinds == nil {
+		l.kinds = map[Kind]*ring{}
+	}
+	if l.kinds[r.Kind] == nil {
+		l.kinds[r.Kind] = &ring{}
+	}
+	l.kinds[r.Kind].add(r, maxOfKind)
 }
 
 // Handler returns a handler that passes records on to h, as far as h is enabled for them, and
@@ -81,7 +120,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
-		kept := Record{Time: r.Time, Level: r.Level, Message: cut(r.Message), Attrs: slices.Clone(h.attrs)}
+		kept := Record{Time: r.Time, Level: r.Level, Message: cut(r.Message), Kind: kindOf(r.Message), Attrs: slices.Clone(h.attrs)}
 		r.Attrs(func(a slog.Attr) bool {
 			kept.Attrs = appendAttr(kept.Attrs, h.prefix, a)
 			return len(kept.Attrs) < maxAttrs
