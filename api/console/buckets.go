@@ -40,6 +40,8 @@ type Objects interface {
 	// Object returns the version of a key with an id, or for "" the newest. It may be a
 	// delete marker.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
+	// Lately returns the newest changes of objects of an account, as far as this node knows.
+	Lately(a state.AccountID) []state.ObjectChange
 	// Open reads an object's content.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
 	// Put stores an object. The object is durable when it returns.

@@ -23,6 +23,14 @@ type overviewData struct {
 	Usage    chart  // usage of the last 30 days
 	Recent   []pins.Record
 	Failed   []pins.Record
+	Objects  []objectChange // the newest changes of objects
+}
+
+// objectChange is a change of an object in the list of recent changes.
+type objectChange struct {
+	state.ObjectChange
+	Address  string // of the page of the object; empty if the key has none any more
+	InBucket string // address of the page of the bucket
 }
 
 // statusCount is the number of pins with a status.
@@ -70,6 +78,13 @@ func (s *surface) overview(c *call) error {
 		if _, d.Failed, err = s.Pins.List(c.ctx, c.who.Account, state.PinQuery{Statuses: []state.Status{state.Failed}, Limit: overviewRows}); err != nil {
 			return err
 		}
+	}
+	for _, o := range s.Objects.Lately(c.who.Account) {
+		row := objectChange{ObjectChange: o, InBucket: bucketAddress(o.Bucket, "")}
+		if !o.Deleted {
+			row.Address = objectAddress(o.Bucket, o.Key, "")
+		}
+		d.Objects = append(d.Objects, row)
 	}
 	return s.show(c, http.StatusOK, "overview", "Overview", "overview", d)
 }

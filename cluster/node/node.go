@@ -494,7 +494,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	}
 	gateway := n.opts.Config.S3
 	n.objects = objects.New(objects.Options{
-		Self: n.self.ID, State: n.consensus, Nodes: n, Content: intake{n.ingest}, Files: n.files,
+		Self: n.self.ID, State: n.consensus, Watch: n.watch, Nodes: n, Content: intake{n.ingest}, Files: n.files,
 		MinPart: uint64(gateway.MinPart), UploadAge: gateway.UploadAge, HashRate: uint64(gateway.HashRate),
 		Now: n.opts.Now, Agreed: n.agreed, Logger: n.logger,
 	})

@@ -67,6 +67,7 @@ type Files interface {
 type Options struct {
 	Self    state.NodeID
 	State   State
+	Watch   *state.Watch // nil: Lately returns nothing
 	Nodes   Nodes
 	Content Content
 	Files   Files
@@ -110,6 +111,15 @@ func New(o Options) *Objects {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Objects{opts: o, trees: newTrees(maxTrees), sums: make(chan struct{}, maxCopySums)}
+}
+
+// Lately returns the newest changes of the objects of an account, the newest first, as far as this
+// node has applied them since it started. It reads memory only.
+func (o *Objects) Lately(a state.AccountID) []state.ObjectChange {
+	if o.opts.Watch == nil {
+		return nil
+	}
+	return o.opts.Watch.ObjectChanges(a)
 }
 
 // maxAttempts is how often a change is tried if the state changes between the read on which the

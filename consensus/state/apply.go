@@ -23,6 +23,7 @@ type entry struct {
 	settle int    // number of pins that may still be changed in this entry
 	by     Actor  // caller of an audited command
 	did    string // what an audited command has done, if only apply knows it; a part of its row
+	at     Millis // time of the command, for the effects; 0 if it has none
 	fx     *Effects
 }
 
@@ -50,6 +51,7 @@ type Effects struct {
 	Settling     bool // roots have pins that must still be changed
 	Roots        []RootChange
 	Accounts     []AccountChange
+	Objects      []ObjectChange
 }
 
 // AccountChange names an account whose pins, buckets or objects a caller has changed, and the index
@@ -105,7 +107,11 @@ func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) 
 			return recalled(r, cmd), err
 		}
 	}
+	before := len(fx.Objects)
 	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx})
+	if err != nil {
+		fx.Objects = fx.Objects[:before] // nothing was changed
+	}
 	var outcome *Error
 	if err != nil && !errors.As(err, &outcome) {
 		return Result{}, fmt.Errorf("apply %T at %d: %w", cmd, index, err)

@@ -286,6 +286,7 @@ func (v *Bucket) remove(tx Tx, o *Object, e *entry) error {
 	if err := tx.Delete(v.objectKey(o.Key)); err != nil {
 		return err
 	}
+	e.noteObject(v, o.Key, e.at, true)
 	if err := v.forget(tx, o); err != nil {
 		return err
 	}
@@ -326,6 +327,7 @@ func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry
 	if err := l.write(tx, e); err != nil {
 		return err
 	}
+	e.noteObject(v, o.Key, o.Created, false)
 	return s.follow(tx, v, e)
 }
 
@@ -526,6 +528,7 @@ func (v *DeleteObjects) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, err
 		}
 	}
+	e.at = v.Created
 	var r Result
 	if b.Versioning != Unversioned || len(v.IDs) > 0 {
 		r.Deeds = make([]Deed, len(v.Keys))

@@ -120,6 +120,7 @@ func (v *EndContent) apply(tx Tx, e *entry) (Result, error) {
 	if open, err := has(tx, accountKey(v.Account)); err != nil || !open {
 		return Result{}, err
 	}
+	e.at = v.Now
 	var t endings
 	return Result{}, gathered(tx, func(tx Tx) error {
 		before, err := quotaOf(tx, v.Account)

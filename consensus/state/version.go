@@ -325,6 +325,9 @@ func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, er
 		if err := s.write(tx, v, &marker); err != nil {
 			return DidNothing, err
 		}
+		if current != nil {
+			e.noteObject(v, marker.Key, e.at, true)
+		}
 		for _, l := range s.drops() {
 			if err := unlink(tx, v.Account, l, e); err != nil {
 				return DidNothing, err
@@ -350,7 +353,7 @@ func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error
 		if err := v.remove(tx, o, e); err != nil {
 			return DidNothing, err
 		}
-		return RemovedVersion, v.promote(tx, o.Key)
+		return RemovedVersion, v.promote(tx, o.Key, e)
 	}
 	deed := RemovedVersion
 	if o.Marker {
@@ -359,7 +362,7 @@ func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error
 	if err := v.removeOld(tx, o, e); err != nil || current != nil {
 		return deed, err
 	}
-	return deed, v.promote(tx, o.Key)
+	return deed, v.promote(tx, o.Key, e)
 }
 
 // removeOld removes a version that is not current.
@@ -378,7 +381,7 @@ func (v *Bucket) removeOld(tx Tx, o *Object, e *entry) error {
 
 // promote makes the newest version of a key without an object current, unless that version is a
 // delete marker.
-func (v *Bucket) promote(tx Tx, k string) error {
+func (v *Bucket) promote(tx Tx, k string, e *entry) error {
 	if v.Versioning == Unversioned {
 		return nil
 	}
@@ -392,6 +395,7 @@ func (v *Bucket) promote(tx Tx, k string) error {
 	if err := v.counted(tx, 1, 0); err != nil {
 		return err
 	}
+	e.noteObject(v, k, e.at, false)
 	return put(tx, v.objectKey(k), o)
 }
 

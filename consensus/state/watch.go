@@ -29,6 +29,8 @@ type Watch struct {
 	mu      sync.Mutex
 	subs    []*Subscription
 	changed map[AccountID]uint64 // index of the last AccountChange
+
+	recent recentChanges
 }
 
 // ChangedAt returns the index of the newest AccountChange of an account. It returns 0 if there was none
@@ -84,6 +86,7 @@ func (s *Subscription) Take() Changes {
 // Publish sends the effects of the entries up to index to all subscribers.
 func (w *Watch) Publish(index uint64, fx *Effects) {
 	roots := compactRoots(fx.Roots)
+	w.recent.add(fx.Objects)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range fx.Accounts {
@@ -109,6 +112,7 @@ func (w *Watch) Publish(index uint64, fx *Effects) {
 
 // Replace informs all subscribers that the whole state was replaced.
 func (w *Watch) Replace(index uint64) {
+	w.recent.clear()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.changed)

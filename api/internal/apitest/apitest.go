@@ -80,7 +80,7 @@ func New(t testing.TB) *World {
 	w.Ledger = credits.New(credits.Options{State: st, Now: w.now})
 	w.Users = w.Elsewhere()
 	w.Objects = objects.New(objects.Options{
-		Self: "n1", State: st, Nodes: w, Content: w.Content, Files: w.Content, MinPart: MinPart, UploadAge: time.Hour,
+		Self: "n1", State: st, Watch: st.Watch, Nodes: w, Content: w.Content, Files: w.Content, MinPart: MinPart, UploadAge: time.Hour,
 		Agreed: func() (early, late state.Millis, ok bool) { return 0, 0, false },
 	})
 	w.Pins = pins.New(pins.Options{State: st, Nodes: w, Watch: st.Watch})
