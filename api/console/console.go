@@ -379,6 +379,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/buckets/{bucket}/object/move", signedIn, s.moveObject},
 		{http.MethodPost, "/buckets/{bucket}/object/restore", signedIn, s.restoreObject},
 		{http.MethodPost, "/buckets/{bucket}/object/tags", signedIn, s.tagObject},
+		{http.MethodPost, "/buckets/{bucket}/object/metadata", signedIn, s.changeMetadata},
 		{http.MethodPost, "/buckets/{bucket}/object/share", signedIn, s.shareObject},
 		{http.MethodGet, "/buckets/{bucket}/download", signedIn, s.download},
 		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},

@@ -31,11 +31,13 @@ type objectData struct {
 	Wanted   int    // nodes that should have it; 0 if the cluster keeps none of it
 	Preview  string // kind of preview: "image", "audio", "video", "page" or ""
 	Versions []versionRow
-	Older    string         // address of the page with older versions; empty if there is none
-	To       string         // new key in the form for moving
-	Replaced bool           // the bucket keeps no new versions, so a change removes the version without an id
-	Tags     string         // one key=value in each line
-	KeepTags bool           // the tags cannot be shown as lines
+	Older    string // address of the page with older versions; empty if there is none
+	To       string // new key in the form for moving
+	Replaced bool   // the bucket keeps no new versions, so a change removes the version without an id
+	Tags     string // one key=value in each line
+	KeepTags bool   // the tags cannot be shown as lines
+	Metadata metadataForm
+	Headers  []headerField  // those that the object has, except its type
 	Keys     []accounts.Key // keys with which a link can be signed
 	Shares   []life
 	Link     string // requested link; empty if none was requested
@@ -123,6 +125,12 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	var lines bool
 	d.Tags, lines = linesOf(tags)
 	d.KeepTags = !lines
+	d.Metadata = metadataFormOf(&o)
+	for _, h := range d.Metadata.Headers {
+		if h.Value != "" && h.Name != "Content-Type" {
+			d.Headers = append(d.Headers, h)
+		}
+	}
 	b, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, d.Bucket)
 	if err != nil {
 		return d, fmt.Errorf("find bucket: %w", err)

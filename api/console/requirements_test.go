@@ -91,6 +91,7 @@ var samples = map[string]sample{
 	"POST /buckets/{bucket}/object/move":               {query: ofObject, form: url.Values{"to": {"cat2.txt"}}},
 	"POST /buckets/{bucket}/object/restore":            {query: ofObject},
 	"POST /buckets/{bucket}/object/tags":               {query: ofObject, form: url.Values{"tags": {"a=b"}}},
+	"POST /buckets/{bucket}/object/metadata":           {query: ofObject, form: url.Values{"etag": {"0"}, "created": {"1"}, "Content-Type": {"text/html"}, "meta": {"a=b"}}},
 	"GET /events":                                      {},
 	"GET /pins/{id}":                                   {id: "pin"},
 	"POST /pins/{id}/delete":                           {id: "pin"},

@@ -187,12 +187,20 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 		t.Errorf("the link %s of key %s is answered with %d, %v", link, key.ID, answer.StatusCode, err)
 	}
 	p.visit("/buckets/photos/object?key=sunset.png")
+	p.changesMetadata(c.Leader(), "/photos/sunset.png")
+	p.visit("/buckets/photos/object?key=sunset.png")
 	p.shows("Delete this object")
 	p.press("Delete this object")
 	p.shows("notes.txt")
 	if text := p.text("#listing"); strings.Contains(text, "sunset.png") {
 		t.Errorf("after it is deleted the list is %q", text)
 	}
+	p.follow("Overview")
+	p.shows("Recent objects")
+	if rows := strings.Join(strings.Fields(p.text("#objects tbody")), " "); !strings.HasPrefix(rows, "deleted sunset.png photos") || !strings.Contains(rows, "stored trip/plan.txt photos") {
+		t.Errorf("lately there was %q", rows)
+	}
+	p.picture("overview")
 	p.visit("/buckets/photos?prefix=" + strings.Repeat("a", 1000) + "%2F") // with which no key has room for the name of the file
 	p.shows("Upload")
 	p.choose(`[name=file]`, write(t, dir, "a-name-that-makes-the-key-longer.txt", []byte("x")))
@@ -252,6 +260,33 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 	if got := stored(t, c, "/notes/draft.txt"); got.Status != http.StatusNotFound {
 		t.Errorf("under the old key there is %d %q", got.Status, got.Body)
 	}
+}
+
+// changesMetadata changes the headers and the metadata of the object on the page, and fails to do so on a
+// page of a version that a program has replaced meanwhile.
+func (p *tab) changesMetadata(n *harness.Node, path string) {
+	p.t.Helper()
+	p.shows("Change metadata")
+	p.press("Change metadata")
+	p.enter(`[name=Cache-Control]`, "max-age=60")
+	p.enter(`[name=meta]`, "author=Ada")
+	p.picture("object-metadata")
+	p.press("Save metadata")
+	p.shows("author: Ada")
+	token := n.Key(email).Token
+	got, err := n.S3(p.t.Context(), token, http.MethodHead, path, nil, 0)
+	if err != nil || got.Header.Get("X-Amz-Meta-Author") != "Ada" || got.Header.Get("Cache-Control") != "max-age=60" || got.Header.Get("Content-Type") != "image/png" {
+		p.t.Errorf("the object has %v, %v", got.Header, err)
+	}
+	p.press("Change metadata")
+	p.enter(`[name=meta]`, "author=Bob")
+	if _, err := n.S3(p.t.Context(), token, http.MethodPut, path, strings.NewReader("meanwhile"), 9); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expect("409")
+	p.press("Save metadata")
+	p.shows("The object has changed since you opened this page")
+	p.picture("object-metadata-refused")
 }
 
 // download follows a link to a download and returns what the browser has saved.
