@@ -88,6 +88,9 @@ func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
 	p.shows("is refused on every node")
 	p.picture("key-revoked")
 	answered(t, c, token, http.StatusUnauthorized)
+	p.follow("All keys")
+	p.shows("Revoked in the last 30 days")
+	p.picture("keys-revoked")
 }
 
 // TestPinsAreAddedFoundAndDeleted: a pin that was added by a program is in the list, and one that is added on the page is there
@@ -285,6 +288,9 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.press("Change")
 	p.shows("The allowance was changed.")
 	c.Nodes[0].Key("bob@example.org")
+	p.press("Disable this account")
+	p.shows("Enable this account")
+	p.picture("user-disabled")
 	p.follow("All users")
 	p.shows("bob@example.org")
 	p.picture("users")
