@@ -105,6 +105,7 @@ type bucketData struct {
 	Part     int64 // bytes of a part
 	Cors     corsForm
 	Shares   []shareRow
+	Lives    []life // of a new share
 	// MoreShares is true if the bucket has more shares than Shares.
 	MoreShares bool
 	Error      string
@@ -186,7 +187,7 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 		return fmt.Errorf("show bucket: %w", err)
 	}
 	d := bucketData{
-		Endpoints: s.endpoints(c), Bucket: b, Prefix: query.Get("prefix"), After: query.Get("after"), Sort: sortingOf(query.Get("sort")), Large: largeFile, Part: s.partSize(), Error: problem,
+		Endpoints: s.endpoints(c), Bucket: b, Prefix: query.Get("prefix"), After: query.Get("after"), Sort: sortingOf(query.Get("sort")), Large: largeFile, Part: s.partSize(), Lives: shareLives, Error: problem,
 	}
 	rules, err := s.Objects.Cors(ctx, c.who.Account, name)
 	if err != nil {

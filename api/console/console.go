@@ -72,6 +72,8 @@ type Accounts interface {
 	Revoke(ctx context.Context, jti state.KeyID) error
 	// Shares returns a page of the shares of a bucket, without secrets.
 	Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
+	// CreateShare adds a share to a bucket and returns it with its secrets.
+	CreateShare(ctx context.Context, account state.AccountID, r accounts.ShareRequest) (accounts.Share, error)
 	// ShareOf returns a share of a bucket without its secrets.
 	ShareOf(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) (accounts.Share, error)
 	// RevokeShare ends a share on every node before it returns.
@@ -367,6 +369,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/buckets/{bucket}/versioning", signedIn, s.setVersioning},
 		{http.MethodPost, "/buckets/{bucket}/cors", signedIn, s.setCors},
 		{http.MethodPost, "/buckets/{bucket}/delete", signedIn, s.deleteBucket},
+		{http.MethodPost, "/buckets/{bucket}/shares", signedIn, s.createShare},
 		{http.MethodPost, "/buckets/{bucket}/shares/{id}/revoke", signedIn, s.revokeShare},
 		{http.MethodPost, "/buckets/{bucket}/files", withFiles, s.uploadFiles},
 		{http.MethodPost, "/buckets/{bucket}/uploads", byScript, s.createUpload},
@@ -384,7 +387,7 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/buckets/{bucket}/download", signedIn, s.download},
 		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},
 		{http.MethodGet, "/events", lasting, s.events},
-		{http.MethodGet, "/shared", anybody, s.sharedPage},
+		{http.MethodGet, sharePage, anybody, s.sharedPage},
 		{http.MethodGet, "/status", anybody, s.status},
 		{http.MethodGet, "/robots.txt", anybody, robots},
 		{http.MethodGet, "/.well-known/security.txt", anybody, s.securityText},

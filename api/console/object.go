@@ -40,6 +40,7 @@ type objectData struct {
 	Headers  []headerField  // those that the object has, except its type
 	Keys     []accounts.Key // keys with which a link can be signed
 	Shares   []life
+	Lives    []life // of shares
 	Link     string // requested link; empty if none was requested
 	LinkEnds time.Time
 	Error    string
@@ -112,7 +113,7 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	if err != nil {
 		return objectData{}, err
 	}
-	d := objectData{Object: o, Bucket: c.bucketName(), Version: c.version(), Type: typeOf(&o), Preview: previewOf(&o), To: o.Key, Shares: shares}
+	d := objectData{Object: o, Bucket: c.bucketName(), Version: c.version(), Type: typeOf(&o), Preview: previewOf(&o), To: o.Key, Shares: shares, Lives: shareLives}
 	d.Folder = o.Key[:strings.LastIndexByte(o.Key, '/')+1]
 	d.Above, d.Name = above(d.Bucket, d.Folder), below(o.Key, d.Folder)
 	if len(o.Blake3) > 0 {

@@ -1,12 +1,17 @@
 package console
 
 import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -75,6 +80,61 @@ func sharedFiles(prefixes []string) string {
 		return "encrypted file"
 	}
 	return ""
+}
+
+// shareLives are the choices of how long a share is valid. The first is the default.
+var shareLives = []life{
+	{"7 days", "7d", 7 * 24 * time.Hour},
+	{"1 day", "1d", 24 * time.Hour},
+	{"30 days", "30d", 30 * 24 * time.Hour},
+	{"no expiry", "never", 0},
+}
+
+// sharePage is the path of the page that opens links to shares.
+const sharePage = "/shared"
+
+// newShareData has the data of the page with a new share.
+type newShareData struct {
+	Place   string // bucket and key, or bucket and folder
+	Folder  bool
+	Expires time.Time // zero means never
+	URL     string
+	Back    link // to where the share is listed
+}
+
+// createShare serves POST /buckets/{bucket}/shares. It makes a share that reads one object, or all
+// objects of a folder, and shows its link once. The link is in the answer only: the node does not keep
+// its token, and no address that a browser sends has it.
+func (s *surface) createShare(c *call) error {
+	bucket, place := c.bucketName(), c.r.PostForm.Get("place")
+	ttl, err := ttlOf(shareLives, c.r.PostForm.Get("expiry"))
+	if err != nil {
+		return err
+	}
+	if checkKey(place) != nil {
+		return web.BadRequest("a share needs an object or a folder")
+	}
+	random := make([]byte, state.ShareIDLen/2)
+	_, _ = rand.Read(random) // never fails, see crypto/rand
+	r := accounts.ShareRequest{ID: state.ShareID(hex.EncodeToString(random)), Bucket: bucket, Prefixes: []string{place}, Read: true, Name: strings.TrimSpace(c.r.PostForm.Get("name"))}
+	if ttl > 0 {
+		r.Expires = time.Now().Add(ttl)
+	}
+	share, err := s.Accounts.CreateShare(c.asking(c.ctx), c.who.Account, r)
+	if problem := refusal(err, state.CodeInvalid, state.CodeTooLarge); problem != "" {
+		return web.BadRequest("%s", problem)
+	}
+	if err != nil {
+		return fmt.Errorf("create share: %w", err)
+	}
+	d := newShareData{
+		Place: bucket + "/" + place, Folder: strings.HasSuffix(place, "/"), Back: link{"Shares of " + bucket, bucketAddress(bucket, "") + "#shares"},
+		URL: cmp.Or(s.URL, s.Limits.Scheme(c.r)+"://"+c.r.Host) + sharePage + "#" + url.Values{"v": {"2"}, "b": {bucket}, "p": {place}, "a": {share.Token}}.Encode(),
+	}
+	if share.Expires != 0 {
+		d.Expires = share.Expires.Time()
+	}
+	return s.show(c, http.StatusOK, "share", "Share link", "buckets", d)
 }
 
 // revokedData has the data of the page that says that a key or a share was revoked.

@@ -2,13 +2,17 @@ package console
 
 import (
 	"errors"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -84,5 +88,73 @@ func TestASharesRowSaysWhatItMay(t *testing.T) {
 	s.Expires, s.Read, s.Delete, s.Name = 0, false, false, "For Ann"
 	if row := shareRowOf(&s, now); row.May != "write" || row.Expired || row.Name != "For Ann" || !row.Expires.IsZero() {
 		t.Errorf("%+v", row)
+	}
+}
+
+// shareLinkOf returns the parameters of the share link that an answer shows.
+func shareLinkOf(t *testing.T, answer *httptest.ResponseRecorder) url.Values {
+	t.Helper()
+	m := regexp.MustCompile(`<code>(https?://[^#<]+/shared)#([^<]+)</code>`).FindStringSubmatch(answer.Body.String())
+	if answer.Code != http.StatusOK || m == nil {
+		t.Fatalf("%d %s", answer.Code, answer.Body)
+	}
+	values, err := url.ParseQuery(html.UnescapeString(m[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// A page makes a share of one object or of a folder, which reads that and nothing else, and shows its link
+// once. No log line and no other page has its token.
+func TestAPageMakesAShare(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	w.bucket()
+	w.store("trip/map.txt", "text/plain", "north")
+	w.store("cat.txt", "text/plain", "meow")
+	w.storeWith("sealed", "ciphertext", objects.Attributes{Meta: map[string]string{"encrypted": "true"}})
+	if _, body := b.get("/buckets/photos"); strings.Contains(body, "Make share link") {
+		t.Errorf("a whole bucket is shared: %s", body)
+	}
+	if _, body := b.get(objectAddress("photos", "sealed", "")); strings.Contains(body, "Make share link") {
+		t.Errorf("an encrypted object is shared without its key: %s", body)
+	}
+	for _, tc := range []struct{ page, place, expiry string }{
+		{objectAddress("photos", "cat.txt", ""), "cat.txt", "1d"},
+		{bucketAddress("photos", "trip/"), "trip/", "never"},
+	} {
+		if _, body := b.get(tc.page); !strings.Contains(body, `name="place" value="`+tc.place+`"`) {
+			t.Errorf("%s has no form: %s", tc.page, body)
+		}
+		values := shareLinkOf(t, b.post(tc.page, "/buckets/photos/shares", url.Values{"place": {tc.place}, "expiry": {tc.expiry}, "name": {" For Ann "}}))
+		token := values.Get("a")
+		if values.Get("v") != "2" || values.Get("b") != "photos" || values.Get("p") != tc.place {
+			t.Errorf("the link has %v", values)
+		}
+		who, err := w.users.AuthenticateS3(t.Context(), token)
+		if err != nil || !who.MayRead("photos", tc.place+strings.Repeat("x", strings.Count(tc.place, "/"))) || who.MayRead("photos", "private.txt") || who.Share.Write || who.Share.Delete || who.Share.Name != "For Ann" || who.Share.Expires == 0 != (tc.expiry == "never") {
+			t.Errorf("the share is %+v, %v", who.Share, err)
+		}
+		if _, body := b.get("/buckets/photos"); !strings.Contains(body, "For Ann") || !strings.Contains(body, "<code>"+tc.place+"</code>") || strings.Contains(body, token) {
+			t.Errorf("the list of shares is %s", body)
+		}
+		if strings.Contains(w.log.String(), token) {
+			t.Errorf("the log has the token: %s", firstWith(w.log.String(), token))
+		}
+	}
+	for _, bad := range []url.Values{
+		{"place": {""}, "expiry": {"1d"}}, {"place": {"cat.txt"}, "expiry": {"2d"}}, {"place": {"a\x00"}, "expiry": {"1d"}},
+		{"place": {"cat.txt"}, "expiry": {"1d"}, "name": {strings.Repeat("n", state.MaxNameRunes+1)}},
+	} {
+		if answer := b.post("/buckets/photos", "/buckets/photos/shares", bad); answer.Code != http.StatusBadRequest {
+			t.Errorf("%v is answered with %d", bad, answer.Code)
+		}
+	}
+	bob := w.browser()
+	bob.signIn("bob")
+	if answer := bob.post("/", "/buckets/photos/shares", url.Values{"place": {"cat.txt"}, "expiry": {"1d"}}); answer.Code != http.StatusNotFound {
+		t.Errorf("Bob shares an object of Alice: %d %s", answer.Code, answer.Body)
 	}
 }

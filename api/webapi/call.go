@@ -80,7 +80,8 @@ func (s *surface) guarded(op operation) web.Handler {
 // page of this origin.
 func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtection) (err error) {
 	_, byHeader := c.r.Header["Authorization"]
-	if byHeader || a == byToken {
+	shared := a == byToken || a == listsByToken
+	if byHeader || shared {
 		if c.token, err = web.Bearer(c.r); err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtectio
 	ctx, cancel := context.WithTimeout(c.ctx, caseTimeout)
 	defer cancel()
 	authenticate := s.Accounts.Authenticate
-	if a == byToken {
+	if shared {
 		authenticate = s.Accounts.AuthenticateS3
 	}
 	if c.who, err = authenticate(ctx, c.token); err != nil {
@@ -132,6 +133,11 @@ func (a access) permits(c *call) error {
 	case byToken:
 		if !who.MayRead(c.bucket(), c.r.PathValue("key")) {
 			return forbidden("the token does not read this object")
+		}
+		return nil
+	case listsByToken:
+		if !who.MayList(c.bucket(), c.r.URL.Query().Get("prefix")) {
+			return forbidden("the token does not list these keys")
 		}
 		return nil
 	case mayWrite:

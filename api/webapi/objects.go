@@ -99,7 +99,7 @@ type objectsBody struct {
 	Next     string    `json:"next,omitempty"` // cursor of the next page
 }
 
-// listObjects answers GET /buckets/{bucket}/objects, by key.
+// listObjects answers GET /buckets/{bucket}/objects and GET /shared/{bucket}, by key.
 func (s *surface) listObjects(c *call) (err error) {
 	q := state.ObjectsQuery{Prefix: c.query.Get("prefix"), Delimiter: c.query.Get("delimiter")}
 	if q.Limit, err = c.limit(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -117,4 +118,44 @@ func TestSharedContentTakesNoCookie(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.refused("a deleted object", w.with(w.Key("alice").Token).do("GET", path, ""), http.StatusNotFound)
+}
+
+// TestASharedFolderIsListed promises that the token of a share lists the keys that the share covers, and
+// no others, and that neither a cookie nor a token that may not read lists any.
+func TestASharedFolderIsListed(t *testing.T) {
+	w := newWorld(t)
+	for _, key := range []string{"trip/a.txt", "trip/day 1/b.txt", "tripod.txt", "private.txt"} {
+		w.Store(key, "text/plain", "text")
+	}
+	share := func(id string, read bool, prefix string) string {
+		t.Helper()
+		s, err := w.Users.CreateShare(t.Context(), w.Account("alice"), accounts.ShareRequest{ID: state.ShareID(strings.Repeat(id, state.ShareIDLen)), Bucket: "photos", Prefixes: []string{prefix}, Read: read, Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Token
+	}
+	folder := w.with(share("1", true, "trip/"))
+	got := folder.do("GET", "/shared/photos?prefix=trip/&delimiter=/", "")
+	if body := got.Body.String(); got.Code != http.StatusOK || !strings.Contains(body, `"trip/a.txt"`) || !strings.Contains(body, `"prefixes":["trip/day 1/"]`) || strings.Contains(body, "tripod") {
+		t.Errorf("the folder is listed with %d %s", got.Code, body)
+	}
+	if got := folder.do("GET", "/shared/photos?prefix=trip/day%201/", ""); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), `"trip/day 1/b.txt"`) {
+		t.Errorf("a folder below is listed with %d %s", got.Code, got.Body)
+	}
+	for _, query := range []string{"", "?prefix=", "?prefix=trip", "?prefix=private"} {
+		w.refused("a share of trip/ with "+query, folder.do("GET", "/shared/photos"+query, ""), http.StatusForbidden)
+	}
+	w.refused("another bucket", folder.do("GET", "/shared/others?prefix=trip/", ""), http.StatusForbidden)
+	w.refused("two prefixes", folder.do("GET", "/shared/photos?prefix=trip/&prefix=private", ""), http.StatusBadRequest)
+	const path = "/shared/photos?prefix=trip/"
+	w.refused("a share of one object", w.with(share("2", true, "trip/a.txt")).do("GET", path, ""), http.StatusForbidden)
+	w.refused("a share that may write", w.with(share("3", false, "trip/")).do("GET", path, ""), http.StatusForbidden)
+	w.refused("a cookie", w.signIn("alice").do("GET", path, ""), http.StatusUnauthorized)
+	w.refused("a key that may write", w.with(w.Key("alice", state.ScopeWrite).Token).do("GET", path, ""), http.StatusForbidden)
+	w.refused("a key of another", w.with(w.Key("bob").Token).do("GET", path, ""), http.StatusNotFound)
+	if err := w.Users.RevokeShare(t.Context(), w.Account("alice"), "photos", state.ShareID(strings.Repeat("1", state.ShareIDLen))); err != nil {
+		t.Fatal(err)
+	}
+	w.refused("a revoked share", folder.do("GET", path, ""), http.StatusUnauthorized)
 }

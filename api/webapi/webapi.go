@@ -195,13 +195,14 @@ type access int
 // The kinds of access. The zero value is none of them, so that a row of the table without an
 // access is refused.
 const (
-	anybody   access = iota + 1 // needs no credentials, and no rate applies
-	mayRead                     // a session, or an API key with storage:read
-	byToken                     // mayRead, or a share that covers the object; no cookie counts
-	mayWrite                    // a session, or an API key with storage:write
-	mayDelete                   // a session, or an API key with storage:write or storage:delete
-	bySession                   // a session: no API key manages keys or signs links
-	admins                      // a session of an administrator
+	anybody      access = iota + 1 // needs no credentials, and no rate applies
+	mayRead                        // a session, or an API key with storage:read
+	byToken                        // mayRead, or a share that covers the object; no cookie counts
+	listsByToken                   // mayRead, or a share that covers the prefix; no cookie counts
+	mayWrite                       // a session, or an API key with storage:write
+	mayDelete                      // a session, or an API key with storage:write or storage:delete
+	bySession                      // a session: no API key manages keys or signs links
+	admins                         // a session of an administrator
 )
 
 // operation is one row of the table of routes.
@@ -240,6 +241,7 @@ func (s *surface) operations() []operation {
 		{http.MethodGet, "/shares", mayRead, append([]string{"bucket"}, page...), nil, s.listShares},
 		{http.MethodPost, "/shares", mayWrite, nil, append([]string{"bucket", "share_id"}, web.ShareFields...), s.createShare},
 		{http.MethodDelete, "/shares/{bucket}/{id}", mayWrite, nil, nil, s.revokeShare},
+		{http.MethodGet, "/shared/{bucket}", listsByToken, append([]string{"prefix", "delimiter"}, page...), nil, s.listObjects},
 		{http.MethodGet, "/shared/{bucket}/{key...}", byToken, nil, nil, s.sharedContent},
 		{http.MethodGet, "/usage", mayRead, nil, nil, s.usage},
 		{http.MethodGet, "/ledger", mayRead, append([]string{"account"}, page...), nil, s.ledger},

@@ -55,6 +55,15 @@ func (p *Principal) MayRead(bucket, objectKey string) bool {
 	return p.May(state.ScopeRead)
 }
 
+// MayList returns whether a principal may list all keys that begin with a prefix in a bucket of its
+// account. A share must cover all of them, and any other principal must have the scope to read.
+func (p *Principal) MayList(bucket, prefix string) bool {
+	if p.Share != nil {
+		return p.Share.Read && p.Share.Bucket == bucket && p.Share.CoversList(prefix)
+	}
+	return p.May(state.ScopeRead)
+}
+
 // MayShareUntil returns whether a principal may make a share with an end; the zero time means never. An
 // API key makes no share that outlives the key.
 func (p *Principal) MayShareUntil(end time.Time) bool {

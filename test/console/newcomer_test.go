@@ -73,8 +73,8 @@ func TestFromThePrintedLinkToAFriend(t *testing.T) {
 	p.follow("Buckets")
 	p.follow("holiday")
 	p.follow("postcard.txt")
-	p.shows("Make link")
-	p.press("Make link")
+	p.shows("Make download link")
+	p.press("Make download link")
 	p.shows("Everybody who has this link")
 	answer, err := http.Get(p.text(`#share .value code`)) //nolint:noctx // a friend, who has nothing else
 	if err != nil {

@@ -172,8 +172,8 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	}
 	key := c.Leader().Key(email)
 	p.visit(p.at())
-	p.shows("Make link")
-	p.press("Make link")
+	p.shows("Make download link")
+	p.press("Make download link")
 	p.shows("Everybody who has this link")
 	p.picture("object-shared")
 	link := p.text(`#share .value code`)

@@ -1,6 +1,8 @@
 // The page of share links: it opens the link in its own fragment, lists what is shared, and decrypts
-// files. No name, path or key is in a request: the node sees storage keys and the access token.
+// files. For encrypted files, no name, path or key is in a request: the node sees storage keys and the
+// access token. A link of version 2 is to files that are not encrypted.
 import { bytesText, nounText, percentText, timeElement, utcText } from './format.js'
+import { listPlain, openObject as openPlainObject, openPlain, pieces } from './plain.js'
 import { decrypt, isStorageKey, listFolder, openLink, openObject, Refusal } from './seal.js'
 
 const page = document.querySelector('.shared')
@@ -14,7 +16,7 @@ const maxShown = 32 << 20 // bytes of other files that are shown
 const pictures = { avif: 'avif', bmp: 'bmp', gif: 'gif', jpeg: 'jpeg', jpg: 'jpeg', png: 'png', webp: 'webp' }
 const texts = ['conf', 'css', 'csv', 'go', 'html', 'ini', 'js', 'json', 'log', 'md', 'py', 'rs', 'sh', 'sql', 'svg', 'toml', 'tsv', 'txt', 'xml', 'yaml', 'yml']
 
-const command = 'Open the link with the command holdfast share open instead.'
+const command = () => share?.plain ? 'Ask the owner for a download link instead.' : 'Open the link with the command holdfast share open instead.'
 const sentences = {
   link: () => 'This link is damaged. Copy the whole link, also the part behind the # sign, and open it again.',
   signature: () => 'This link was changed on its way: its signature does not match. Ask the owner to send it again.',
@@ -26,31 +28,33 @@ const sentences = {
   permission: () => 'This share does not permit reading.',
   escape: () => 'The path of this share is not valid. Ask the owner for a new link.',
   access: () => `This link has no access to the stored files. Somebody with an own key for them opens it with the command:`,
-  place: () => `This link does not say where the shared files are. ${command}`,
+  place: () => `This link does not say where the shared files are. ${command()}`,
   revoked: () => 'The owner has revoked this share, or its access has ended. Ask the owner for a new link.',
   index: () => 'The list of names is damaged: it was changed after its owner wrote it.',
   indexMissing: () => 'A part of the list of names is missing.',
-  names: () => `This folder has more names than a browser can list. ${command}`,
+  names: () => `This folder has more names than a browser can list. ${command()}`,
   notEncrypted: () => 'The file is damaged: the node has it without encryption.',
   header: () => 'The file is damaged: its encryption header is not valid.',
   noFolderKey: () => 'The owner has not encrypted this file for the readers of the folder.',
-  noMetadata: () => `The file has no private metadata, so its name cannot be checked. ${command}`,
+  noMetadata: () => `The file has no private metadata, so its name cannot be checked. ${command()}`,
   metadata: () => 'The file is damaged: its metadata was changed, or it is of another folder.',
   wrongObject: () => 'The node answered with another file. Nothing was saved.',
   content: () => 'The file is damaged: its content was changed. Nothing was saved.',
   truncated: () => 'The file is damaged: its end is missing. Nothing was saved.',
   trailing: () => 'The file is damaged: it continues behind its end. Nothing was saved.',
   hash: () => 'The file is damaged: its content has another hash. Nothing was saved.',
-  whole: () => `The file is encrypted in one piece that is too large for a browser. ${command}`,
-  large: () => `This browser can save files of at most ${bytesText(memory())}. ${command}`,
+  whole: () => `The file is encrypted in one piece that is too large for a browser. ${command()}`,
+  large: () => `This browser can save files of at most ${bytesText(memory())}. ${command()}`,
   shown: () => 'The browser cannot show this file. Download it instead.',
+  many: () => 'This folder has more names than a browser can list. Ask the owner for a link to one of its folders.',
+  encrypted: () => 'This file is encrypted, and the link has no key for it. Ask the owner for a link that holdfast share create makes.',
   missing: () => 'The file is not there any more.',
   changed: () => 'The file was replaced while it was read. Try again.',
   busy: () => 'The cluster is busy or has no majority. Try again in a moment.',
   network: () => 'The node cannot be reached. Check the connection and try again.',
   server: () => 'The node answered with an error. Try again in a moment.',
-  browser: () => `This browser is too old: it lacks X25519 or Ed25519. Update it. ${command}`,
-  secure: () => `A browser decrypts only on a page with https. ${command}`,
+  browser: () => `This browser is too old: it lacks X25519 or Ed25519. Update it. ${command()}`,
+  secure: () => `A browser decrypts only on a page with https. ${command()}`,
 }
 
 function sentence(err) {
@@ -70,8 +74,12 @@ function element(tag, properties, ...children) {
 
 let share = null // what openLink returned
 
-async function request(of, method, key, signal, headers = {}) {
-  const path = [of.bucket, ...key.split('/')].map(encodeURIComponent).join('/')
+// request reads an object. The slashes of a plain key are encoded, because a key may have dot segments.
+function request(of, method, key, signal, headers = {}) {
+  return send(of, method, [of.bucket, ...of.plain ? [key] : key.split('/')].map(encodeURIComponent).join('/'), signal, headers)
+}
+
+async function send(of, method, path, signal, headers = {}) {
   let answer
   try {
     answer = await fetch(`/api/v1/shared/${path}`, {
@@ -165,9 +173,10 @@ async function read(entry, out, signal, report) {
   try {
     await within(signal, async (work) => {
       const answer = await request(of, 'GET', entry.storageKey, work)
-      const object = await openObject(of, entry.path, entry.storageKey, answer.headers)
+      const take = takerOf(of, answer, entry.storageKey, work)
+      const object = of.plain ? openPlainObject(answer.headers) : await openObject(of, entry.path, entry.storageKey, answer.headers)
       let done = 0
-      for await (const plain of decrypt(object, takerOf(of, answer, entry.storageKey, work))) {
+      for await (const plain of of.plain ? pieces(object, take) : decrypt(object, take)) {
         await out.write(plain)
         done += plain.length
         report(done, object.size)
@@ -239,13 +248,14 @@ let looking = new AbortController() // ends with what the dialog shows
 async function preview(entry) {
   const { signal } = looking = new AbortController()
   const name = shownName(entry.name)
-  const state = element('p', { className: 'muted', role: 'status' }, 'Decrypting…')
+  const doing = share.plain ? 'Loading…' : 'Decrypting…'
+  const state = element('p', { className: 'muted', role: 'status' }, doing)
   part('view').replaceChildren(state)
   dialog.querySelector('#preview-name').textContent = name
   dialog.showModal()
   try {
     const type = { text: 'text/plain', pdf: 'application/pdf' }[kindOf(entry)] ?? `image/${pictures[extension(entry)]}`
-    const blob = await read(entry, inMemory(maxShown, type), signal, (done, size) => { state.textContent = `Decrypting… ${percentText(done, size)}` })
+    const blob = await read(entry, inMemory(maxShown, type), signal, (done, size) => { state.textContent = `${doing} ${percentText(done, size)}` })
     const url = URL.createObjectURL(blob)
     signal.addEventListener('abort', () => URL.revokeObjectURL(url))
     const shown = await viewOf(entry, blob, url)
@@ -310,7 +320,7 @@ function actionsOf(entry) {
     cancel.focus()
     try {
       await save(entry, work.signal, (done, size) => { bar.value = size ? done / size : 1 })
-      state.textContent = 'Saved and checked'
+      state.textContent = share.plain ? 'Saved' : 'Saved and checked'
     } catch (err) {
       const given = work.signal.aborted || err.name === 'AbortError' // or the person chose no file
       state.className = given ? 'muted' : 'failed'
@@ -395,13 +405,15 @@ async function showFolder(path) {
   view = new AbortController()
   const { signal } = view
   part('problem').hidden = true
-  part('note').hidden = false
+  part('note').hidden = Boolean(share.plain)
   part('table').hidden = part('empty').hidden = part('more').hidden = true
   crumbs(path)
-  say('Decrypting the list of names…')
+  say(share.plain ? 'Loading the list…' : 'Decrypting the list of names…')
   try {
     const of = share
-    const next = await listFolder(of, path, (key, most) => readNode(of, key, most, signal))
+    const next = of.plain
+      ? await listPlain(path, (query) => send(of, 'GET', `${encodeURIComponent(of.bucket)}?${query}`, signal))
+      : await listFolder(of, path, (key, most) => readNode(of, key, most, signal))
     if (!signal.aborted) list(next)
   } catch (err) {
     if (!signal.aborted) tell(err)
@@ -417,9 +429,9 @@ async function enter(path) {
 
 // showFile shows the one object of a share, whose metadata tells its size.
 async function showFile(of, signal) {
-  if (!isStorageKey(of.storageKey)) throw new Refusal('place')
+  if (!of.plain && !isStorageKey(of.storageKey)) throw new Refusal('place')
   const answer = await request(of, 'HEAD', of.storageKey, signal)
-  const object = await openObject(of, of.scope, of.storageKey, answer.headers)
+  const object = of.plain ? openPlainObject(answer.headers) : await openObject(of, of.scope, of.storageKey, answer.headers)
   if (signal.aborted) return
   list([{ name: nameOf(of.scope), path: of.scope, storageKey: of.storageKey, size: object.size, modified: object.modified }])
 }
@@ -435,20 +447,24 @@ async function start() {
   for (const name of ['share', 'note', 'problem', 'command', 'crumbs', 'table', 'more', 'empty']) part(name).hidden = true
   say('Opening the link…')
   try {
-    if (!globalThis.isSecureContext) throw new Refusal('secure')
-    const opened = await openLink(location.hash.slice(1), Math.floor(Date.now() / 1000))
+    const values = new URLSearchParams(location.hash.slice(1))
+    const plain = values.get('v') === '2'
+    if (!plain && !globalThis.isSecureContext) throw new Refusal('secure')
+    const opened = plain ? openPlain(values) : await openLink(location.hash.slice(1), Math.floor(Date.now() / 1000))
     if (signal.aborted) return
     share = opened
     const name = shownName(nameOf(share.scope))
     part('name').textContent = document.title = name
     part('kind').textContent = share.isFolder ? 'Folder' : 'File'
-    part('path').textContent = shownName(share.scope)
-    part('owner').textContent = share.owner
+    part('path').textContent = shownName(plain ? `${share.bucket}${share.scope}` : share.scope)
+    for (const by of page.querySelectorAll('[data-by]')) by.hidden = plain
+    part('owner').textContent = share.owner ?? ''
     part('expires').replaceChildren(share.expires ? timeElement(share.expires) : 'no end')
     if (!share.access) throw new Refusal('access')
     if (!/^[\x21-\x7e]+$/.test(share.access)) throw new Refusal('link')
     if (!/^[a-z0-9][a-z0-9.-]+$/.test(share.bucket)) throw new Refusal('place')
-    part('share').hidden = part('note').hidden = false
+    part('share').hidden = false
+    part('note').hidden = plain
     if (!share.isFolder) return await showFile(share, signal)
     history.replaceState({ folder: share.scope }, '')
     await showFolder(share.scope)
