@@ -15,17 +15,17 @@ function endOf(token) {
   }
 }
 
-// openPlain opens the parameters of a link of version 2. Paths begin with / before the key; the path of a
+// openLink opens the parameters of a link of version 2. Paths begin with / before the key; the path of a
 // folder has no / at its end.
-export function openPlain(values) {
+export function openLink(values) {
   const [bucket, place, access] = ['b', 'p', 'a'].map((name) => values.get(name))
   if (!bucket || !place || !access) throw new Refusal('link')
   const isFolder = place.endsWith('/')
-  return { plain: true, bucket, access, isFolder, expires: endOf(access), scope: `/${isFolder ? place.slice(0, -1) : place}`, storageKey: place }
+  return { bucket, access, isFolder, expires: endOf(access), scope: `/${isFolder ? place.slice(0, -1) : place}`, storageKey: place }
 }
 
-// listPlain returns the entries of a folder. ask sends a query for a page of its names.
-export async function listPlain(path, ask) {
+// listFolder returns the entries of a folder. ask sends a query for a page of its names.
+export async function listFolder(path, ask) {
   const prefix = `${path}/`.slice(1)
   const entries = []
   let cursor = ''

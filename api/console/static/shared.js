@@ -2,7 +2,6 @@
 // files. For encrypted files, no name, path or key is in a request: the node sees storage keys and the
 // access token. A link of version 2 is to files that are not encrypted.
 import { bytesText, nounText, percentText, timeElement, utcText } from './format.js'
-import { listPlain, openObject as openPlainObject, openPlain, pieces } from './plain.js'
 import { decrypt, isStorageKey, listFolder, openLink, openObject, Refusal } from './seal.js'
 
 const page = document.querySelector('.shared')
@@ -174,9 +173,9 @@ async function read(entry, out, signal, report) {
     await within(signal, async (work) => {
       const answer = await request(of, 'GET', entry.storageKey, work)
       const take = takerOf(of, answer, entry.storageKey, work)
-      const object = of.plain ? openPlainObject(answer.headers) : await openObject(of, entry.path, entry.storageKey, answer.headers)
+      const object = of.plain ? of.plain.openObject(answer.headers) : await openObject(of, entry.path, entry.storageKey, answer.headers)
       let done = 0
-      for await (const plain of of.plain ? pieces(object, take) : decrypt(object, take)) {
+      for await (const plain of of.plain ? of.plain.pieces(object, take) : decrypt(object, take)) {
         await out.write(plain)
         done += plain.length
         report(done, object.size)
@@ -412,7 +411,7 @@ async function showFolder(path) {
   try {
     const of = share
     const next = of.plain
-      ? await listPlain(path, (query) => send(of, 'GET', `${encodeURIComponent(of.bucket)}?${query}`, signal))
+      ? await of.plain.listFolder(path, (query) => send(of, 'GET', `${encodeURIComponent(of.bucket)}?${query}`, signal))
       : await listFolder(of, path, (key, most) => readNode(of, key, most, signal))
     if (!signal.aborted) list(next)
   } catch (err) {
@@ -431,9 +430,21 @@ async function enter(path) {
 async function showFile(of, signal) {
   if (!of.plain && !isStorageKey(of.storageKey)) throw new Refusal('place')
   const answer = await request(of, 'HEAD', of.storageKey, signal)
-  const object = of.plain ? openPlainObject(answer.headers) : await openObject(of, of.scope, of.storageKey, answer.headers)
+  const object = of.plain ? of.plain.openObject(answer.headers) : await openObject(of, of.scope, of.storageKey, answer.headers)
   if (signal.aborted) return
   list([{ name: nameOf(of.scope), path: of.scope, storageKey: of.storageKey, size: object.size, modified: object.modified }])
+}
+
+// openAny opens the fragment of a link. A link to content that is not encrypted needs another module, which
+// the result has as plain.
+async function openAny(fragment) {
+  const values = new URLSearchParams(fragment)
+  if (values.get('v') === '2') {
+    const plain = await import('./plain.js').catch(() => { throw new Refusal('network') })
+    return { ...plain.openLink(values), plain }
+  }
+  if (!globalThis.isSecureContext) throw new Refusal('secure')
+  return openLink(fragment, Math.floor(Date.now() / 1000))
 }
 
 // start opens the link of the page. A link that is opened meanwhile ends it, so that the page never has
@@ -447,24 +458,21 @@ async function start() {
   for (const name of ['share', 'note', 'problem', 'command', 'crumbs', 'table', 'more', 'empty']) part(name).hidden = true
   say('Opening the link…')
   try {
-    const values = new URLSearchParams(location.hash.slice(1))
-    const plain = values.get('v') === '2'
-    if (!plain && !globalThis.isSecureContext) throw new Refusal('secure')
-    const opened = plain ? openPlain(values) : await openLink(location.hash.slice(1), Math.floor(Date.now() / 1000))
+    const opened = await openAny(location.hash.slice(1))
     if (signal.aborted) return
     share = opened
     const name = shownName(nameOf(share.scope))
     part('name').textContent = document.title = name
     part('kind').textContent = share.isFolder ? 'Folder' : 'File'
-    part('path').textContent = shownName(plain ? `${share.bucket}${share.scope}` : share.scope)
-    for (const by of page.querySelectorAll('[data-by]')) by.hidden = plain
+    part('path').textContent = shownName(share.plain ? `${share.bucket}${share.scope}` : share.scope)
+    for (const by of page.querySelectorAll('[data-by]')) by.hidden = Boolean(share.plain)
     part('owner').textContent = share.owner ?? ''
     part('expires').replaceChildren(share.expires ? timeElement(share.expires) : 'no end')
     if (!share.access) throw new Refusal('access')
     if (!/^[\x21-\x7e]+$/.test(share.access)) throw new Refusal('link')
     if (!/^[a-z0-9][a-z0-9.-]+$/.test(share.bucket)) throw new Refusal('place')
     part('share').hidden = false
-    part('note').hidden = plain
+    part('note').hidden = Boolean(share.plain)
     if (!share.isFolder) return await showFile(share, signal)
     history.replaceState({ folder: share.scope }, '')
     await showFolder(share.scope)
