@@ -134,11 +134,11 @@ func metadataFormIn(c *call) (metadataForm, error) {
 // other headers and metadata, unless the object is not the version any more that the form was made of.
 // Content and tags stay.
 func (s *surface) changeMetadata(c *call) error {
-	f, err := metadataFormIn(c)
+	o, err := s.objectOf(c)
 	if err != nil {
 		return err
 	}
-	o, err := s.objectOf(c)
+	f, err := metadataFormIn(c)
 	if err != nil {
 		return err
 	}

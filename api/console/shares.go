@@ -107,6 +107,9 @@ type newShareData struct {
 // its token, and no address that a browser sends has it.
 func (s *surface) createShare(c *call) error {
 	bucket, place := c.bucketName(), c.r.PostForm.Get("place")
+	if _, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, bucket); err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
 	ttl, err := ttlOf(shareLives, c.r.PostForm.Get("expiry"))
 	if err != nil {
 		return err
