@@ -80,8 +80,7 @@ func (s *surface) guarded(op operation) web.Handler {
 // page of this origin.
 func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtection) (err error) {
 	_, byHeader := c.r.Header["Authorization"]
-	shared := a == byToken || a == listsByToken
-	if byHeader || shared {
+	if byHeader || a.byTokenOnly() {
 		if c.token, err = web.Bearer(c.r); err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtectio
 	ctx, cancel := context.WithTimeout(c.ctx, caseTimeout)
 	defer cancel()
 	authenticate := s.Accounts.Authenticate
-	if shared {
+	if a.byTokenOnly() {
 		authenticate = s.Accounts.AuthenticateS3
 	}
 	if c.who, err = authenticate(ctx, c.token); err != nil {
@@ -123,6 +122,9 @@ func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtectio
 func forbidden(format string, args ...any) error {
 	return web.Errorf(http.StatusForbidden, "FORBIDDEN", format, args...)
 }
+
+// byTokenOnly returns whether a token opens the operation, also that of a share, and no cookie.
+func (a access) byTokenOnly() bool { return a == byToken || a == listsByToken }
 
 // permits returns nil if the caller has the access, and the 403 error otherwise.
 func (a access) permits(c *call) error {

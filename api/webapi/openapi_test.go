@@ -86,7 +86,7 @@ func describedName(op operation) string {
 // served, with the same query, the same body and the same callers.
 func TestTheDocumentIsTheTable(t *testing.T) {
 	d, all := describedOperations(t)
-	roles := map[access]string{mayRead: state.ScopeRead, byToken: state.ScopeRead, mayWrite: state.ScopeWrite, mayDelete: state.ScopeDelete, bySession: "session", admins: "administrator"}
+	roles := map[access]string{mayRead: state.ScopeRead, byToken: state.ScopeRead, listsByToken: state.ScopeRead, mayWrite: state.ScopeWrite, mayDelete: state.ScopeDelete, bySession: "session", admins: "administrator"}
 	served := map[string]bool{}
 	for _, op := range (&surface{}).operations() {
 		name := describedName(op)
@@ -123,7 +123,7 @@ func TestTheDocumentIsTheTable(t *testing.T) {
 			if len(got.Security) != 0 {
 				t.Errorf("%s is for anybody and described with %v", name, got.Security)
 			}
-		case op.access == byToken:
+		case op.access.byTokenOnly():
 			if len(got.Security) != 1 || !slices.Equal(got.Security[0]["token"], []string{roles[op.access]}) {
 				t.Errorf("%s is for tokens and described with %v", name, got.Security)
 			}

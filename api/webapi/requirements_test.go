@@ -168,7 +168,7 @@ func TestScopesOpenRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for scope, opens := range map[string][]access{
-		state.ScopeRead: {mayRead, byToken}, state.ScopeWrite: {mayWrite, mayDelete}, state.ScopeDelete: {mayDelete},
+		state.ScopeRead: {mayRead, byToken, listsByToken}, state.ScopeWrite: {mayWrite, mayDelete}, state.ScopeDelete: {mayDelete},
 	} {
 		by := w.with(w.Key("alice", scope).Token)
 		for _, c := range guardedOnly(w.calls(nil)) {
@@ -277,23 +277,23 @@ func TestACursorLeadsToOwnRowsOnly(t *testing.T) {
 		lists++
 		path, _, _ := strings.Cut(c.to, "?")
 		var page struct{ Next string }
-		w.into(alice.do("GET", path+"?limit=1", ""), http.StatusOK, &page)
+		w.into(alice.at(c).do("GET", path+"?limit=1", ""), http.StatusOK, &page)
 		if page.Next == "" {
 			t.Fatalf("%s has one page", c.name)
 		}
 		for _, at := range []string{page.Next, cursorOf("0"), cursorOf("99999999999999")} {
-			got := bob.do("GET", path+"?cursor="+url.QueryEscape(at), "")
+			got := bob.at(c).do("GET", path+"?cursor="+url.QueryEscape(at), "")
 			if strings.Contains(got.Body.String(), "alice") || got.Code != http.StatusOK && got.Code != http.StatusNotFound && got.Code != http.StatusBadRequest {
 				t.Errorf("%s with the cursor %q is answered to Bob with %d: %s", c.name, at, got.Code, got.Body)
 			}
 		}
 		for _, at := range []string{"", "!", "====", "\x00", strings.Repeat("A", 3000)} {
-			if got := alice.do("GET", path+"?cursor="+url.QueryEscape(at), ""); got.Code != http.StatusBadRequest {
+			if got := alice.at(c).do("GET", path+"?cursor="+url.QueryEscape(at), ""); got.Code != http.StatusBadRequest {
 				t.Errorf("%s with the cursor %.20q is answered with %d", c.name, at, got.Code)
 			}
 		}
 	}
-	if lists != 4 {
+	if lists != 5 {
 		t.Errorf("%d lists have cursors", lists)
 	}
 }

@@ -147,7 +147,9 @@ func TestASharedFolderIsListed(t *testing.T) {
 		w.refused("a share of trip/ with "+query, folder.do("GET", "/shared/photos"+query, ""), http.StatusForbidden)
 	}
 	w.refused("another bucket", folder.do("GET", "/shared/others?prefix=trip/", ""), http.StatusForbidden)
-	w.refused("two prefixes", folder.do("GET", "/shared/photos?prefix=trip/&prefix=private", ""), http.StatusBadRequest)
+	if got := folder.do("GET", "/shared/photos?prefix=trip/&prefix=private", ""); got.Code != http.StatusBadRequest {
+		t.Errorf("two prefixes are answered with %d %s", got.Code, got.Body)
+	}
 	const path = "/shared/photos?prefix=trip/"
 	w.refused("a share of one object", w.with(share("2", true, "trip/a.txt")).do("GET", path, ""), http.StatusForbidden)
 	w.refused("a share that may write", w.with(share("3", false, "trip/")).do("GET", path, ""), http.StatusForbidden)

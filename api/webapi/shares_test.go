@@ -40,7 +40,7 @@ func TestSharesAreMadeListedAndRevoked(t *testing.T) {
 	w.refused("a key that is like one of the share", guest.do("GET", "/shared/photos/e", ""), http.StatusForbidden)
 	restore := w.Unchanged("a share")
 	for _, c := range guardedOnly(w.calls(nil)) {
-		if c.access != byToken {
+		if !c.access.byTokenOnly() {
 			w.refused(c.name+" with a share", guest.do(c.method, c.to, c.sent), http.StatusUnauthorized)
 		}
 	}

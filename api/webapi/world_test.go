@@ -113,7 +113,7 @@ func (w *world) with(token string) client { return client{world: w, handler: w.h
 
 // at returns the client for a route: where no cookie counts, it has the session as a Bearer token.
 func (c client) at(s sampled) client {
-	if s.access == byToken && c.bearer == "" {
+	if s.access.byTokenOnly() && c.bearer == "" {
 		c.bearer, c.cookie, c.form = c.cookie, "", ""
 	}
 	return c
@@ -197,6 +197,7 @@ var samples = map[string]sample{
 	"GET /shares":                        {good: 200, query: "?bucket=photos&limit=1"},
 	"POST /shares":                       {good: 201, body: `{"bucket":"photos","prefixes":["e/"],"write":true,"expires_at":"2100-01-01T00:00:00Z","name":"for Ann"}`, shows: true},
 	"DELETE /shares/{bucket}/{id}":       {good: 204, id: "share"},
+	"GET /shared/{bucket}":               {good: 200, query: "?delimiter=%2F"},
 	"GET /shared/{bucket}/{key...}":      {good: 200},
 	"GET /usage":                         {good: 200},
 	"GET /ledger":                        {good: 200, query: "?limit=1"},
