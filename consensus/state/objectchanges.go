@@ -1,7 +1,6 @@
 package state
 
 import (
-	"container/list"
 	"slices"
 	"sync"
 )
@@ -10,8 +9,8 @@ import (
 const (
 	// maxRecentChanges is the number of changes that a Watch keeps of one account.
 	maxRecentChanges = 5
-	// maxRecentAccounts is the number of accounts whose changes a Watch keeps. If there are more, it
-	// forgets those of the account that has not changed for the longest time.
+	// maxRecentAccounts is the largest number of accounts whose changes a Watch keeps. It keeps at least
+	// those of the half of them that have changed last.
 	maxRecentAccounts = 4096
 )
 
@@ -33,16 +32,11 @@ func (e *entry) noteObject(b *Bucket, k string, at Millis, deleted bool) {
 	e.fx.Objects = append(e.fx.Objects, ObjectChange{b.Account, b.Name, k, at, deleted})
 }
 
-// recentChanges has the newest changes of objects by account.
+// recentChanges has the newest changes of objects by account, the oldest first and at most one of a key.
+// Accounts are in two generations: when the younger one is full, it replaces the older one.
 type recentChanges struct {
-	mu    sync.Mutex // guards the fields below
-	of    map[AccountID]*list.Element
-	order list.List // of *accountChanges, that with the newest change first
-}
-
-type accountChanges struct {
-	account AccountID
-	changes []ObjectChange // the oldest first, at most one of a key
+	mu           sync.Mutex // guards the fields below
+	younger, old map[AccountID][]ObjectChange
 }
 
 func (r *recentChanges) add(all []ObjectChange) {
@@ -53,32 +47,25 @@ func (r *recentChanges) add(all []ObjectChange) {
 	defer r.mu.Unlock()
 	for i := range all {
 		c := &all[i]
-		if r.of == nil {
-			r.of = map[AccountID]*list.Element{}
+		changes, ok := r.younger[c.Account]
+		if !ok {
+			if changes = r.old[c.Account]; r.younger == nil || len(r.younger) == maxRecentAccounts/2 {
+				r.younger, r.old = map[AccountID][]ObjectChange{}, r.younger
+			}
+			delete(r.old, c.Account)
 		}
-		at := r.of[c.Account]
-		if at == nil {
-			at = r.order.PushFront(&accountChanges{account: c.Account})
-			r.of[c.Account] = at
+		changes = slices.DeleteFunc(changes, func(o ObjectChange) bool { return o.Key == c.Key && o.Bucket == c.Bucket })
+		if len(changes) == maxRecentChanges {
+			changes = slices.Delete(changes, 0, 1)
 		}
-		r.order.MoveToFront(at)
-		one := at.Value.(*accountChanges)
-		one.changes = slices.DeleteFunc(one.changes, func(o ObjectChange) bool { return o.Key == c.Key && o.Bucket == c.Bucket })
-		if len(one.changes) == maxRecentChanges {
-			one.changes = slices.Delete(one.changes, 0, 1)
-		}
-		one.changes = append(one.changes, *c)
-		if r.order.Len() > maxRecentAccounts {
-			delete(r.of, r.order.Remove(r.order.Back()).(*accountChanges).account)
-		}
+		r.younger[c.Account] = append(changes, *c)
 	}
 }
 
 func (r *recentChanges) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.of)
-	r.order.Init()
+	r.younger, r.old = nil, nil
 }
 
 // ObjectChanges returns the newest changes of objects of an account, at most one of each key, the
@@ -88,11 +75,11 @@ func (w *Watch) ObjectChanges(a AccountID) []ObjectChange {
 	r := &w.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.of[a]
-	if at == nil {
-		return nil
+	changes, ok := r.younger[a]
+	if !ok {
+		changes = r.old[a]
 	}
-	all := slices.Clone(at.Value.(*accountChanges).changes)
-	slices.Reverse(all)
-	return all
+	changes = slices.Clone(changes)
+	slices.Reverse(changes)
+	return changes
 }

@@ -35,10 +35,15 @@ func TestWatchKeepsTheNewestChangesOfObjects(t *testing.T) {
 	if got := keys("alice"); len(got) != maxRecentChanges || got[0] != fmt.Sprint(2*maxRecentChanges-1, " false") {
 		t.Errorf("of many changes %q are kept", got)
 	}
-	for i := range maxRecentAccounts - 1 {
-		change(AccountID(fmt.Sprint("account ", i)), "k", false)
+	for i := range maxRecentAccounts {
+		if change(AccountID(fmt.Sprint("account ", i)), "k", false); i == maxRecentAccounts/2 {
+			change("alice", "late", false)
+		}
 	}
-	if len(keys("bob")) > 0 || len(keys("alice")) == 0 {
+	if n := len(w.recent.younger) + len(w.recent.old); n > maxRecentAccounts {
+		t.Errorf("changes of %d accounts are kept", n)
+	}
+	if len(keys("bob")) > 0 || len(keys("alice")) != maxRecentChanges || keys("alice")[0] != "late false" {
 		t.Errorf("after changes of many accounts bob has %q and alice %q", keys("bob"), keys("alice"))
 	}
 	w.Replace(2)

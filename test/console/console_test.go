@@ -333,19 +333,7 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 	p.visit("/cluster/activity")
 	p.shows("leader changed")
 	p.picture("activity")
-	p.click(`//label[normalize-space()="Full disks"]`)
-	p.press("Show")
-	p.shows("No event of these kinds")
-	p.click(`//label[normalize-space()="Elections"]`)
-	p.press("Show")
-	p.shows("leader changed")
-	if at := p.at(); at != "/cluster/activity?kind=elections&kind=disks" {
-		t.Errorf("the chosen kinds are at %s", at)
-	}
-	if text := p.text("#records"); strings.Contains(text, "session begun") {
-		t.Errorf("of elections and full disks the page shows %s", text)
-	}
-	p.picture("activity-kinds")
+	p.choosesKinds()
 	p.visit("/payments")
 	p.shows("Nobody has paid yet")
 	p.visit("/cluster/nodes/" + id + "/remove")
@@ -359,6 +347,24 @@ func TestTheFirstAdministratorSeesTheCluster(t *testing.T) {
 			t.Errorf("%s is still a member", id)
 		}
 	}
+}
+
+// choosesKinds looks at the events of full disks, of which there are none, and then also at elections.
+func (p *tab) choosesKinds() {
+	p.t.Helper()
+	p.click(`//label[normalize-space()="Full disks"]`)
+	p.press("Show")
+	p.shows("No event of these kinds")
+	p.click(`//label[normalize-space()="Elections"]`)
+	p.press("Show")
+	p.shows("leader changed")
+	if at := p.at(); at != "/cluster/activity?kind=elections&kind=disks" {
+		p.t.Errorf("the chosen kinds are at %s", at)
+	}
+	if text := p.text("#records"); strings.Contains(text, "session begun") {
+		p.t.Errorf("of elections and full disks the page shows %s", text)
+	}
+	p.picture("activity-kinds")
 }
 
 // readsTheAuditLog finds in the audit log what the administrator has changed, and verifies it.
