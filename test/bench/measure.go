@@ -25,7 +25,7 @@ type row struct {
 }
 
 func printHead() {
-	fmt.Println("| work | measured | target | p50 | p99 | worst | processor s: nodes, source, client | MiB resident of each node |")
+	fmt.Println("| work | measured | target | p50 | p99 | worst | processor s: nodes, source, client | MiB resident of each node (not of files) |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 }
 
@@ -75,7 +75,7 @@ func (l latencies) sorted() latencies { return slices.Sorted(slices.Values(l)) }
 // usage is what processes took.
 type usage struct {
 	nodes, source, client time.Duration // processor time
-	resident              []int64       // bytes, of each node at the end
+	resident, anonymous   []int64       // bytes, of each node at the end
 }
 
 // String returns the processor time of each kind of process.
@@ -87,10 +87,11 @@ func (u usage) String() string {
 	return s(u.nodes) + ", " + s(u.source) + ", " + s(u.client)
 }
 
+// memory returns the MiB of each node, and in brackets those that are not mapped from files.
 func (u usage) memory() string {
 	var out []string
-	for _, r := range u.resident {
-		out = append(out, strconv.FormatInt(r>>20, 10))
+	for i, r := range u.resident {
+		out = append(out, fmt.Sprintf("%d (%d)", r>>20, u.anonymous[i]>>20))
 	}
 	return strings.Join(out, ", ")
 }
@@ -126,6 +127,7 @@ func (m *meter) now() usage {
 	for _, n := range m.nodes {
 		u.nodes += processorTime(n.Pid())
 		u.resident = append(u.resident, resident(n.Pid()))
+		u.anonymous = append(u.anonymous, anonymous(n.Pid()))
 	}
 	return u
 }
@@ -169,5 +171,11 @@ func processorTime(pid int) time.Duration {
 // resident returns the memory of a process in bytes; 0 when it is gone.
 func resident(pid int) int64 {
 	bytes, _ := harness.ResidentBytes(pid)
+	return bytes
+}
+
+// anonymous returns the memory of a process in bytes that is not mapped from files; 0 when it is gone.
+func anonymous(pid int) int64 {
+	bytes, _ := harness.AnonymousBytes(pid)
 	return bytes
 }

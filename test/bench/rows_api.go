@@ -196,6 +196,6 @@ func measureStart(b *bench, n *harness.Node, pins int) {
 	row{
 		work: "start, until ready", result: fmt.Sprintf("%s, %d MiB", seconds(took), used.before.resident[0]>>20),
 		target: "3 s, 250 MiB with 1,000,000", note: strconv.Itoa(pins) + " pins",
-		used: usage{nodes: processorTime(n.Pid()), resident: used.before.resident},
+		used: usage{nodes: processorTime(n.Pid()), resident: used.before.resident, anonymous: used.before.anonymous},
 	}.print()
 }

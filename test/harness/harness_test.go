@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -237,6 +239,18 @@ func TestAProcessIsMeasured(t *testing.T) {
 	if err != nil || bytes < int64(len(held)) {
 		t.Errorf("%d bytes, %v, and %d are held", bytes, err, len(held))
 	}
+	anonymous, err := AnonymousBytes(os.Getpid())
+	if err != nil || anonymous < int64(len(held)) || anonymous >= bytes+int64(len(held)) {
+		t.Errorf("%d of %d bytes are anonymous, %v, and %d are held", anonymous, bytes, err, len(held))
+	}
+	mapped := mapFile(t, 64<<20)
+	bytes, err = ResidentBytes(os.Getpid())
+	if err != nil || bytes < int64(len(held)+len(mapped)) {
+		t.Errorf("%d bytes, %v, and %d and a file of %d are held", bytes, err, len(held), len(mapped))
+	}
+	if anonymous, err = AnonymousBytes(os.Getpid()); err != nil || anonymous > bytes-int64(len(mapped)) {
+		t.Errorf("%d of %d bytes are anonymous, %v, and %d are of a file", anonymous, bytes, err, len(mapped))
+	}
 	runtime.KeepAlive(held)
 	err = Poll(t.Context(), time.Millisecond, func() (bool, error) {
 		used, err := ProcessorTime(os.Getpid())
@@ -253,9 +267,37 @@ func TestAProcessIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ProcessorTime(p.cmd.Process.Pid)
-	if _, rerr := ResidentBytes(p.cmd.Process.Pid); err == nil || rerr == nil {
-		t.Errorf("a process that is gone: %v, %v", err, rerr)
+	_, rerr := ResidentBytes(p.cmd.Process.Pid)
+	if _, aerr := AnonymousBytes(p.cmd.Process.Pid); err == nil || rerr == nil || aerr == nil {
+		t.Errorf("a process that is gone: %v, %v, %v", err, rerr, aerr)
 	}
+}
+
+// mapFile returns the content of a file of zeroes that is mapped, with each page resident.
+func mapFile(t *testing.T, bytes int) []byte {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(int64(bytes)); err != nil {
+		t.Fatal(err)
+	}
+	content, err := syscall.Mmap(int(f.Fd()), 0, bytes, syscall.PROT_READ, syscall.MAP_SHARED|syscall.MAP_POPULATE)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Munmap(content); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := 0; i < bytes; i += os.Getpagesize() {
+		if content[i] != 0 {
+			t.Fatal("a new file is not of zeroes")
+		}
+	}
+	return content
 }
 
 // Quantile returns the duration below which a share of the durations lies, in whatever order they are, and the

@@ -36,16 +36,32 @@ func ProcessorTime(pid int) (time.Duration, error) {
 // ResidentBytes returns the memory that a process has now; an error when it is gone.
 // Format: proc(5), /proc/PID/statm, field 2 in pages.
 func ResidentBytes(pid int) (int64, error) {
+	resident, _, err := pagesOf(pid)
+	return resident * int64(os.Getpagesize()), err
+}
+
+// AnonymousBytes returns the part of ResidentBytes that is not mapped from a file; an error when
+// the process is gone. The kernel can drop clean pages of files at any time, but without swap it
+// cannot drop anonymous memory: a limit of memory has to have room for it.
+// Format: proc(5), /proc/PID/statm, fields 2 and 3 in pages.
+func AnonymousBytes(pid int) (int64, error) {
+	resident, mapped, err := pagesOf(pid)
+	return (resident - mapped) * int64(os.Getpagesize()), err
+}
+
+// pagesOf returns the pages that a process has, and how many of them are mapped from files or shared.
+func pagesOf(pid int) (resident, mapped int64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("%w: %q", errProcess, data)
+	if len(fields) < 3 {
+		return 0, 0, fmt.Errorf("%w: %q", errProcess, data)
 	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
+	resident, rerr := strconv.ParseInt(fields[1], 10, 64)
+	mapped, merr := strconv.ParseInt(fields[2], 10, 64)
+	return resident, mapped, errors.Join(rerr, merr)
 }
 
 // ProcessorTime is that of the node's process, which runs.
