@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -271,6 +272,32 @@ func TestCommandsOfManyClientsShareEntries(t *testing.T) {
 		group.Wait()
 		if entries := leader.Applied() - before; entries > clients*each/8 {
 			t.Errorf("%d commands of %d clients took %d entries", clients*each, clients, entries)
+		}
+	})
+}
+
+// TestOperationsAreOrderedByTime promises that the results that Apply remembers have neighbouring
+// keys, and that no two operations of one moment have one id.
+func TestOperationsAreOrderedByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := map[state.OpID]bool{}
+		var last state.OpID
+		for range 4 {
+			<-time.After(time.Millisecond)
+			first := last
+			for range 64 {
+				op, err := newOperation(&state.CreatePin{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if known[op] || bytes.Compare(op[:], first[:]) <= 0 {
+					t.Fatalf("operation %x after %x, known %t", op, first, known[op])
+				}
+				known[op] = true
+				if bytes.Compare(op[:], last[:]) > 0 {
+					last = op
+				}
+			}
 		}
 	})
 }

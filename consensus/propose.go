@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -134,7 +135,9 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 
 // newOperation creates the id that makes a repeated command take effect once. Commands that
 // report facts need no such id. A check needs none either: the id of a check is the index of
-// its entry, so a repeat is a new check.
+// its entry, so a repeat is a new check. The first 6 bytes of an id are the time in
+// milliseconds and 80 bits are random. So the results that Apply remembers have neighbouring
+// keys, and Pebble does not write results of a whole day anew for those of a moment (ADR 67).
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.IndexPins, *state.PackNames, *state.UpdateNode,
@@ -142,7 +145,9 @@ func newOperation(cmd state.Command) (op state.OpID, err error) {
 		*state.ReportArrivals, *state.ClearBuckets, *state.ClearUploads, *state.Fence, *state.ChargeStorage, *state.EndContent:
 		return op, nil
 	}
-	_, err = rand.Read(op[:])
+	if _, err = rand.Read(op[:]); err == nil {
+		binary.BigEndian.PutUint64(op[:], uint64(state.MillisOf(time.Now()))<<16|uint64(binary.BigEndian.Uint16(op[6:])))
+	}
 	return op, err
 }
 

@@ -58,7 +58,7 @@ type Options struct {
 	// not passed. Idempotency keys are forgotten by the first and remembered since the second.
 	// Pins end by the first. ok is false, and both are 0, while the times are unknown. nil: Now.
 	Agreed func() (early, late state.Millis, ok bool)
-	NewID  func() state.RequestID // nil means random UUIDs
+	NewID  func() state.RequestID // nil means UUIDs of version 7
 	Logger *slog.Logger           // nil means no log
 	// Processors is the number of processors, of which long lists may use 50 %; 0:
 	// runtime.GOMAXPROCS.
@@ -99,13 +99,18 @@ func New(o Options) *Pins {
 		p.agreed = state.OneClock(p.now)
 	}
 	if p.newID == nil {
-		p.newID = func() state.RequestID { return state.RequestID(uuid.NewString()) }
+		p.newID = newRequestID
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	return p
 }
+
+// newRequestID returns a new id, a UUID of version 7: rows of pins that were created one after the
+// other are neighbours in the ordered store, so Pebble writes fewer tables anew (ADR 67). 62 of its
+// bits are random.
+func newRequestID() state.RequestID { return state.RequestID(uuid.Must(uuid.NewV7()).String()) }
 
 // Request is a pin as a client requests it.
 type Request struct {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -728,5 +729,21 @@ func TestOneWrongClockMakesNoSecondPin(t *testing.T) {
 	}
 	if known = true; create(ahead) == first {
 		t.Error("remembered for more than a day")
+	}
+}
+
+// TestRequestsAreOrderedByTime promises ids that are UUIDs and greater than those before, so that rows
+// of pins that are created one after the other are neighbours in the store.
+func TestRequestsAreOrderedByTime(t *testing.T) {
+	last := state.RequestID("")
+	for range 1000 {
+		id := newRequestID()
+		if parsed, err := uuid.Parse(string(id)); err != nil || parsed.Version() != 7 || parsed.Variant() != uuid.RFC4122 || parsed.String() != string(id) {
+			t.Fatalf("%q is no UUID of version 7: %v", id, err)
+		}
+		if id <= last {
+			t.Fatalf("%s after %s", id, last)
+		}
+		last = id
 	}
 }

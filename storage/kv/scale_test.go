@@ -25,8 +25,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// scaleEntry is the number of pins of one log entry, and of the reports that follow it.
-const scaleEntry = 32
+const (
+	// scaleEntry is the number of pins of one log entry, and of the reports that follow it.
+	scaleEntry = 32
+	// scaleBegan is when the first pin was created, in milliseconds.
+	scaleBegan = 1_700_000_000_000
+)
 
 // scaled is a state on the disk that grows as that of a cluster of three nodes with two copies.
 type scaled struct {
@@ -87,6 +91,10 @@ func (s *scaled) apply(cmds ...state.Command) {
 		var op state.OpID
 		sum, _ := mh.Sum(binary.BigEndian.AppendUint64(nil, s.index), mh.SHA2_256, -1)
 		copy(op[:], sum[2:])
+		binary.BigEndian.PutUint64(op[:], scaleBegan<<16+s.index<<15) // as consensus makes them
+		if _, ok := cmd.(*state.ReportCopies); ok {
+			op = state.OpID{}
+		}
 		if _, err := s.applier.Apply(tx, 100+s.index, op, cmd, &state.Effects{}); err != nil {
 			s.b.Fatal(err)
 		}
@@ -99,10 +107,23 @@ func (s *scaled) apply(cmds ...state.Command) {
 	}
 }
 
-// id returns text like a random UUID.
-func id(n int) string {
+// random returns text like a random UUID.
+func random(n int) string { return uuidOf(idBytes(n)) }
+
+// ordered returns text like a UUID of version 7: two of a millisecond.
+func ordered(n int) string {
+	b := idBytes(n)
+	binary.BigEndian.PutUint64(b, scaleBegan<<16+uint64(n)<<15)
+	return uuidOf(b)
+}
+
+func idBytes(n int) []byte {
 	sum, _ := mh.Sum(binary.BigEndian.AppendUint64([]byte("id"), uint64(n)), mh.SHA2_256, -1)
-	return fmt.Sprintf("%x-%x-%x-%x-%x", []byte(sum[2:6]), []byte(sum[6:8]), []byte(sum[8:10]), []byte(sum[10:12]), []byte(sum[12:18]))
+	return sum[2:18]
+}
+
+func uuidOf(b []byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 func contentOf(n int) cid.Cid {
@@ -119,7 +140,7 @@ func (s *scaled) pins() {
 		c, at := contentOf(s.n), 100+begun+uint64(i)+1
 		nodes := []state.NodeID{s.nodes[s.n%3], s.nodes[(s.n+1)%3]}
 		made = append(made, &state.CreatePin{Nodes: nodes, Pin: state.Pin{
-			ID: state.RequestID(id(s.n)), Account: s.account, Created: 1_700_000_000_000 + state.Millis(s.n), CID: c.String(),
+			ID: state.RequestID(ordered(s.n)), Account: s.account, Created: scaleBegan + state.Millis(s.n), CID: c.String(),
 			Given: state.GivenName, Name: fmt.Sprintf("name %d", s.n),
 		}})
 		for _, n := range nodes {
@@ -145,7 +166,7 @@ func (s *scaled) objects() {
 		made = append(made, &state.PutObject{
 			Account: s.account, Bucket: s.bucket.Name, Born: s.bucket.Born,
 			Object: state.Object{
-				ID: state.VersionID(id(s.n)), Key: fmt.Sprintf("folder/%09d", s.n), Root: k, Size: 1024, Created: 1_700_000_000_000 + state.Millis(s.n),
+				ID: state.VersionID(random(s.n)), Key: fmt.Sprintf("folder/%09d", s.n), Root: k, Size: 1024, Created: scaleBegan + state.Millis(s.n),
 				ETag: "d41d8cd98f00b204e9800998ecf8427e", Headers: map[string]string{"Content-Type": "application/octet-stream"},
 			},
 			Content: state.Content{
