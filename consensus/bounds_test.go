@@ -276,8 +276,8 @@ func TestCommandsOfManyClientsShareEntries(t *testing.T) {
 	})
 }
 
-// TestOperationsAreOrderedByTime promises that the results that Apply remembers have neighbouring
-// keys, and that no two operations of one moment have one id.
+// Ids of operations of a later millisecond are greater, so that the results that Apply remembers have
+// neighbouring keys. No two operations of one moment have one id.
 func TestOperationsAreOrderedByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := map[state.OpID]bool{}

@@ -732,8 +732,8 @@ func TestOneWrongClockMakesNoSecondPin(t *testing.T) {
 	}
 }
 
-// TestRequestsAreOrderedByTime promises ids that are UUIDs and greater than those before, so that rows
-// of pins that are created one after the other are neighbours in the store.
+// Ids of pins are UUIDs and greater than those before, so that rows of pins that are created one after the other
+// are neighbours in the store.
 func TestRequestsAreOrderedByTime(t *testing.T) {
 	last := state.RequestID("")
 	for range 1000 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMemoryOfTheStoreIsKnown promises that memtables and cached blocks are counted, that both
-// together take about the size of the cache, and that a closed store has none.
+// Memtables and cached blocks are counted, both together take about the size of the cache, and a closed store has
+// none.
 func TestMemoryOfTheStoreIsKnown(t *testing.T) {
 	const cache, value = 4 << 20, 4 << 10
 	s, err := Open(t.TempDir(), Options{CacheBytes: cache})
