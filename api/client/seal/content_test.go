@@ -230,10 +230,6 @@ func TestDamagedContent(t *testing.T) {
 		_, err = io.ReadAll(r)
 		want(t, err, tc.want)
 	}
-	_, err = Open(id, h, "e/other", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	moved, err := Open(id, h, "e/other", Options{})
 	if err != nil {
 		t.Fatal(err)
