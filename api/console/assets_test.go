@@ -177,6 +177,7 @@ func TestFilesAreServedCompressed(t *testing.T) {
 	}
 }
 
+// A client gets gzip only if its Accept-Encoding names gzip or * with a weight above 0 (RFC 9110, section 12.5.3).
 func TestWhoAcceptsGzip(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "br": false, "deflate, gzip;q=1.0, *;q=0.5": true, "gzip;q=0": false,

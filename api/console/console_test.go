@@ -87,6 +87,7 @@ func (w *world) allPaths() (gets, posts []string) {
 	return gets, posts
 }
 
+// Every page opens for an administrator who is signed in, and names the account.
 func TestEveryPageOpensForItsAccount(t *testing.T) {
 	w := newWorld(t)
 	gets, _ := w.allPaths()
@@ -225,6 +226,7 @@ func TestAnAdministratorChangesAccounts(t *testing.T) {
 	}
 }
 
+// A size has a number and a binary unit, with and without an i; everything else is refused.
 func TestSizesThatPeopleWrite(t *testing.T) {
 	for text, want := range map[string]uint64{"1": 1, "500 MiB": 500 << 20, "2g": 2 << 30, "1.5 KB": 1536, "1EiB": 0, "": 0, "-1": 0, "0": 0, "1 XB": 0, "1 GiBB": 0, "9999999 PiB": 0, "NaN": 0} {
 		got, err := parseSize(text)

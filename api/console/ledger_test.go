@@ -78,6 +78,7 @@ func TestTheLedgerIsShownAndCorrected(t *testing.T) {
 	}
 }
 
+// The ledger shows the newest postings, leads to the older ones, and its CSV file has all of them.
 func TestTheLedgerIsPaged(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()

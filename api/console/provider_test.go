@@ -120,6 +120,7 @@ func TestASignInEndsAtAnotherNode(t *testing.T) {
 	}
 }
 
+// An answer of a provider that is forged, late, for another flow or for an address that may not sign in makes no session.
 func TestSignInsThatAreRefused(t *testing.T) {
 	p := oidctest.Start(t)
 	w := newWorld(t)
@@ -481,6 +482,7 @@ func TestOneTimeLinks(t *testing.T) {
 	}
 }
 
+// security.txt has the contact of the setting, an expiry within a year and its own address; without the setting it is a 404.
 func TestSecurityText(t *testing.T) {
 	w := newWorld(t)
 	if status, _ := w.browser().get("/.well-known/security.txt"); status != http.StatusNotFound {

@@ -305,7 +305,7 @@ func TestPointerDecidesWhichDataLives(t *testing.T) {
 					t.Fatal("opened", stored(t, s), s.Close())
 				}
 				if !errors.Is(err, tc.want) {
-					t.Logf("error: %v", err)
+					t.Errorf("%v, want %v", err, tc.want)
 				}
 				return
 			}

@@ -137,7 +137,8 @@ func TestATestWithoutAPromiseIsRefused(t *testing.T) {
 		{"a promise", test("// TestX promises.\n"), nil},
 		{"a promise with a colon", test("// TestX: all is well.\n"), nil},
 		{"a main function", map[string]string{"test/smoke/s_test.go": "package smoke\n\nfunc TestMain(m *testing.M) {}\n"}, nil},
-		{"another package", map[string]string{"config/c_test.go": "package config\n\nfunc TestX(t *testing.T) {}\n"}, nil},
+		{"no comment in another package", map[string]string{"config/c_test.go": "package config\n\nfunc TestX(t *testing.T) {}\n"}, []string{"config/c_test.go:3: promise"}},
+		{"a promise in another package", map[string]string{"config/c_test.go": "package config\n\n// All is well.\nfunc TestX(t *testing.T) {}\n"}, nil},
 	})
 }
 
