@@ -175,7 +175,7 @@ func TestMissingCopiesAreOnAMap(t *testing.T) {
 	}
 }
 
-// The page of a member says clock skew and uptime in words, and a colour stands for each power of ten of missing copies.
+// The page of a member says clock skew and uptime in words, and the number of digits of missing copies, up to four, decides the colour.
 func TestFiguresOfMembersInWords(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "", 900 * time.Millisecond: "", 2 * time.Second: "2s ahead of this node", -90 * time.Second: "1m30s behind this node"} {
 		if got := skewText(d); got != want {
