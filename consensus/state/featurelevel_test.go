@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 )
 
-// The feature level never falls, and a node cannot join with or return to a release that does not understand it. A
-// level of a later release is ErrTooOld, and a new cluster begins at the level of its first node.
+// The feature level rises only to what all members understand, never falls, and a node cannot join with or return to
+// a release that does not understand it. A level of a later release is ErrTooOld, and a new cluster begins at the level
+// of its first node.
 func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	m := found(t)
 	level := func() FeatureLevel {
@@ -39,6 +40,14 @@ func TestTheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	}
 	if _, err := m.apply(&RaiseLevel{FeatureLevel: NewestFeatureLevel + 1}); !errors.Is(err, ErrTooOld) {
 		t.Errorf("a level of a later release: %v", err)
+	}
+	m.must(&JoinNode{Node: Node{ID: "n9", FeatureLevel: 1, Store: "s9"}})
+	if _, err := m.apply(&RaiseLevel{FeatureLevel: 2}); !errors.Is(err, ErrConflict) || level() != 1 {
+		t.Errorf("a member understands level 1 only: level %d, %v", level(), err)
+	}
+	m.must(&UpdateNode{Node{ID: "n9", FeatureLevel: 2, Store: "s9"}})
+	if m.must(&RaiseLevel{FeatureLevel: 2}); level() != 2 {
+		t.Errorf("level %d, and all members understand 2", level())
 	}
 	fresh := &machine{memory: newMemory(), t: t}
 	fresh.must(&InitCluster{
