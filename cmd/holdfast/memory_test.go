@@ -43,6 +43,7 @@ func TestMemoryHasASoftLimitThatLeavesRoom(t *testing.T) {
 	})
 }
 
+// GOGC lets the heap grow by the live bytes that the ordered store does not hold, and by 32 MiB at least.
 func TestTheHeapGrowsByWhatIsLiveBesideTheStore(t *testing.T) {
 	for _, tc := range []struct {
 		live, stored uint64 // MiB
@@ -73,6 +74,7 @@ func gogc() uint64 {
 	return sample[0].Value.Uint64()
 }
 
+// The node lowers GOGC for what the ordered store holds and restores it at its end, and leaves it where the environment sets it.
 func TestGOGCFollowsTheStoreAndTheEnvironmentWins(t *testing.T) {
 	held := make([]byte, 128<<20)
 	runtime.GC() // held is live after a collection
