@@ -43,7 +43,7 @@ func TestMemoryHasASoftLimitThatLeavesRoom(t *testing.T) {
 	})
 }
 
-// GOGC lets the heap grow by the live bytes that the ordered store does not hold, and by 32 MiB at least.
+// GOGC lets the heap grow by the live bytes that the ordered store does not hold, and by leastGrowth at least.
 func TestTheHeapGrowsByWhatIsLiveBesideTheStore(t *testing.T) {
 	for _, tc := range []struct {
 		live, stored uint64 // MiB
