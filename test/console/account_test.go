@@ -14,7 +14,8 @@ import (
 // address and the password. From the next page on no node takes a key or a session of it.
 func TestAPersonDeletesTheAccount(t *testing.T) {
 	longForm(t)
-	c, p := signedIn(t)
+	const email = "dora@example.org"
+	c, p := signedIn(t, email)
 	key := c.Nodes[0].Key(email)
 	if _, err := c.Nodes[0].Pins(key.Token).Post(t.Context(), harness.Pin{CID: catCID, Name: "cat"}); err != nil {
 		t.Fatal(err)

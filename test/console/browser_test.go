@@ -32,13 +32,32 @@ const stepTimeout = 20 * time.Second
 // secure context, as an address of the network is none.
 const farHost = "node.test"
 
-// browser is a Chromium with a profile of its own.
+// browser is the browser of one person: a profile that shares nothing with those of others, in the Chromium of all tests.
 type browser struct {
-	ctx context.Context
+	ctx  context.Context // of its first tab
+	used bool            // the first tab is open
 }
 
-// startBrowser starts Chromium, the one of HOLDFAST_CHROMIUM or of the path.
+// chromium is the Chromium of all tests, which the first one starts.
+var chromium struct {
+	once sync.Once
+	ctx  context.Context
+}
+
+// startBrowser returns a browser without a window.
 func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	chromium.once.Do(func() { chromium.ctx = startChromium(harness.Lasting(t)) })
+	if chromium.ctx == nil {
+		t.Fatal("Chromium did not start: see the first test")
+	}
+	ctx, stop := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(stop)
+	return &browser{ctx: ctx}
+}
+
+// startChromium starts Chromium, the one of HOLDFAST_CHROMIUM or of the path.
+func startChromium(t testing.TB) context.Context {
 	t.Helper()
 	path := os.Getenv("HOLDFAST_CHROMIUM")
 	if path == "" {
@@ -54,7 +73,11 @@ func startBrowser(t *testing.T) *browser {
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
-	options = append(options, chromedp.Flag("host-resolver-rules", "MAP "+farHost+" 127.0.0.1"))
+	options = append(options,
+		chromedp.Flag("host-resolver-rules", "MAP "+farHost+" 127.0.0.1"),
+		// No process for a page that nobody has opened.
+		chromedp.Flag("disable-features", "SpareRendererForSitePerProcess,PreloadTopChromeWebUI"),
+	)
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
@@ -62,15 +85,16 @@ func startBrowser(t *testing.T) *browser {
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
 		t.Fatal(err)
 	}
-	return &browser{ctx}
+	return ctx
 }
 
 // tab is a page that a person looks at. It collects what must not happen there: errors of
 // scripts, reports of the content security policy, and requests to other hosts.
 type tab struct {
-	t    *testing.T
-	ctx  context.Context
-	base string // URL of the console
+	t       *testing.T
+	ctx     context.Context
+	browser *browser
+	base    string // URL of the console
 
 	mu      sync.Mutex
 	trouble []string
@@ -81,9 +105,14 @@ type tab struct {
 // open opens a tab for the console at a URL. The end of the test fails for what it collected.
 func (b *browser) open(t *testing.T, base string) *tab {
 	t.Helper()
-	ctx, stop := chromedp.NewContext(b.ctx)
-	t.Cleanup(stop)
-	p := &tab{t: t, ctx: ctx, base: base}
+	ctx := b.ctx
+	if b.used {
+		var stop context.CancelFunc
+		ctx, stop = chromedp.NewContext(b.ctx)
+		t.Cleanup(stop)
+	}
+	b.used = true
+	p := &tab{t: t, ctx: ctx, browser: b, base: base}
 	err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
@@ -112,9 +141,15 @@ func (b *browser) open(t *testing.T, base string) *tab {
 		if _, err := cdp.Call(ctx, t, network.Enable, network.EnableParams{}); err != nil {
 			return err
 		}
-		_, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
+		if _, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{}); err != nil {
+			return err
+		}
+		// As if its window were the one in front: that of another test does not take the focus away.
+		_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
 	}))
+	last := looks[len(looks)-1]
+	p.look(last.width, last.height, last.scheme)
 	t.Cleanup(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -270,17 +305,17 @@ func (p *tab) at() string {
 }
 
 // looks are the sizes and colours in which every page is looked at. Both that are always looked at have
-// each size and each scheme once.
+// each size and each scheme once. The last one is that of every page at the beginning.
 var looks = []struct {
 	name          string
 	width, height int64
 	scheme        string
 	always        bool // also in the short form
 }{
-	{"wide-light", 1440, 900, "light", true},
 	{"wide-dark", 1440, 900, "dark", false},
 	{"narrow-light", 390, 844, "light", false},
 	{"narrow-dark", 390, 844, "dark", true},
+	{"wide-light", 1440, 900, "light", true},
 }
 
 // picture looks at the page in two of looks, and with -long or -pictures in each: nothing may be wider than
@@ -313,8 +348,8 @@ func (p *tab) picture(name string) {
 		if err := os.WriteFile(filepath.Join(*pictures, name+"-"+l.name+".png"), shot, 0o600); err != nil {
 			p.t.Fatal(err)
 		}
+		p.look(l.width, l.height, l.scheme)
 	}
-	p.look(1440, 900, "light")
 }
 
 // look sets the size of the window and the scheme of colours that the person prefers.

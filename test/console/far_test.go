@@ -27,14 +27,14 @@ func TestTheConsoleFromAnotherMachine(t *testing.T) {
 	if ask(p, chromedp.Evaluate[bool](`window.isSecureContext`)) {
 		t.Fatal("the browser takes the page for a secure one")
 	}
-	p.enter(`[name=email]`, email)
+	p.enter(`[name=email]`, founder)
 	p.enter(`[name=password]`, password)
 	p.enter(`[name=again]`, password)
 	p.press("Set up")
 	p.shows("Recent pins")
 	p.press("Sign out")
 	p.shows("Password")
-	p.signIn()
+	p.signIn(founder)
 	p.follow("API keys")
 	p.shows("There is no key yet")
 	p.enter(`[name=name]`, "laptop")
@@ -49,8 +49,9 @@ func TestTheConsoleFromAnotherMachine(t *testing.T) {
 	p.choose(`[name=file]`, write(t, dir, "dog.txt", []byte("woof")))
 	p.click(`//section[@id="upload"]//button[normalize-space()="Upload"]`)
 	p.do(chromedp.WaitVisible(`//a[normalize-space()="dog.txt"]`))
+	key := c.Nodes[0].Key(founder)
 	for path, want := range map[string]string{"/photos/cat.txt": "meow", "/photos/dog.txt": "woof"} {
-		if got := stored(t, c, path); string(got.Body) != want {
+		if got := stored(t, c, key, path); string(got.Body) != want {
 			t.Errorf("%s is answered with %d %q", filepath.Base(path), got.Status, got.Body)
 		}
 	}

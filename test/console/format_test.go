@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // TestScriptsWriteValuesAsTheServerDoes: sizes, counts, percentages and times have the same text whether a script or a template of the
@@ -19,7 +18,7 @@ func TestScriptsWriteValuesAsTheServerDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := startBrowser(t)
-	c := harness.Start(t, harness.Options{Nodes: 1, Replication: 1})
+	c := commonCluster(t)
 	p := b.open(t, c.Nodes[0].ConsoleURL())
 	p.visit("/sign-in")
 	p.shows("Password")

@@ -87,7 +87,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p := b.open(t, c.Followers()[0].ConsoleURL())
 	p.visit(link)
 	p.shows("Set up this cluster")
-	p.keys(email, "\t", password, "\t", password, "\r")
+	p.keys(founder, "\t", password, "\t", password, "\r")
 	p.shows("Recent pins")
 	p.tabTo("Skip to content")
 	p.keys("\r", "\t")
@@ -133,11 +133,12 @@ func TestTheKeyboardAlone(t *testing.T) {
 // file, cancels another, and sorts the list, and that the focus is never lost. Somebody opens a share, looks at a file and closes it, and the focus is back where it was.
 func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	t.Parallel()
+	const email = "keira@example.org"
 	dir := t.TempDir()
 	write(t, dir, "notes.txt", []byte("By the sea."))
 	b := startBrowser(t)
-	c := harness.Start(t, harness.Options{Nodes: 1, Replication: 1})
-	s := newSharer(t, c, dir)
+	c := commonCluster(t)
+	s := newSharer(t, c, email, dir)
 	p := b.open(t, c.Nodes[0].ConsoleURL())
 	p.visit("/buckets/albums")
 	p.shows("Password")
@@ -161,7 +162,7 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	p.tabTo("A  hello.txt")
 	p.keys("\r")
 	p.shows("BLAKE3")
-	p.shows("1 of 1")
+	p.shows("of 3")
 
 	p.openLink(strings.TrimPrefix(s.run("share", "create", "s3://albums/trip", "--link", "--expires", "1d", "--console", p.base), p.base))
 	p.shows("1 file")

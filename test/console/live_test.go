@@ -31,14 +31,14 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{})
-	c.Nodes[0].CLIWithInput(password, "user", "add", email, "--password-stdin")
+	c.Nodes[0].CLIWithInput(password, "user", "add", founder, "--password-stdin")
 	other := c.Leader()
-	token := other.Key(email).Token
+	token := other.Key(founder).Token
 	if _, err := other.Pins(token).Post(t.Context(), harness.Pin{CID: catCID, Name: "first"}); err != nil {
 		t.Fatal(err)
 	}
 	list := b.open(t, c.Followers()[0].ConsoleURL())
-	list.signIn()
+	list.signIn(founder)
 	list.follow("Pins")
 	list.shows("Pins 1")
 	overview := b.open(t, list.base)
@@ -83,7 +83,7 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 		}
 		return open == 1, fmt.Errorf("%v requests are answered", open)
 	})
-	other.CLIWithInput("another password, just as long", "user", "passwd", email)
+	other.CLIWithInput("another password, just as long", "user", "passwd", founder)
 	for _, p := range []*tab{list, overview} {
 		p.shows("Your session has ended.")
 		p.marked()

@@ -3,17 +3,25 @@
 package console
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
@@ -22,41 +30,164 @@ import (
 const (
 	manyFiles, manyBytes = 10_000, 4 << 10
 	hugeBytes            = 20 << 30
-	// hugeStep is how far apart the blocks of the huge file are that are not empty.
-	hugeStep = 64 << 20
-	// longWithin bounds one long upload.
-	longWithin = 30 * time.Minute
-	// flatHeap is how many bytes of JavaScript the tab may have more after an upload.
-	flatHeap = 32 << 20
+	hugePart             = 16 << 20 // of the parts in which the page sends it
+	// longWithin bounds one long upload, and sampleEvery is the pause between two looks at it.
+	longWithin  = 30 * time.Minute
+	sampleEvery = 2 * time.Second
+	// flatHeap and flatTab are how many bytes the scripts of the tab, and the processes of all tabs, may have more than
+	// before an upload. They are a small part of what is sent.
+	flatHeap, flatTab = 32 << 20, 192 << 20
 )
 
-// heap returns what the scripts of the tab have in memory, in bytes, without what nobody refers to.
-func (p *tab) heap() float64 {
+// memory is what an upload takes, in bytes.
+type memory struct{ heap, tabs, chromium, node int64 }
+
+func (m memory) String() string {
+	return fmt.Sprintf("heap %d MiB, processes of tabs %d MiB, all of Chromium %d MiB, node %d MiB", m.heap>>20, m.tabs>>20, m.chromium>>20, m.node>>20)
+}
+
+// most returns the larger ones of two.
+func (m memory) most(o memory) memory {
+	return memory{max(m.heap, o.heap), max(m.tabs, o.tabs), max(m.chromium, o.chromium), max(m.node, o.node)}
+}
+
+// memory returns what the scripts of the tab have without what nobody refers to, and what Chromium and the node have.
+func (p *tab) memory(node *harness.Node) memory {
 	p.t.Helper()
-	return ask(p, func(ctx context.Context, t *chromedp.Target) (float64, error) {
-		if _, err := cdp.Call(ctx, t, runtime.Enable, cdp.Empty{}); err != nil {
+	heap := ask(p, func(ctx context.Context, t *chromedp.Target) (float64, error) {
+		if _, err := cdp.Call(ctx, t, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
 			return 0, err
 		}
 		got, err := cdp.Call(ctx, t, runtime.GetHeapUsage, cdp.Empty{})
 		return got.UsedSize, err
 	})
+	m := memory{heap: int64(heap), node: node.ResidentBytes()}
+	all, err := chromedp.CallBrowser(p.ctx, systeminfo.GetProcessInfo, cdp.Empty{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, process := range all.ProcessInfo {
+		resident, err := harness.ResidentBytes(int(process.ID))
+		if err != nil {
+			continue // it has ended
+		}
+		m.chromium += resident
+		if process.Type == "renderer" {
+			m.tabs += resident
+		}
+	}
+	return m
 }
 
-// uploadLong sends what is chosen, however long that takes, and returns the most memory that the
-// scripts of the tab had meanwhile.
-func (p *tab) uploadLong(summary string) (most float64) {
+// uploadLong sends what is chosen, however long that takes, and checks that the memory of the tab does not grow with it. It
+// calls amid while the upload goes on, until amid is through.
+func (p *tab) uploadLong(node *harness.Node, summary string, size int64, amid func() (done bool)) {
 	p.t.Helper()
+	first := len(p.requests())
+	before := p.memory(node)
+	begun := time.Now()
 	p.click(`//section[@id="upload"]//button[normalize-space()="Upload"]`)
-	harness.Eventually(p.t, longWithin, summary, func() (bool, error) {
-		most = max(most, p.heap())
+	ctx, cancel := context.WithTimeout(p.ctx, longWithin)
+	defer cancel()
+	var most, last memory
+	samples, through := 0, false
+	err := harness.Poll(ctx, sampleEvery, func() (bool, error) {
+		last = p.memory(node)
+		most = most.most(last)
+		samples++
+		if samples%15 == 0 {
+			p.t.Logf("after %v: %v: %s", time.Since(begun).Round(time.Second), last, p.text(`[data-progress]`))
+		}
+		through = through || amid()
 		text := p.text("#upload")
-		return text != "" && ask(p, chromedp.Evaluate[bool](`document.querySelector('#upload').innerText.includes(`+quoted(summary)+`)`)), fmt.Errorf("the page says %q", text)
+		return strings.Contains(text, summary), fmt.Errorf("the page says %q", text)
 	})
-	return most
+	took := time.Since(begun)
+	if err != nil {
+		p.t.Fatalf("%s: %v", summary, err)
+	}
+	p.t.Logf("%s It took %v, %.1f MiB/s; %d looks\nbefore: %v\nmost:   %v\nafter:  %v", summary, took.Round(100*time.Millisecond),
+		float64(size)/(1<<20)/took.Seconds(), samples, before, most, p.memory(node))
+	if !through {
+		p.t.Error("the upload ended before it was paused and resumed")
+	}
+	if most.heap > before.heap+flatHeap || most.tabs > before.tabs+flatTab {
+		p.t.Errorf("the memory of the tab has grown with the upload")
+	}
+	p.repeated(first)
 }
 
-// TestManyFilesAndAHugeOne: a folder of 10,000 small files, and one file of 20 GiB, go through the browser with the memory
-// of the tab flat, and come out as they went in.
+// repeated tells which requests since the first one the tab has sent more than once.
+func (p *tab) repeated(first int) {
+	p.t.Helper()
+	sent := map[string]int{}
+	for _, r := range p.requests()[first:] {
+		what := strings.Fields(r)
+		sent[what[0]+" "+what[1]]++
+	}
+	again := 0
+	for what, times := range sent {
+		if strings.HasPrefix(what, "PUT ") && times > 1 {
+			again += times - 1
+			p.t.Logf("sent %d times: %s", times, what)
+		}
+	}
+	p.t.Logf("%d requests, of which %d repeat one", len(p.requests())-first, again)
+}
+
+// puts returns how many requests with content the tab has sent.
+func (p *tab) puts() (n int) {
+	for _, r := range p.requests() {
+		if strings.HasPrefix(r, "PUT ") {
+			n++
+		}
+	}
+	return n
+}
+
+// pausesAt returns what pauses an upload once the node has as many requests with content, looks at it a few times and resumes it.
+// Nothing is sent meanwhile.
+func (p *tab) pausesAt(requests int) func() bool {
+	looks, sent := 0, 0
+	begun := p.puts()
+	return func() bool {
+		switch {
+		case looks == 0 && p.puts()-begun < requests:
+			return false
+		case looks == 0:
+			p.press("Pause")
+			p.shows("left, paused")
+			sent = p.puts()
+		case looks == 3:
+			if now := p.puts(); now != sent {
+				p.t.Errorf("while the upload is paused the tab sends %d requests", now-sent)
+			}
+			p.press("Resume")
+			return true
+		}
+		looks++
+		return false
+	}
+}
+
+// hugeFile writes a file of bytes that do not repeat, and returns its path and its SHA-256.
+func hugeFile(t *testing.T, dir string) (path string, sum []byte) {
+	t.Helper()
+	path = filepath.Join(dir, "huge.bin")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(f, h), rand.NewChaCha8([32]byte{2}), hugeBytes)
+	if cerr := f.Close(); err != nil || cerr != nil {
+		t.Fatal(err, cerr)
+	}
+	return path, h.Sum(nil)
+}
+
+// TestManyFilesAndAHugeOne: a folder of 10,000 small files, and one file of 20 GiB, go through the browser with the memory of
+// the tab flat, are paused and resumed, and come out as they went in.
 func TestManyFilesAndAHugeOne(t *testing.T) {
 	if !*long {
 		t.Skip("in the long form: make console-long")
@@ -64,64 +195,66 @@ func TestManyFilesAndAHugeOne(t *testing.T) {
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{Nodes: 1, Replication: 1, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB"}})
 	node := c.Nodes[0]
-	node.CLIWithInput(password, "user", "add", email, "--password-stdin")
+	node.CLIWithInput(password, "user", "add", founder, "--password-stdin")
+	key := node.Key(founder)
 	p := b.open(t, node.ConsoleURL())
-	p.signIn()
+	p.signIn(founder)
 	p.bucket("large")
 	dir := t.TempDir()
 	data := noise(manyFiles * manyBytes)
+	name := func(i int) string { return fmt.Sprintf("many/%03d/%05d.bin", i%100, i) }
+	of := func(i int) []byte { return data[i*manyBytes : (i+1)*manyBytes] }
 	for i := range manyFiles {
-		write(t, dir, fmt.Sprintf("many/%03d/%05d.bin", i%100, i), data[i*manyBytes:(i+1)*manyBytes])
+		write(t, dir, name(i), of(i))
 	}
-	before := p.heap()
 	p.choose(`[name=folder]`, filepath.Join(dir, "many"))
-	began := time.Now()
-	most := p.uploadLong("10,000 stored.")
-	t.Logf("10,000 files took %v; the heap of the tab rose from %.1f to %.1f MiB", time.Since(began).Round(time.Second), before/(1<<20), most/(1<<20))
-	if most > before+flatHeap {
-		t.Errorf("the heap of the tab rose from %.0f to %.0f bytes", before, most)
-	}
-	for _, i := range []int{0, 1234, manyFiles - 1} {
-		got := stored(t, c, fmt.Sprintf("/large/many/%03d/%05d.bin", i%100, i))
-		if string(got.Body) != string(data[i*manyBytes:(i+1)*manyBytes]) {
-			t.Errorf("file %d is answered with %d and %d bytes", i, got.Status, len(got.Body))
+	p.uploadLong(node, "10,000 stored.", manyFiles*manyBytes, p.pausesAt(manyFiles/3))
+	for i := range manyFiles {
+		if got := stored(t, c, key, "/large/"+name(i)); !bytes.Equal(got.Body, of(i)) {
+			t.Fatalf("%s is answered with %d and %d bytes", name(i), got.Status, len(got.Body))
 		}
 	}
 
-	huge := filepath.Join(dir, "huge.bin")
-	f, err := os.Create(huge)
+	huge, sum := hugeFile(t, dir)
+	p.visit("/buckets/large")
+	p.shows("many/")
+	p.choose(`[name=file]`, huge)
+	p.uploadLong(node, "1 stored.", hugeBytes, p.pausesAt(hugeBytes/hugePart/3))
+	if err := os.Remove(huge); err != nil {
+		t.Error(err)
+	}
+	p.shows("huge.bin")
+	p.shows("20 GiB")
+	header, got := digest(t, node, key, "/large/huge.bin")
+	if parts := fmt.Sprintf(`-%d"`, hugeBytes/hugePart); header.Get("Content-Length") != strconv.Itoa(hugeBytes) || !strings.HasSuffix(header.Get("Etag"), parts) {
+		t.Errorf("the object has %s bytes and the ETag %s", header.Get("Content-Length"), header.Get("Etag"))
+	}
+	if !bytes.Equal(got, sum) {
+		t.Errorf("the object differs from the file")
+	}
+	t.Logf("at the end the node has %d MiB", node.ResidentBytes()>>20)
+}
+
+// digest returns the headers of an object and the SHA-256 of its bytes.
+func digest(t *testing.T, node *harness.Node, key harness.Key, path string) (http.Header, []byte) {
+	t.Helper()
+	at, err := url.JoinPath(node.S3URL(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := int64(0); at < hugeBytes && err == nil; at += hugeStep {
-		_, err = f.WriteAt([]byte(strconv.FormatInt(at, 10)), at)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil {
-		err = f.Truncate(hugeBytes)
+	r.Header.Set("Authorization", "Bearer "+key.Token)
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if cerr := f.Close(); err != nil || cerr != nil {
-		t.Fatal(err, cerr)
+	defer answer.Body.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s is answered with %d, %v", path, answer.StatusCode, err)
 	}
-	p.visit("/buckets/large")
-	p.shows("many/")
-	before = p.heap()
-	p.choose(`[name=file]`, huge)
-	began = time.Now()
-	most = p.uploadLong("1 stored.")
-	t.Logf("20 GiB took %v; the heap of the tab rose from %.1f to %.1f MiB", time.Since(began).Round(time.Second), before/(1<<20), most/(1<<20))
-	if most > before+flatHeap {
-		t.Errorf("the heap of the tab rose from %.0f to %.0f bytes", before, most)
-	}
-	token := node.Key(email).Token
-	head, err := node.S3(t.Context(), token, http.MethodHead, "/large/huge.bin", nil, 0)
-	if err != nil || head.Header.Get("Content-Length") != strconv.Itoa(hugeBytes) {
-		t.Fatalf("the object has %s bytes, %v", head.Header.Get("Content-Length"), err)
-	}
-	for _, at := range []int64{0, 7 * hugeStep, hugeBytes - hugeStep} {
-		want := strconv.FormatInt(at, 10)
-		got, err := node.S3(t.Context(), token, http.MethodGet, "/large/huge.bin", nil, 0, "Range", fmt.Sprintf("bytes=%d-%d", at, at+int64(len(want))-1))
-		if err != nil || string(got.Body) != want {
-			t.Errorf("at %d is %q, %v", at, got.Body, err)
-		}
-	}
+	return answer.Header, h.Sum(nil)
 }

@@ -40,7 +40,7 @@ func TestFromThePrintedLinkToAFriend(t *testing.T) {
 	link, _, _ = strings.Cut(link, "\n")
 	p.visit("/setup?t=" + strings.TrimSpace(link))
 	p.shows("Set up this cluster")
-	p.enter(`[name=email]`, email)
+	p.enter(`[name=email]`, founder)
 	p.enter(`[name=password]`, password)
 	p.enter(`[name=again]`, password)
 	p.press("Set up")

@@ -116,11 +116,10 @@ func (p *tab) withoutScripts() {
 	}))
 }
 
-// stored returns an object as another node has it for programs.
-func stored(t *testing.T, c *harness.Cluster, path string) harness.Response {
+// stored returns an object as another node has it for a program with a key.
+func stored(t *testing.T, c *harness.Cluster, key harness.Key, path string) harness.Response {
 	t.Helper()
-	n := c.Leader()
-	got, err := n.S3(t.Context(), n.Key(email).Token, http.MethodGet, path, nil, 0)
+	got, err := c.Leader().S3(t.Context(), key.Token, http.MethodGet, path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +129,9 @@ func stored(t *testing.T, c *harness.Cluster, path string) harness.Response {
 // TestFilesAreUploadedFoundAndShared: a person makes a bucket, uploads files and a folder, finds them, looks at one, downloads it,
 // gives a friend a link to it, and deletes it.
 func TestFilesAreUploadedFoundAndShared(t *testing.T) {
-	c, p := signedIn(t)
+	const email = "fay@example.org"
+	c, p := signedIn(t, email)
+	key := c.Nodes[0].Key(email)
 	dir := t.TempDir()
 	photo := picturePNG(t)
 	p.follow("Buckets")
@@ -154,7 +155,7 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	p.shows("map.txt")
 	p.picture("bucket-folder")
 	for path, want := range map[string]string{"/photos/trip/day%201/map.txt": "north", "/photos/trip/plan.txt": "south"} {
-		if got := stored(t, c, path); string(got.Body) != want || got.Header.Get("Content-Type") != "text/plain" {
+		if got := stored(t, c, key, path); string(got.Body) != want || got.Header.Get("Content-Type") != "text/plain" {
 			t.Errorf("%s is %q with %v", path, got.Body, got.Header)
 		}
 	}
@@ -170,7 +171,6 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	if got := p.download(t, "Download"); !bytes.Equal(got, photo) {
 		t.Errorf("the download has %d bytes, the file %d", len(got), len(photo))
 	}
-	key := c.Leader().Key(email)
 	p.visit(p.at())
 	p.shows("Make download link")
 	p.press("Make download link")
@@ -220,7 +220,9 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 // version back after a program has stored another one.
 func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 	longForm(t)
-	c, p := signedIn(t)
+	const email = "rena@example.org"
+	c, p := signedIn(t, email)
+	key := c.Nodes[0].Key(email)
 	p.bucket("notes")
 	p.press("Settings")
 	p.press("Keep versions")
@@ -245,7 +247,7 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 	p.press("Save tags")
 	p.shows("draft: yes")
 	n := c.Leader()
-	if _, err := n.S3(t.Context(), n.Key(email).Token, http.MethodPut, "/notes/essays/sea.txt", strings.NewReader("second"), 6); err != nil {
+	if _, err := n.S3(t.Context(), key.Token, http.MethodPut, "/notes/essays/sea.txt", strings.NewReader("second"), 6); err != nil {
 		t.Fatal(err)
 	}
 	p.visit(p.at())
@@ -254,10 +256,10 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 	p.picture("object-version")
 	p.press("Restore this version")
 	p.shows("draft: yes")
-	if got := stored(t, c, "/notes/essays/sea.txt"); string(got.Body) != "first" {
+	if got := stored(t, c, key, "/notes/essays/sea.txt"); string(got.Body) != "first" {
 		t.Errorf("the object is %q", got.Body)
 	}
-	if got := stored(t, c, "/notes/draft.txt"); got.Status != http.StatusNotFound {
+	if got := stored(t, c, key, "/notes/draft.txt"); got.Status != http.StatusNotFound {
 		t.Errorf("under the old key there is %d %q", got.Status, got.Body)
 	}
 }
@@ -305,7 +307,7 @@ func (p *tab) downloaded(t *testing.T, begin func()) []byte {
 	progress := chromedp.Events(ctx, downloads.DownloadProgress)
 	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := chromedp.Call(ctx, downloads.SetDownloadBehavior, downloads.SetDownloadBehaviorParams{
-			Behavior: downloads.SetDownloadBehaviorBehaviorAllowAndName, DownloadPath: dir, EventsEnabled: &events,
+			Behavior: downloads.SetDownloadBehaviorBehaviorAllowAndName, BrowserContextID: chromedp.FromContext(p.browser.ctx).BrowserContextID, DownloadPath: dir, EventsEnabled: &events,
 		})
 		return err
 	}))
@@ -330,7 +332,9 @@ func (p *tab) downloaded(t *testing.T, begin func()) []byte {
 // TestALargeFileIsPausedResumedAndCancelled: a large file goes in parts. It is paused and resumed, and one that is cancelled leaves nothing.
 func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 	longForm(t)
-	c, p := signedIn(t)
+	const email = "lars@example.org"
+	c, p := signedIn(t, email)
+	key := c.Nodes[0].Key(email)
 	dir := t.TempDir()
 	data := noise(80 << 20)
 	large := write(t, dir, "film.bin", data)
@@ -341,13 +345,13 @@ func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 	p.press("Pause")
 	p.shows("1 file left, paused")
 	p.picture("upload-paused")
-	if got := stored(t, c, "/films/film.bin"); got.Status != http.StatusNotFound {
+	if got := stored(t, c, key, "/films/film.bin"); got.Status != http.StatusNotFound {
 		t.Errorf("while it is paused the object is answered with %d", got.Status)
 	}
 	p.slow(0)
 	p.press("Resume")
 	p.shows("1 stored.")
-	got := stored(t, c, "/films/film.bin")
+	got := stored(t, c, key, "/films/film.bin")
 	if !bytes.Equal(got.Body, data) || !strings.HasSuffix(got.Header.Get("Etag"), `-5"`) {
 		t.Errorf("the object has %d bytes and the ETag %s", len(got.Body), got.Header.Get("Etag"))
 	}
@@ -357,7 +361,7 @@ func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 	p.press("Cancel")
 	p.shows("0 stored, 1 not:")
 	p.picture("upload-cancelled")
-	if got := stored(t, c, "/films?uploads"); strings.Contains(string(got.Body), "<Upload>") {
+	if got := stored(t, c, key, "/films?uploads"); strings.Contains(string(got.Body), "<Upload>") {
 		t.Errorf("after it is cancelled there is %s", got.Body)
 	}
 }
@@ -365,7 +369,9 @@ func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 // TestFilesAreUploadedWithoutScripts: without scripts the form sends files and folders by itself.
 func TestFilesAreUploadedWithoutScripts(t *testing.T) {
 	longForm(t)
-	c, p := signedIn(t)
+	const email = "noa@example.org"
+	c, p := signedIn(t, email)
+	key := c.Nodes[0].Key(email)
 	dir := t.TempDir()
 	p.bucket("photos")
 	p.withoutScripts()
@@ -376,7 +382,7 @@ func TestFilesAreUploadedWithoutScripts(t *testing.T) {
 	p.click(`//section[@id="upload"]//button[normalize-space()="Upload"]`)
 	p.do(chromedp.WaitVisible(`//a[normalize-space()="trip/"]`))
 	for path, want := range map[string]string{"/photos/a%20%22b%22.txt": "ab", "/photos/trip/day%201/map.txt": "north"} {
-		if got := stored(t, c, path); string(got.Body) != want {
+		if got := stored(t, c, key, path); string(got.Body) != want {
 			t.Errorf("%s is answered with %d %q", path, got.Status, got.Body)
 		}
 	}
@@ -413,7 +419,8 @@ func (p *tab) drop(files ...string) {
 // TestWhatIsDroppedIsUploadedAndShown: files and folders that are dropped on the page are uploaded. Sound is played on the page of
 // its object, and text is shown in a page of its own.
 func TestWhatIsDroppedIsUploadedAndShown(t *testing.T) {
-	_, p := signedIn(t)
+	const email = "dov@example.org"
+	_, p := signedIn(t, email)
 	dir := t.TempDir()
 	p.bucket("media")
 	write(t, dir, "trip/notes.txt", []byte("By the sea."))

@@ -210,15 +210,15 @@ func TestSignInAtAProvider(t *testing.T) {
 		}
 	}
 	// A local account of the same address is linked by its password.
-	c.Nodes[0].CLIWithInput(password, "user", "add", email, "--password-stdin")
+	c.Nodes[0].CLIWithInput(password, "user", "add", founder, "--password-stdin")
 	ada := newPlain(t)
-	if got := through(ada, "/sign-in/test-id", oidctest.Person{Subject: "4", Email: email}); got.location != "/sign-in?to=%2F" {
+	if got := through(ada, "/sign-in/test-id", oidctest.Person{Subject: "4", Email: founder}); got.location != "/sign-in?to=%2F" {
 		t.Errorf("a local account is answered with %d and %q", got.status, got.location)
 	}
-	ada.post(b, "/sign-in", "/sign-in", url.Values{"email": {email}, "password": {password}})
+	ada.post(b, "/sign-in", "/sign-in", url.Values{"email": {founder}, "password": {password}})
 	again := newPlain(t)
-	through(again, "/sign-in/test-id", oidctest.Person{Subject: "4", Email: email})
-	again.is(third, email)
+	through(again, "/sign-in/test-id", oidctest.Person{Subject: "4", Email: founder})
+	again.is(third, founder)
 	// Links of the operator.
 	link := func(args ...string) string {
 		t.Helper()
@@ -231,7 +231,7 @@ func TestSignInAtAProvider(t *testing.T) {
 	}
 	for _, tc := range []struct{ path, email string }{
 		{link("user", "link", "bob@example.org"), "bob@example.org"},
-		{link("user", "link", email), email},
+		{link("user", "link", founder), founder},
 		{link("console", "link"), "operator@"},
 	} {
 		_, token, _ := strings.Cut(tc.path, "t=")
@@ -255,8 +255,8 @@ func TestSignInAtAProvider(t *testing.T) {
 	if got := p.get(third + "/sign-in/test-id"); got.status != http.StatusBadGateway {
 		t.Errorf("a provider that is down is answered with %d", got.status)
 	}
-	if got := p.post(a, "/sign-in", "/sign-in", url.Values{"email": {email}, "password": {"a new " + password}}); got.status != http.StatusSeeOther {
+	if got := p.post(a, "/sign-in", "/sign-in", url.Values{"email": {founder}, "password": {"a new " + password}}); got.status != http.StatusSeeOther {
 		t.Errorf("a local sign-in is answered with %d", got.status)
 	}
-	p.is(b, email)
+	p.is(b, founder)
 }

@@ -16,7 +16,8 @@ import (
 // bucket, on a small screen too, and revokes it there: another node refuses it.
 func TestAShareIsRevokedOnThePageOfItsBucket(t *testing.T) {
 	longForm(t)
-	c, p := signedIn(t)
+	const email = "rob@example.org"
+	c, p := signedIn(t, email)
 	key := c.Leader().Key(email)
 	call := func(n *harness.Node, token, method, path, body string) harness.Response {
 		t.Helper()

@@ -40,8 +40,8 @@ type sharer struct {
 
 const passphrase = "correct horse"
 
-// newSharer stores the files below a folder encrypted under trip/ of the bucket albums.
-func newSharer(t *testing.T, c *harness.Cluster, dir string) *sharer {
+// newSharer makes an account, and stores the files below a folder encrypted under trip/ of its bucket albums.
+func newSharer(t *testing.T, c *harness.Cluster, email, dir string) *sharer {
 	t.Helper()
 	c.Nodes[0].CLIWithInput(password, "user", "add", email, "--password-stdin")
 	s := &sharer{t: t, c: c, key: c.Nodes[0].Key(email)}
@@ -151,8 +151,8 @@ func TestAFolderIsSharedByALink(t *testing.T) {
 	}
 	write(t, dir, "private.txt", []byte("not shared"))
 	b := startBrowser(t)
-	c := harness.Start(t, harness.Options{})
-	s := newSharer(t, c, dir)
+	c := commonCluster(t)
+	s := newSharer(t, c, "fred@example.org", dir)
 	p := b.open(t, c.Followers()[1].ConsoleURL())
 	link := strings.TrimPrefix(s.run("share", "create", "s3://albums/trip/vacation", "--link", "--expires", "1d", "--console", p.base), p.base)
 	p.openLink(link)
@@ -211,8 +211,8 @@ func TestAFileIsSharedByALink(t *testing.T) {
 	write(t, dir, "notes.txt", []byte("By the sea."))
 	write(t, dir, "private.txt", []byte("not shared"))
 	b := startBrowser(t)
-	c := harness.Start(t, harness.Options{Nodes: 1})
-	s := newSharer(t, c, dir)
+	c := commonCluster(t)
+	s := newSharer(t, c, "finn@example.org", dir)
 	key, err := s.identity.StorageKey(seal.DeterministicHash, "/trip/notes.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -472,8 +472,8 @@ func TestALargeFolderIsSharedByALink(t *testing.T) {
 		write(t, dir, fmt.Sprintf("frames/%d.txt", i), fmt.Appendf(nil, "frame %d", i))
 	}
 	b := startBrowser(t)
-	c := harness.Start(t, harness.Options{Nodes: 1})
-	s := newSharer(t, c, dir)
+	c := commonCluster(t)
+	s := newSharer(t, c, "lara@example.org", dir)
 	p := b.open(t, c.Nodes[0].ConsoleURL())
 	link := s.run("share", "create", "s3://albums/trip/frames", "--link", "--console", p.base)
 	p.openLink(strings.TrimPrefix(link, p.base))
@@ -507,8 +507,8 @@ func TestShareLinksThatOpenNothing(t *testing.T) {
 	write(t, dir, "notes.txt", []byte("By the sea."))
 	write(t, dir, "day/map.txt", []byte("north"))
 	b := startBrowser(t)
-	c := harness.Start(t, harness.Options{Nodes: 1})
-	s := newSharer(t, c, dir)
+	c := commonCluster(t)
+	s := newSharer(t, c, "nils@example.org", dir)
 	p := b.open(t, c.Nodes[0].ConsoleURL())
 	access := s.access()
 	good := s.link("/trip", access, nil)

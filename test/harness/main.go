@@ -22,8 +22,8 @@ const (
 const buildTimeout = 15 * time.Minute
 
 // Main returns what the TestMain of a black-box package calls: it builds the
-// binaries once into a folder of its own, runs the tests, removes the folder
-// and returns the exit code.
+// binaries once into a folder of its own, runs the tests, ends what they shared
+// (Lasting), removes the folder and returns the exit code.
 func Main(m *testing.M) int {
 	remove, err := Build()
 	defer remove()
@@ -31,7 +31,11 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "harness:", err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if !endLasting() && code == 0 {
+		code = 1
+	}
+	return code
 }
 
 // Build builds the binaries that are not set from outside into a folder of its
