@@ -174,7 +174,7 @@ conformance-long: build $(KUBO) ## the same in full length, and with Kubo, which
 
 .PHONY: console
 console: build ## the web console in a real browser (needs Chromium and npm)
-	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 4 $(ONLY_FLAG) ./test/console $(if $(PICTURES),-pictures $(PICTURES))
+	HOLDFAST_BIN=$(CURDIR)/bin/holdfast $(TEST) -count 1 -tags $(ALL_TAGS) -timeout $(LONG_TIMEOUT) -parallel 6 $(ONLY_FLAG) ./test/console $(if $(PICTURES),-pictures $(PICTURES))
 
 .PHONY: console-long
 console-long: build ## all pages and flows in all looks, with 10,000 files and one of 20 GiB through the browser

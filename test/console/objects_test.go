@@ -187,7 +187,7 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 		t.Errorf("the link %s of key %s is answered with %d, %v", link, key.ID, answer.StatusCode, err)
 	}
 	p.visit("/buckets/photos/object?key=sunset.png")
-	p.changesMetadata(c.Leader(), "/photos/sunset.png")
+	p.changesMetadata(c.Leader(), key, "/photos/sunset.png")
 	p.visit("/buckets/photos/object?key=sunset.png")
 	p.shows("Delete this object")
 	p.press("Delete this object")
@@ -266,7 +266,7 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 
 // changesMetadata changes the headers and the metadata of the object on the page, and fails to do so on a
 // page of a version that a program has replaced meanwhile.
-func (p *tab) changesMetadata(n *harness.Node, path string) {
+func (p *tab) changesMetadata(n *harness.Node, key harness.Key, path string) {
 	p.t.Helper()
 	p.shows("Change metadata")
 	p.press("Change metadata")
@@ -275,14 +275,13 @@ func (p *tab) changesMetadata(n *harness.Node, path string) {
 	p.picture("object-metadata")
 	p.press("Save metadata")
 	p.shows("author: Ada")
-	token := n.Key(email).Token
-	got, err := n.S3(p.t.Context(), token, http.MethodHead, path, nil, 0)
+	got, err := n.S3(p.t.Context(), key.Token, http.MethodHead, path, nil, 0)
 	if err != nil || got.Header.Get("X-Amz-Meta-Author") != "Ada" || got.Header.Get("Cache-Control") != "max-age=60" || got.Header.Get("Content-Type") != "image/png" {
 		p.t.Errorf("the object has %v, %v", got.Header, err)
 	}
 	p.press("Change metadata")
 	p.enter(`[name=meta]`, "author=Bob")
-	if _, err := n.S3(p.t.Context(), token, http.MethodPut, path, strings.NewReader("meanwhile"), 9); err != nil {
+	if _, err := n.S3(p.t.Context(), key.Token, http.MethodPut, path, strings.NewReader("meanwhile"), 9); err != nil {
 		p.t.Fatal(err)
 	}
 	p.expect("409")

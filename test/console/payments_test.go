@@ -90,7 +90,7 @@ func TestPaymentsAreSeen(t *testing.T) {
 	p := b.open(t, c.Followers()[0].ConsoleURL())
 	p.visit(setupLink(t, c.Nodes[0]))
 	p.shows("Set up this cluster")
-	p.enter(`[name=email]`, email)
+	p.enter(`[name=email]`, founder)
 	p.enter(`[name=password]`, password)
 	p.enter(`[name=again]`, password)
 	p.press("Set up")

@@ -14,7 +14,8 @@ import (
 // link at another node, goes through the folder and saves files, and nothing beside the folder. After the
 // share was revoked on the page of the bucket, the link opens nothing.
 func TestAFolderIsSharedOnItsPage(t *testing.T) {
-	c, p := signedIn(t)
+	const email = "shari@example.org"
+	c, p := signedIn(t, email)
 	dir := t.TempDir()
 	photo := picturePNG(t)
 	write(t, dir, "trip/day 1/map+ü.txt", []byte("north"))
