@@ -82,6 +82,7 @@ func (s *surface) changePassword(c *call) error {
 	if err != nil {
 		return err
 	}
+	defer c.renew()() // all sessions have ended
 	token, err := s.Accounts.SignIn(c.ctx, c.who.Email, password, client)
 	if err != nil {
 		return err

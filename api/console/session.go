@@ -33,7 +33,7 @@ const maxForm = 256 << 10
 type call struct {
 	w http.ResponseWriter
 	r *http.Request
-	// ctx ends with the request, or caseTimeout after it began.
+	// ctx ends with the request, or caseTimeout after it began. See renew.
 	ctx context.Context
 	// who is the account of the session, or the zero value without a session.
 	who accounts.Principal
@@ -43,6 +43,13 @@ type call struct {
 	// known.
 	seen   string
 	secure bool // the browser uses HTTPS
+}
+
+// renew gives the request the time of one more use case, after a use case that cannot be repeated. The
+// caller calls end when the request is answered.
+func (c *call) renew() (end context.CancelFunc) {
+	c.ctx, end = context.WithTimeout(context.WithoutCancel(c.ctx), caseTimeout)
+	return end
 }
 
 // errForm is the error for a form that was not made for this session.

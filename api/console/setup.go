@@ -38,6 +38,7 @@ func (s *surface) setUp(c *call) error {
 	if err != nil {
 		return err
 	}
+	defer c.renew()() // the account exists: the link does not work again
 	token, err := s.Accounts.SignIn(c.ctx, data.Name, password, s.Limits.Client(c.r))
 	if err != nil {
 		return err
