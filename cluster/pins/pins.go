@@ -108,7 +108,7 @@ func New(o Options) *Pins {
 }
 
 // newRequestID returns a new id, a UUID of version 7: rows of pins that were created one after the
-// other are neighbours in the ordered store, so Pebble writes fewer tables anew (ADR 67). 62 of its
+// other are neighbours in the ordered store, so Pebble merges fewer bytes (ADR 67). 62 of its
 // bits are random.
 func newRequestID() state.RequestID { return state.RequestID(uuid.Must(uuid.NewV7()).String()) }
 

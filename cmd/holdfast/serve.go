@@ -168,7 +168,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		return nil
 	})
 	g.Go(func() error {
-		limitMemory(running, a.environ, n.StoreMemory)
+		limitMemory(running)
 		return nil
 	})
 	g.Go(func() error {
