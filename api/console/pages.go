@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -203,6 +204,8 @@ func troubleOf(err error) trouble {
 		return trouble{http.StatusForbidden, "Not allowed", known.Detail, ""}
 	case errors.As(err, &known):
 		return trouble{http.StatusConflict, "That cannot be done", known.Detail, ""}
+	case errors.Is(err, context.DeadlineExceeded):
+		return trouble{http.StatusServiceUnavailable, "The node was too slow", "the time for the answer was over", "Look whether it was done, and try again in a moment if not."}
 	}
 	return trouble{http.StatusInternalServerError, "Something went wrong", "the node could not answer; its log has the reason beside this request's id", "Try again; if it stays, tell the operator."}
 }
