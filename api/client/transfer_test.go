@@ -143,7 +143,8 @@ func TestAnUploadWithoutItsAnswerIsAbandoned(t *testing.T) {
 	}
 }
 
-// TestAFailedStreamLeavesNoParts promises that the parts of a stream that breaks off are removed.
+// TestAFailedStreamLeavesNoParts promises that Upload of a stream that breaks off returns the stream's error, removes
+// the parts and stores no object.
 func TestAFailedStreamLeavesNoParts(t *testing.T) {
 	c := newCluster(t, 1)
 	broken := errors.New("broken pipe")

@@ -122,8 +122,9 @@ func New(o Options) (*Scrubber, error) {
 	return s, err
 }
 
-// Load finds blocks that an earlier process left damaged and files that were removed
-// between two processes. Call it before Damaged.
+// Load finds the complete references that lack blocks: those that an earlier process did not
+// repair, and those whose segment files were removed while no process ran. Call Load before
+// Damaged.
 func (s *Scrubber) Load(ctx context.Context) error {
 	if _, err := s.opts.Store.CheckSegments(ctx); err != nil {
 		return fmt.Errorf("integrity: check files: %w", err)

@@ -89,8 +89,9 @@ func (g *giver) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(
 	return missing, nil
 }
 
-// A node that collects parts from members asks the next one after askNextAfter if one hangs. Parts that are copies
-// lie on other nodes than those that are to keep the whole, and the latter ask for each level of the DAG.
+// If a member hangs while a node fetches the blocks of an object, the node asks the next member after askNextAfter.
+// It waits for a slow member that alone has the blocks, and for one whose answer has begun. A node fetches like this
+// when an upload is completed from parts that lie on other nodes, one request for each level of the DAG.
 func TestAMemberThatHangsDoesNotHoldUpAPut(t *testing.T) {
 	full, data := &drawer{all: map[cid.Cid]block.Block{}}, make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{}).Read(data)

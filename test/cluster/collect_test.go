@@ -349,9 +349,9 @@ func compareObject(ctx context.Context, n *running, a state.AccountID, obj *stat
 
 // TestCollectingTakesNothingThatObjectsHave promises that garbage collection takes nothing of objects, and leaves
 // nothing when all are deleted.
-// Objects that share content come, are replaced, copied, joined of parts and go, while every node looks for garbage
-// all the time: what was acknowledged is there, and when all of it has been deleted nothing is left. With one copy
-// nothing can make good what one node loses; with three all of them are looked at.
+// Six writers put, replace, copy, complete and delete objects with shared content, and pin some of it, while each
+// node collects garbage every collectEvery. Then each node reads everything that was acknowledged. With one copy,
+// no other node hides what one node has lost; with three, every copy must be held and undamaged.
 func TestCollectingTakesNothingThatObjectsHave(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for _, copies := range []int{1, 3} {

@@ -217,7 +217,8 @@ func TestARequestForAnObjectGoesOutAsItIs(t *testing.T) {
 	}
 }
 
-// The body that completes an upload and the ETag of its parts are those of S3.
+// CompletionOf returns the body of CompleteMultipartUpload for one part, and PartsETag the ETag that S3 gives to
+// the object.
 func TestAnUploadIsCompletedByItsParts(t *testing.T) {
 	const a = "0cc175b9c0f1b6a831c399e269772661" // MD5 of "a"
 	want := `<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>"` + a + `"</ETag></Part></CompleteMultipartUpload>`

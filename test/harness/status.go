@@ -2,7 +2,7 @@ package harness
 
 import "slices"
 
-// Status is `holdfast status --json`, field by field as the contract has it.
+// Status is the output of `holdfast status --json`.
 type Status struct {
 	ClusterID string    `json:"cluster_id"`
 	Leader    string    `json:"leader"` // node id, or "" when none is known

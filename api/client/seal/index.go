@@ -26,8 +26,8 @@ type Store interface {
 	PutIf(ctx context.Context, key string, data []byte, etag string) error
 }
 
-// Deleter is a [Store] that can delete. An index then deletes objects that a writer left behind
-// when another writer was faster.
+// Deleter is an optional interface of a [Store]. If the Store has it, an [Index] deletes the
+// objects that it wrote for a change if another writer was faster.
 type Deleter interface {
 	Delete(ctx context.Context, key string) error
 }
