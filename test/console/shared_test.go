@@ -477,7 +477,7 @@ func TestALargeFolderIsSharedByALink(t *testing.T) {
 	p := b.open(t, c.Nodes[0].ConsoleURL())
 	link := s.run("share", "create", "s3://albums/trip/frames", "--link", "--console", p.base)
 	p.openLink(strings.TrimPrefix(link, p.base))
-	p.shows("1100 files")
+	p.shows("1,100 files")
 	rows := func() []string {
 		return ask(p, chromedp.Evaluate[[]string](`[...document.querySelectorAll('tbody tr td:first-child')].map(e => e.textContent)`))
 	}
