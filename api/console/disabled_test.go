@@ -16,13 +16,13 @@ func TestAnAdministratorDisablesAnAccount(t *testing.T) {
 	bob.signIn("bob")
 	page := "/users/" + string(w.account("bob"))
 	_, body := alice.get(page)
-	for _, want := range []string{"1 sessions end", "nobody can sign in to it", "Its pins and objects stay", "</svg>active</span>"} {
+	for _, want := range []string{"its sessions (1) end", "nobody can sign in to it", "Its pins and objects stay", "</svg>active</span>"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("before: the page does not say %q: %s", want, body)
 		}
 	}
 	done := alice.post(page, page+"/disabled", url.Values{"disabled": {"yes"}})
-	for _, want := range []string{"</svg>disabled</span> since <time", "gives back its 0 API keys", `value="no"><button>Enable`} {
+	for _, want := range []string{"</svg>disabled</span> since <time", "its API keys (0) and its shares work again", `value="no"><button>Enable`} {
 		if !strings.Contains(done.Body.String(), want) {
 			t.Errorf("the page does not say %q: %s", want, done.Body)
 		}
