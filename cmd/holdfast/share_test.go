@@ -85,7 +85,8 @@ func TestEachRefusedShareHasItsOwnMessage(t *testing.T) {
 	}{
 		{"no link", "https://example.org/", nil, exitUsage, "no whole link"},
 		{"half a link", made(share)[:len(made(share))/2], nil, exitUsage, "no whole link"},
-		{"another version", strings.Replace(made(share), "v=1", "v=2", 1), nil, exitUsage, "version is not supported"},
+		{"a link to what is not encrypted", "https://example.org/shared#v=2&b=photos&p=trip%2F&a=token", nil, exitUsage, "not encrypted: open it in a browser"},
+		{"another version", strings.Replace(made(share), "v=1", "v=3", 1), nil, exitUsage, "version is not supported"},
 		{"signature", forged.URL(), from(other), exitFailure, "wrong signature"},
 		{"unknown owner", made(withEnd(at, at.Add(time.Hour))), from(other), exitFailure, "unknown owner: " + owner.Public().String()},
 		{"unknown owner of a personal share", personal(recipient, share), from(other), exitFailure, "unknown owner"},

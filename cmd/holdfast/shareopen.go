@@ -122,6 +122,9 @@ func (a *app) readLink(cmd *cobra.Command, text string) (*seal.Link, error) {
 	} else {
 		link, err = seal.ParseLink(text)
 	}
+	if errors.Is(err, seal.ErrPlainLink) {
+		return nil, usagef("%s: %v: open it in a browser", called(cmd), err)
+	}
 	if err != nil {
 		return nil, usagef("%s: this is no whole link: %v", called(cmd), err)
 	}

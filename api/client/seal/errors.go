@@ -10,6 +10,8 @@ var (
 	ErrHeader = errors.New("encryption header is malformed")
 	// ErrVersion: the header has a version that this reader does not know.
 	ErrVersion = errors.New("encryption version is not supported")
+	// ErrPlainLink: the link is to content that is not encrypted, which a browser opens.
+	ErrPlainLink = errors.New("the link is to content that is not encrypted")
 	// ErrAlgorithm: the header names a cipher that this reader does not know.
 	ErrAlgorithm = errors.New("encryption algorithm is not supported")
 	// ErrWrongKey: the data key was not wrapped for this key, or the wrapped key was changed.

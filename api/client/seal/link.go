@@ -8,8 +8,10 @@ import (
 	"time"
 )
 
-// linkVersion is the version of the form of a link.
-const linkVersion = "1"
+const (
+	linkVersion  = "1" // of the form of a link to encrypted content
+	plainVersion = "2" // of a link to content that is not encrypted, which has no token of this package
+)
 
 // maxEndpoints is the largest number of endpoints in a link.
 const maxEndpoints = 64
@@ -92,8 +94,8 @@ func (l *Link) String() string { return "link " + l.Token.ShareID + " at " + l.P
 // GoString describes the link without its secret.
 func (l *Link) GoString() string { return "seal.Link{" + l.Token.ShareID + "}" }
 
-// ParseLink parses a text that [Link.URL] returned. The error is [ErrToken], [ErrVersion] or
-// [ErrTooLarge].
+// ParseLink parses a text that [Link.URL] returned. The error is [ErrToken], [ErrVersion],
+// [ErrPlainLink] or [ErrTooLarge].
 func ParseLink(s string) (*Link, error) {
 	if len(s) > 2*maxToken {
 		return nil, fmt.Errorf("%w: link of %d bytes", ErrTooLarge, len(s))
@@ -112,7 +114,9 @@ func ParseLink(s string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: fragment", ErrToken) // the error has no cause, because the cause quotes the secret
 	}
-	if v := values.Get("v"); v != linkVersion {
+	if v := values.Get("v"); v == plainVersion {
+		return nil, ErrPlainLink
+	} else if v != linkVersion {
 		return nil, fmt.Errorf("%w: link %.16q", ErrVersion, v)
 	}
 	link := &Link{Page: page, Access: values.Get("a"), Endpoints: values["e"]}

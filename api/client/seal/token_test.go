@@ -295,8 +295,10 @@ func TestLinks(t *testing.T) {
 		_, err := ParseLink(bad)
 		want(t, err, ErrToken)
 	}
-	_, err = ParseLink("https://example.org/#" + strings.Replace(fragment, "v=1", "v=2", 1))
+	_, err = ParseLink("https://example.org/#" + strings.Replace(fragment, "v=1", "v=3", 1))
 	want(t, err, ErrVersion)
+	_, err = ParseLink("https://example.org/#a=token&b=bucket&p=folder%2F&v=2")
+	want(t, err, ErrPlainLink)
 	_, err = owner.NewLink("example.org", "", share())
 	want(t, err, ErrToken)
 }
