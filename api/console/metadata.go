@@ -24,10 +24,6 @@ var objectHeaders = []struct{ name, example string }{
 	{"Expires", "Wed, 01 Jan 2031 00:00:00 GMT"},
 }
 
-// sealedMeta are the names of metadata without which nobody can decrypt an encrypted object, see
-// docs/encryption.md. The page neither shows nor changes them.
-var sealedMeta = []string{"encrypted", "encryption", "x-fula-encrypted", "x-fula-encryption"}
-
 // headerField is a field of the form for a header of an object.
 type headerField struct{ Name, Value, Example string }
 
@@ -36,7 +32,7 @@ type metadataForm struct {
 	Headers []headerField
 	Meta    string // one name=value in each line
 	Keep    bool   // the metadata cannot be shown as lines, and stays as it is
-	Sealed  bool   // the object has metadata that the form does not show
+	Sealed  bool   // the object has metadata of encryption, which the form neither shows nor changes
 	// ETag and Created identify the version that the form was made of.
 	ETag    string
 	Created state.Millis
@@ -50,7 +46,7 @@ func metadataFormOf(o *state.Object) metadataForm {
 		f.Headers = append(f.Headers, headerField{h.name, o.Headers[h.name], h.example})
 	}
 	open := maps.Clone(o.Meta)
-	for _, name := range sealedMeta {
+	for _, name := range web.EncryptionMeta() {
 		delete(open, name)
 	}
 	f.Sealed = len(open) < len(o.Meta)
@@ -66,7 +62,7 @@ func (f metadataForm) apply(o *state.Object) (objects.Attributes, error) {
 	a := objects.Attributes{Headers: map[string]string{}, Meta: map[string]string{}}
 	maps.Copy(a.Headers, o.Headers)
 	for _, h := range f.Headers {
-		if !isHeaderValue(h.Value) {
+		if !web.IsHeaderValue(h.Value) {
 			return a, state.Errorf(state.CodeInvalid, "the value of %s has a character that no header may have", h.Name)
 		}
 		if a.Headers[h.Name] = h.Value; h.Value == "" {
@@ -87,16 +83,16 @@ func (f metadataForm) apply(o *state.Object) (objects.Attributes, error) {
 		switch {
 		case !isHeaderName(lower):
 			return a, state.Errorf(state.CodeInvalid, "%q is no name of metadata: use letters, digits, hyphens and underscores", name)
-		case slices.Contains(sealedMeta, lower):
+		case slices.Contains(web.EncryptionMeta(), lower):
 			return a, state.Errorf(state.CodeInvalid, "the metadata %q belongs to encrypted objects: the programs that encrypt them set it", lower)
 		case twice:
 			return a, state.Errorf(state.CodeInvalid, "the metadata %q is there twice: capital letters make no other name", lower)
-		case !isHeaderValue(value):
+		case !web.IsHeaderValue(value):
 			return a, state.Errorf(state.CodeInvalid, "the value of %s has a character that no header may have", name)
 		}
 		a.Meta[lower] = value
 	}
-	for _, name := range sealedMeta {
+	for _, name := range web.EncryptionMeta() {
 		if value, ok := o.Meta[name]; ok {
 			a.Meta[name] = value
 		}
@@ -109,11 +105,6 @@ func isHeaderName(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 	})
-}
-
-// isHeaderValue returns whether a text can be the value of a header (RFC 9110, section 5.5).
-func isHeaderValue(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
 // metadataFormIn returns the form that a browser has sent.

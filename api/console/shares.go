@@ -2,8 +2,6 @@ package console
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -117,9 +115,7 @@ func (s *surface) createShare(c *call) error {
 	if checkKey(place) != nil {
 		return web.BadRequest("a share needs an object or a folder")
 	}
-	random := make([]byte, state.ShareIDLen/2)
-	_, _ = rand.Read(random) // never fails, see crypto/rand
-	r := accounts.ShareRequest{ID: state.ShareID(hex.EncodeToString(random)), Bucket: bucket, Prefixes: []string{place}, Read: true, Name: strings.TrimSpace(c.r.PostForm.Get("name"))}
+	r := accounts.ShareRequest{ID: accounts.NewShareID(), Bucket: bucket, Prefixes: []string{place}, Read: true, Name: strings.TrimSpace(c.r.PostForm.Get("name"))}
 	if ttl > 0 {
 		r.Expires = time.Now().Add(ttl)
 	}

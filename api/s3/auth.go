@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
@@ -234,7 +235,7 @@ func hoisted(r *request) error {
 		if slices.Contains(linkParameters, name) || len(r.Header[name]) > 0 || isOfNothing(name, p.value) {
 			continue
 		}
-		if !isHeaderValue(p.value) {
+		if !web.IsHeaderValue(p.value) {
 			return errorf(InvalidArgument, "%.64s cannot be the value of a header", p.name)
 		}
 		r.Header[name] = []string{p.value}

@@ -298,7 +298,7 @@ func (f *form) header() (http.Header, error) {
 		default:
 			continue
 		}
-		if !isToken(field) || !isHeaderValue(value) {
+		if !isToken(field) || !web.IsHeaderValue(value) {
 			return nil, errorf(InvalidArgument, "the field %.64q cannot be a header", field)
 		}
 		if value != "" || strings.HasPrefix(name, metaPrefix) { // other empty fields have no effect

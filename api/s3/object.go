@@ -70,15 +70,11 @@ var overrides = []struct {
 
 func checkOverrides(q query) error {
 	for _, o := range overrides {
-		if !isHeaderValue(q.get(o.parameter)) {
+		if !web.IsHeaderValue(q.get(o.parameter)) {
 			return errorf(InvalidArgument, "%s cannot be the value of a header", o.parameter)
 		}
 	}
 	return nil
-}
-
-func isHeaderValue(text string) bool {
-	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
 // getObject answers GET and HEAD of an object.

@@ -8,10 +8,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// passed are the user metadata that the answer with content has: the pairs that say how a client
-// has encrypted the content, see docs/encryption.md.
-var passed = []string{"encrypted", "encryption", "x-fula-encrypted", "x-fula-encryption"}
-
 // sharedContent answers GET /shared/{bucket}/{key...} with the content of an object. The page
 // /shared of the console reads ciphertext here, with the token of a link. A browser sends the token
 // only with a script, and no cookie counts, so that the answer never depends on who is signed in.
@@ -35,7 +31,7 @@ func (s *surface) sharedContent(c *call) error {
 			h.Set("Content-Security-Policy", "sandbox")
 			h.Set("Content-Type", "application/octet-stream")
 			h.Set("Content-Disposition", "attachment")
-			for _, name := range passed {
+			for _, name := range web.EncryptionMeta() {
 				if value, ok := o.Meta[name]; ok {
 					h.Set("X-Amz-Meta-"+name, value)
 				}

@@ -1,13 +1,12 @@
 package webapi
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -74,9 +73,7 @@ func (s *surface) createShare(c *call) error {
 		return err //nolint:wrapcheck // names the member
 	}
 	if !given {
-		random := make([]byte, state.ShareIDLen/2)
-		_, _ = rand.Read(random) // never fails, see crypto/rand
-		id = hex.EncodeToString(random)
+		id = string(accounts.NewShareID())
 	}
 	if asked.Read && !c.who.May(state.ScopeRead) {
 		return forbidden("the token does not have the scope %s, so it makes no share that reads", state.ScopeRead)

@@ -2,6 +2,8 @@ package accounts
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,6 +75,13 @@ func (p *Principal) MayShareUntil(end time.Time) bool {
 // endOfShare rounds the end of a share up to whole seconds.
 func endOfShare(end time.Time) state.Millis {
 	return state.Millis(end.Add(time.Second-1).Unix() * 1000)
+}
+
+// NewShareID returns a random id for a share.
+func NewShareID() state.ShareID {
+	random := make([]byte, state.ShareIDLen/2)
+	_, _ = rand.Read(random) // never fails, see crypto/rand
+	return state.ShareID(hex.EncodeToString(random))
 }
 
 // CreateShare adds a share to a bucket of an account and shows it. The same request again shows the
