@@ -190,7 +190,11 @@ func (v *IndexPins) apply(tx Tx, _ *entry) (Result, error) {
 	if err != nil || at == nil || at.Complete || at.To != v.From {
 		return Result{}, err
 	}
-	found, end, err := pinsAfter(tx, key(at.To), min(int(v.Most), indexPins))
+	after, err := indexedTo(tx, at)
+	if err != nil {
+		return Result{}, err
+	}
+	found, end, err := pinsAfter(tx, after, min(int(v.Most), indexPins))
 	if err != nil {
 		return Result{}, err
 	}
@@ -217,6 +221,20 @@ func (v *IndexPins) apply(tx Tx, _ *entry) (Result, error) {
 		*at = indexing{Complete: true}
 	}
 	return Result{}, put(tx, indexingKey, at)
+}
+
+// wholeIndexLevel is the lowest feature level at which IndexPins begins with the first pin. Below it,
+// IndexPins takes the first row of any table for a row of a pin, and leaves out the accounts whose names
+// come before the name in that row.
+const wholeIndexLevel FeatureLevel = 11
+
+// indexedTo returns the key after which IndexPins reads.
+func indexedTo(r Reader, at *indexing) (key, error) {
+	level, err := levelOf(r)
+	if at.To == "" && level >= wholeIndexLevel {
+		return table(tablePins), err
+	}
+	return key(at.To), err
 }
 
 // pinsAfter returns where the next pins after the key of a locator are, at most a number of them, in
