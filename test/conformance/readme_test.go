@@ -44,7 +44,7 @@ func TestReadme(t *testing.T) {
 	}
 	t.Parallel()
 	script := newUser
-	wanted := map[string]bool{"A node": true, "Two more": true, "A pin": true, "An object": true}
+	wanted := map[string]bool{"A node": true, "Two more nodes": true, "A pin": true, "An object": true}
 	for _, part := range sections(t, "../../README.md") {
 		if wanted[part.title] {
 			delete(wanted, part.title)
