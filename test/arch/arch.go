@@ -1,12 +1,11 @@
-// Package arch checks the rules about the shape of the source: which package may import
-// which, and which constructs are forbidden. Its test applies the rules to this
+// Package arch checks rules about the structure of the source code: which package may import which,
+// and which constructs are forbidden. The test of this package applies the rules to this
 // repository.
 //
-// It reads every Go file whatever its build tags, because `go list` shows only one
-// choice of tags. It asks `go list` only which modules the program contains.
+// Load reads every Go file, without regard to build tags, because `go list` shows only the files of
+// one set of tags. The package uses `go list` only to find out which modules the program contains.
 //
-// Imports: std.
-// Never:   the packages it judges.
+// Imports: std. Never:   imports of the packages that it checks.
 package arch
 
 import (
@@ -23,31 +22,31 @@ import (
 	"strings"
 )
 
-// Module is the path that our own imports begin with.
+// Module is the module path of Holdfast. The import paths of all its packages begin with it.
 const Module = "github.com/holdfast-ipfs/holdfast"
 
-// Source is one Go file: its path from the root of the repository, with
-// slashes, and its text.
+// Source is one Go file: its path relative to the root of the repository, with slashes, and its
+// text.
 type Source struct {
 	Path string
 	Text []byte
 }
 
-// Violation is one broken rule.
+// Violation is one place in the source that breaks a rule.
 type Violation struct {
 	Path   string
 	Line   int
 	Rule   string // short name of the rule, stable
-	Detail string // for people
+	Detail string // text that tells people what is wrong
 }
 
-// String returns the violation in the form that editors jump to.
+// String returns the violation as "path:line: ...", which editors can open.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s:%d: %s: %s", v.Path, v.Line, v.Rule, v.Detail)
 }
 
-// Load reads the Go files below root. Folders that hold no source of ours are
-// left out: hidden ones, testdata, node_modules, and bin.
+// Load reads the Go files below root. It skips hidden folders and the folders testdata,
+// node_modules and bin, which contain no source code of Holdfast.
 func Load(root string) ([]Source, error) {
 	var sources []Source
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -85,14 +84,14 @@ func Load(root string) ([]Source, error) {
 // file is one parsed Source.
 type file struct {
 	path string
-	pkg  string // folder from the root, "." for the root itself
+	pkg  string // folder of the file, relative to the root of the repository; "." for the root itself
 	test bool   // a _test.go file
 	text []byte
 	tree *ast.File
 	fset *token.FileSet
 }
 
-// violation returns a broken rule at node.
+// violation returns a Violation of rule at the line of node. format and args give the detail.
 func (f *file) violation(node ast.Node, rule, format string, args ...any) Violation {
 	return Violation{
 		Path:   f.path,
@@ -102,7 +101,8 @@ func (f *file) violation(node ast.Node, rule, format string, args ...any) Violat
 	}
 }
 
-// local returns the name under which the file uses the package of path, or "".
+// local returns the name under which the file refers to the package with this import path, or "" if
+// the file does not import the package.
 func (f *file) local(importPath string) string {
 	for _, spec := range f.tree.Imports {
 		if strings.Trim(spec.Path.Value, `"`) != importPath {
@@ -116,13 +116,14 @@ func (f *file) local(importPath string) string {
 	return ""
 }
 
-// belongsToTests reports whether the file is a test or in a package for tests.
+// belongsToTests reports whether the file is a _test.go file or belongs to a package that only
+// tests use.
 func (f *file) belongsToTests() bool {
 	return f.test || matches("test/*", f.pkg) || strings.HasSuffix(f.pkg, "test")
 }
 
-// Check applies every rule to sources and returns what is broken, by path and
-// line. The error is that of a file that is no Go.
+// Check applies every rule to the files in sources and returns the violations, sorted by path and
+// line. It returns an error if a file is not valid Go.
 func Check(sources []Source) ([]Violation, error) {
 	fset := token.NewFileSet()
 	var files []*file
@@ -157,7 +158,7 @@ func Check(sources []Source) ([]Violation, error) {
 	return broken, nil
 }
 
-// checkPackages applies the rules that look at all files of a package.
+// checkPackages applies the rules that need all files of a package.
 func checkPackages(files []*file) []Violation {
 	packages := map[string][]*file{}
 	var order []string

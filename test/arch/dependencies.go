@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// testModules are the modules that tests alone use. A name that ends in a slash stands for every
-// module below it.
+// testModules lists the modules that only tests may use. A name that ends in a slash stands for
+// every module whose path begins with it.
 var testModules = []string{
 	"github.com/anishathalye/porcupine",
 	"github.com/aws/",
@@ -20,17 +20,18 @@ var testModules = []string{
 	"pgregory.net/rapid",
 }
 
-// ofTests returns whether a module is one of testModules.
+// ofTests reports whether a module is in testModules.
 func ofTests(module string) bool {
 	return slices.ContainsFunc(testModules, func(name string) bool {
 		return module == name || strings.HasSuffix(name, "/") && strings.HasPrefix(module, name)
 	})
 }
 
-// CheckDependencies returns the modules of tests that the program contains, and the modules that
-// go.mod requires directly and that neither the program contains nor testModules names. The
-// second keeps the list complete, so that the first finds all. program are the modules of the
-// packages that the program is built from. Path of the violations is go.mod.
+// CheckDependencies finds modules that are in the wrong place. text is the content of go.mod, and
+// program lists the modules of all packages that the program is built from. CheckDependencies
+// returns a violation for each module of testModules that the program contains. It also returns one
+// for each direct requirement in go.mod that is neither in program nor in testModules, so that the
+// list testModules stays complete. The Path of the violations is go.mod.
 func CheckDependencies(text []byte, program []string) []Violation {
 	var broken []Violation
 	add := func(line int, detail string) {

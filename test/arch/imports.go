@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// row says what of ours the packages that match pkg may import, beside internal/*, which
-// all but the pure ones may. Patterns are a folder, or a folder and /* for everything below
-// it.
+// row lists which packages of Holdfast the packages that match pkg may import. In addition, all
+// packages may import internal/*, except those in the variable pure. A pattern is a folder, or a
+// folder followed by /* for all folders below it.
 type row struct {
 	pkg   string
 	may   []string
-	layer int // tests may look sideways and down, never up
+	layer int // tests of a package may also import packages of the same or a lower layer
 }
 
-// Layers, from the ground up.
+// The layers of packages, from the lowest to the highest.
 const (
 	layerIsland = iota
 	layerUseCase
@@ -24,18 +24,17 @@ const (
 	layerTest
 )
 
-// useCases are what the interfaces serve.
+// useCases are the packages that implement what the HTTP APIs offer.
 var useCases = []string{
 	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
 	"cluster/openid", "cluster/audit", "cluster/payments",
 }
 
-// surface is what one HTTP interface may import.
+// surface lists the packages that the package of an HTTP API may import.
 var surface = slices.Concat([]string{"api/internal/web", "consensus/state"}, useCases)
 
-// rows is the table of design.md with the packages that docs/ARCHITECTURE.md
-// adds. The first match counts; a package without a
-// row is refused.
+// rows is the table of allowed imports. The first row whose pattern matches a package applies. A
+// package without a row is a violation.
 var rows = []row{
 	{"cmd/holdfast", []string{"config", "cluster/node", "api", "api/admin/client", "api/client", "api/client/*"}, layerCommand},
 
@@ -101,16 +100,16 @@ var rows = []row{
 	{"test/*", []string{"*"}, layerTest},
 }
 
-// fence keeps imports that begin with prefix to the packages of only.
+// fence allows imports whose path begins with prefix only in some packages.
 type fence struct {
 	prefix string
-	only   []string
-	tests  bool // tests elsewhere may import it too
-	why    string
+	only   []string // the packages that may import it
+	tests  bool     // tests of other packages may import it too
+	why    string   // the rule, as text for people
 }
 
-// fences are about other people's packages. A test may use what it needs of the
-// network stack to stand in for an unknown peer; the rest holds for tests as well.
+// fences restrict imports of other modules and of some standard packages. With tests set to true, a
+// test may import the package anywhere, for example to play the part of an unknown IPFS peer.
 var fences = []fence{
 	{"github.com/libp2p/", []string{"peer", "peer/peertest"}, true, "libp2p only in peer"},
 	{"github.com/hashicorp/raft-boltdb", []string{"storage/raftlog"}, true, "the Raft log's store only in storage/raftlog"},
@@ -139,7 +138,8 @@ var fences = []fence{
 	{"C", nil, false, "no cgo"},
 }
 
-// matches reports whether pkg is what pattern says.
+// matches reports whether the package pkg matches a pattern: "*", a folder, or a folder followed by
+// "/*".
 func matches(pattern, pkg string) bool {
 	if pattern == "*" {
 		return true
@@ -154,7 +154,7 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
 }
 
-// rowOf finds the row of pkg.
+// rowOf returns the row that applies to pkg. The second result is false if there is none.
 func rowOf(pkg string) (row, bool) {
 	i := slices.IndexFunc(rows, func(r row) bool { return matches(r.pkg, pkg) })
 	if i < 0 {
@@ -163,7 +163,7 @@ func rowOf(pkg string) (row, bool) {
 	return rows[i], true
 }
 
-// checkRow refuses a package that the table does not know.
+// checkRow returns a violation if no row of the table applies to the package of files.
 func checkRow(files []*file) []Violation {
 	if _, ok := rowOf(files[0].pkg); ok {
 		return nil
@@ -171,7 +171,8 @@ func checkRow(files []*file) []Violation {
 	return []Violation{files[0].violation(files[0].tree, "row", "package %s has no row in the import table", files[0].pkg)}
 }
 
-// checkImports applies the table and the fences to one file.
+// checkImports returns a violation for each import of a file that neither its row nor the fences
+// allow.
 func checkImports(f *file) []Violation {
 	own, known := rowOf(f.pkg)
 	var broken []Violation
@@ -201,7 +202,7 @@ func checkImports(f *file) []Violation {
 	return broken
 }
 
-// fencedOff says why f may not import target, or "".
+// fencedOff returns why a fence forbids f to import target, or "" if none does.
 func fencedOff(f *file, target string) string {
 	for _, fence := range fences {
 		inside := target == fence.prefix || strings.HasPrefix(target, strings.TrimSuffix(fence.prefix, "/")+"/") ||

@@ -2,8 +2,9 @@ package arch
 
 import "strings"
 
-// CheckModule returns the lines of go.mod that `go install …@version` refuses: exclude and
-// replace, which hold for the main module only. Path of the violations is go.mod.
+// CheckModule returns a violation for each exclude or replace directive in go.mod, whose content is
+// text. `go install …@version` refuses a module with such directives, because they apply only to
+// the main module. The Path of the violations is go.mod.
 func CheckModule(text []byte) []Violation {
 	var broken []Violation
 	for i, line := range strings.Split(string(text), "\n") {

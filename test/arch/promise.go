@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// promised are the packages of black-box tests, whose readers look up what is promised.
+// promised lists the packages of black-box tests. The doc comments of their tests describe the
+// promises of the program, and other documents refer to these tests by name.
 var promised = []string{"test/conformance", "test/console", "test/cluster", "test/smoke", "test/faults", "test/chaos"}
 
-// checkPromises wants each test to say what it promises in a doc comment, and in a black-box package
-// in one that begins with its name.
+// checkPromises returns a violation for each test without a doc comment that says what the test
+// checks. In the packages of promised, the comment must also begin with the name of the test.
 func checkPromises(f *file) []Violation {
 	if !f.test {
 		return nil

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Sizes that a reader can still hold in mind. Both are the first size that is
-// too large.
+// Limits of files and functions, so that a reader can keep them in mind. Each constant is the
+// smallest size that is refused.
 const (
 	linesOfFile     = 800
 	linesOfFunction = 100
 )
 
-// checkSizes keeps files and functions short.
+// checkSizes returns a violation for each file and each function that is too long.
 func checkSizes(f *file) []Violation {
 	var broken []Violation
 	if n := bytes.Count(f.text, []byte("\n")); n >= linesOfFile {
@@ -36,10 +36,11 @@ func checkSizes(f *file) []Violation {
 	return broken
 }
 
-// leftover finds words that announce unfinished work.
+// leftover matches words in comments that announce unfinished work.
 var leftover = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
 
-// checkWords refuses comments that announce unfinished work, and init.
+// checkWords returns a violation for each comment that announces unfinished work, and for each
+// function named init.
 func checkWords(f *file) []Violation {
 	var broken []Violation
 	for _, group := range f.tree.Comments {
@@ -58,14 +59,14 @@ func checkWords(f *file) []Violation {
 	return broken
 }
 
-// ban forbids functions of a standard package.
+// ban forbids the use of some functions of a standard package.
 type ban struct {
 	pkg   string
 	names []string
-	tests bool     // tests are bound too
-	only  []string // packages where it is right
-	rule  string
-	why   string
+	tests bool     // the ban also applies to tests
+	only  []string // packages to which the ban does not apply
+	rule  string   // name of the rule, see Violation.Rule
+	why   string   // what to do instead, for people
 }
 
 var bans = []ban{
@@ -76,7 +77,8 @@ var bans = []ban{
 	{"log/slog", []string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext", "Log", "LogAttrs", "With"}, false, nil, "logger", "the logger is injected"},
 }
 
-// clock is what a pure package may not ask package time for.
+// clock bans the functions of package time that read the clock or wait, in the packages of pure.
+// There, times come from the command that is applied.
 var clock = ban{
 	"time",
 	[]string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"},
@@ -84,7 +86,7 @@ var clock = ban{
 	"pure", "time comes in the command",
 }
 
-// checkCalls applies bans to one file.
+// checkCalls returns a violation for each use of a function in bans.
 func checkCalls(f *file) []Violation {
 	var broken []Violation
 	for _, b := range bans {
@@ -96,7 +98,8 @@ func checkCalls(f *file) []Violation {
 	return broken
 }
 
-// uses finds what of b the file mentions, called or not.
+// uses returns a violation for each place where the file mentions a function of b, whether it is
+// called there or not.
 func uses(f *file, b ban) []Violation {
 	local := f.local(b.pkg)
 	if local == "" {
@@ -119,10 +122,11 @@ func uses(f *file, b ban) []Violation {
 	return broken
 }
 
-// pauses are names of variables that hold how long to wait.
+// pauses matches names of variables that contain a time to wait.
 var pauses = regexp.MustCompile(`(?i)(pause|wait|delay|backoff)`)
 
-// checkPauses refuses pauses that are doubled by hand: p *= 2, and p = min(2*p, most).
+// checkPauses returns a violation where code doubles a time to wait by itself, with p *= 2 or p =
+// min(2*p, most). Package internal/backoff must be used instead.
 func checkPauses(f *file) []Violation {
 	if f.belongsToTests() {
 		return nil
@@ -147,19 +151,21 @@ func checkPauses(f *file) []Violation {
 	return broken
 }
 
-// pure are packages that are a function of what they are given, and what each
-// may import of others beside the standard library.
+// pure lists the packages whose results may depend only on their arguments, because all nodes must
+// compute the same. The value lists the packages of other modules that they may import in addition
+// to the standard library.
 var pure = map[string][]string{
 	"consensus/state":   {"github.com/ipfs/go-cid", "lukechampine.com/blake3"},
 	"consensus/codec":   nil,
 	"cluster/placement": {"github.com/ipfs/go-cid"},
 }
 
-// impure are standard packages that reach out of the process or its past.
+// impure lists standard packages that the packages of pure may not import, because they give access
+// to the network, the machine or random numbers.
 var impure = []string{"net", "net/*", "math/rand", "math/rand/*", "crypto/rand", "log/slog", "os", "os/*", "io/ioutil", "syscall", "runtime"}
 
-// checkPure keeps clock, randomness, network, goroutines and logging out of the
-// pure packages. Their tests are free.
+// checkPure returns a violation if a package of pure uses the clock, random numbers, the network,
+// goroutines or logging. It does not check the tests of these packages.
 func checkPure(f *file) []Violation {
 	others, ok := pure[f.pkg]
 	if !ok || f.test {
@@ -183,8 +189,9 @@ func checkPure(f *file) []Violation {
 	return broken
 }
 
-// checkDoc wants every package to say what it is, what it may use, and what it
-// never uses. Commands and packages for tests say only what they are.
+// checkDoc returns a violation for a package without a package comment. The comment must have the
+// lines "Imports:", with what the package may import, and "Never:", with what it must not import or
+// do. Commands and packages for tests need only the comment.
 func checkDoc(files []*file) []Violation {
 	var doc string
 	source := false

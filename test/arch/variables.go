@@ -12,7 +12,7 @@ import (
 // no function of the package assigns to, takes the address of, or deletes from.
 // Without type information this is an approximation; it errs on refusing.
 
-// fixed are functions whose result cannot be changed by its users.
+// fixed lists functions whose result no caller can change, so a package variable may contain it.
 var fixed = []string{
 	"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "crc32.MakeTable",
 	"netip.MustParseAddr", "netip.MustParsePrefix", "template.Must", "slices.Concat",
@@ -20,10 +20,11 @@ var fixed = []string{
 	"cid.MustParse", "cid.NewCidV1", "time.Unix", "time.Date", "big.NewInt", "reflect.TypeOf",
 }
 
-// builders begin the names of functions that return something with a life.
+// builders lists the prefixes of names of functions that usually return something changeable.
 var builders = []string{"make", "new", "open"}
 
-// checkState refuses package variables that can change.
+// checkState returns a violation for each package variable that can change. Without type
+// information the check is an approximation: in doubt it refuses a variable.
 func checkState(files []*file) []Violation {
 	if matches("test/*", files[0].pkg) || strings.HasSuffix(files[0].pkg, "test") {
 		return nil // a harness may build a binary once, and a package for tests have a flag
@@ -57,7 +58,8 @@ func checkState(files []*file) []Violation {
 	return broken
 }
 
-// checkVariable looks at what a package variable starts as.
+// checkVariable returns a violation for each variable in spec whose initial value is missing or can
+// be changed.
 func checkVariable(f *file, group *ast.GenDecl, spec *ast.ValueSpec) []Violation {
 	var broken []Violation
 	for i, name := range spec.Names {
@@ -82,7 +84,8 @@ func embedded(doc *ast.CommentGroup) bool {
 	})
 }
 
-// changeable says why a variable with this first value can change, or "".
+// changeable returns why a variable with this initial value can change, or "" if it cannot.
+// sentinel is true if the name of the variable is that of an error, such as ErrClosed.
 func changeable(value ast.Expr, sentinel bool) string {
 	switch v := value.(type) {
 	case *ast.UnaryExpr:
@@ -107,7 +110,7 @@ func changeable(value ast.Expr, sentinel bool) string {
 	return ""
 }
 
-// dotted returns a.b.c for an expression of that form, else "".
+// dotted returns "a.b.c" for an expression of this form, and "" for any other expression.
 func dotted(e ast.Expr) string {
 	switch v := e.(type) {
 	case *ast.Ident:
@@ -122,7 +125,8 @@ func dotted(e ast.Expr) string {
 	return ""
 }
 
-// changes finds the places of f that change a variable of declared.
+// changes returns a violation for each place in f that changes a variable in declared: an
+// assignment, an address operator, or a call of delete, clear or copy.
 func changes(f *file, declared map[string]*ast.ValueSpec) []Violation {
 	var broken []Violation
 	refuse := func(e ast.Expr, how string) {
@@ -160,7 +164,7 @@ func changes(f *file, declared map[string]*ast.ValueSpec) []Violation {
 	return broken
 }
 
-// root returns the variable that e is, or is a part of.
+// root returns the variable that the expression e denotes or is a part of; nil if there is none.
 func root(e ast.Expr) *ast.Ident {
 	for {
 		switch v := e.(type) {
@@ -182,9 +186,9 @@ func root(e ast.Expr) *ast.Ident {
 	}
 }
 
-// isPackageVariable reports whether name means a variable of declared. The
-// parser resolves names within a file; a name without an object is declared in
-// another file of the package, or is an import, which declared does not hold.
+// isPackageVariable reports whether name refers to a variable in declared. The parser sets name.Obj
+// only for names that are declared in the same file. A name without Obj is declared in another file
+// of the package or is the name of an import, and imports are not in declared.
 func isPackageVariable(name *ast.Ident, declared map[string]*ast.ValueSpec) bool {
 	spec, ok := declared[name.Name]
 	if !ok || name.Name == "_" {
