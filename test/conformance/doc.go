@@ -1,8 +1,8 @@
-// Package conformance is the black-box suite. It runs the built binary as three real
-// processes on loopback and checks the contract, the acceptance rows, and the public
-// clients of the Pinning Service API. It needs minutes, npm and Node.js, so it has the
-// build tag "conformance"; `make conformance` runs it.
+// Package conformance is the suite of black-box tests. It runs the built binary as three real
+// processes on loopback and checks the specification of the APIs, the rows of the acceptance list,
+// and the public clients of the Pinning Service API. The tests need minutes, npm and Node.js, so
+// they have the build tag "conformance"; `make conformance` runs them.
 //
-// Imports: test/harness, boxo's pinning client, go-cid, libp2p as an unknown peer.
-// Never:   a package of Holdfast.
+// Imports: test/harness, boxo's pinning client, go-cid, libp2p for unknown peers. Never:   imports
+// of packages of Holdfast.
 package conformance

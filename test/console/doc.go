@@ -1,3 +1,3 @@
-// Package console tests the web console of the built program in a real browser, as a person
-// uses it: Chromium against a follower of three nodes.
+// Package console tests the web console of the built program as a person uses it: it opens pages in
+// a real browser, Chromium, from a follower of a cluster of three nodes.
 package console

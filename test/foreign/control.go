@@ -13,16 +13,16 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Bounds of what the control server accepts.
+// Limits of the requests that the control server accepts.
 const (
-	maxAddBytes = 1 << 30 // one added file
-	maxAddFiles = 10_000  // files of one request
-	maxBlock    = 2 << 20 // one chunk
-	maxTree     = 1 << 20 // leaves of one built DAG
-	maxRequest  = 1 << 16 // JSON body
+	maxAddBytes = 1 << 30 // bytes of one added file
+	maxAddFiles = 10_000  // number of files that one request can add
+	maxBlock    = 2 << 20 // bytes of one chunk
+	maxTree     = 1 << 20 // number of leaves of one generated DAG
+	maxRequest  = 1 << 16 // bytes of a JSON body
 )
 
-// file is what the peer tells of a file that it added or fetched.
+// file describes a file that the peer has added or fetched. The control server returns it as JSON.
 type file struct {
 	CID    string `json:"cid"`
 	Size   int    `json:"size"`             // bytes of the file
@@ -31,15 +31,15 @@ type file struct {
 	Bytes  int    `json:"bytes,omitempty"`  // bytes of those blocks
 }
 
-// newControl serves
+// newControl returns the handler of the control server. Each route has its answer after "->":
 //
-//	POST /add?size=N[&count=C][&chunk=B]  C random files of N bytes -> [file]
-//	POST /add[?chunk=B] with a body       that body as a file -> [file]
-//	POST /folder with a body              a folder with that body as its file "file" -> file
-//	POST /dag?codec=C&width=W&depth=D     a random DAG -> file with blocks
-//	POST /fetch {"cid", "from": [addrs]}  the DAG from these peers -> file
-//	POST /overload {see overloadRequest}               unknown peers that behave badly -> overloadResult
-//	GET  /file?cid=C                      the file's bytes from the local store
+//	POST /add?size=N[&count=C][&chunk=B]  add C random files of N bytes -> [file]
+//	POST /add[?chunk=B] with a body       add the body as a file -> [file]
+//	POST /folder with a body              add a folder whose only file, "file", is the body -> file
+//	POST /dag?codec=C&width=W&depth=D     add a random DAG -> file with Blocks
+//	POST /fetch {"cid", "from": [addrs]}  fetch a DAG from these peers -> file
+//	POST /overload with overloadRequest   attack an address with many peers -> overloadResult
+//	GET  /file?cid=C                      read a file from the local store -> its bytes
 func newControl(p *foreignPeer) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve func(r *http.Request) (any, error)) {
@@ -157,7 +157,8 @@ func (p *foreignPeer) serveFetch(r *http.Request) (any, error) {
 	return f, nil
 }
 
-// decodeBody reads a JSON body.
+// decodeBody decodes the JSON body of a request into the variable that into points to. It reads at
+// most maxRequest bytes.
 func decodeBody(r *http.Request, into any) error {
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(into); err != nil {
 		return fmt.Errorf("body: %w", err)
@@ -170,7 +171,8 @@ func describe(c cid.Cid, data []byte) file {
 	return file{CID: c.String(), Size: len(data), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// number reads a parameter between 0 and limit; absent gives otherwise.
+// number returns the query parameter name as a number. It returns otherwise if the request does not
+// have the parameter, and an error if the value is not between 0 and limit.
 func number(r *http.Request, name string, otherwise, limit int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -20,13 +20,14 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// codecNames are the codecs of the DAGs that AddDAG builds.
+// codecNames maps the names of the codecs that AddDAG can use to their codes.
 var codecNames = map[string]uint64{"dag-cbor": cid.DagCBOR, "dag-json": cid.DagJSON, "dag-pb": cid.DagProtobuf}
 
-// leafBytes is the size of the raw leaves below a built DAG.
+// leafBytes is the size in bytes of the raw leaves of a DAG that AddDAG builds.
 const leafBytes = 1024
 
-// linksOf decodes a block of a codec that the peer knows and lists its links.
+// linksOf returns the links of a block. It returns an error for a codec that the peer does not
+// support.
 func linksOf(b blocks.Block) ([]cid.Cid, error) {
 	builder := basicnode.Prototype.Any.NewBuilder()
 	var decode func() error
@@ -60,8 +61,8 @@ func linksOf(b blocks.Block) ([]cid.Cid, error) {
 	return out, nil
 }
 
-// AddDAG builds a tree of the given codec, width children a node and depth
-// levels above random raw leaves, and returns its root and number of blocks.
+// AddDAG stores a tree with random raw leaves and returns its root and its number of blocks. Above
+// the leaves the tree has depth levels of nodes of the given codec, each with width children.
 func (p *foreignPeer) AddDAG(ctx context.Context, codec string, width, depth int) (cid.Cid, int, error) {
 	code, ok := codecNames[codec]
 	if !ok {
@@ -97,7 +98,7 @@ func (p *foreignPeer) AddDAG(ctx context.Context, codec string, width, depth int
 	return level[0], count, nil
 }
 
-// encodeNode returns one node that links to children in the given codec.
+// encodeNode returns the encoding of a node with links to children, in the codec with this code.
 func encodeNode(code uint64, children []cid.Cid) ([]byte, error) {
 	var buf bytes.Buffer
 	if code == cid.DagProtobuf {
@@ -153,7 +154,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// fillRandom fills b with bytes that no other call gives.
+// fillRandom fills b with random bytes, different ones in each call.
 func fillRandom(b []byte) {
 	var seed [32]byte
 	for i := range seed {

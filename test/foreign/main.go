@@ -1,17 +1,16 @@
-// Command foreign is an IPFS peer that is not Holdfast: a plain libp2p host
-// (TCP and QUIC) with a memory block store and boxo's bitswap, in a process of
-// its own. Tests and the demo pin content from it, fetch Holdfast's content
-// with it, and let it misbehave on purpose.
+// Command foreign is an IPFS peer that is not Holdfast: a plain libp2p host (TCP and QUIC) with a
+// block store in memory and boxo's bitswap, in a separate process. Tests and the demo pin content
+// of this peer, fetch Holdfast's content with it, and make it misbehave on purpose.
 //
-// It prints one JSON line on standard output when it is ready,
+// When the peer is ready, it prints one JSON line on standard output:
 //
 //	{"id": PEER, "addrs": [multiaddrs with /p2p/], "control": "http://127.0.0.1:PORT"}
 //
-// and is then steered over the control address (see control.go). It ends on
-// SIGTERM, SIGINT, or when the failure it was asked for has happened.
+// Then it can be controlled by HTTP at the address "control" (see control.go). The process ends on
+// SIGTERM or SIGINT. With the flag -vanish-after, the peer leaves the network after it has served
+// that many blocks, but the process continues.
 //
-// Imports: std, libp2p, boxo, go-ipld-prime.
-// Never:   any package of Holdfast.
+// Imports: std, libp2p, boxo, go-ipld-prime. Never:   imports of packages of Holdfast.
 package main
 
 import (
@@ -36,10 +35,12 @@ type ready struct {
 	Control string   `json:"control"`
 }
 
-// headerTimeout bounds how long a control client may take to send its headers.
+// headerTimeout is the longest time in which a client of the control server must send its request
+// headers.
 const headerTimeout = 10 * time.Second
 
-// shutdownTimeout bounds how long open control requests may still run.
+// shutdownTimeout is the longest time for which open control requests may continue after the
+// process was told to end.
 const shutdownTimeout = 5 * time.Second
 
 func main() {

@@ -31,53 +31,54 @@ import (
 	"github.com/multiformats/go-multistream"
 )
 
-// Bounds of an overload.
+// Limits of an overload, in which many peers that the node does not know attack it.
 const (
 	maxUnknownPeers   = 10_000
 	maxOverload       = 2 * time.Minute
 	overloadDial      = 5 * time.Second
 	overloadHandshake = 20 * time.Second
-	overloadPause     = 2 * time.Second // between two tries of one unknown peer
-	overloadStreams   = 2_000           // that one unknown peer tries to open
-	overloadWants     = 1_000           // in one message
-	overloadMessages  = 100             // of wants, then the unknown peer comes again
-	giantMessage      = 4 << 20         // the largest that bitswap reads
+	overloadPause     = 2 * time.Second // between two connections of one peer
+	overloadStreams   = 2_000           // number of streams that one peer tries to open
+	overloadWants     = 1_000           // number of wants in one message
+	overloadMessages  = 100             // messages with wants on one connection; then the peer connects again
+	giantMessage      = 4 << 20         // bytes of the largest message that bitswap reads
 )
 
-// overloadRequest is the body of /overload: unknown peers, each with an identity and a
-// loopback address of its own, that come to one address over TCP or QUIC and
-// send too much until the request ends.
+// overloadRequest is the body of POST /overload. It asks for Count unknown peers that connect to
+// Addr, over TCP or QUIC, and send too much until the time is over. Each of them has its own
+// identity and its own loopback address.
 type overloadRequest struct {
 	Addr     string `json:"addr"` // multiaddr over TCP or QUIC with /p2p/
 	Kind     string `json:"kind"` // see behaviours
 	Count    int    `json:"count"`
-	Millis   int    `json:"millis"`   // how long
-	Networks int    `json:"networks"` // spread over so many 127.x.0.0/16; 0 is 1
+	Millis   int    `json:"millis"`   // duration of the overload in milliseconds
+	Networks int    `json:"networks"` // number of networks 127.x.0.0/16 that the source addresses come from; 0 means 1
 }
 
-// overloadResult is the result of an overload.
+// overloadResult has the counts of one overload, summed over all its peers.
 type overloadResult struct {
-	Dialled   int64 `json:"dialled"`   // TCP connections made, or tried over QUIC
-	Secured   int64 `json:"secured"`   // handshakes completed
-	Streams   int64 `json:"streams"`   // opened on this side
-	Protocols int64 `json:"protocols"` // that the other side agreed to speak
-	Bytes     int64 `json:"bytes"`     // written on streams
-	Cut       int64 `json:"cut"`       // connections that the other side ended
-	Most      int64 `json:"most"`      // connections that stood at the same time
+	Dialled   int64 `json:"dialled"`   // number of TCP connections that were made, or of QUIC connections that were tried
+	Secured   int64 `json:"secured"`   // number of completed handshakes
+	Streams   int64 `json:"streams"`   // number of streams that the peers opened
+	Protocols int64 `json:"protocols"` // number of streams on which the node agreed to use bitswap
+	Bytes     int64 `json:"bytes"`     // number of bytes written to streams
+	Cut       int64 `json:"cut"`       // number of connections that the node closed
+	Most      int64 `json:"most"`      // largest number of connections at the same time
 }
 
-// overload is one run of unknown peers against a node.
+// overload is the state of one overload that is running: many unknown peers attack one node.
 type overload struct {
 	target peer.ID
 	addr   string
 	quic   bool
 	behave func(ctx context.Context, g *overload, c network.MuxedConn)
-	silent bool // not even a handshake
+	silent bool // the peers connect and make no handshake
 
 	dialled, secured, streams, protocols, bytes, cut, now, most atomic.Int64
 }
 
-// behaviours are what unknown peers do once the handshake is over.
+// behaviours maps each kind of an overloadRequest to what a peer does on a connection after the
+// handshake. The kind "silent" is not here, because such a peer makes no handshake.
 var behaviours = map[string]func(ctx context.Context, g *overload, c network.MuxedConn){
 	"idle":    func(context.Context, *overload, network.MuxedConn) {},
 	"churn":   func(_ context.Context, _ *overload, c network.MuxedConn) { c.Close() },
@@ -130,7 +131,8 @@ func (p *foreignPeer) serveOverload(r *http.Request) (any, error) {
 	}, nil
 }
 
-// unknownPeer comes again and again.
+// unknownPeer plays one unknown peer with the source address from: it connects again and again
+// until ctx ends.
 func (g *overload) unknownPeer(ctx context.Context, from net.IP) {
 	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
 	if err != nil {
@@ -151,7 +153,7 @@ func (g *overload) unknownPeer(ctx context.Context, from net.IP) {
 	}
 }
 
-// visit is one connection from its beginning to its end.
+// visit makes one TCP connection as an unknown peer and returns when the connection has ended.
 func (g *overload) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	if g.quic {
 		g.visitQUIC(ctx, from, key)
@@ -179,7 +181,7 @@ func (g *overload) visit(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	g.stay(ctx, c)
 }
 
-// arrive counts a connection; what it returns counts its end.
+// arrive counts a new connection. The caller calls leave when the connection has ended.
 func (g *overload) arrive() (leave func()) {
 	g.dialled.Add(1)
 	for n := g.now.Add(1); ; {
@@ -190,7 +192,8 @@ func (g *overload) arrive() (leave func()) {
 	return func() { g.now.Add(-1) }
 }
 
-// stay behaves badly on a connection until it ends.
+// stay runs the behaviour of the overload on a connection after the handshake, and keeps the
+// connection open until the node closes it or ctx ends.
 func (g *overload) stay(ctx context.Context, c network.MuxedConn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
@@ -208,7 +211,7 @@ func (g *overload) stay(ctx context.Context, c network.MuxedConn) {
 	}
 }
 
-// untilCut waits for the other side to end a connection.
+// untilCut waits until the node closes a connection, and counts that.
 func (g *overload) untilCut(ctx context.Context, raw net.Conn) {
 	_, _ = io.Copy(io.Discard, raw)
 	if ctx.Err() == nil {
@@ -216,7 +219,7 @@ func (g *overload) untilCut(ctx context.Context, raw net.Conn) {
 	}
 }
 
-// secure does the handshake of TLS and yamux that libp2p does.
+// secure performs the same handshakes of TLS and yamux as libp2p, and returns the connection.
 func (g *overload) secure(ctx context.Context, raw net.Conn, key crypto.PrivKey) (network.MuxedConn, error) {
 	if err := raw.SetDeadline(time.Now().Add(overloadHandshake)); err != nil {
 		return nil, err
@@ -244,7 +247,7 @@ func (g *overload) secure(ctx context.Context, raw net.Conn, key crypto.PrivKey)
 	return yamux.DefaultTransport.NewConn(secure, false, nil)
 }
 
-// open opens a stream and agrees on bitswap.
+// open opens a stream and negotiates bitswap on it.
 func (g *overload) open(ctx context.Context, c network.MuxedConn) (network.MuxedStream, error) {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
@@ -261,7 +264,7 @@ func (g *overload) open(ctx context.Context, c network.MuxedConn) (network.Muxed
 	return s, s.SetDeadline(time.Time{})
 }
 
-// manyStreams opens streams until no more are given, and keeps them.
+// manyStreams opens up to overloadStreams streams and leaves them open.
 func manyStreams(ctx context.Context, g *overload, c network.MuxedConn) {
 	for range overloadStreams {
 		if _, err := g.open(ctx, c); err != nil && (c.IsClosed() || ctx.Err() != nil) {
@@ -270,7 +273,7 @@ func manyStreams(ctx context.Context, g *overload, c network.MuxedConn) {
 	}
 }
 
-// manyWants asks for blocks that nobody has, without end.
+// manyWants requests blocks that no peer has, in overloadMessages messages.
 func manyWants(ctx context.Context, g *overload, c network.MuxedConn) {
 	s, err := g.open(ctx, c)
 	if err != nil {
@@ -291,8 +294,8 @@ func manyWants(ctx context.Context, g *overload, c network.MuxedConn) {
 	}
 }
 
-// giantMessages begins a message of the largest size on every stream and leaves
-// its last byte out.
+// giantMessages begins a bitswap message of the largest permitted size on each of many streams, and
+// does not send the last byte of any message.
 func giantMessages(ctx context.Context, g *overload, c network.MuxedConn) {
 	part := append(binary.AppendUvarint(nil, giantMessage), make([]byte, giantMessage-1)...)
 	for range overloadStreams {
@@ -308,8 +311,8 @@ func giantMessages(ctx context.Context, g *overload, c network.MuxedConn) {
 	}
 }
 
-// emptyEntries sends messages that are small to send and large to decode: two
-// bytes for each entry.
+// emptyEntries sends messages whose entries are empty: each entry has two bytes, but takes far more
+// memory when it is decoded.
 func emptyEntries(ctx context.Context, g *overload, c network.MuxedConn) {
 	entries := make([]byte, giantMessage-16)
 	for i := 0; i < len(entries); i += 2 {
@@ -329,7 +332,7 @@ func emptyEntries(ctx context.Context, g *overload, c network.MuxedConn) {
 	}
 }
 
-// counted counts what is written.
+// counted is a writer that adds the number of written bytes to n.
 type counted struct {
 	io.Writer
 	n *atomic.Int64

@@ -11,11 +11,12 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// quicStreams is how many streams the node may open to an unknown peer.
+// quicStreams is the number of streams that the node may open to one unknown peer.
 const quicStreams = 256
 
-// visitQUIC is one connection over QUIC. A silent unknown peer opens connections
-// and never answers what it gets.
+// visitQUIC makes one QUIC connection as an unknown peer with the source address from, and returns
+// when it has ended. If the overload is silent, the peer begins the handshake and then ignores all
+// packets of the node.
 func (g *overload) visitQUIC(ctx context.Context, from net.IP, key crypto.PrivKey) {
 	to, err := net.ResolveUDPAddr("udp", g.addr)
 	if err != nil {
@@ -53,7 +54,7 @@ func (g *overload) visitQUIC(ctx context.Context, from net.IP, key crypto.PrivKe
 	g.stay(ctx, quicConn{c})
 }
 
-// deaf is a socket that receives nothing until its deadline.
+// deaf is a socket that can send packets but receives none. A read blocks until its deadline.
 type deaf struct{ net.PacketConn }
 
 // ReadFrom implements net.PacketConn.
@@ -65,7 +66,7 @@ func (d deaf) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// quicConn is a connection of QUIC as the behaviours see one.
+// quicConn makes a QUIC connection usable as the network.MuxedConn that behaviours need.
 type quicConn struct{ *quic.Conn }
 
 // Close implements network.MuxedConn.
@@ -100,7 +101,7 @@ func (c quicConn) AcceptStream() (network.MuxedStream, error) {
 	return quicStream{s}, nil
 }
 
-// quicStream is a stream of QUIC as the behaviours see one.
+// quicStream makes a QUIC stream usable as a network.MuxedStream.
 type quicStream struct{ *quic.Stream }
 
 // CloseWrite implements network.MuxedStream.

@@ -32,27 +32,27 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// linksPerNode is the width of the file DAGs that the peer builds.
+// linksPerNode is the largest number of links of a node in the files that the peer imports.
 const linksPerNode = 174
 
-// bitswapProtocols are the protocol ids a hanging peer claims to speak.
+// bitswapProtocols are the bitswap protocols that a peer with the option Hang announces.
 var bitswapProtocols = []protocol.ID{"/ipfs/bitswap/1.2.0", "/ipfs/bitswap/1.1.0", "/ipfs/bitswap/1.0.0"}
 
-// errVanished answers every block read after the peer has left the network.
+// errVanished is the error of every read of a block after the peer has left the network.
 var errVanished = errors.New("the peer has vanished")
 
 type peerOptions struct {
 	Listen      []string
-	Hang        bool  // claim bitswap, read what comes, never answer
-	VanishAfter int64 // blocks to serve before leaving the network; 0: never leave
+	Hang        bool  // accept bitswap streams and read from them, but never answer
+	VanishAfter int64 // number of blocks to serve before the peer leaves the network; 0 means that it stays
 }
 
 // foreignPeer is one IPFS peer with a memory block store.
 type foreignPeer struct {
 	host  host.Host
-	swap  *bitswap.Bitswap // nil when hanging
+	swap  *bitswap.Bitswap // nil with the option Hang
 	store blockstore.Blockstore
-	files ipld.DAGService // over the local store only
+	files ipld.DAGService // reads and writes the local store only
 }
 
 func openPeer(ctx context.Context, o peerOptions) (*foreignPeer, error) {
@@ -76,16 +76,16 @@ func openPeer(ctx context.Context, o peerOptions) (*foreignPeer, error) {
 	return p, nil
 }
 
-// swallow reads a stream to its end and never writes to it.
+// swallow reads a stream until it ends, and never answers.
 func swallow(s network.Stream) {
 	_, _ = io.Copy(io.Discard, s)
 	_ = s.Reset()
 }
 
-// ID returns the peer id in text.
+// ID returns the peer id as text.
 func (p *foreignPeer) ID() string { return p.host.ID().String() }
 
-// Addrs returns the multiaddrs the peer listens on, each ending in /p2p/ID.
+// Addrs returns the multiaddrs on which the peer listens, each with /p2p/ and the peer id.
 func (p *foreignPeer) Addrs() []string {
 	var out []string
 	for _, a := range p.host.Addrs() {
@@ -94,7 +94,7 @@ func (p *foreignPeer) Addrs() []string {
 	return out
 }
 
-// Close leaves the network.
+// Close closes the host, so that the peer leaves the network.
 func (p *foreignPeer) Close() error {
 	var err error
 	if p.swap != nil {
@@ -103,7 +103,8 @@ func (p *foreignPeer) Close() error {
 	return errors.Join(err, p.host.Close())
 }
 
-// AddFile keeps r as a UnixFS file with raw leaves of chunkSize bytes.
+// AddFile stores the bytes of r as a UnixFS file with raw leaves of chunkSize bytes, and returns
+// its root.
 func (p *foreignPeer) AddFile(ctx context.Context, r io.Reader, chunkSize int64) (cid.Cid, error) {
 	prefix, err := merkledag.PrefixForCidVersion(1)
 	if err != nil {
@@ -125,7 +126,8 @@ func (p *foreignPeer) AddFile(ctx context.Context, r io.Reader, chunkSize int64)
 	return root.Cid(), nil
 }
 
-// AddFolder keeps a UnixFS folder with r as its only file, which is called file.
+// AddFolder stores a UnixFS folder whose only entry, "file", has the bytes of r, and returns the
+// root of the folder.
 func (p *foreignPeer) AddFolder(ctx context.Context, r io.Reader) (cid.Cid, error) {
 	c, err := p.AddFile(ctx, r, maxBlock)
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *foreignPeer) AddFolder(ctx context.Context, r io.Reader) (cid.Cid, erro
 	return folder.Cid(), nil
 }
 
-// connect dials the peer that the addresses (with /p2p/) name.
+// connect dials the peers to which addrs, each with /p2p/, lead.
 func (p *foreignPeer) connect(ctx context.Context, addrs []string) error {
 	var all []multiaddr.Multiaddr
 	for _, s := range addrs {
@@ -167,14 +169,14 @@ func (p *foreignPeer) connect(ctx context.Context, addrs []string) error {
 	return nil
 }
 
-// fetched says what one fetch brought.
+// fetched is the result of Fetch.
 type fetched struct {
 	Blocks int    // distinct blocks of the DAG
 	Bytes  int    // sum of their sizes
-	File   []byte // the file's bytes when the root is a UnixFS file or raw
+	File   []byte // bytes of the file, if the root is a UnixFS file or a raw block
 }
 
-// Fetch connects to from and reads the whole DAG below root over bitswap.
+// Fetch connects to the peers in from and fetches the whole DAG below root by bitswap.
 func (p *foreignPeer) Fetch(ctx context.Context, root cid.Cid, from []string) (fetched, error) {
 	var got fetched
 	if p.swap == nil {
@@ -212,10 +214,10 @@ func (p *foreignPeer) Fetch(ctx context.Context, root cid.Cid, from []string) (f
 	return got, nil
 }
 
-// errNotAFile says that a root is a DAG but not a UnixFS file.
+// errNotAFile means that the root of a DAG is not a UnixFS file.
 var errNotAFile = errors.New("not a UnixFS file")
 
-// readFile returns the bytes of a UnixFS file from the local store.
+// readFile returns the bytes of the UnixFS file with this root from the local store.
 func (p *foreignPeer) readFile(ctx context.Context, root cid.Cid) ([]byte, error) {
 	if t := root.Type(); t != cid.Raw && t != cid.DagProtobuf {
 		return nil, errNotAFile
@@ -236,15 +238,15 @@ func (p *foreignPeer) readFile(ctx context.Context, root cid.Cid) ([]byte, error
 	return buf.Bytes(), nil
 }
 
-// vanishing is a block store whose owner leaves the network once it has handed
-// out the given number of blocks.
+// vanishing is a block store that calls leave after it has returned a given number of blocks.
 type vanishing struct {
 	blockstore.Blockstore
-	left  int64 // used atomically
+	left  int64 // number of blocks that Get still returns; used atomically
 	leave func()
 }
 
-// Get hands out a block, or leaves.
+// Get returns a block while blocks are left to return. Then it calls leave, and returns errVanished
+// from then on.
 func (v *vanishing) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 	switch left := atomic.AddInt64(&v.left, -1); {
 	case left == -1:

@@ -1,7 +1,5 @@
-// Package smoke shows in well under a minute that the built binary works: three real
-// processes pin content of a foreign peer, one of them is killed, and the others serve
-// the content.
+// Package smoke checks within seconds that the built binary works: three real processes pin content
+// of a foreign IPFS peer, the test kills one of them, and the others still serve the content.
 //
-// Imports: test/harness.
-// Never:   a package of Holdfast.
+// Imports: test/harness. Never:   imports of packages of Holdfast.
 package smoke

@@ -1,12 +1,11 @@
-// Command timings measures how long the check takes: `make timings` runs steps of the Makefile
-// with every test's time read from `go test -json`, and prints two tables in Markdown. The
-// first has the wall and the processor time of each step. The second has the slowest tests: the
-// wall time that each had in its step, beside others, and the wall and processor time that it
-// has alone.
+// Command timings measures how long the checks of CI take. `make timings` runs steps of the
+// Makefile, reads the time of every test from `go test -json`, and prints two tables in Markdown.
+// The first table has the wall time and the processor time of each step. The second table has the
+// slowest tests, each with its wall time in the step, where other tests run at the same time, and
+// with the wall and processor time of a run in which it is alone.
 //
-// Processor time is that of the step's process and of all its descendants that were waited for,
-// user and system, as the kernel counts it (getrusage(2), RUSAGE_CHILDREN).
+// Processor time is the user and system time of the step's process and of all its descendants that
+// were waited for, as the kernel counts it (getrusage(2), RUSAGE_CHILDREN).
 //
-// Imports: std.
-// Never:   a package of the program.
+// Imports: std. Never:   imports of packages of Holdfast.
 package main

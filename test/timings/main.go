@@ -18,19 +18,19 @@ import (
 	"time"
 )
 
-// goTest is the value of the Makefile's variable TEST, by which a step runs tests.
+// goTest sets the Makefile's variable TEST so that a step prints its tests as JSON.
 const goTest = "TEST=go test -vet=off -ldflags=-w -json"
 
-// usage is what a process and its descendants took.
+// usage is the wall time and the processor time of a process and its descendants.
 type usage struct{ wall, processor time.Duration }
 
 // test is one top-level test of a step.
 type test struct {
 	step, pkg, name string
-	wall            time.Duration // beside others
+	wall            time.Duration // in the step, where other tests run at the same time
 	failed          bool
-	output          string // of a test that failed, and of its subtests
-	alone           usage  // zero: not measured
+	output          string // output of a failed test and of its subtests
+	alone           usage  // in a run without other tests; zero if not measured
 }
 
 func main() {
@@ -46,7 +46,9 @@ func main() {
 	}
 }
 
-// run measures steps and prints the tables. The error tells of steps that failed.
+// run measures the steps, which are targets of the Makefile, and prints the tables to w. The second
+// table has the given number of slowest tests; if alone is true, run measures each of them alone
+// too. The error names the steps that failed.
 func run(ctx context.Context, w io.Writer, steps []string, slowest int, alone bool) error {
 	var tests []test
 	var failed []string
@@ -97,8 +99,8 @@ func run(ctx context.Context, w io.Writer, steps []string, slowest int, alone bo
 	return nil
 }
 
-// measure runs one target of the Makefile with variables, and returns what it took and the
-// top-level tests that ended in it.
+// measure runs one target of the Makefile with additional variables. It returns the time of the
+// target, and the top-level tests that ended in it.
 func measure(ctx context.Context, step string, variables ...string) (usage, []test, error) {
 	cmd := exec.CommandContext(ctx, "make", append([]string{step}, variables...)...)
 	cmd.Stderr = os.Stderr
@@ -117,14 +119,14 @@ func measure(ctx context.Context, step string, variables ...string) (usage, []te
 	return usage{time.Since(began), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}, tests, err
 }
 
-// event is a line of `go test -json` (go doc test2json).
+// event is one line of the output of `go test -json` (go doc test2json).
 type event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // seconds
 }
 
-// read returns the top-level tests of the output of a step, in which lines of test2json stand
-// among others.
+// read returns the top-level tests in the output of a step. It skips lines that are not JSON lines
+// of test2json.
 func read(r io.Reader, step string) (tests []test, err error) {
 	lines := bufio.NewReader(r)
 	outputs := map[string]string{} // by package and top-level test
