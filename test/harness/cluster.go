@@ -14,28 +14,31 @@ import (
 	"time"
 )
 
-// Options say what cluster a test wants.
+// Options describe the cluster that a test needs. The zero value is a cluster of three nodes on
+// loopback with the program under test.
 type Options struct {
-	Nodes       int      // 0 means 3
-	Replication int      // copies; 0 leaves the program's default
-	Env         []string // NAME=VALUE for every node
-	Args        []string // more flags for every node
-	Program     string   // path of the program of every node; empty: the one under test
-	Settings    string   // config.toml of every node; empty: the one that the node writes
-	// DefaultRates leaves the rates of both APIs at the program's defaults; else they are off.
+	Nodes       int      // number of nodes; 0 means 3
+	Replication int      // number of copies; 0 means the default of the program
+	Env         []string // environment variables of every node, as NAME=VALUE
+	Args        []string // additional flags of `holdfast run` for every node
+	Program     string   // path of the program of every node; empty means the program under test
+	Settings    string   // text of config.toml of every node; empty means the file that a new node writes
+	// DefaultRates keeps the default rate limits of both APIs. Without it, the harness turns the
+	// rate limits off.
 	DefaultRates bool
-	ByTicket     bool     // join with a ticket, not with address and secret
-	Folders      []string // data folders of the first nodes, which exist; others are made
-	LogBytes     int      // of the end of each node's log that are kept; 0 means 256 KiB
-	// Apart gives every node a network namespace of its own, for Cut. The test is
-	// skipped where there can be none. HTTP is asked over loopback inside, which
-	// foreign programs do not reach.
+	ByTicket     bool     // nodes join with a ticket instead of an address and the secret
+	Folders      []string // existing data folders for the first nodes; the other nodes get new folders
+	LogBytes     int      // number of bytes at the end of each node's log that are kept; 0 means 256 KiB
+	// Apart starts every node in its own network namespace, so that a test can call Cut. If
+	// namespaces are not available, the test is skipped. The HTTP APIs of such a node listen on the
+	// loopback of its namespace, so only the harness can reach them, and other programs cannot.
 	Apart bool
-	// Line says how packets travel between the nodes, and implies Apart. Nil: they arrive at once.
+	// Line describes the network between the nodes, and implies Apart. If it is nil, packets arrive
+	// at once.
 	Line *Line
 }
 
-// Cluster is a set of nodes that know each other.
+// Cluster is a set of nodes that are members of one cluster.
 type Cluster struct {
 	Nodes []*Node
 
@@ -46,18 +49,20 @@ type Cluster struct {
 	network *network // nil unless Apart
 }
 
-// requestTimeout bounds one HTTP request of a test.
+// requestTimeout is the longest time of one HTTP request of a test.
 const requestTimeout = 30 * time.Second
 
-// connectionsPerNode lets concurrent tests keep their connections.
+// connectionsPerNode is the number of idle connections to each node that are kept, so that
+// concurrent tests can use them again.
 const connectionsPerNode = 64
 
-// settleWithin bounds how long a started cluster may take until every node
-// knows every member and the leader.
+// settleWithin is the longest time in which, after a start, every node must know every member and
+// the leader.
 const settleWithin = 60 * time.Second
 
-// Start starts a cluster and waits until every node is ready and knows all
-// others. The first node starts empty, the others join it.
+// Start starts a cluster and waits until every node is ready and knows all others. The first node
+// founds the cluster, and the others join it. At the end of the test all processes are ended and
+// all files are removed.
 func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	if o.Nodes == 0 {
@@ -92,7 +97,8 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return c
 }
 
-// JoinArgs returns the flags that let a new node join through the first node.
+// JoinArgs returns the flags of `holdfast run` with which a new node joins through the first node:
+// with a ticket, or with an address and the cluster secret.
 func (c *Cluster) JoinArgs(byTicket bool) []string {
 	c.tb.Helper()
 	first := c.Nodes[0]
@@ -102,10 +108,11 @@ func (c *Cluster) JoinArgs(byTicket bool) []string {
 	return []string{"--join", first.Status().Node.ClusterAddrs[0], "--secret-file", c.SecretFile()}
 }
 
-// SecretFile returns the first node's cluster secret.
+// SecretFile returns the path of the file with the cluster secret in the first node's data folder.
 func (c *Cluster) SecretFile() string { return filepath.Join(c.Nodes[0].Dir, "cluster.secret") }
 
-// Add starts one more node with more flags and does not wait for it.
+// Add starts one more node with the additional flags args. It does not wait until the node is
+// ready.
 func (c *Cluster) Add(args ...string) *Node {
 	c.tb.Helper()
 	n := c.Prepare(args...)
@@ -115,7 +122,8 @@ func (c *Cluster) Add(args ...string) *Node {
 	return n
 }
 
-// Prepare makes a node with ports and a data folder that Restart can start.
+// Prepare adds a node with ports and a data folder to the cluster and does not start it. Restart
+// starts it.
 func (c *Cluster) Prepare(args ...string) *Node {
 	c.tb.Helper()
 	name := "node" + strconv.Itoa(len(c.Nodes)+1)
@@ -146,8 +154,8 @@ func (c *Cluster) Prepare(args ...string) *Node {
 	return n
 }
 
-// listen gives a node ports that nobody had yet, and returns the flags of a node that
-// listens there.
+// listen chooses new ports for a node, and returns the flags with which the node listens on them at
+// host.
 func (c *Cluster) listen(n *Node, host string) []string {
 	c.tb.Helper()
 	port := func() string { return strconv.Itoa(c.port()) }
@@ -167,8 +175,8 @@ func (c *Cluster) listen(n *Node, host string) []string {
 	}
 }
 
-// Move makes a node that is down listen on new ports at its next start. The node then has no flags but those of
-// its ports and of Options. Move is not for clusters that are Apart.
+// Move gives a stopped node new ports for its next start. The node then has only the flags of its
+// ports and those in Options.Args. Move fails the test if the nodes of the cluster are Apart.
 func (c *Cluster) Move(n *Node) {
 	c.tb.Helper()
 	if n.Running() || c.network != nil {
@@ -177,8 +185,7 @@ func (c *Cluster) Move(n *Node) {
 	n.args = append(c.listen(n, "127.0.0.1"), c.opts.Args...)
 }
 
-// apart connects a new node to the cluster's network and returns its address
-// there.
+// apart connects a new node to the cluster's simulated network and returns its address there.
 func (c *Cluster) apart(n *Node) string {
 	c.tb.Helper()
 	ns, at, host, err := c.network.join()
@@ -192,7 +199,8 @@ func (c *Cluster) apart(n *Node) string {
 	return host
 }
 
-// StartBoxo starts a foreign peer that the cluster's nodes reach.
+// StartBoxo starts a foreign IPFS peer, with flags of test/foreign, that the nodes of the cluster
+// can reach.
 func (c *Cluster) StartBoxo(flags ...string) *Boxo {
 	c.tb.Helper()
 	if c.network == nil {
@@ -203,8 +211,9 @@ func (c *Cluster) StartBoxo(flags ...string) *Boxo {
 	return startBoxo(c.tb, c.network.hub, append([]string{"-listen", listen}, flags...))
 }
 
-// unlimited turns the rates off, unless the test is about them: tests send from one
-// address what many clients would.
+// unlimited returns the environment variables that turn rate limits off, or none with DefaultRates.
+// Rate limits are off by default, because a test sends from one address what many clients would
+// send.
 func (o Options) unlimited() []string {
 	if o.DefaultRates {
 		return nil
@@ -221,7 +230,7 @@ func (c *Cluster) port() int {
 	return p
 }
 
-// ready waits for /readyz of each node.
+// ready waits until /readyz of each of the nodes answers 200.
 func (c *Cluster) ready(nodes ...*Node) {
 	c.tb.Helper()
 	for _, n := range nodes {
@@ -231,7 +240,8 @@ func (c *Cluster) ready(nodes ...*Node) {
 	}
 }
 
-// As returns the same cluster for a subtest, which must not add nodes to it.
+// As returns the same cluster for a subtest, so that errors fail the subtest. The subtest must not
+// add nodes to it.
 func (c *Cluster) As(tb testing.TB) *Cluster {
 	other := *c
 	other.tb = tb
@@ -242,7 +252,7 @@ func (c *Cluster) As(tb testing.TB) *Cluster {
 	return &other
 }
 
-// Live returns the nodes whose process runs.
+// Live returns the nodes whose process is running.
 func (c *Cluster) Live() []*Node {
 	var out []*Node
 	for _, n := range c.Nodes {
@@ -253,9 +263,10 @@ func (c *Cluster) Live() []*Node {
 	return out
 }
 
-// Settle waits until every running node is ready, sees every other running node as an alive member with the
-// same leader, and knows its present addresses. It also waits until every node that is to vote does: a test
-// that takes a node down counts on the votes of the others.
+// Settle waits until every running node is ready, reports the same leader, reports every other
+// running node as alive, and knows the current addresses of the others. It also waits until each
+// running node that should be a voter is one, because tests that stop a node rely on the votes of
+// the others.
 func (c *Cluster) Settle() {
 	c.tb.Helper()
 	c.ready(c.Live()...)
@@ -288,11 +299,12 @@ func (c *Cluster) Settle() {
 	})
 }
 
-// maxVoters is the most members that a cluster gives a vote, of consensus.
+// maxVoters is the largest number of voters in a cluster, as in package consensus.
 const maxVoters = 5
 
-// unvoiced returns a member whose process runs and that the cluster has yet to give a vote,
-// as a node's status has it, or "".
+// unvoiced returns the id of a member whose process is running and that should be a voter but is
+// none yet, according to the status s of a node; "" if there is no such member. runs has the
+// running nodes by id.
 func unvoiced(s Status, runs map[string][]string) (id string) {
 	members, voters := 0, 0
 	for _, p := range s.Peers {
@@ -317,7 +329,7 @@ func unvoiced(s Status, runs map[string][]string) (id string) {
 	return id
 }
 
-// Leader returns the running node that leads, as soon as a running node says so.
+// Leader waits until a running node reports that it is the leader itself, and returns this node.
 func (c *Cluster) Leader() *Node {
 	c.tb.Helper()
 	var leader *Node
@@ -339,18 +351,19 @@ func (c *Cluster) Leader() *Node {
 	return leader
 }
 
-// Followers returns the running nodes that do not lead.
+// Followers returns the running nodes except the leader.
 func (c *Cluster) Followers() []*Node {
 	c.tb.Helper()
 	return Without(c.Live(), c.Leader())
 }
 
-// Without returns the nodes but one.
+// Without returns the nodes except one.
 func Without(nodes []*Node, gone *Node) []*Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return n == gone })
 }
 
-// LogLines counts the lines with all of these words in what is kept of the nodes' logs.
+// LogLines returns the number of lines that contain all of the words, in the kept ends of the logs
+// of all nodes.
 func (c *Cluster) LogLines(words ...string) (lines int) {
 	for _, n := range c.Nodes {
 		for line := range strings.Lines(n.Log()) {
@@ -362,8 +375,7 @@ func (c *Cluster) LogLines(words ...string) (lines int) {
 	return lines
 }
 
-// end ends every process at once, shows the logs of a failed test and removes
-// the data.
+// end kills every process, prints the logs if the test has failed, and removes the data folders.
 func (c *Cluster) end() {
 	ended := make(chan struct{})
 	for _, n := range c.Nodes {
@@ -387,13 +399,14 @@ func (c *Cluster) end() {
 	}
 }
 
-// WaitPinned waits until the pin is pinned and fails at once when it failed.
+// WaitPinned waits until the pin is pinned. It returns an error if the pin fails or if the time
+// within is over.
 func WaitPinned(ctx context.Context, c *PinsClient, id string, within time.Duration) (PinStatus, error) {
 	return WaitStatus(ctx, c, id, "pinned", within)
 }
 
-// WaitStatus waits until the pin has the wanted status. If the pin reaches the other of pinned and failed,
-// WaitStatus returns an error at once.
+// WaitStatus waits until the pin has the status want. It returns an error at once if the pin is
+// pinned or failed and want is another status, because such a pin does not change any more.
 func WaitStatus(ctx context.Context, c *PinsClient, id, want string, within time.Duration) (PinStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -1,8 +1,7 @@
-// Package harness runs the built binary as real processes, on loopback or on a network
-// that a test can cut, and drives them by the command line and by HTTP. It also runs the
-// foreign IPFS peers (test/foreign, Helia) that content comes from. A test asks it for a
-// cluster; it ends every process and removes every file when the test ends.
+// Package harness runs the built binary as real processes, on loopback or on a simulated network
+// that a test can cut, and controls them by the command line and by HTTP. It also runs foreign IPFS
+// peers (test/foreign, Helia, Kubo) that provide content. A test asks for a cluster; at the end of
+// the test the harness ends every process and removes every file.
 //
-// Imports: std, golang.org/x/sys.
-// Never:   a package of Holdfast; it knows only the contract.
+// Imports: std, golang.org/x/sys, api/admin/client. Never:   imports of other packages of Holdfast.
 package harness

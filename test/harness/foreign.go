@@ -17,43 +17,43 @@ import (
 	"time"
 )
 
-// foreignTimeout bounds one order to a foreign peer, fetches included.
+// foreignTimeout is the longest time of one request to a foreign peer, including fetches.
 const foreignTimeout = 3 * time.Minute
 
-// readyLineWithin bounds how long a foreign peer may take to start.
+// readyLineWithin is the longest time in which a foreign peer must start and print its first line.
 const readyLineWithin = 60 * time.Second
 
-// Offered is a file or DAG that a foreign peer holds or has fetched.
+// Offered describes a file or DAG that a foreign peer offers or has fetched.
 type Offered struct {
 	CID    string `json:"cid"`
-	Size   int    `json:"size"`   // bytes of the file
-	SHA256 string `json:"sha256"` // hex, of the file's bytes
-	Blocks int    `json:"blocks"` // of the DAG, where known
-	Bytes  int    `json:"bytes"`  // of those blocks
+	Size   int    `json:"size"`   // size of the file in bytes
+	SHA256 string `json:"sha256"` // SHA-256 of the file's bytes, in hex
+	Blocks int    `json:"blocks"` // number of blocks of the DAG; 0 if not known
+	Bytes  int    `json:"bytes"`  // size of those blocks in bytes; 0 if not known
 }
 
-// fileOf returns a file of these bytes, whose blocks are not known.
+// fileOf returns the description of a file with this CID and content. Blocks and Bytes stay 0.
 func fileOf(cid string, data []byte) Offered {
 	sum := sha256.Sum256(data)
 	return Offered{CID: cid, Size: len(data), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// Matches says whether data are the file's bytes.
+// Matches reports whether data is the content of the file, by its SHA-256.
 func (o Offered) Matches(data []byte) bool { return fileOf(o.CID, data).SHA256 == o.SHA256 }
 
-// Foreign is an IPFS peer that is not Holdfast: boxo's, Helia or Kubo.
+// Foreign is a running IPFS peer that is not Holdfast: Boxo, Helia or Kubo.
 type Foreign interface {
-	// Origins are its multiaddrs with /p2p/.
+	// Origins returns the multiaddrs of the peer, with /p2p/.
 	Origins() []string
 	// AddRandom adds count random files of size bytes.
 	AddRandom(count, size int) []Offered
-	// Fetch reads a DAG from the peers at these multiaddrs.
+	// Fetch fetches a DAG from the peers at the multiaddrs in from.
 	Fetch(cid string, from []string) (Offered, error)
-	// Close ends the process.
+	// Close ends the process of the peer.
 	Close()
 }
 
-// Boxo is the foreign peer of test/foreign.
+// Boxo is a running foreign peer of the program test/foreign, which uses the IPFS library boxo.
 type Boxo struct {
 	Addrs []string
 
@@ -63,7 +63,7 @@ type Boxo struct {
 	proc    *process
 }
 
-// StartBoxo starts a peer with flags of test/foreign; it ends with the test.
+// StartBoxo starts a peer with flags of test/foreign. It is ended at the end of the test.
 func StartBoxo(tb testing.TB, flags ...string) *Boxo {
 	tb.Helper()
 	return startBoxo(tb, nil, flags)
@@ -89,15 +89,16 @@ func startBoxo(tb testing.TB, in *namespace, flags []string) *Boxo {
 	}
 }
 
-// As returns the same peer for a subtest.
+// As returns the same peer for a subtest, so that errors fail the subtest.
 func (b *Boxo) As(tb testing.TB) *Boxo {
 	other := *b
 	other.tb = tb
 	return &other
 }
 
-// startPiped starts cmd in a namespace, nil is the test's, with its standard
-// output as a stream and its standard error kept, and ends it with the test.
+// startPiped starts cmd in a network namespace; nil means that of the test. It returns the standard
+// output as a stream, the end of the standard error, and the process. The process is ended at the
+// end of the test.
 func startPiped(tb testing.TB, cmd *exec.Cmd, in *namespace) (io.Reader, *tail, *process) {
 	tb.Helper()
 	logs := &tail{}
@@ -123,7 +124,8 @@ func startPiped(tb testing.TB, cmd *exec.Cmd, in *namespace) (io.Reader, *tail, 
 	return out, logs, proc
 }
 
-// readLine reads one JSON line of a process that has just started.
+// readLine reads one line of JSON from the output of a process that has just started, and decodes
+// it into the variable that into points to. It fails the test if there is no such line in time.
 func readLine(tb testing.TB, proc *process, r *bufio.Reader, logs *tail, into any) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), readyLineWithin)
@@ -140,7 +142,7 @@ func readLine(tb testing.TB, proc *process, r *bufio.Reader, logs *tail, into an
 	}
 }
 
-// Origins returns the peer's multiaddrs.
+// Origins returns the multiaddrs of the peer, with /p2p/.
 func (b *Boxo) Origins() []string { return b.Addrs }
 
 // Pid returns the process id.
@@ -149,13 +151,13 @@ func (b *Boxo) Pid() int { return b.proc.cmd.Process.Pid }
 // Close ends the process.
 func (b *Boxo) Close() { b.proc.end(b.tb) }
 
-// AddRandom adds count random files of size bytes in chunks of 256 KiB.
+// AddRandom adds count random files of size bytes, cut into chunks of 256 KiB.
 func (b *Boxo) AddRandom(count, size int) []Offered {
 	b.tb.Helper()
 	return b.AddRandomChunked(count, size, 256<<10)
 }
 
-// AddRandomChunked is AddRandom with the chunk size.
+// AddRandomChunked does the same as AddRandom with chunks of chunk bytes.
 func (b *Boxo) AddRandomChunked(count, size, chunk int) []Offered {
 	b.tb.Helper()
 	var files []Offered
@@ -163,7 +165,7 @@ func (b *Boxo) AddRandomChunked(count, size, chunk int) []Offered {
 	return files
 }
 
-// AddBytes adds one file.
+// AddBytes adds a file with this content.
 func (b *Boxo) AddBytes(data []byte) Offered {
 	b.tb.Helper()
 	var files []Offered
@@ -171,7 +173,7 @@ func (b *Boxo) AddBytes(data []byte) Offered {
 	return files[0]
 }
 
-// AddFolder adds a folder with one file, which is called file.
+// AddFolder adds a folder whose only entry, "file", is a file with the content data.
 func (b *Boxo) AddFolder(data []byte) Offered {
 	b.tb.Helper()
 	var f Offered
@@ -179,7 +181,8 @@ func (b *Boxo) AddFolder(data []byte) Offered {
 	return f
 }
 
-// AddDAG adds a random tree of dag-cbor, dag-json or dag-pb nodes.
+// AddDAG adds a random DAG whose nodes have the codec dag-cbor, dag-json or dag-pb. It has depth
+// levels of nodes with width children each, above random leaves.
 func (b *Boxo) AddDAG(codec string, width, depth int) Offered {
 	b.tb.Helper()
 	var f Offered
@@ -187,7 +190,7 @@ func (b *Boxo) AddDAG(codec string, width, depth int) Offered {
 	return f
 }
 
-// Fetch connects to the peers and reads the DAG over bitswap.
+// Fetch connects to the peers at the multiaddrs in from and fetches the DAG by bitswap.
 func (b *Boxo) Fetch(cid string, from []string) (Offered, error) {
 	body, err := json.Marshal(map[string]any{"cid": cid, "from": from})
 	if err != nil {
@@ -198,14 +201,16 @@ func (b *Boxo) Fetch(cid string, from []string) (Offered, error) {
 	return f, err
 }
 
-// Overload has the counts of what unknown peers tried on a node, see Boxo.Overload.
+// Overload has the counts of an attack by unknown peers: connections, handshakes, opened streams,
+// streams with a negotiated protocol, written bytes, connections that the node closed, and the
+// largest number of connections at the same time.
 type Overload struct {
 	Dialled, Secured, Streams, Protocols, Bytes, Cut, Most int64
 }
 
-// Overload sends count unknown peers, each with an identity and a loopback address of
-// its own, to an address over TCP or QUIC with /p2p/, where they behave badly
-// until the time is over: idle, silent, churn, streams, wants, giant or bomb.
+// Overload starts count peers, each with its own identity and loopback address, which connect to
+// addr (TCP or QUIC, with /p2p/) and behave badly for the time lasts. kind is how they behave:
+// idle, silent, churn, streams, wants, giant or bomb.
 func (b *Boxo) Overload(addr, kind string, count int, lasts time.Duration) (Overload, error) {
 	body, err := json.Marshal(map[string]any{
 		"addr": addr, "kind": kind, "count": count, "millis": lasts.Milliseconds(), "networks": overloadNetworks,
@@ -218,7 +223,7 @@ func (b *Boxo) Overload(addr, kind string, count int, lasts time.Duration) (Over
 	return s, err
 }
 
-// overloadNetworks are the /16 networks that unknown peers come from.
+// overloadNetworks is the number of /16 networks from which the peers of an Overload come.
 const overloadNetworks = 8
 
 func (b *Boxo) order(path string, body []byte, out any) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Helia is a foreign peer of the JavaScript implementation of IPFS.
+// Helia is a running IPFS peer of Helia, the implementation of IPFS in JavaScript.
 type Helia struct {
 	Addrs []string
 
@@ -21,7 +21,7 @@ type Helia struct {
 	proc  *process
 	input io.WriteCloser
 
-	// mu guards what follows; it is never held while waiting.
+	// mu guards the fields below. It is never held while waiting for an answer.
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan heliaAnswer
@@ -42,8 +42,8 @@ type heliaAnswer struct {
 	Error string    `json:"error"`
 }
 
-// StartHelia starts dir/peer.mjs with the packages that dir pins; it ends with
-// the test.
+// StartHelia runs dir/peer.mjs with Node.js and the packages that dir/package-lock.json names. The
+// peer is ended at the end of the test.
 func StartHelia(tb testing.TB, dir string) *Helia {
 	tb.Helper()
 	modules, script := Script(tb, dir, "peer.mjs")
@@ -78,7 +78,7 @@ func StartHelia(tb testing.TB, dir string) *Helia {
 	return h
 }
 
-// readAnswers hands every answer to who waits for it until the child ends.
+// readAnswers passes each answer of the peer to the call that waits for it, until the process ends.
 func (h *Helia) readAnswers(r *bufio.Reader) {
 	for {
 		line, err := r.ReadBytes('\n')
@@ -103,7 +103,7 @@ func (h *Helia) readAnswers(r *bufio.Reader) {
 	}
 }
 
-// errHeliaEnded says that the child has gone.
+// errHeliaEnded means that the process of the peer has ended.
 var errHeliaEnded = errors.New("helia has ended")
 
 func (h *Helia) do(o heliaOrder) ([]Offered, error) {
@@ -135,7 +135,7 @@ func (h *Helia) do(o heliaOrder) ([]Offered, error) {
 	}
 }
 
-// Origins returns the peer's multiaddrs.
+// Origins returns the multiaddrs of the peer, with /p2p/.
 func (h *Helia) Origins() []string { return h.Addrs }
 
 // AddRandom adds count random files of size bytes.
@@ -148,7 +148,7 @@ func (h *Helia) AddRandom(count, size int) []Offered {
 	return files
 }
 
-// Fetch dials the peers and reads the file over bitswap.
+// Fetch connects to the peers at the multiaddrs in from and fetches the file by bitswap.
 func (h *Helia) Fetch(cid string, from []string) (Offered, error) {
 	files, err := h.do(heliaOrder{Do: "fetch", CID: cid, From: from})
 	if err != nil {
@@ -157,7 +157,7 @@ func (h *Helia) Fetch(cid string, from []string) (Offered, error) {
 	return files[0], nil
 }
 
-// Close ends the process.
+// Close ends the process of the peer.
 func (h *Helia) Close() {
 	h.input.Close()
 	h.proc.end(h.tb)

@@ -12,23 +12,24 @@ import (
 	"testing"
 )
 
-// kuboVariable names Kubo's program, ipfs; what `make bin/tools/ipfs` builds otherwise.
+// kuboVariable is the environment variable with the path of Kubo's program ipfs. If it is not set,
+// the harness uses bin/tools/ipfs, which `make bin/tools/ipfs` builds.
 const kuboVariable = "HOLDFAST_KUBO_BIN"
 
-// Kubo is a foreign peer of the Go implementation of IPFS that most people run, with
-// its command line.
+// Kubo is a running node of Kubo, the implementation of IPFS that most people run, with its command
+// line.
 type Kubo struct {
 	Addrs []string
 
 	tb   testing.TB
 	path string
-	dir  string // of the node, and its user's home
+	dir  string // folder of the node, which is also HOME for the program
 	log  *tail
 	proc *process
 }
 
-// StartKubo starts a node with Kubo's own settings for tests: on loopback, knowing nobody.
-// It ends with the test, which fails without the program.
+// StartKubo starts a node with Kubo's own profile for tests: it listens on loopback and knows no
+// other peers. The node is ended at the end of the test. The test fails if Kubo is not installed.
 func StartKubo(tb testing.TB) *Kubo {
 	tb.Helper()
 	k := &Kubo{tb: tb, path: kuboProgram(tb), dir: tb.TempDir(), log: &tail{}}
@@ -59,7 +60,8 @@ func kuboProgram(tb testing.TB) string {
 	return path
 }
 
-// environment returns what the program sees: where its node is.
+// environment returns the environment of the program ipfs, which tells it where the folder of the
+// node is.
 func (k *Kubo) environment() []string {
 	return []string{"IPFS_PATH=" + filepath.Join(k.dir, "repo"), "IPFS_TELEMETRY=off"}
 }
@@ -89,7 +91,7 @@ func (k *Kubo) start() {
 	})
 }
 
-// Restart ends the daemon and starts it again, with what was set meanwhile.
+// Restart ends the daemon and starts it again, so that changed settings take effect.
 func (k *Kubo) Restart() {
 	k.tb.Helper()
 	k.proc.end(k.tb)
@@ -99,7 +101,8 @@ func (k *Kubo) Restart() {
 	k.start()
 }
 
-// Try calls the program with standard input and returns what it printed.
+// Try runs the program ipfs with these arguments and this standard input, and returns its standard
+// output.
 func (k *Kubo) Try(stdin string, args ...string) (string, error) {
 	r, err := runProgram(foreignTimeout, k.path, k.dir, k.environment(), stdin, args)
 	if err == nil && r.Code != 0 {
@@ -108,8 +111,8 @@ func (k *Kubo) Try(stdin string, args ...string) (string, error) {
 	return r.Stdout, err
 }
 
-// Do calls Try without standard input, and fails the test unless the exit code is 0. It returns the output
-// without white space around it.
+// Do runs the program ipfs as Try does, without standard input, and fails the test if it fails. It
+// returns the output without white space at both ends.
 func (k *Kubo) Do(args ...string) string {
 	k.tb.Helper()
 	out, err := k.Try("", args...)
@@ -119,10 +122,10 @@ func (k *Kubo) Do(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Origins returns the peer's multiaddrs.
+// Origins returns the multiaddrs of the node, with /p2p/.
 func (k *Kubo) Origins() []string { return k.Addrs }
 
-// AddRandom adds count random files of size bytes as `ipfs add` does.
+// AddRandom adds count random files of size bytes with `ipfs add`.
 func (k *Kubo) AddRandom(count, size int) []Offered {
 	k.tb.Helper()
 	files := make([]Offered, count)
@@ -138,7 +141,8 @@ func (k *Kubo) AddRandom(count, size int) []Offered {
 	return files
 }
 
-// Get dials the peers and has `ipfs get` write the file or folder to path.
+// Get connects to the peers at the multiaddrs in from and runs `ipfs get`. It returns the path of
+// the file or folder that ipfs has written.
 func (k *Kubo) Get(cid string, from []string) (path string, err error) {
 	if _, err := k.Try("", append([]string{"swarm", "connect"}, from...)...); err != nil {
 		return "", err
@@ -148,7 +152,7 @@ func (k *Kubo) Get(cid string, from []string) (path string, err error) {
 	return path, err
 }
 
-// Fetch is Get of a file.
+// Fetch does the same as Get for a file and returns the description of its content.
 func (k *Kubo) Fetch(cid string, from []string) (Offered, error) {
 	path, err := k.Get(cid, from)
 	if err != nil {
@@ -161,5 +165,5 @@ func (k *Kubo) Fetch(cid string, from []string) (Offered, error) {
 	return fileOf(cid, data), nil
 }
 
-// Close ends the process.
+// Close ends the process of the node.
 func (k *Kubo) Close() { k.proc.end(k.tb) }

@@ -10,28 +10,30 @@ import (
 	"testing"
 )
 
-// lasting is the testing.TB of what tests of a package share. The test that makes it fails for
-// what goes wrong until it is made. Later errors are told on standard error, and fail the run.
+// lasting is the testing.TB of something that several tests of a package share. While it is being
+// made, its errors fail the test that makes it. Errors after the last test go to standard error and
+// make the run fail.
 type lasting struct {
-	testing.TB // of the test that makes it
+	testing.TB // that of the test that called Lasting
 	ctx        context.Context
 	cancel     context.CancelFunc
-	told       io.Writer // what is told after all tests
+	told       io.Writer // receives errors and log lines after the last test
 
 	mu       sync.Mutex
 	cleanups []func()
-	ending   bool // all tests have ended
+	ending   bool // all tests of the package have ended
 	failed   bool
 }
 
-// common are those that Main ends.
+// common has all values that Lasting has returned. Main ends them.
 var common struct {
 	mu  sync.Mutex
 	all []*lasting
 }
 
-// Lasting returns a testing.TB for something that tests of a package share, such as a cluster: its
-// context ends and its cleanups run when all tests have ended. The package's TestMain calls Main.
+// Lasting returns a testing.TB for something that several tests of a package share, such as a
+// cluster. Its context ends, and its cleanups run, after all tests of the package. The package's
+// TestMain must call Main.
 func Lasting(tb testing.TB) testing.TB {
 	l := newLasting(tb)
 	common.mu.Lock()
@@ -45,7 +47,8 @@ func newLasting(tb testing.TB) *lasting {
 	return &lasting{TB: tb, ctx: ctx, cancel: cancel, told: os.Stderr}
 }
 
-// endLasting ends all that lasts, the last one first, and returns whether that went well.
+// endLasting ends all values of Lasting, the newest first, and returns whether none of them has
+// failed.
 func endLasting() bool {
 	common.mu.Lock()
 	defer common.mu.Unlock()
@@ -57,7 +60,7 @@ func endLasting() bool {
 	return ok
 }
 
-// end runs the cleanups, the last one first, and returns whether they went well.
+// end runs the cleanups, the newest first, and returns whether none has failed.
 func (l *lasting) end() bool {
 	l.mu.Lock()
 	l.ending = true

@@ -13,52 +13,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Line says how the packets travel that a node sends. Each node of a cluster has one such line to all others.
+// Line describes the network line over which a node sends its packets to the other nodes. Each node
+// of a cluster has one such line.
 type Line struct {
-	Delay time.Duration // of each packet
-	Lost  float64       // how many do not arrive, of 1
-	Rate  int           // bytes a second that the line carries; 0 is without a bound
-	Queue int           // bytes that wait for the line at the most, with Rate: what comes then is lost
+	Delay time.Duration // time that each packet takes
+	Lost  float64       // part of the packets that are lost, from 0 to 1
+	Rate  int           // bytes per second that the line can carry; 0 means no limit
+	Queue int           // with Rate: bytes that can wait for the line; further packets are lost
 }
 
 const (
 	tunDevice  = "/dev/net/tun"
-	mostPacket = 64 << 10 // bytes
-	mostOnWay  = 1 << 14  // packets of one line
-	// Where IPv4 has the destination (RFC 791, section 3.1).
+	mostPacket = 64 << 10 // largest size of a packet in bytes
+	mostOnWay  = 1 << 14  // largest number of packets of one line that have not arrived yet
+	// Position of the destination address in an IPv4 header (RFC 791, section 3.1).
 	destinationAt = 16
 	headerOfIPv4  = 20
 )
 
-// relay carries packets between the devices of nodes, each over the line of its sender.
+// relay simulates the network between nodes: it reads the packets of each node from a TUN device
+// and delivers them to other nodes as the line of the sender says.
 type relay struct {
 	line Line
 	work sync.WaitGroup
 
 	// mu guards ends.
 	mu   sync.Mutex
-	ends map[netip.Addr]*end // by address
+	ends map[netip.Addr]*end // by the IP address of the device
 }
 
-// end is the device of one node.
+// end is the TUN device of one node, and the state of its line.
 type end struct {
 	device *os.File
 	cut    atomic.Bool
 	onWay  chan packet // in the order in which they arrive
 
-	// Of who reads the device alone:
+	// Only the goroutine that reads the device uses the following fields.
 	rng  *rand.Rand
-	free time.Time // when the line has carried what was sent so far
+	free time.Time // when the line will have sent all packets so far
 }
 
-// packet is on its way.
+// packet is an IP packet that waits for its time of arrival.
 type packet struct {
 	bytes []byte
 	due   time.Time
 	to    *end
 }
 
-// needTUN skips a test where nodes can have no lines.
+// needTUN skips a test if the machine has no TUN devices, which simulated lines need.
 func needTUN(tb testing.TB) {
 	tb.Helper()
 	if _, err := os.Stat(tunDevice); err != nil {
@@ -68,8 +70,8 @@ func needTUN(tb testing.TB) {
 
 func newRelay(line Line) *relay { return &relay{line: line, ends: map[netip.Addr]*end{}} }
 
-// attach makes the device "net" in a namespace, which is to have an address. What is sent
-// to it goes to whoever is attached with the packet's.
+// attach creates the TUN device "net" in a namespace and starts to relay its packets. address is
+// the IP address that the device will have: the relay delivers packets with this destination to it.
 func (r *relay) attach(ns *namespace, address netip.Addr) error {
 	var device *os.File
 	err := ns.do(func() error {
@@ -101,7 +103,8 @@ func (r *relay) attach(ns *namespace, address netip.Addr) error {
 	return nil
 }
 
-// send takes what a node sends until its device is closed.
+// send reads the packets that a node sends, until its device is closed, and queues those that are
+// not lost.
 func (r *relay) send(from *end) {
 	defer close(from.onWay)
 	buf := make([]byte, mostPacket)
@@ -127,7 +130,8 @@ func (r *relay) send(from *end) {
 	}
 }
 
-// carry says when a packet that is sent now arrives, if it does.
+// carry returns when a packet of this size that is sent now arrives. ok is false if the line loses
+// the packet.
 func (e *end) carry(line Line, bytes int, now time.Time) (due time.Time, ok bool) {
 	if e.free.Before(now) {
 		e.free = now
@@ -142,7 +146,7 @@ func (e *end) carry(line Line, bytes int, now time.Time) (due time.Time, ok bool
 	return e.free.Add(line.Delay), e.rng.Float64() >= line.Lost
 }
 
-// arrive hands packets over when their time has come.
+// arrive delivers each queued packet when its time has come.
 func (e *end) arrive() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -157,7 +161,7 @@ func (e *end) arrive() {
 	}
 }
 
-// cut loses everything that a node sends, and what others send to it, or stops that.
+// cut sets whether the relay loses all packets from and to the node with this address.
 func (r *relay) cut(address netip.Addr, cut bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// The binaries under test. Main sets what is not set from outside, so a test
-// run can be pointed at a binary that exists already.
+// Environment variables with the paths of the binaries under test. If one is set before a test run,
+// the run uses that binary. Otherwise Main builds the binary and sets the variable.
 const (
 	holdfastVariable = "HOLDFAST_BIN"
 	foreignVariable  = "HOLDFAST_FOREIGN_BIN"
 )
 
-// buildTimeout bounds the build of one binary with cold caches.
+// buildTimeout is the longest time in which one binary must be built, also without a build cache.
 const buildTimeout = 15 * time.Minute
 
-// Main returns what the TestMain of a black-box package calls: it builds the
-// binaries once into a folder of its own, runs the tests, ends what they shared
-// (Lasting), removes the folder and returns the exit code.
+// Main is called by the TestMain of a black-box package. It builds the binaries into a temporary
+// folder, runs the tests, ends what the tests shared (see Lasting), removes the folder and returns
+// the exit code.
 func Main(m *testing.M) int {
 	remove, err := Build()
 	defer remove()
@@ -38,9 +38,9 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Build builds the binaries that are not set from outside into a folder of its
-// own. The caller calls remove when no process of them runs any more, whatever
-// the error.
+// Build builds those binaries whose environment variables are not set, into a temporary folder.
+// Also after an error, the caller must call remove, when no process of the binaries is running any
+// more.
 func Build() (remove func(), err error) {
 	dir, err := os.MkdirTemp("", "holdfast-test-bin-")
 	remove = func() { os.RemoveAll(dir) }
@@ -79,7 +79,7 @@ func build(path, pkg string) error {
 	return nil
 }
 
-// moduleRoot returns the folder that holds go.mod.
+// moduleRoot returns the folder that contains go.mod.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// ticksPerSecond is USER_HZ, which Linux fixes at 100 for what /proc tells.
+// ticksPerSecond is the unit of processor times in /proc: USER_HZ, which is always 100 on Linux.
 const ticksPerSecond = 100
 
-// errProcess says that /proc tells something else than proc(5) has.
+// errProcess means that a file in /proc does not have the form that proc(5) describes.
 var errProcess = errors.New("not what /proc tells of a process")
 
-// ProcessorTime returns the user and system time of a process; an error when it is gone.
-// Format: proc(5), /proc/PID/stat, fields 14 and 15.
+// ProcessorTime returns the user and system time of the process pid, and an error if there is no
+// such process. The format is described in proc(5), /proc/PID/stat, fields 14 and 15.
 func ProcessorTime(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -33,23 +33,24 @@ func ProcessorTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * time.Second / ticksPerSecond, errors.Join(uerr, serr)
 }
 
-// ResidentBytes returns the memory that a process has now; an error when it is gone.
-// Format: proc(5), /proc/PID/statm, field 2 in pages.
+// ResidentBytes returns the resident memory of the process pid in bytes, and an error if there is
+// no such process. The format is described in proc(5), /proc/PID/statm, field 2 in pages.
 func ResidentBytes(pid int) (int64, error) {
 	resident, _, err := pagesOf(pid)
 	return resident * int64(os.Getpagesize()), err
 }
 
-// AnonymousBytes returns the part of ResidentBytes that is not mapped from a file; an error when
-// the process is gone. The kernel can drop clean pages of files at any time, but without swap it
-// cannot drop anonymous memory: a limit of memory has to have room for it.
-// Format: proc(5), /proc/PID/statm, fields 2 and 3 in pages.
+// AnonymousBytes returns the part of the resident memory of the process pid that is not mapped from
+// a file, in bytes, and an error if there is no such process. The kernel can free clean pages of
+// files at any time, but without swap it cannot free anonymous memory, so a memory limit must have
+// room for it. The format is described in proc(5), /proc/PID/statm, fields 2 and 3 in pages.
 func AnonymousBytes(pid int) (int64, error) {
 	resident, mapped, err := pagesOf(pid)
 	return (resident - mapped) * int64(os.Getpagesize()), err
 }
 
-// pagesOf returns the pages that a process has, and how many of them are mapped from files or shared.
+// pagesOf returns the number of resident pages of a process, and how many of them are mapped from
+// files or shared.
 func pagesOf(pid int) (resident, mapped int64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -64,7 +65,8 @@ func pagesOf(pid int) (resident, mapped int64, err error) {
 	return resident, mapped, errors.Join(rerr, merr)
 }
 
-// ProcessorTime is that of the node's process, which runs.
+// ProcessorTime returns the processor time of the node's process. It fails the test if the process
+// is not running.
 func (n *Node) ProcessorTime() time.Duration {
 	n.tb.Helper()
 	used, err := ProcessorTime(n.Pid())
@@ -74,7 +76,8 @@ func (n *Node) ProcessorTime() time.Duration {
 	return used
 }
 
-// ResidentBytes returns the memory of the node's process, which runs.
+// ResidentBytes returns the resident memory of the node's process in bytes. It fails the test if
+// the process is not running.
 func (n *Node) ResidentBytes() int64 {
 	n.tb.Helper()
 	bytes, err := ResidentBytes(n.Pid())
@@ -84,7 +87,8 @@ func (n *Node) ResidentBytes() int64 {
 	return bytes
 }
 
-// Quantile returns the duration below which the given share of them lies, in any order; 0 of none.
+// Quantile returns the duration below which the given share of all durations lies, for example 0.99
+// for p99. all need not be sorted. The result is 0 if all is empty.
 func Quantile(all []time.Duration, share float64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is a Linux network namespace. It has no name: a descriptor and the
-// processes in it are all that keeps it, so it goes with the test and everything
-// in it with it, also when the test is killed. The nil namespace is the test's.
+// namespace is a Linux network namespace. It has no name: it exists as long as its file is open or
+// a process is in it. So it disappears with the test, even if the test is killed. The nil namespace
+// is the one in which the test runs.
 type namespace struct{ file *os.File }
 
-// newNamespace makes a namespace with its own loopback up.
+// newNamespace creates a namespace and starts its loopback device.
 func newNamespace() (*namespace, error) {
 	var ns namespace
 	err := alone(func() error {
@@ -44,8 +44,8 @@ func newNamespace() (*namespace, error) {
 
 func (s *namespace) close() { s.file.Close() }
 
-// alone calls f on a thread that ends with the call, for what f does to it
-// cannot always be undone.
+// alone calls f on a new thread that ends with the call, because some changes that f makes to its
+// thread cannot be undone.
 func alone(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -55,8 +55,8 @@ func alone(f func() error) error {
 	return <-done
 }
 
-// enter moves the calling thread, and so the children that it starts and the
-// sockets that it opens.
+// enter moves the calling thread into the namespace. The processes that the thread starts, and the
+// sockets that it opens, then belong to the namespace.
 func (s *namespace) enter() error {
 	if s == nil {
 		return nil
@@ -67,7 +67,7 @@ func (s *namespace) enter() error {
 	return nil
 }
 
-// do calls f inside. What f opens it opens in its own goroutine.
+// do calls f in the namespace. Goroutines that f starts are not in the namespace.
 func (s *namespace) do(f func() error) error {
 	return alone(func() error {
 		if err := s.enter(); err != nil {
@@ -77,7 +77,7 @@ func (s *namespace) do(f func() error) error {
 	})
 }
 
-// ip runs lines of the command ip inside.
+// ip runs commands of the program ip in the namespace, each given as one line.
 func (s *namespace) ip(lines ...string) error {
 	return s.do(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
@@ -91,7 +91,7 @@ func (s *namespace) ip(lines ...string) error {
 	})
 }
 
-// dial connects to an IP address and port from inside.
+// dial connects to an IP address and port from within the namespace.
 func (s *namespace) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 	if s == nil {
 		return new(net.Dialer).DialContext(ctx, network, addr)
@@ -103,30 +103,30 @@ func (s *namespace) dial(ctx context.Context, network, addr string) (conn net.Co
 	return conn, err
 }
 
-// transport opens its connections inside.
+// transport returns an HTTP transport that opens its connections within the namespace.
 func (s *namespace) transport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: connectionsPerNode, DialContext: s.dial}
 }
 
-// The addresses inside a network: the last byte is the node's number, or the
-// middle's.
+// Addresses in the simulated network. The last byte is the number of the node, or middle for the
+// foreign peers.
 const (
 	addressOf = "10.77.0.%d"
 	hardware  = "02:00:00:00:00:%02x"
 	middle    = 254
-	mostApart = 16 // nodes
+	mostApart = 16 // largest number of nodes
 )
 
-// network connects namespaces through a bridge in one of its own, or by lines. A node's
-// port of the bridge is taken off it to cut the node off: its link stays up, nobody
-// is told, and packets vanish both ways.
+// network connects the namespaces of nodes, either by a bridge in the namespace hub, or by a relay
+// with simulated lines. To cut a node off, its port is removed from the bridge: its link stays up,
+// no program is notified, and packets are lost in both directions.
 type network struct {
 	hub   *namespace
 	nodes []*namespace
-	relay *relay // of lines; nil: there is a bridge
+	relay *relay // simulates lines; nil means that there is a bridge
 }
 
-// NeedNamespaces skips a test where there can be no network namespaces.
+// NeedNamespaces skips a test if the process cannot create network namespaces.
 func NeedNamespaces(tb testing.TB) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -137,8 +137,8 @@ func NeedNamespaces(tb testing.TB) {
 	}
 }
 
-// newNetwork makes a network, or skips the test with the reason. A nil line is that of a
-// bridge: nothing takes time, and nothing is lost.
+// newNetwork creates a network, or skips the test if that is not possible. If line is nil, the
+// nodes are connected by a bridge, without delay and loss.
 func newNetwork(tb testing.TB, line *Line) *network {
 	tb.Helper()
 	NeedNamespaces(tb)
@@ -183,8 +183,9 @@ func (w *network) close() {
 	}
 }
 
-// neighbours tells a device everybody's hardware address for good. To ask for
-// one would end with "no route to host" where a packet should only be lost.
+// neighbours returns the commands of the program ip that set the hardware addresses of all nodes on
+// a device permanently. If a node had to ask for such an address while another node is cut off, it
+// would get the error "no route to host", although packets should only be lost.
 func neighbours(device string) []string {
 	var lines []string
 	add := func(i int) {
@@ -197,7 +198,8 @@ func neighbours(device string) []string {
 	return lines
 }
 
-// join makes the next node's namespace and connects it. Its address is host.
+// join creates the namespace of the next node and connects it to the network. It returns the
+// namespace, the number of the node, and its IP address as text.
 func (w *network) join() (ns *namespace, at int, host string, err error) {
 	at = len(w.nodes) + 1
 	if at > mostApart {
@@ -221,7 +223,7 @@ func (w *network) join() (ns *namespace, at int, host string, err error) {
 	return ns, at, host, err
 }
 
-// attach gives a namespace its line, with the address of a node's number.
+// attach connects the namespace of the node with number at by a simulated line.
 func (w *network) attach(ns *namespace, at int) error {
 	if err := w.relay.attach(ns, address(at)); err != nil {
 		return err
@@ -229,10 +231,10 @@ func (w *network) attach(ns *namespace, at int) error {
 	return ns.ip("address add "+fmt.Sprintf(addressOf, at)+"/24 dev net", "link set net up")
 }
 
-// address is that of a node's number.
+// address returns the IP address of the node with number at.
 func address(at int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(addressOf, at)) }
 
-// cut takes a node's port off the bridge, or cuts its line.
+// cut cuts the node with number at off from all others.
 func (w *network) cut(at int) error {
 	if w.relay != nil {
 		w.relay.cut(address(at), true)
@@ -241,7 +243,7 @@ func (w *network) cut(at int) error {
 	return w.hub.ip(fmt.Sprintf("link set port%d nomaster", at))
 }
 
-// heal puts it back.
+// heal connects the node with number at again.
 func (w *network) heal(at int) error {
 	if w.relay != nil {
 		w.relay.cut(address(at), false)
@@ -250,9 +252,9 @@ func (w *network) heal(at int) error {
 	return w.hub.ip(fmt.Sprintf("link set port%d master hub", at))
 }
 
-// Cut separates the node from the other nodes and from the cluster's foreign peers until Heal: packets vanish
-// in both directions, and nobody is notified. The test still reaches the node. Only for a cluster whose nodes
-// are Apart.
+// Cut cuts the node off from the other nodes and from the foreign peers of the cluster, until Heal
+// is called. Packets are lost in both directions, and no program is notified. The test can still
+// reach the node. Only nodes of a cluster with Options.Apart can be cut off.
 func (n *Node) Cut() {
 	n.tb.Helper()
 	if n.network == nil {
@@ -263,7 +265,7 @@ func (n *Node) Cut() {
 	}
 }
 
-// Heal ends a Cut.
+// Heal connects the node again after Cut.
 func (n *Node) Heal() {
 	n.tb.Helper()
 	if err := n.network.heal(n.at); err != nil {

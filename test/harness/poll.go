@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Poll calls cond at once, and then again and again with a pause between, until it is
-// true. A false answer may come with the reason as an error, which Poll reports when ctx
-// ends first.
+// Poll calls cond repeatedly, with a pause between two calls, until cond returns true or ctx ends.
+// With false, cond may return an error as the reason. If ctx ends, Poll returns an error that wraps
+// ctx's error and the last reason.
 func Poll(ctx context.Context, pause time.Duration, cond func() (bool, error)) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -30,7 +30,7 @@ func Poll(ctx context.Context, pause time.Duration, cond func() (bool, error)) e
 	}
 }
 
-// Pause lets time pass, as long as ctx allows, and tells whether all of it passed.
+// Pause waits for the duration d. It returns false if ctx ends before that.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -42,10 +42,11 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pollEvery is the pause between two looks of Eventually.
+// pollEvery is the pause between two calls of a condition in Eventually.
 const pollEvery = 50 * time.Millisecond
 
-// Eventually fails the test when cond does not become true within the time.
+// Eventually fails the test if cond does not return true within the given time. what describes the
+// condition in the error message.
 func Eventually(tb testing.TB, within time.Duration, what string, cond func() (bool, error)) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), within)

@@ -8,36 +8,39 @@ import (
 	"sync"
 )
 
-// Ports come from below Linux's range for outgoing connections, so that no
-// connection takes the port of a node while the node is down.
+// Ports are below the range that Linux uses for outgoing connections, so that no connection gets
+// the port of a node while the node is down.
 const (
 	lowestPort  = 20_000
 	highestPort = 32_000
 	portTries   = 1_000
 )
 
-// errNoPort says that the range has no free port.
+// errNoPort means that no free port was found.
 var errNoPort = errors.New("no free port on loopback")
 
-// ports are those given to any cluster of this process: a node that is down needs its
-// own again, and must not find the node of a test beside it there.
+// ports has the ports that the clusters of this process use. A port stays reserved while its node
+// is down, because the node needs it again at its next start, and no other node may use it
+// meanwhile.
 var ports given
 
-// given remembers ports by a mark for each, which other processes see too: suites that run
-// at once on one machine never give one port twice. A mark ends with its process.
+// given reserves ports. It holds a mark for each reserved port. Other processes see the marks, so
+// test suites that run at the same time on one machine never use the same port. The marks of a
+// process disappear when it ends.
 type given struct {
 	mu    sync.Mutex
 	marks []net.Listener
 }
 
-// mark takes a port for this process, or returns an error if a process has it. The mark is
-// an abstract Unix socket: like a port it belongs to a network namespace, and it leaves no file.
+// mark reserves a port for this process. It returns an error if a process has reserved the port
+// already. The mark is an abstract Unix socket: like a port it belongs to a network namespace, and
+// it leaves no file behind.
 func mark(port int) (net.Listener, error) {
 	return net.Listen("unix", fmt.Sprintf("@holdfast-test-port-%d", port))
 }
 
-// free returns a port of 127.0.0.1 that nobody uses, on TCP and UDP, and that no process
-// was given before while it still runs.
+// free returns a port of 127.0.0.1 on which nothing listens, by TCP or UDP, and reserves it. No
+// running process of the harness has reserved this port.
 func (g *given) free() (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,7 +59,7 @@ func (g *given) free() (int, error) {
 	return 0, errNoPort
 }
 
-// unused returns whether nobody listens on a port of 127.0.0.1, on TCP and UDP.
+// unused reports whether nothing listens on a port of 127.0.0.1, by TCP or UDP.
 func unused(port int) bool {
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	tcp, err := net.Listen("tcp", addr)

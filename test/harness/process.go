@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// logBytes is how much of a process's output is kept, unless Options say
-// otherwise: its end.
+// logBytes is the number of bytes at the end of a process's output that are kept, unless
+// Options.LogBytes sets another number.
 const logBytes = 256 << 10
 
-// process is one child. It dies with the test process, even when that is
-// killed.
+// process is one child process. It is killed when the test process ends, even if the test process
+// is killed.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has been reaped
-	err  error         // of Wait; read after done
+	err  error         // the result of cmd.Wait; valid after done is closed
 }
 
-// startProcess starts cmd in a namespace, nil is the test's, by a thread that
-// lives as long as the child: Linux sends the parent-death signal when the
-// starting thread ends.
+// startProcess starts cmd in a network namespace; nil means that of the test. It starts cmd from a
+// thread that lives as long as the child, because Linux kills the child when the thread that
+// started it ends.
 func startProcess(cmd *exec.Cmd, in *namespace) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -56,7 +56,7 @@ func startProcess(cmd *exec.Cmd, in *namespace) (*process, error) {
 	return p, nil
 }
 
-// signal sends s to the child, which may have ended already.
+// signal sends the signal s to the child. It is no error if the child has ended already.
 func (p *process) signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal %d: %w", p.cmd.Process.Pid, err)
@@ -64,7 +64,7 @@ func (p *process) signal(s os.Signal) error {
 	return nil
 }
 
-// wait waits for the end and returns the exit code; a signal's death is -1.
+// wait waits until the child has ended and returns the exit code; -1 means that a signal killed it.
 func (p *process) wait(ctx context.Context) (int, error) {
 	select {
 	case <-p.done:
@@ -74,7 +74,7 @@ func (p *process) wait(ctx context.Context) (int, error) {
 	}
 }
 
-// ended says whether the child has been reaped.
+// ended reports whether the child has ended and was waited for.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -84,10 +84,11 @@ func (p *process) ended() bool {
 	}
 }
 
-// endGrace is how long a child may take to end by itself at the test's end.
+// endGrace is how long end waits for the child before it kills it.
 const endGrace = 15 * time.Second
 
-// end asks the child to end, then kills it.
+// end sends SIGTERM to the child. If the child does not end within endGrace, end fails the test and
+// kills the child.
 func (p *process) end(tb testing.TB) {
 	if p.ended() {
 		return
@@ -102,15 +103,15 @@ func (p *process) end(tb testing.TB) {
 	}
 }
 
-// tail keeps the last bytes of what is written to it.
+// tail is a writer that keeps only the last bytes that were written to it.
 type tail struct {
-	most int // bytes that are kept; 0 means logBytes
+	most int // largest number of kept bytes; 0 means logBytes
 
 	mu  sync.Mutex
 	buf []byte
 }
 
-// Write never fails.
+// Write implements io.Writer. It never returns an error.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +122,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns what has been kept.
+// String returns the kept bytes.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

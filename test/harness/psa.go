@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Pin is the object that clients send and get echoed.
+// Pin is the Pin object of the Pinning Service API, which a client sends and which answers repeat.
 type Pin struct {
 	CID     string            `json:"cid"`
 	Name    string            `json:"name,omitempty"`
@@ -22,7 +22,7 @@ type Pin struct {
 	Meta    map[string]string `json:"meta,omitempty"`
 }
 
-// PinStatus answers every pin operation.
+// PinStatus is the PinStatus object of the Pinning Service API: one pin with its status.
 type PinStatus struct {
 	RequestID string            `json:"requestid"`
 	Status    string            `json:"status"`
@@ -32,30 +32,30 @@ type PinStatus struct {
 	Info      map[string]string `json:"info"`
 }
 
-// PinResults is one page of a list.
+// PinResults is one page of a list of pins. Count is the number of all matching pins.
 type PinResults struct {
 	Count   int         `json:"count"`
 	Results []PinStatus `json:"results"`
 }
 
-// AllStatuses is the status filter that leaves nothing out.
+// AllStatuses is a status filter that matches every pin.
 const AllStatuses = "queued,pinning,pinned,failed"
 
-// APIError is an answer other than success.
+// APIError is an answer of the API that is not a success.
 type APIError struct {
 	Status     int
 	Reason     string
 	Details    string
-	RetryAfter time.Duration // of the header; 0 when absent
+	RetryAfter time.Duration // value of the header Retry-After; 0 if it is absent
 }
 
-// Error says what the service said.
+// Error returns the status, the reason and the details of the answer.
 func (e *APIError) Error() string {
 	return fmt.Sprintf("HTTP %d %s: %s", e.Status, e.Reason, e.Details)
 }
 
-// Retryable says whether a client should try another node: the node could not
-// be reached, or cannot serve now.
+// Retryable reports whether a client should send the request to another node, because the node
+// could not be reached or cannot serve requests at the moment.
 func Retryable(err error) bool {
 	var api *APIError
 	if errors.As(err, &api) {
@@ -64,18 +64,19 @@ func Retryable(err error) bool {
 	return err != nil && !errors.Is(err, context.Canceled)
 }
 
-// maxAnswer bounds how much of an answer is read: a page of 1,000 pins with
-// all that a pin may carry.
+// maxAnswer is the largest number of bytes that are read of an answer. A page of 1,000 pins of the
+// largest permitted size fits.
 const maxAnswer = 128 << 20
 
-// Response is a whole HTTP answer.
+// Response is a complete HTTP answer.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Reason returns the reason of a nested error body, or "" when there is none.
+// Reason returns the reason in the error body of the Pinning Service API, or "" if the body has
+// none.
 func (r Response) Reason() string { return r.apiError().Reason }
 
 func (r Response) apiError() *APIError {
@@ -90,14 +91,15 @@ func (r Response) apiError() *APIError {
 	}
 }
 
-// PinsClient speaks the pinning API to one node with one token.
+// PinsClient is a client of the pinning API of one node, with one token.
 type PinsClient struct {
 	Base  string // http://host:port
 	Token string
 	HTTP  *http.Client
 }
 
-// Do sends one request as it is. A nil header value removes a default header.
+// Do sends one request with the token and the headers and returns the answer, without regard to its
+// status. A header whose value is nil removes the default header of that name.
 func (c *PinsClient) Do(ctx context.Context, method, path string, header http.Header, body []byte) (Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(body))
 	if err != nil {
@@ -124,7 +126,8 @@ func (c *PinsClient) Do(ctx context.Context, method, path string, header http.He
 	return Response{Status: resp.StatusCode, Header: resp.Header, Body: data}, nil
 }
 
-// call sends in as JSON, expects the status and decodes out strictly: a field
+// call sends the JSON encoding of in, or no body if in is nil. It returns an *APIError unless the
+// answer has the status want, and decodes the answer into the variable that out points to. A field
 // that the specification does not have is an error.
 func (c *PinsClient) call(ctx context.Context, method, path string, want int, in, out any) error {
 	var body []byte
@@ -153,7 +156,8 @@ func (c *PinsClient) call(ctx context.Context, method, path string, want int, in
 	return nil
 }
 
-// DecodeStrict decodes one JSON value and refuses fields that out lacks.
+// DecodeStrict decodes one JSON value into the variable that out points to, and returns an error
+// for a field that out does not have.
 func DecodeStrict(data []byte, out any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -180,7 +184,7 @@ func (c *PinsClient) Get(ctx context.Context, id string) (PinStatus, error) {
 	return s, err
 }
 
-// Replace puts p in the place of the pin with the id.
+// Replace replaces the pin with this id by p.
 func (c *PinsClient) Replace(ctx context.Context, id string, p Pin) (PinStatus, error) {
 	var s PinStatus
 	err := c.call(ctx, http.MethodPost, "/pins/"+url.PathEscape(id), http.StatusAccepted, p, &s)
@@ -192,7 +196,7 @@ func (c *PinsClient) Delete(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/pins/"+url.PathEscape(id), http.StatusAccepted, nil, nil)
 }
 
-// List reads one page. The query goes out as it is.
+// List reads one page. It sends the query unchanged.
 func (c *PinsClient) List(ctx context.Context, query url.Values) (PinResults, error) {
 	var r PinResults
 	path := "/pins"
@@ -203,8 +207,9 @@ func (c *PinsClient) List(ctx context.Context, query url.Values) (PinResults, er
 	return r, err
 }
 
-// ListAll returns all pins that match query, the newest first, in pages of at most page pins. A page of the
-// service has a bound in bytes too, so it may be shorter; its count says whether it is the last.
+// ListAll returns all pins that match query, the newest first. It reads pages of at most page pins.
+// The service also limits the size of a page in bytes, so a page may be shorter; its count shows
+// whether it is the last.
 func (c *PinsClient) ListAll(ctx context.Context, query url.Values, page int) ([]PinStatus, error) {
 	q := url.Values{}
 	for k, v := range query {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// S3 sends one request with a Bearer token to this node's object gateway; no token, no header.
-// The path, with its query, goes out as it is, and a redirect is an answer like others. A body
-// of length -1 is sent in chunks unless its type tells the length. pairs are names and values of
-// headers.
+// S3 sends one request to this node's object gateway, with a Bearer token unless token is empty. It
+// sends path, which may have a query, unchanged, and does not follow redirects. If length is -1,
+// the body is sent with chunked transfer coding, unless its type reveals the length. pairs are
+// additional headers: name, value, name, value and so on.
 func (n *Node) S3(ctx context.Context, token, method, path string, body io.Reader, length int64, pairs ...string) (Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, n.S3URL(), body)
 	if err != nil {
@@ -32,7 +32,8 @@ func (n *Node) S3(ctx context.Context, token, method, path string, body io.Reade
 	return Answer(n.http.Transport, req)
 }
 
-// Answer sends a request and reads the whole answer, whatever its status.
+// Answer sends a request by the transport by and reads the whole answer, without regard to its
+// status.
 func Answer(by http.RoundTripper, req *http.Request) (Response, error) {
 	resp, err := by.RoundTrip(req)
 	if err != nil {
@@ -43,10 +44,11 @@ func Answer(by http.RoundTripper, req *http.Request) (Response, error) {
 	return Response{Status: resp.StatusCode, Header: resp.Header, Body: data}, err
 }
 
-// ETag is that of an object or part with these bytes.
+// ETag returns the ETag of an object or part with the content data.
 func ETag(data []byte) string { return fmt.Sprintf(`"%x"`, md5.Sum(data)) }
 
-// PartsETag is that of an object of these parts: the MD5 of their MD5s, with their number.
+// PartsETag returns the ETag of an object that was uploaded in these parts: the MD5 of the MD5s of
+// the parts, and the number of parts.
 func PartsETag(parts ...[]byte) string {
 	h := md5.New()
 	for _, p := range parts {
@@ -56,7 +58,8 @@ func PartsETag(parts ...[]byte) string {
 	return fmt.Sprintf(`"%x-%d"`, h.Sum(nil), len(parts))
 }
 
-// Completion returns the body that completes an upload; pairs are numbers of parts and ETags.
+// Completion returns the body of a request that completes a multipart upload. pairs are the number
+// and the ETag of each part.
 func Completion(pairs ...any) []byte {
 	var b strings.Builder
 	b.WriteString("<CompleteMultipartUpload>")
@@ -67,7 +70,7 @@ func Completion(pairs ...any) []byte {
 	return []byte(b.String())
 }
 
-// CompletionOf returns the Completion with these parts, numbered from 1.
+// CompletionOf does the same as Completion for these parts, numbered from 1.
 func CompletionOf(parts ...[]byte) []byte {
 	var pairs []any
 	for i, p := range parts {

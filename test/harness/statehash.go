@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// sameWithin is how long nodes that nobody writes to may take to stand at the
-// same index.
+// sameWithin is the longest time in which all nodes must have applied the same log entries, when no
+// client writes.
 const sameWithin = 60 * time.Second
 
-// StateHash returns the hash of this node's replicated state and the index that it
-// stands for, from the socket in its folder.
+// StateHash returns the hash of this node's replicated state, and the index of the log entry after
+// which the state has this hash. It asks the operator socket in the node's folder.
 func (n *Node) StateHash(ctx context.Context) (client.StateHash, error) {
 	c := client.New(n.Dir)
 	defer c.Close()
@@ -24,8 +24,8 @@ func (n *Node) StateHash(ctx context.Context) (client.StateHash, error) {
 	return h, nil
 }
 
-// SameState waits until all running nodes have applied the same index, and returns an error if their hashes of
-// the state differ there. Only the nodes themselves may write meanwhile.
+// SameState waits until all running nodes have applied the log up to the same index. It returns an
+// error if the hashes of their states differ at this index. Meanwhile no client may write.
 func (c *Cluster) SameState(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sameWithin)
 	defer cancel()
