@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// service is a pinning service at one base URL.
+// service is a pinning service at one base URL, with the token for its requests.
 type service struct {
 	base  *url.URL
 	token string
@@ -32,27 +32,27 @@ func newService(base, token string) (service, error) {
 	return service{u, token}, nil
 }
 
-// Bounds of one request.
+// Limits of one request.
 const (
-	requestTimeout = 5 * time.Minute // 64 large bodies at once
+	requestTimeout = 5 * time.Minute // enough for 64 large bodies at the same time
 	readBuffer     = 64 << 10
-	sinkBuffer     = 256 << 10 // at once of a body that is discarded
+	sinkBuffer     = 256 << 10 // bytes of a discarded body that are read at a time
 )
 
-// conn is one HTTP/1.1 connection that is used again and again. net/http's
-// client takes several times the processor time, which on a small machine is
-// taken from the service that is measured.
+// conn is one HTTP/1.1 connection that is used for many requests. The client of net/http takes
+// several times as much processor time, which on a small machine would be missing in the service
+// that is measured.
 type conn struct {
 	service
 	net net.Conn
 	in  *bufio.Reader
 	out []byte
 
-	discard bool   // bodies of good answers
-	sink    []byte // where those go
+	discard bool   // discard the bodies of successful answers
+	sink    []byte // memory into which discarded bodies are read
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	body   []byte
@@ -76,7 +76,8 @@ func (s service) dial(ctx context.Context) (*conn, error) {
 	return &conn{service: s, net: c, in: bufio.NewReaderSize(c, readBuffer)}, nil
 }
 
-// do sends a request and reads the whole answer. headers are names and values.
+// do sends a request and reads the whole answer. headers are additional headers: name, value, name,
+// value and so on.
 func (c *conn) do(method, path string, body []byte, headers ...string) (answer, error) {
 	b := append(c.out[:0], method...)
 	b = append(append(append(b, ' '), c.base.Path...), path...)
@@ -119,33 +120,33 @@ func (c *conn) do(method, path string, body []byte, headers ...string) (answer, 
 	return answer{resp.StatusCode, data}, err
 }
 
-// request is the n-th request of a load.
+// request is one request of a load, and the status code that its answer must have.
 type request struct {
 	method, path string
 	body         []byte
 	want         int
-	headers      []string // names and values by turns
+	headers      []string // name, value, name, value and so on
 }
 
-// outcome is what a load came to.
+// outcome is the result of a load.
 type outcome struct {
 	lat    latencies
 	took   time.Duration
-	bodies [][]byte // of the answers, when kept
+	bodies [][]byte // bodies of the answers, if load.keep is true
 }
 
 func (o outcome) rate() float64 { return float64(len(o.lat)) / o.took.Seconds() }
 
-// load is requests from several clients at a time, each with a connection of
-// its own. It ends after count requests, or after the time.
+// load describes requests that several clients send at the same time, each over its own connection.
+// It ends after count requests or after the given time, whichever comes first.
 type load struct {
 	clients int
-	count   int           // 0: no bound
-	time    time.Duration // 0: no bound
-	keep    bool          // the bodies of the answers
-	discard bool          // do not even hold them
-	make    func(n int) request
-	done    func(request) // of one that was answered; nil: nothing
+	count   int                 // number of requests; 0 means no limit
+	time    time.Duration       // duration; 0 means no limit
+	keep    bool                // return the bodies of the answers
+	discard bool                // do not store the bodies in memory
+	make    func(n int) request // returns the n-th request
+	done    func(request)       // called with each request that was answered; may be nil
 }
 
 func (l load) run(ctx context.Context, to service) (outcome, error) {
@@ -203,7 +204,7 @@ func (l load) client(ctx context.Context, to service, next *atomic.Int64, into *
 	return nil
 }
 
-// pinBody returns the body of a POST.
+// pinBody returns the JSON body of a POST /pins.
 func pinBody(cid, name string, origins []string) []byte {
 	pin := map[string]any{"cid": cid, "name": name}
 	if len(origins) > 0 {
@@ -216,7 +217,7 @@ func pinBody(cid, name string, origins []string) []byte {
 	return data
 }
 
-// requestIDs returns the ids in answers to POST.
+// requestIDs returns the request ids in answers to POST /pins.
 func requestIDs(bodies [][]byte) ([]string, error) {
 	ids := make([]string, len(bodies))
 	for i, body := range bodies {

@@ -15,23 +15,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// sizes are how much work each measurement is. A size of 0 leaves it out.
+// sizes says how much work each measurement does. A measurement whose size is 0 is left out.
 type sizes struct {
-	idle     time.Duration // an idle node is watched
-	load     time.Duration // each kind of request is sent
-	small    int           // pins of 1 KiB that are fetched
-	many     int           // the same again
-	pins     int           // pins in the lists
-	million  int           // pins in the large lists, and in the state of the large start
-	crowd    int           // pins from which a share is deleted
-	large    int           // bytes of the large DAG
-	kills    int           // leaders killed
-	removed  float64       // share of the pins that is deleted
-	soak     time.Duration // steady work
-	soakRate int           // pins a second of it; 0: half of what is measured
-	keys     int           // objects in the lists of the object gateway
-	parts    int           // of the upload that is completed
-	object   int           // bytes of the objects that are put in parallel
+	idle     time.Duration // time for which an idle node is measured
+	load     time.Duration // time for which each kind of request is sent
+	small    int           // pins of 1 KiB that are fetched in the first measurement
+	many     int           // pins of 1 KiB that are fetched in the second measurement
+	pins     int           // pins of the account whose lists are read
+	million  int           // pins of the account with very many pins
+	crowd    int           // pins of which the part removed is deleted
+	large    int           // bytes of the large DAG that is pinned
+	kills    int           // how often the leader is killed
+	removed  float64       // part of the pins that is deleted, from 0 to 1
+	soak     time.Duration // duration of the steady work
+	soakRate int           // pins per second of the steady work; 0 means half of the measured maximum
+	keys     int           // objects in the bucket that is listed
+	parts    int           // parts of the upload that is completed
+	object   int           // bytes of each object that is stored in parallel with others
 	huge     int           // bytes of the object that is copied
 }
 
@@ -48,7 +48,7 @@ var (
 	}
 )
 
-// settings are what the command line says.
+// settings are the values of the command line.
 type settings struct {
 	sizes
 	only   *regexp.Regexp
@@ -117,7 +117,7 @@ func parse(args []string) (settings, error) {
 	return s, nil
 }
 
-// take replaces what was asked for.
+// take replaces the sizes that were set on the command line.
 func (s *sizes) take(asked sizes) {
 	replace(&s.idle, asked.idle)
 	replace(&s.load, asked.load)
@@ -140,14 +140,14 @@ func replace[T int | time.Duration](size *T, asked T) {
 	}
 }
 
-// group is measurements that share a cluster.
+// group is a set of measurements that use the same cluster.
 type group struct {
 	name string
 	run  func(*bench)
 }
 
-// run prints a row as soon as it is known. A group that fails ends by itself;
-// the others are still measured.
+// run runs the measurements and prints each row as soon as it is known. If a group fails, run
+// continues with the next group, and returns the errors at the end.
 func run(ctx context.Context, s settings) error {
 	fmt.Println(machine(ctx))
 	fmt.Println()

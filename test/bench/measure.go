@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// row is one line of the table.
+// row is one row of the printed table.
 type row struct {
 	work   string
-	result string // what is compared with the target
+	result string // the figure that is compared with target
 	target string
-	lat    latencies // empty: none were measured
+	lat    latencies // empty if no latencies were measured
 	used   usage
 	note   string
 }
@@ -47,17 +47,19 @@ func ms(d time.Duration) string {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s" }
 
-// latencies are of requests, in any order.
+// latencies are the durations of requests, in any order.
 type latencies []time.Duration
 
-// at returns the latency below which the given share lies.
+// at returns the duration below which the given share of the requests lies, for example 0.99 for
+// p99.
 func (l latencies) at(share float64) time.Duration { return harness.Quantile(l, share) }
 
-// maxLatencies bounds what is kept of a long load: every second one goes when
-// there are more.
+// maxLatencies is the largest number of durations that are kept of a long load. When it is reached,
+// every second one is removed.
 const maxLatencies = 1 << 17
 
-// keep adds one more.
+// keep returns l with d added. If l has maxLatencies durations, keep first removes every second
+// one.
 func (l latencies) keep(d time.Duration) latencies {
 	if len(l) >= maxLatencies {
 		half := l[:0]
@@ -72,13 +74,14 @@ func (l latencies) keep(d time.Duration) latencies {
 // sorted returns a sorted copy.
 func (l latencies) sorted() latencies { return slices.Sorted(slices.Values(l)) }
 
-// usage is what processes took.
+// usage is the processor time and the memory that processes have used.
 type usage struct {
-	nodes, source, client time.Duration // processor time
-	resident, anonymous   []int64       // bytes, of each node at the end
+	nodes, source, client time.Duration // processor time of the nodes, of the foreign peer and of bench
+	resident, anonymous   []int64       // memory of each node at the end, in bytes
 }
 
-// String returns the processor time of each kind of process.
+// String returns the processor time in seconds of the nodes, of the foreign peer and of bench
+// itself.
 func (u usage) String() string {
 	if u.nodes == 0 && u.resident == nil {
 		return ""
@@ -87,7 +90,8 @@ func (u usage) String() string {
 	return s(u.nodes) + ", " + s(u.source) + ", " + s(u.client)
 }
 
-// memory returns the MiB of each node, and in brackets those that are not mapped from files.
+// memory returns the resident memory of each node in MiB, and in brackets the part that is not
+// mapped from files.
 func (u usage) memory() string {
 	var out []string
 	for i, r := range u.resident {
@@ -96,15 +100,16 @@ func (u usage) memory() string {
 	return strings.Join(out, ", ")
 }
 
-// meter measures usage from a moment on. Nodes that end meanwhile are not in it.
+// meter measures the usage from a moment on. Nodes that end meanwhile are not counted.
 type meter struct {
 	nodes  []*harness.Node
 	source *harness.Boxo
 	before usage
 }
 
-// rates are on, so that requests cost what they cost, and never reached: one
-// account sends here what thousands would.
+// rates returns environment variables that set rate limits which no measurement reaches. The limits
+// are on, so that each request costs as much as with default settings. They are high, because one
+// account of a measurement sends as many requests as thousands of accounts would.
 func rates() []string {
 	const none = "1000000"
 	return []string{
@@ -140,7 +145,7 @@ func (m *meter) used() usage {
 	return u
 }
 
-// machine says where the figures come from, and what else ran there.
+// machine returns a line that describes the machine and what else was running on it.
 func machine(ctx context.Context) string {
 	model := "unknown processor"
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -162,19 +167,20 @@ func machine(ctx context.Context) string {
 	return fmt.Sprintf("%s, %d processors, %s, source at %s, load average before %s", model, runtime.NumCPU(), runtime.Version(), commit, busy)
 }
 
-// processorTime is that of a process; 0 when it is gone.
+// processorTime returns the processor time of a process; 0 if the process has ended.
 func processorTime(pid int) time.Duration {
 	used, _ := harness.ProcessorTime(pid)
 	return used
 }
 
-// resident returns the memory of a process in bytes; 0 when it is gone.
+// resident returns the resident memory of a process in bytes; 0 if the process has ended.
 func resident(pid int) int64 {
 	bytes, _ := harness.ResidentBytes(pid)
 	return bytes
 }
 
-// anonymous returns the memory of a process in bytes that is not mapped from files; 0 when it is gone.
+// anonymous returns the part of the resident memory of a process that is not mapped from files, in
+// bytes; 0 if the process has ended.
 func anonymous(pid int) int64 {
 	bytes, _ := harness.AnonymousBytes(pid)
 	return bytes

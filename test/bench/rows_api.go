@@ -12,32 +12,33 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Shape of the load.
+// Sizes of the load on the pinning API.
 const (
 	writers    = 32 // clients that create pins
 	readers    = 8  // clients that read single pins
 	heldRoots  = 256
-	heldBytes  = 1 << 10 // of one small file
+	heldBytes  = 1 << 10 // size of one small file in bytes
 	listRounds = 200
 )
 
-// allPinned bounds how long content may take to be pinned.
+// allPinned is the longest time in which content must be pinned.
 const allPinned = 10 * time.Minute
 
-// pollEvery is how often progress is looked at; it bounds the error of what is
-// timed that way.
+// pollEvery is the interval at which progress is checked, and so the largest error of a time that
+// is measured in this way.
 const pollEvery = 10 * time.Millisecond
 
-// user is an account of a cluster with a service for each of its nodes.
+// user is an account of a cluster, with a service for the leader and for a follower.
 type user struct {
 	b        *bench
 	cluster  *harness.Cluster
 	token    string
 	leader   service
-	follower service // the leader when it is alone
+	follower service // the leader if the cluster has one node
 }
 
-// newUser makes an account. Clusters keep their leader while none is killed.
+// newUser creates an account. It assumes that the cluster does not change its leader while no node
+// is killed.
 func newUser(b *bench, c *harness.Cluster, name string) *user {
 	u := &user{b: b, cluster: c, token: c.Nodes[0].UserKey(name + "@example.org").Token}
 	var err error
@@ -51,7 +52,8 @@ func newUser(b *bench, c *harness.Cluster, name string) *user {
 	return u
 }
 
-// post creates count pins of these files, again and again, through to.
+// post sends count requests POST /pins to the service to, for the files in turn. If count is 0, it
+// sends requests for the time within.
 func (u *user) post(to service, count int, within time.Duration, files []harness.Offered, origins []string) outcome {
 	bodies := make([][]byte, len(files))
 	for i, f := range files {
@@ -64,7 +66,7 @@ func (u *user) post(to service, count int, within time.Duration, files []harness
 	return o
 }
 
-// count returns how many pins have a status.
+// count returns how many pins of the account have a status.
 func (u *user) count(c *conn, status string) (int, error) {
 	a, err := c.do(http.MethodGet, "/pins?limit=1&status="+status, nil)
 	if err != nil {
@@ -77,7 +79,7 @@ func (u *user) count(c *conn, status string) (int, error) {
 	return list.Count, nil
 }
 
-// waitPinned returns once the account has this many pinned pins.
+// waitPinned waits until the account has want pinned pins.
 func (u *user) waitPinned(want int) {
 	ctx, cancel := context.WithTimeout(u.b.ctx, allPinned)
 	defer cancel()
@@ -90,7 +92,7 @@ func (u *user) waitPinned(want int) {
 	}))
 }
 
-// measureAPI is what the pinning API costs, with content that is here already.
+// measureAPI measures the requests of the pinning API, for content that the cluster already stores.
 func measureAPI(b *bench) {
 	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	measureIdle(b, c)
@@ -123,7 +125,7 @@ func measureAPI(b *bench) {
 
 func perSecond(o outcome) string { return strconv.Itoa(int(o.rate())) + "/s" }
 
-// measureIdle is what a cluster takes that nobody asks anything.
+// measureIdle measures the processor time and memory of a cluster that gets no requests.
 func measureIdle(b *bench, c *harness.Cluster) {
 	harness.Pause(b.ctx, b.idle) // what starting left behind is done first
 	m := newMeter(c.Nodes, nil)
@@ -141,7 +143,7 @@ func measureIdle(b *bench, c *harness.Cluster) {
 	}.print()
 }
 
-// measureReads reads single pins and pages.
+// measureReads measures requests for single pins and for pages of a list.
 func measureReads(b *bench, c *harness.Cluster, u *user, created [][]byte, pins int) {
 	ids, err := requestIDs(created[:min(len(created), 1000)])
 	b.must(err)
@@ -159,7 +161,7 @@ func measureReads(b *bench, c *harness.Cluster, u *user, created [][]byte, pins 
 	measureLists(b, c, u, pins)
 }
 
-// measureLists reads pages of an account.
+// measureLists measures requests for pages of an account's pins.
 func measureLists(b *bench, c *harness.Cluster, u *user, pins int) {
 	for _, page := range []struct {
 		limit  int
@@ -185,7 +187,7 @@ func members(n int) string {
 	return strconv.Itoa(n) + " nodes"
 }
 
-// measureStart stops a node and starts it again.
+// measureStart stops a node and measures how long it takes to start again.
 func measureStart(b *bench, n *harness.Node, pins int) {
 	n.Stop()
 	began := time.Now()

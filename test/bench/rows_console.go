@@ -15,20 +15,22 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// What the group console opens.
+// Sizes of the measurements of the web console.
 const (
 	consolePassword = "a password for the bench"
 	pageLoads       = 200  // of each page, one after the other
 	openStreams     = 1000 // event streams at the same time
-	// streamAccounts share the streams: one account has a bound.
+	// streamAccounts is the number of accounts among which the streams are divided, because the
+	// streams of one account are limited.
 	streamAccounts = 20
 )
 
-// page is a page of the console and its budget.
+// page is a page of the console that is measured.
 type page struct{ name, path string }
 
-// measureConsole is how long pages of the web console take for an account with many pins and a
-// bucket with many objects, how large the first page is, and what open event streams take.
+// measureConsole measures three things: how long pages of the web console take for an account with
+// many pins and a bucket with many objects, how large the first page is, and how much memory open
+// event streams take.
 func measureConsole(b *bench) {
 	if b.million == 0 {
 		return
@@ -70,10 +72,10 @@ func measureConsole(b *bench) {
 	measureStreams(b, node)
 }
 
-// unheld is the CID of content that nobody has.
+// unheld is the CID of content that no peer has.
 const unheld = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
-// measureStreams is the memory of a node that event streams take.
+// measureStreams measures how much memory of a node open event streams take.
 func measureStreams(b *bench, node *harness.Node) {
 	var sessions []*consoleClient
 	for i := range streamAccounts {
@@ -99,7 +101,7 @@ func measureStreams(b *bench, node *harness.Node) {
 	row{work: "the same for " + quiet.String() + " in which nothing changes", result: fmt.Sprintf("%.1f MiB more resident", float64(node.ResidentBytes()-before)/(1<<20)), used: m.used()}.print()
 }
 
-// consoleClient is a browser that has signed in.
+// consoleClient is an HTTP client that has signed in to the console, like a browser.
 type consoleClient struct {
 	b    *bench
 	base string
@@ -111,7 +113,7 @@ var (
 	assetPath      = regexp.MustCompile(`(?:href|src)="(/static/[^"]+)"`)
 )
 
-// consoleSession gives an account a password and signs in with it.
+// consoleSession sets a password for an account and signs in with it.
 func consoleSession(b *bench, node *harness.Node, email string) *consoleClient {
 	node.CLIWithInput(consolePassword, "user", "passwd", email)
 	jar, err := cookiejar.New(nil)
@@ -130,7 +132,7 @@ func consoleSession(b *bench, node *harness.Node, email string) *consoleClient {
 	return p
 }
 
-// open begins a GET.
+// open sends a GET and returns the answer without reading its body.
 func (p *consoleClient) open(ctx context.Context, path string) *http.Response {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
 	p.b.must(err)
@@ -142,7 +144,7 @@ func (p *consoleClient) open(ctx context.Context, path string) *http.Response {
 	return answer
 }
 
-// get returns the page at a path.
+// get returns the text of the page at a path.
 func (p *consoleClient) get(path string) string {
 	answer := p.open(p.b.ctx, path)
 	body, err := io.ReadAll(answer.Body)
@@ -151,7 +153,8 @@ func (p *consoleClient) get(path string) string {
 	return string(body)
 }
 
-// firstPage returns the size of the overview with its style sheets, scripts and pictures, in bytes.
+// firstPage returns the size in bytes of the overview page with its style sheets, scripts and
+// pictures, and the number of requests for them.
 func (p *consoleClient) firstPage() (bytes, requests int) {
 	body := p.get("/")
 	bytes, requests = len(body), 1

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// addAtOnce is how many files the foreign peer makes of one order.
+// addAtOnce is the number of files that the foreign peer adds in one request.
 const addAtOnce = 5_000
 
-// measureContent pins small files of a foreign peer, and deletes some.
+// measureContent pins small files of a foreign peer, and deletes some of the pins.
 func measureContent(b *bench) {
 	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	source := harness.StartBoxo(b)
@@ -60,9 +60,9 @@ func measureContent(b *bench) {
 	measureDelete(b, c, u, created, b.crowd, share)
 }
 
-// measureDelete deletes some of the pins, each with content of its own, and
-// waits until their blocks are gone everywhere, while another client reads. It
-// returns the pins that are left.
+// measureDelete deletes count of the pins, whose content no other pin shares, and waits until no
+// node stores their blocks. Meanwhile another client reads. It returns the remaining elements of
+// created.
 func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte, pins, count int) [][]byte {
 	ids, err := requestIDs(created)
 	b.must(err)
@@ -113,7 +113,7 @@ func measureDelete(b *bench, c *harness.Cluster, u *user, created [][]byte, pins
 	return created[count:]
 }
 
-// measureLarge pins one large DAG on one node and on three.
+// measureLarge pins a large DAG, on a cluster of one node and on one of three.
 func measureLarge(b *bench) {
 	source := harness.StartBoxo(b)
 	file := source.AddRandom(1, b.large)[0]

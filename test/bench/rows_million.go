@@ -9,20 +9,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// fillers are the clients that create the many pins: more of them share an
-// entry of the log.
+// fillers is the number of clients that create the many pins. With many clients, more pins share
+// one log entry.
 const fillers = 256
 
-// joinWithin bounds how long a node may take to be sent a large state.
+// joinWithin is the longest time in which a new node must receive a large state.
 const joinWithin = 10 * time.Minute
 
-// tinyObject is the size in bytes of the objects that are put beside very many pins.
+// tinyObject is the size in bytes of the objects that are stored in a cluster with very many pins.
 const tinyObject = 1 << 10
 
-// measureMillion reads pages of an account with very many pins, and starts a
-// node with them in its state. One node alone takes the pins in, which is the
-// fastest way; two more then join and are sent the state. Objects are put before, to a
-// cluster without pins, and after it.
+// measureMillion reads pages of an account with very many pins, and starts a node that has them in
+// its state. The pins are created on a cluster of one node, which is fastest. Then two more nodes
+// join and receive the state. Objects are stored before, in a cluster without pins, and afterwards.
 func measureMillion(b *bench) {
 	if b.million == 0 {
 		return
@@ -67,12 +66,12 @@ func measureMillion(b *bench) {
 	objects.putTiny(strconv.Itoa(b.million) + " pins, then")
 }
 
-// putTiny puts objects of 1 KiB through a node that does not lead.
+// putTiny stores objects of 1 KiB through a follower and prints the row.
 func (s *store) putTiny(note string) {
 	s.run("PUT 1 KiB, 32 clients, 3 copies, "+note, "", s.at(s.cluster.Followers()[0]), s.puts(strings.ReplaceAll(note, " ", "-"), tinyObject, objectClients), 0)
 }
 
-// fill creates many pins of files that are held, and keeps none of the answers.
+// fill creates count pins of files that the cluster stores, and does not keep the answers.
 func (u *user) fill(count int, files []harness.Offered) outcome {
 	bodies := make([][]byte, len(files))
 	for i, f := range files {

@@ -16,9 +16,9 @@ import (
 
 const noisyObject = 1 << 10 // bytes
 
-// measureNoisy is what an account of the object gateway waits for while another one stores as
-// many small objects as it can, on the same node and on others. All rates are the program's
-// defaults.
+// measureNoisy measures the latency of an account of the object gateway while another account
+// stores as many small objects as it can, on the same node and on other nodes. All rate limits have
+// the defaults of the program.
 func measureNoisy(b *bench) {
 	c := harness.Start(b, harness.Options{DefaultRates: true, Env: []string{"HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB"}})
 	node, another := c.Followers()[0], c.Followers()[1]
@@ -64,8 +64,8 @@ func measureNoisy(b *bench) {
 	}
 }
 
-// flood stores small objects with objectClients, which are divided among nodes, for the time of
-// a load. It returns the number of objects per second.
+// flood stores small objects with objectClients clients, which are divided among the nodes, for the
+// duration of a load. It returns the number of objects stored per second.
 func (s *store) flood(ctx context.Context, prefix string, nodes []*harness.Node) (stored float64, err error) {
 	rates := make([]float64, len(nodes))
 	all, ctx := errgroup.WithContext(ctx)
@@ -84,7 +84,7 @@ func (s *store) flood(ctx context.Context, prefix string, nodes []*harness.Node)
 	return stored, err
 }
 
-// accepted fails unless each request of an account was accepted.
+// accepted ends the group with a failure if a request of p failed or was refused for its rate.
 func accepted(b *bench, p *paced) {
 	b.must(p.err)
 	if p.limited > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Shape of the load on the object gateway.
+// Sizes of the load on the object gateway.
 const (
 	objectClients = 32 // clients of small objects
 	largeClients  = 4
@@ -23,11 +23,11 @@ const (
 	parallelPuts  = 64
 	tinyPart      = 1 << 10
 	uploadRounds  = 3
-	others        = 2       // clients that write beside it
-	chunkBytes    = 1 << 20 // of a block
+	others        = 2       // clients that store small objects while an upload is completed or aborted
+	chunkBytes    = 1 << 20 // size of a block in bytes
 )
 
-// store is an account of the object gateway.
+// store is an account of the object gateway with a bucket.
 type store struct {
 	b       *bench
 	cluster *harness.Cluster
@@ -40,12 +40,13 @@ func newStore(b *bench, o harness.Options) *store {
 	return objectsOf(b, harness.Start(b, o))
 }
 
-// storeEnv is the environment of nodes that take much.
+// storeEnv returns the environment of nodes whose limits are so high that they accept all objects
+// of a measurement.
 func storeEnv() []string {
 	return append(rates(), "HOLDFAST_S3_MIN_PART_SIZE=1KiB", "HOLDFAST_ACCOUNTS_ALLOWANCE=1TiB")
 }
 
-// objectsOf makes an account with a bucket on a cluster that runs with storeEnv.
+// objectsOf creates an account with a bucket, on a cluster that was started with storeEnv.
 func objectsOf(b *bench, c *harness.Cluster) *store {
 	s := &store{b: b, cluster: c, token: c.Nodes[0].UserKey("objects@example.org").Token, bucket: "/bench"}
 	s.one(s.at(c.Leader()), http.MethodPut, s.bucket, nil)
@@ -58,7 +59,8 @@ func (s *store) at(n *harness.Node) service {
 	return to
 }
 
-// one sends one request, which has to be answered 200 or 204.
+// one sends one request and returns the answer. It ends the group with a failure unless the status
+// code is 200 or 204.
 func (s *store) one(to service, method, path string, body []byte, headers ...string) answer {
 	c, err := to.dial(s.b.ctx)
 	s.b.must(err)
@@ -71,7 +73,8 @@ func (s *store) one(to service, method, path string, body []byte, headers ...str
 	return a
 }
 
-// run sends a load and prints its row. With bytes, the result is in MiB a second.
+// run sends a load and prints its row. If bytes is not 0, each request transfers this many bytes,
+// and the result is in MiB per second.
 func (s *store) run(work, target string, to service, l load, bytes int) {
 	m := newMeter(s.cluster.Nodes, nil)
 	o, err := l.run(s.b.ctx, to)
@@ -85,8 +88,8 @@ func (s *store) run(work, target string, to service, l load, bytes int) {
 	row{work: work, result: fmt.Sprintf("%s; %.2f ms of node time each", result, each), target: target, lat: o.lat, used: used}.print()
 }
 
-// puts returns a load of objects of one size, each with a key of its own. Every chunk of
-// every object is another one.
+// puts returns a load that stores objects of one size, each under its own key. No two chunks of
+// these objects are equal.
 func (s *store) puts(prefix string, size, clients int) load {
 	base := make([]byte, size)
 	for i := 0; i < len(base); i += 8 {
@@ -110,7 +113,7 @@ func (s *store) puts(prefix string, size, clients int) load {
 	}
 }
 
-// measureObjects holds the figures of the object gateway.
+// measureObjects measures requests of the object gateway.
 func measureObjects(b *bench) {
 	s := newStore(b, harness.Options{})
 	node := s.cluster.Followers()[0]
@@ -137,7 +140,8 @@ func measureObjects(b *bench) {
 	measureElsewhere(b)
 }
 
-// measureMemory puts many large objects at once, after a load of few.
+// measureMemory stores many large objects at the same time, after a load of few, and measures the
+// memory of the nodes.
 func measureMemory(b *bench) {
 	s := newStore(b, harness.Options{})
 	to := s.at(s.cluster.Followers()[0])
@@ -188,7 +192,7 @@ func measureKeys(b *bench) {
 	}
 }
 
-// begin begins an upload and returns its path.
+// begin starts a multipart upload and returns the path with the upload id.
 func (s *store) begin(to service, key string) string {
 	var up struct {
 		UploadID string `xml:"UploadId"`
@@ -197,13 +201,13 @@ func (s *store) begin(to service, key string) string {
 	return s.bucket + "/" + key + "?uploadId=" + up.UploadID
 }
 
-// partsOf are bodies of parts, and their ETags.
+// partsOf has the bodies of the parts of an upload, and their ETags.
 type partsOf struct {
 	bodies [][]byte
 	etags  []string
 }
 
-// differing are parts of one size, each of other bytes, and of others each time.
+// differing returns parts of one size with random bytes, different ones in each call.
 func differing(parts, size int) (p partsOf) {
 	for range parts {
 		body := make([]byte, size)
@@ -214,7 +218,7 @@ func differing(parts, size int) (p partsOf) {
 	return p
 }
 
-// equal are parts of one size and the same bytes, so that little is stored.
+// equal returns parts of one size that all have the same bytes, so that the nodes store few bytes.
 func equal(parts, size int) (p partsOf) {
 	p = differing(1, size)
 	for range parts - 1 {
@@ -223,7 +227,7 @@ func equal(parts, size int) (p partsOf) {
 	return p
 }
 
-// complete completes an upload, and tells how long that took.
+// complete completes an upload and returns how long the request took.
 func (s *store) complete(to service, path string, p partsOf) time.Duration {
 	var pairs []any
 	for i, etag := range p.etags {
@@ -235,7 +239,7 @@ func (s *store) complete(to service, path string, p partsOf) time.Duration {
 	return time.Since(began)
 }
 
-// parts begins an upload and puts its parts.
+// parts starts an upload, stores its parts and returns the path of the upload.
 func (s *store) parts(to service, key string, p partsOf, clients int) (path string) {
 	path = s.begin(to, key)
 	_, err := load{clients: clients, count: len(p.bodies), make: func(n int) request {
@@ -249,7 +253,8 @@ func (s *store) upload(to service, key string, p partsOf, clients int) {
 	s.complete(to, s.parts(to, key, p, clients), p)
 }
 
-// measureUploads ends uploads of many parts, while others go on writing.
+// measureUploads completes and aborts uploads of many parts while other clients store small
+// objects.
 func measureUploads(b *bench) {
 	s := newStore(b, harness.Options{})
 	to := s.at(s.cluster.Followers()[0])
@@ -288,7 +293,7 @@ func measureUploads(b *bench) {
 	end()
 }
 
-// measureCopies copies a huge object.
+// measureCopies measures the copy of a huge object.
 func (s *store) measureCopies(to service) {
 	s.upload(to, "huge", equal(s.b.huge/largeObject, largeObject), largeClients)
 	var all latencies
@@ -301,7 +306,7 @@ func (s *store) measureCopies(to service) {
 	row{work: fmt.Sprintf("copy of an object of %d MiB", s.b.huge>>20), result: "p50 " + ms(all.at(0.5)), target: "20 ms", lat: all}.print()
 }
 
-// measureElsewhere reads through a node that keeps no copy.
+// measureElsewhere measures reads through a node that has no copy of the content.
 func measureElsewhere(b *bench) {
 	s := newStore(b, harness.Options{Replication: 1})
 	from := s.at(s.cluster.Followers()[0])

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// measureOutage kills leaders under a client that writes and, when a node does
-// not take its write, tries the next node.
+// measureOutage kills the leader again and again, and measures how long a client cannot write. If a
+// node does not accept a write, the client tries the next node.
 func measureOutage(b *bench) {
 	c := harness.Start(b, harness.Options{Replication: 2, Env: rates()})
 	u := newUser(b, c, "outage")
@@ -39,12 +39,12 @@ func measureOutage(b *bench) {
 	}.print()
 }
 
-// writer is a client that knows every node.
+// writer is a client that writes through any node of the cluster.
 type writer struct {
 	b     *bench
 	to    []service
-	conns []*conn // nil: not connected
-	at    int     // the node that took the last write
+	conns []*conn // connection to each node; nil if there is none
+	at    int     // number of the node that accepted the last write
 	body  []byte
 }
 
@@ -59,7 +59,7 @@ func newWriter(b *bench, c *harness.Cluster, token string, body []byte) *writer 
 	return w
 }
 
-// write returns when some node has taken a write.
+// write returns when a node has accepted a write.
 func (w *writer) write(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -12,19 +12,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Shape of the load on the paid gateway.
+// Sizes of the load on the paid gateway.
 const (
 	paidClients = 64
 	paidChain   = 84532
 	paidPayTo   = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-	paidDelay   = 5 * time.Millisecond // of each answer of the facilitator
+	paidDelay   = 5 * time.Millisecond // delay of each answer of the facilitator
 	paidStart   = 30 * time.Second
-	paidFunds   = 1 << 50 // atomic units of the payer
+	paidFunds   = 1 << 50 // funds of the payer in atomic units
 )
 
-// measurePaid holds the figures of the paid gateway: a PUT verifies, records, stores, settles and
-// commits, with a facilitator that answers after paidDelay. The facilitator recovers each signature
-// on the same machine, and the clients sign there too.
+// measurePaid measures PUT requests of the paid gateway. A PUT verifies the payment, records it,
+// stores the object, settles the payment and commits. The facilitator answers each request after
+// paidDelay. It checks the signatures on the same machine, and the clients sign their payments
+// there too.
 func measurePaid(b *bench) {
 	f, err := x402test.Start("base-sepolia", paidChain)
 	b.must(err)
@@ -74,7 +75,7 @@ func measurePaid(b *bench) {
 	free.run(fmt.Sprintf("the same without payments, %d clients", paidClients), "", free.at(c.Followers()[0]), free.puts("k", smallObject, paidClients), 0)
 }
 
-// price returns what a PUT of a body has to pay.
+// price returns the payment that a PUT of a body requires.
 func (b *bench) price(to service, body []byte) x402test.Required {
 	c, err := to.dial(b.ctx)
 	b.must(err)

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// What two accounts send to one node: the rates are the defaults of the program
-// but for the burst, so that the noisy one is above it at once.
+// Request rates of the two accounts that use one node. The rate limits are the defaults of the
+// program, but without a burst, so that the noisy account exceeds its limit at once.
 const (
-	accountRate   = 100 // requests a second that the node allows an account, and at once
-	noisyTimes    = 10  // as many as that are sent
+	accountRate   = 100 // rate limit of an account in requests per second, and the size of its burst
+	noisyTimes    = 10  // the noisy account sends noisyTimes as many requests
 	noisyClients  = 16
-	modestRate    = 50 // requests a second of the other account
+	modestRate    = 50 // requests per second of the other account
 	modestClients = 4
 )
 
-// measureRateLimit is what an account waits for while another one on its node sends
-// ten times its rate: requirement A55.
+// measureRateLimit measures the latency of an account while another account on the same node sends
+// ten times as many requests as its rate limit allows (requirement A55).
 func measureRateLimit(b *bench) {
 	each := strconv.Itoa(accountRate)
 	c := harness.Start(b, harness.Options{Env: append(rates(), "HOLDFAST_API_ACCOUNT_RATE="+each, "HOLDFAST_API_ACCOUNT_BURST="+each)})
@@ -64,15 +64,15 @@ func measureRateLimit(b *bench) {
 	}
 }
 
-// paced is requests at a rate, and what came of them. The answers are those that are
-// wanted, or 429 or 503 for what came too soon.
+// paced sends requests at a fixed rate and collects their results. An answer must have the expected
+// status, or 429 or 503 if the request exceeded a rate limit.
 type paced struct {
-	make func(n int) request // the n-th one
+	make func(n int) request // returns the n-th request
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	lat     latencies // of what was taken
-	limited int
+	lat     latencies // latencies of the accepted requests
+	limited int       // number of requests that were refused for their rate
 	err     error
 	took    time.Duration
 }
@@ -85,8 +85,8 @@ func (p *paced) row(work, target string, m *meter) row {
 	return row{work: work, result: "p99 " + ms(p.lat.at(0.99)), target: target, lat: p.lat, used: m.used()}
 }
 
-// run sends for the time of a load. A turn for which no client has time is left
-// out, so that requests never pile up here.
+// run sends requests for the duration of a load. If no client is free when a request is due, the
+// request is left out, so that requests never queue up in bench.
 func (p *paced) run(b *bench, to service, clients, rate int) {
 	ctx, cancel := context.WithTimeout(b.ctx, b.load)
 	defer cancel()
@@ -124,7 +124,7 @@ func (p *paced) run(b *bench, to service, clients, rate int) {
 	slices.Sort(p.lat)
 }
 
-// client makes a request of each turn.
+// client sends one request for each number that it receives from turns.
 func (p *paced) client(ctx context.Context, to service, turns <-chan int) error {
 	c, err := to.dial(ctx)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// cleanTimeout bounds the removal of what a run created.
+// cleanTimeout is the longest time for removing the pins that a run has created.
 const cleanTimeout = 10 * time.Minute
 
-// measureService measures a service that runs somewhere, with pins of content
-// that nobody has.
+// measureService measures a pinning service that is already running at the base URLs, with pins of
+// content that no peer has.
 func measureService(b *bench, bases []string) {
 	var all []service
 	for _, base := range bases {
@@ -59,7 +59,7 @@ func measureService(b *bench, bases []string) {
 	}
 }
 
-// remove deletes what a run created, also one that was interrupted.
+// remove deletes the pins that a run has created, also after the run was interrupted.
 func (b *bench) remove(at service, created [][]byte) {
 	ids, err := requestIDs(created)
 	if err != nil {

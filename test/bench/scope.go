@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// bench is one group under way. It is a testing.TB for the harness, which was
-// written for tests: a failure ends the group, and what was started is ended
-// with it.
+// bench is one group of measurements that is running. It implements testing.TB, because the harness
+// was written for tests. A failure ends the group, and at its end everything that the group has
+// started is ended.
 type bench struct {
-	testing.TB // for the methods that the harness does not call
+	testing.TB // nil; the harness calls only methods that bench has itself
 	settings
 
 	ctx      context.Context
@@ -22,7 +22,7 @@ type bench struct {
 	failure  error
 }
 
-// scope runs a group and returns why it failed.
+// scope runs a group and returns why it failed, or nil.
 func scope(ctx context.Context, s settings, run func(*bench)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	b := &bench{settings: s, ctx: ctx}
@@ -43,47 +43,47 @@ func (b *bench) clean() {
 	}
 }
 
-// Context ends with the group.
+// Context returns a context that ends with the group.
 func (b *bench) Context() context.Context { return b.ctx }
 
-// Cleanup has f called when the group ends.
+// Cleanup registers f, which is called at the end of the group.
 func (b *bench) Cleanup(f func()) { b.cleanups = append(b.cleanups, f) }
 
 // Helper does nothing.
 func (b *bench) Helper() {}
 
-// Failed returns whether the group failed.
+// Failed reports whether the group has failed.
 func (b *bench) Failed() bool { return b.failure != nil }
 
-// Logf writes to standard error, where that was asked for.
+// Logf writes a line to standard error if the flag for logs is set.
 func (b *bench) Logf(format string, args ...any) {
 	if b.logs {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
 	}
 }
 
-// Errorf notes a failure.
+// Errorf records a failure; the group continues.
 func (b *bench) Errorf(format string, args ...any) {
 	b.failure = errors.Join(b.failure, fmt.Errorf(format, args...))
 }
 
-// Fatalf notes a failure and ends the group.
+// Fatalf records a failure and ends the group.
 func (b *bench) Fatalf(format string, args ...any) {
 	b.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// Fatal notes a failure and ends the group.
+// Fatal records a failure and ends the group.
 func (b *bench) Fatal(args ...any) { b.Fatalf("%s", fmt.Sprint(args...)) }
 
-// must ends the group when err is one.
+// must ends the group with a failure if err is not nil.
 func (b *bench) must(err error) {
 	if err != nil {
 		b.Fatal(err)
 	}
 }
 
-// TempDir returns a folder that goes with the group.
+// TempDir returns a new folder that is removed at the end of the group.
 func (b *bench) TempDir() string {
 	dir, err := os.MkdirTemp("", "hf-bench-")
 	b.must(err)

@@ -15,26 +15,27 @@ import (
 )
 
 const (
-	// soakJudged is the shortest soak that can fail: in less, caches and logs
-	// are still filling up to their bounds.
+	// soakJudged is the shortest duration of the steady work that can fail. In a shorter time,
+	// caches and logs are still growing to their limits.
 	soakJudged = 10 * time.Minute
-	// soakShown is the shortest soak whose series are printed.
+	// soakShown is the shortest duration of the steady work whose samples are printed.
 	soakShown = time.Minute
-	// growthPart is how much a quantity may grow over the second half, of what
-	// it is; what is below its slack is noise.
+	// growthPart is the part of its mean by which a quantity may grow during the second half.
+	// Growth below the slack of the quantity is never a failure.
 	growthPart = 0.05
-	// printedSamples of a series are shown.
+	// printedSamples is the number of samples of each quantity that are printed.
 	printedSamples = 11
 )
 
-// quantity is something that a node takes and that has to level off.
+// quantity is something that a node uses, such as memory, and that must stop growing during steady
+// work.
 type quantity struct {
 	name  string
-	unit  float64 // what is shown is divided by it
-	slack float64 // growth over the second half that is noise, shown units
+	unit  float64 // divisor for printed values
+	slack float64 // growth during the second half that counts as noise, in units
 }
 
-// quantities are in the order in which sample.values holds them.
+// quantities has the measured quantities, in the order of sample.values.
 var quantities = [...]quantity{
 	{"MiB resident", 1 << 20, 8},
 	{"MiB of mapped files in it", 1 << 20, 8},
@@ -44,24 +45,24 @@ var quantities = [...]quantity{
 	{"MiB on disk", 1 << 20, 64},
 }
 
-// sample is one look at one node.
+// sample has the values of all quantities of one node at one moment.
 type sample struct {
 	at     time.Duration
 	values [len(quantities)]float64
 }
 
-// series is what nodes took over time.
+// series has the samples of all nodes.
 type series struct {
 	nodes []*harness.Node
 	began time.Time
-	seen  [][]sample // by node
+	seen  [][]sample // the samples of each node
 }
 
 func newSeries(nodes []*harness.Node) *series {
 	return &series{nodes: nodes, began: time.Now(), seen: make([][]sample, len(nodes))}
 }
 
-// run looks now and then until ctx ends.
+// run takes samples at the given interval until ctx ends.
 func (s *series) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(max(every, time.Second/4))
 	defer tick.Stop()
@@ -86,8 +87,8 @@ func (s *series) sample() {
 	}
 }
 
-// diskBytes returns what the files below dir take. One that goes meanwhile counts as
-// nothing.
+// diskBytes returns the size of the files below dir in bytes. Files that are removed meanwhile
+// count as 0.
 func diskBytes(dir string) float64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -102,9 +103,9 @@ func diskBytes(dir string) float64 {
 	return float64(sum)
 }
 
-// mapped returns how much of the resident memory of a process is pages of files, as
-// of the program itself and of the Raft log; 0 when it is gone.
-// Format: proc(5), /proc/PID/status, the line RssFile in kB.
+// mapped returns the part of the resident memory of a process that is mapped from files, such as
+// the program and the Raft log, in bytes; 0 if the process has ended. The format is described in
+// proc(5), /proc/PID/status, the line RssFile in kB.
 func mapped(pid int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -119,8 +120,9 @@ func mapped(pid int) float64 {
 	return 0
 }
 
-// growth returns how much a quantity of a node has grown over the second half, by
-// the line that fits it best, and its mean there, both as they are shown.
+// growth returns how much a quantity of a node has grown during the second half, according to the
+// line that fits the samples best, and the mean of the quantity in this half. Both are in the unit
+// of the quantity.
 func (s *series) growth(node, q int) (grown, mean float64) {
 	all := s.seen[node]
 	all = all[len(all)/2:]
@@ -137,7 +139,7 @@ func (s *series) growth(node, q int) (grown, mean float64) {
 	return slope * (all[len(all)-1].at - all[0].at).Seconds(), y / n
 }
 
-// grown lists what has not levelled off.
+// grown returns a line for each quantity of each node that has not stopped growing.
 func (s *series) grown() (out []string) {
 	for q, what := range quantities {
 		for i, n := range s.nodes {
@@ -149,7 +151,7 @@ func (s *series) grown() (out []string) {
 	return out
 }
 
-// verdict returns the largest growth of each quantity over the second half.
+// verdict returns a text with the largest growth of each quantity during the second half.
 func (s *series) verdict() string {
 	var out []string
 	for q, what := range quantities {
@@ -164,7 +166,7 @@ func (s *series) verdict() string {
 	return "second half: " + strings.Join(out, ", ")
 }
 
-// print shows some of the samples.
+// print prints some of the samples of each quantity and node.
 func (s *series) print() {
 	fmt.Println()
 	for q, what := range quantities {
@@ -181,7 +183,7 @@ func (s *series) print() {
 	fmt.Println()
 }
 
-// save writes all samples.
+// save writes all samples to a CSV file.
 func (s *series) save(path string) error {
 	var b strings.Builder
 	b.WriteString("node,seconds")

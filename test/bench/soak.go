@@ -15,24 +15,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// Shape of the steady work.
+// Sizes of the steady work.
 const (
 	soakClients  = 8
-	soakLive     = 1_000 // pins that stay; for each new one the oldest goes
-	soakSmall    = 3_000 // files of heldBytes, taken in turn
-	soakLarge    = 80    // files of soakBytes, one for each largeEvery pins
+	soakLive     = 1_000 // number of pins; each new pin replaces the oldest or is followed by its deletion
+	soakSmall    = 3_000 // number of small files of heldBytes bytes, which are pinned in turn
+	soakLarge    = 80    // number of large files
 	soakBytes    = 1 << 20
-	largeEvery   = 25
-	listEvery    = 50 // pins between two pages
-	replaceEvery = 10 // pins between two that take the place of the oldest
+	largeEvery   = 25 // every pin of this number is of a large file
+	listEvery    = 50 // number of pins after which a page of the list is read
+	replaceEvery = 10 // number of pins after which one pin replaces the oldest
 	soakSamples  = 120
-	measured     = 1_000 // pins by which the rate is measured
-	behindMost   = 2     // seconds of work that may wait for a client
+	measured     = 1_000 // number of pins that are made to measure the largest possible rate
+	behindMost   = 2     // seconds of work that may wait for a free client
 )
 
-// measureSoak lets a cluster work at a steady rate for long: content comes, is
-// fetched, read about, listed and deleted, and what the nodes take of the
-// machine has to level off.
+// measureSoak lets a cluster work at a steady rate for a long time: content is pinned, fetched,
+// listed and deleted, and its pins are read. The memory, files and disk space that the nodes use
+// must stop growing.
 func measureSoak(b *bench) {
 	if b.soak == 0 {
 		return
@@ -88,18 +88,18 @@ func measureSoak(b *bench) {
 	}
 }
 
-// soak is the steady work.
+// soak is the state of the steady work.
 type soak struct {
 	b            *bench
 	user         *user
 	origins      []string
-	small, large [][]byte // bodies of POST
-	rate         int      // pins a second
+	small, large [][]byte // bodies of POST /pins for small and large files
+	rate         int      // pins per second
 	made, late   atomic.Int64
 
 	// mu guards the fields below.
 	mu  sync.Mutex
-	ids []string // of the pins that live, oldest first
+	ids []string // ids of the existing pins, the oldest first
 	lat latencies
 }
 
@@ -129,8 +129,8 @@ func (w *soak) latencies() latencies {
 	return w.lat.sorted()
 }
 
-// pace hands out turns at the rate. A turn for which nobody has time is counted
-// and left out, so that work never piles up.
+// pace sends a number to turns for each pin that is due at the rate. If no client is free, it
+// counts the turn as late and leaves it out, so that work never queues up.
 func (w *soak) pace(ctx context.Context, turns chan<- int) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -151,7 +151,7 @@ func (w *soak) pace(ctx context.Context, turns chan<- int) {
 	}
 }
 
-// client works through a node of its own turn by turn until ctx ends.
+// client runs turn for each number that it receives, over its own connections, until ctx ends.
 func (w *soak) client(ctx context.Context, turns <-chan int) error {
 	to := []service{w.user.leader, w.user.follower}
 	var conns []*conn
@@ -175,7 +175,8 @@ func (w *soak) client(ctx context.Context, turns <-chan int) error {
 	}
 }
 
-// turn makes a pin, reads it, and deletes the oldest, or replaces the oldest.
+// turn makes a pin, reads it and deletes the oldest pin. In some turns it replaces the oldest pin
+// instead, or also reads a page of the list. n is the number of the turn.
 func (w *soak) turn(c *conn, n int) error {
 	body := w.small[n%len(w.small)]
 	if n%largeEvery == 0 {
@@ -214,7 +215,8 @@ func (w *soak) turn(c *conn, n int) error {
 	return err
 }
 
-// oldest takes the oldest pin, when there are enough, for who deletes it.
+// oldest removes the oldest pin from the list and returns its id. The caller deletes the pin. The
+// result is "" while there are fewer than soakLive pins.
 func (w *soak) oldest() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
