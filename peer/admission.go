@@ -14,7 +14,7 @@ const negotiationTimeout = 10 * time.Second
 
 // admission counts the running stream handlers, so that Close can wait for them.
 type admission struct {
-	// mu guards closed. It prevents that enter adds to wg after closed is set.
+	// mu guards closed. With mu held, enter adds nothing to wg after closed is set.
 	mu     sync.Mutex
 	closed bool
 	wg     sync.WaitGroup

@@ -9,14 +9,15 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// The block protocol, "/holdfast/blocks/1". The client sends requests on a
-// stream, one after the other:
+// The protocol "/holdfast/blocks/1" transfers blocks between members. The client sends requests on
+// a stream, one after the other:
 //
 //	request  = length:uint32 count:uvarint { cidLength:uvarint cid }
 //	response = { status:byte [ length:uint32 bytes ] }   one per CID, in order
 //
-// Integers are big-endian; length counts what follows it; only statusFound is
-// followed by a block. TestBlockFramesKeepTheirBytes fails if the bytes of a frame change.
+// Integers are big-endian. A length is the number of bytes after it. Length and bytes of a block
+// follow only the status statusFound. TestBlockFramesKeepTheirBytes fails if the bytes of a frame
+// change.
 const (
 	blocksProtocol = "/holdfast/blocks/1"
 
@@ -135,7 +136,8 @@ func readResponse(r io.Reader, lend func(bytes int) []byte) (status byte, data [
 	return status, data, nil
 }
 
-// noEOF turns an end in the middle of a frame into io.ErrUnexpectedEOF.
+// noEOF returns io.ErrUnexpectedEOF instead of io.EOF, for a stream that ended in the middle of a
+// frame. It returns other errors unchanged.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -27,8 +27,8 @@ const (
 	// serveIdle is how long a served stream may stay without a request. It is longer than
 	// streamIdle, so that the client closes first.
 	serveIdle = 3 * time.Minute
-	// maxServedRequests is how many requests are answered at the same time. One member may have
-	// at most 50 % of them. Other requests wait on their streams.
+	// maxServedRequests is the number of block requests that this node answers at the same time.
+	// One member can have at most 50 % of them. Other requests wait on their streams.
 	maxServedRequests = 64
 	blockBuffer       = 64 << 10
 )
@@ -36,18 +36,17 @@ const (
 // ErrBadBlock means that a member sent bytes that do not match the CID.
 var ErrBadBlock = errors.New("block does not match its hash")
 
-// GetBlocks requests blocks from one member and passes each one to fn, in any order and
-// never two at once. It verifies the hash of a block before it calls fn, and returns
-// ErrBadBlock if the hash is wrong. An error of fn ends the call and is returned. missing
-// has the CIDs that fn has not received, also with an error. If the error is nil, the
-// member does not have them.
+// GetBlocks requests blocks from one member and passes each block to fn, in any order and never two
+// at once. It verifies the hash of a block before it calls fn, and returns ErrBadBlock if the hash
+// is wrong. If fn returns an error, GetBlocks stops and returns it. missing has the CIDs whose
+// blocks were not passed to fn. If the error is nil, the member does not store these blocks.
 func (p *Peer) GetBlocks(ctx context.Context, member string, cids []cid.Cid, fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	return p.getBlocks(ctx, member, cids, fresh, fn)
 }
 
-// GetBlocksHearing does the same as GetBlocks. It also calls heard, possibly concurrently, when
-// a block begins to arrive, because on a slow line it takes long until the first block is
-// complete.
+// GetBlocksHearing does the same as GetBlocks. In addition it calls heard when a block begins to
+// arrive, possibly on several goroutines at once. On a slow line this is long before the first
+// block is complete.
 func (p *Peer) GetBlocksHearing(ctx context.Context, member string, cids []cid.Cid, heard func(), fn func(blocks.Block) error) (missing []cid.Cid, err error) {
 	return p.getBlocks(ctx, member, cids, func(bytes int) []byte {
 		heard()
@@ -108,10 +107,10 @@ func (p *Peer) ReadBlock(ctx context.Context, member string, c cid.Cid, lend fun
 	return data, nil
 }
 
-// taker says where the blocks that a member sends go.
+// taker receives the blocks that a member sends.
 type taker struct {
 	lend func(bytes int) []byte                 // returns memory for the next block
-	take func(c cid.Cid, verified []byte) error // takes a block; an error ends the request
+	take func(c cid.Cid, verified []byte) error // receives a block whose hash is right; an error ends the request
 	// steady is true if a block may take long as long as bytes arrive. Otherwise a block
 	// that takes longer than blockTimeout is an error, because another member may be
 	// faster. GetBlocks sets it, because its parallel streams slow each other down.

@@ -7,8 +7,9 @@ import (
 	"github.com/ipfs/go-datastore/namespace"
 )
 
-// Datastores keeps data that the peer can learn again: DHT records, the keys of announced
-// roots, and addresses of other peers. The peer closes each datastore that it opens.
+// Datastores stores data that the peer can get again from the network and from the replicated
+// state: DHT records, the keys of announced roots, and addresses of other peers. The peer closes
+// each datastore that it opens.
 type Datastores interface {
 	// Open opens or creates the datastore with this name. The cost of a Query depends only
 	// on the number of its results.
@@ -17,8 +18,8 @@ type Datastores interface {
 	Remove(name string) error
 }
 
-// mainName is the datastore of everything except the keys of announced roots; see
-// keystoreName.
+// mainName is the name of the datastore for all data except the keys of announced roots. The
+// datastores of these keys have names that begin with keystoreName.
 const mainName = "main"
 
 // Namespaces in the main datastore.

@@ -12,41 +12,43 @@ import (
 )
 
 const (
-	// originDials is the approximate number of origin addresses that are dialled at the same
-	// time. libp2p dials at most 160 addresses (swarm.ConcurrentFdDials) and queues the rest in
-	// one queue. The other 32 places are for peers that routing finds.
+	// originDials is the number of places for dials of origins. A dial takes one place for each
+	// address that it dials. libp2p dials at most 160 addresses at the same time
+	// (swarm.ConcurrentFdDials) and puts all others into one queue. The remaining 32 are for peers
+	// that routing finds.
 	originDials = swarm.ConcurrentFdDials - 32
-	// originGrace is how long a dial keeps its place although others wait: 1 s longer than the
-	// three round trips of TCP and TLS take around the world.
+	// originGrace is how long a dial keeps its places although other dials wait. It is 1 s longer
+	// than three round trips around the world, which TCP and TLS need.
 	originGrace = 3 * time.Second
 )
 
 // errGaveWay ends a dial that has used its grace time while others wait.
 var errGaveWay = errors.New("no answer yet, and others wait to be dialled")
 
-// dials shares the dials of origins fairly between accounts. Origins that users name are
-// often unreachable, and each dial to one holds a place until it times out. A free place
-// goes to the account with the fewest places, then to the session with the fewest. If no
-// place is free, the account or session with the most places ends its oldest dial and tries
-// it again later.
+// dials shares the dials of origins fairly between accounts. The number of addresses that are
+// dialled at the same time is limited to originDials places. Origins that users name are often
+// unreachable, and a dial of such an origin keeps its places until it times out. A free place goes
+// to the account with the fewest places, and within the account to the session with the fewest. If
+// no place is free, the oldest dial of the account or session with the most places is ended and
+// repeated later.
 type dials struct {
 	// mu guards the fields below and Session.dialling.
 	mu       sync.Mutex
-	free     int // free places
-	leaving  int // places of dials that were told to end and have not ended yet
-	accounts map[string]int
-	running  []*dial    // oldest first
-	waiting  []*Session // sessions with dials that wait; the session whose last turn is longest ago is first
+	free     int            // free places
+	leaving  int            // places of dials that makeRoom has told to end and that have not ended yet
+	accounts map[string]int // number of places of each account
+	running  []*dial        // oldest first
+	waiting  []*Session     // sessions with dials that wait; the session whose last turn is longest ago is first
 	recheck  *time.Timer
 }
 
-// dialling is the share of one session in the dials.
+// dialling has the dials of one session, as the type dials counts them.
 type dialling struct {
 	places  int
 	waiting []*dial // oldest first
 }
 
-// dial is one origin that waits for its turn or is being dialled.
+// dial is one origin that waits to be dialled or is being dialled.
 type dial struct {
 	session *Session
 	places  int
@@ -87,7 +89,8 @@ func (d *dials) run(ctx context.Context, s *Session, addresses int, fn func(cont
 	return err
 }
 
-// giveBack removes a dial, whether its turn came or not.
+// giveBack removes a dial that has ended or that was given up before it began, and frees its
+// places.
 func (d *dials) giveBack(me *dial) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +129,8 @@ func (d *dials) count(of *dial, by int) {
 	}
 }
 
-// less orders sessions by the places of their accounts, then by their own.
+// less compares two sessions for sorting: first by the number of places of their accounts, then by
+// their own. The result is negative, 0 or positive, as of cmp.Compare.
 func (d *dials) less(a, b *Session) int {
 	return cmp.Or(
 		cmp.Compare(d.accounts[a.account], d.accounts[b.account]),
@@ -181,9 +185,9 @@ func (d *dials) makeRoom(next *dial) {
 	}
 }
 
-// outweighs returns whether next may take the places of the dial running. This is so if
-// afterwards the account or session of next would still not have more places than the other
-// one.
+// outweighs reports whether the dial running may be ended so that next gets its places. That is so
+// if the account of running (or, within one account, its session) would then still have at least as
+// many places as that of next.
 func (d *dials) outweighs(running, next *dial) bool {
 	a, b := running.session, next.session
 	if a.account != b.account {

@@ -46,9 +46,10 @@ func newDuplicates() *duplicates {
 	return &duplicates{conns: make(map[network.Conn]identified), logged: make(map[libp2ppeer.ID]time.Time)}
 }
 
-// scan returns the members that listen at two places, except those logged less than
-// duplicatesLogEvery ago. The addresses of one process may change with its interfaces, but
-// two processes have no address in common.
+// scan returns the members whose connections announce two sets of listen addresses without a common
+// address, except members that were logged less than duplicatesLogEvery ago. The addresses of one
+// process may change with its network interfaces, but two processes never have an address in
+// common.
 func (t *duplicates) scan(now time.Time) (found []duplicate) {
 	first := make(map[libp2ppeer.ID]identified)
 	for c, said := range t.conns {
@@ -81,7 +82,7 @@ func (t *duplicates) scan(now time.Time) (found []duplicate) {
 	return found
 }
 
-// watchDuplicates logs members that listen at two places until ctx ends.
+// watchDuplicates logs each member whose identity two processes use, until ctx ends.
 func (p *Peer) watchDuplicates(ctx context.Context) error {
 	sub, err := p.cluster.EventBus().Subscribe(new(event.EvtPeerIdentificationCompleted), eventbus.BufSize(duplicatesQueue))
 	if err != nil {

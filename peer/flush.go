@@ -81,8 +81,8 @@ func (c *flushed) Close() error {
 	return err
 }
 
-// gathering is the connection below TLS. Between gather and flush it collects what is
-// written.
+// gathering is the connection below TLS. Between the calls of gather and flush it stores the
+// written bytes in buf and sends nothing.
 type gathering struct {
 	net.Conn
 

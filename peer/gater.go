@@ -43,9 +43,9 @@ func (g memberGater) InterceptSecured(dir network.Direction, id libp2ppeer.ID, a
 	return false
 }
 
-// refusedEvery is the minimum interval between two log lines about refused peers; the
-// others are counted. refusedGrace delays such a line: a node that has just joined dials
-// all members at once, and some of them apply its record a moment later.
+// refusedEvery is the minimum interval between two log lines about refused peers. Refusals in
+// between are only counted. refusedGrace is the delay before such a line: a node that has just
+// joined dials all members at once, and some of them know its member record only a moment later.
 const (
 	refusedEvery = 10 * time.Second
 	refusedGrace = 2 * time.Second
@@ -59,7 +59,8 @@ type refusals struct {
 	suppressed int       // number of refusals that were not logged since then
 }
 
-// takeBack undoes a call of next that returned tell, because the peer is a member after all.
+// takeBack undoes a call of next that returned tell = true, because the refused peer turned out to
+// be a member. suppressed is the other result of that call.
 func (r *refusals) takeBack(suppressed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +125,9 @@ func ipText(addr string) string {
 // InterceptUpgraded accepts every connection.
 func (g memberGater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }
 
-// publicGater prevents that users reach private networks through the public host: it checks
-// every address after name resolution, just before the dial.
+// publicGater is the connection gate of the public host. It prevents that users make the node dial
+// private networks by naming origins there: it checks every address after name resolution, just
+// before the dial.
 type publicGater struct {
 	// The following fields are set once.
 	allowPrivate bool
@@ -137,7 +139,7 @@ type publicGater struct {
 	origins map[libp2ppeer.ID]sessions
 }
 
-// sessions counts the sessions whose user named a peer.
+// sessions counts the sessions in which a user named a peer as an origin.
 type sessions struct {
 	dialled int // number of sessions that dial the peer
 	awaited int // number of sessions that do not dial the peer; it may connect by itself
@@ -158,16 +160,17 @@ func newPublicGater(allowPrivate, lan bool, boot []libp2ppeer.AddrInfo) *publicG
 	return g
 }
 
-// addOrigin records that a user named id. If a session dials it, the rules for public
-// addresses apply to it also on a private network.
+// addOrigin records that a session has an origin with the peer id. dialled says whether the session
+// dials the peer. While a session dials it, the peer may only be dialled at public addresses, also
+// if the node is in a private network.
 func (g *publicGater) addOrigin(id libp2ppeer.ID, dialled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.count(id, dialled, 1)
 }
 
-// removeOrigin undoes one addOrigin. It returns whether no other session of the same kind names
-// the peer.
+// removeOrigin undoes one call of addOrigin with the same arguments. It returns true if no session
+// of this kind names the peer any more.
 func (g *publicGater) removeOrigin(id libp2ppeer.ID, dialled bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -39,8 +39,8 @@ const (
 
 var errGossipFlood = errors.New("more gossip than a member may send")
 
-// gossipFlow drops the messages that a member sends beyond its rate, before it verifies
-// their signatures.
+// gossipFlow limits the messages of each member before their signatures are verified: it drops
+// messages above the member's rate.
 type gossipFlow struct {
 	dropped func(n int) // counts dropped messages
 
@@ -138,7 +138,7 @@ type gossipKeeper struct {
 	pubsub  *pubsub.PubSub
 	updates event.Emitter // an event on this channel makes pubsub open a stream again
 
-	without map[libp2ppeer.ID]bool // peers that had no stream at the last scan
+	without map[libp2ppeer.ID]bool // connected members that had no gossip stream at the last scan
 }
 
 func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID) bool, dropped func(int), log *slog.Logger) (*gossipKeeper, error) {
@@ -154,8 +154,9 @@ func newGossipKeeper(ctx context.Context, h host.Host, member func(libp2ppeer.ID
 	return &gossipKeeper{flow: flow, pubsub: ps, updates: updates}, nil
 }
 
-// scan opens a stream to each connected member that had no stream now and at the last scan,
-// because the first stream of a connection takes time to open. It returns their number.
+// scan makes pubsub open a stream to each connected member that has no gossip stream now and had
+// none at the last scan. One scan is not enough, because the first stream of a connection takes
+// time to open. again is the number of these members.
 func (k *gossipKeeper) scan(connected []libp2ppeer.ID) (again int, err error) {
 	streams := k.pubsub.ListPeers("")
 	before := k.without
@@ -247,7 +248,7 @@ func (t *Topic) Next(ctx context.Context) (from string, data []byte, err error) 
 	}
 }
 
-// Members returns the peer ids of the members that listen to the topic, as far as known.
+// Members returns the peer ids of the members that listen to the topic, as far as this node knows.
 func (t *Topic) Members() []string {
 	ids := t.topic.ListPeers()
 	out := make([]string, len(ids))

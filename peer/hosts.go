@@ -65,8 +65,8 @@ const (
 	clusterAcceptBacklog    = 1024
 	clusterStreamWindow     = 16 << 20
 	clusterWindowAtFirst    = 1 << 20
-	// clusterMessage is large enough for an object of 64 KiB in one yamux message. Queued
-	// messages take memory.
+	// clusterMessage is the largest size of a yamux message in bytes. An object of 64 KiB fits into
+	// one message. Larger messages would take more memory in the queue.
 	clusterMessage           = 72 << 10
 	clusterConnectionsFDPart = 2048
 )
@@ -94,7 +94,8 @@ func newClusterHost(key crypto.PrivKey, gater memberGater, limits network.Resour
 	}, extra...)...)
 }
 
-// whole returns limits that inbound alone or outbound alone may use up.
+// whole returns resource limits of libp2p in which inbound use alone, or outbound use alone, may
+// reach the limit for both together.
 func whole(conns, streams rcmgr.LimitVal, memory rcmgr.LimitVal64, files rcmgr.LimitVal) rcmgr.ResourceLimits {
 	return rcmgr.ResourceLimits{
 		Conns: conns, ConnsInbound: conns, ConnsOutbound: conns,

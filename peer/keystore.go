@@ -20,16 +20,17 @@ const (
 	// keystoreName is the prefix of the names of the keystore's datastores. There is one
 	// datastore, and a second one during a reset.
 	keystoreName = "keys-"
-	// keystoreBits is how many bits of a key form its path. With 10,000,000 keys a path of
-	// this length has one or two keys, so that finding one hash reads no others.
+	// keystoreBits is the number of bits of a key that are part of its path in the datastore. With
+	// 10,000,000 keys, one or two keys have the same path, so looking up one hash reads almost no
+	// other keys.
 	keystoreBits = 24
 	// keystoreBatch is how many keys are written at a time.
 	keystoreBatch = 1 << 12
-	// keystoreBuffer bounds the keys put during a reset that wait in memory, about 40 bytes
-	// each.
+	// keystoreBuffer is the largest number of keys that are put during a reset and wait in memory,
+	// about 40 bytes each.
 	keystoreBuffer = 1 << 16
-	// maxDeleted bounds the keys deleted during a scan of all roots, about 100 bytes each.
-	// They are kept until its end. A scan with more of them is abandoned.
+	// maxDeleted is the largest number of keys that are remembered as deleted during a scan of all
+	// roots, about 100 bytes each. If more keys are deleted during a scan, the scan is abandoned.
 	maxDeleted = 1 << 18
 )
 
@@ -38,9 +39,9 @@ var errReset = errors.New("the keystore cannot be reset")
 
 var errManyDeleted = errors.New("more roots were withdrawn during a scan of all roots than are remembered")
 
-// keystore holds the multihashes of the announced roots on disk, ordered by their DHT keys,
-// for the sweeping provider. It is a copy of what the state says; reconcile makes it equal
-// to the state again.
+// keystore stores the multihashes of the announced roots on disk, ordered by their DHT keys, for
+// the sweeping provider. Its content should equal the roots in the replicated state; reconcile
+// makes it equal again.
 type keystore struct {
 	*provided.ResettableKeystore
 
@@ -53,8 +54,8 @@ type keystore struct {
 	deleted map[string]struct{} // keys deleted since the scan began and not put again; nil if no scan is running
 	added   int                 // keys that other callers added since the scan began
 	failed  bool                // a change has failed since the last reset
-	// opened is closed when a reset opens the datastore that it fills; nil if no reset is
-	// waited for.
+	// opened is closed when a reset opens the datastore that it fills. It is nil if no caller waits
+	// for that.
 	opened chan struct{}
 }
 

@@ -22,9 +22,9 @@ const (
 	maxMemberDials = 16
 )
 
-// SetMember replaces the addresses of a member's cluster host. They stay until the next
-// SetMember or Forget. It logs and skips addresses that do not parse or name another peer.
-// The same addresses again change nothing.
+// SetMember replaces the addresses of a member's cluster host. They are used until the next call of
+// SetMember or Forget for this member. SetMember logs and skips addresses that are malformed or
+// contain another peer id. A call with the same addresses as before changes nothing.
 func (p *Peer) SetMember(id string, clusterAddrs []string) {
 	remote, err := libp2ppeer.Decode(id)
 	if err != nil {
@@ -154,8 +154,8 @@ func (p *Peer) notifyRedial() {
 	}
 }
 
-// keepMembers dials members that are not connected, so that gossip reaches them before a
-// caller needs a stream, and restarts gossip with connected members.
+// keepMembers dials members without a connection until ctx ends, so that gossip reaches them before
+// a caller needs a stream. It also restarts gossip with connected members.
 func (p *Peer) keepMembers(ctx context.Context) {
 	tick := time.NewTicker(memberRedialEvery)
 	defer tick.Stop()

@@ -61,13 +61,13 @@ type bitswapHost struct {
 	shares map[peer.ID]*share
 }
 
-// share is the memory that the messages of one peer may use.
+// share is the part of messageRoom that the messages of one peer may use.
 type share struct {
 	room  *semaphore.Weighted
 	users int // number of messages that hold or wait for a part of the memory
 }
 
-// share returns the share of a peer; the caller calls leave when it is done.
+// share returns the share of a peer. The caller must call leave when it no longer uses the share.
 func (h *bitswapHost) share(id peer.ID) (room *semaphore.Weighted, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

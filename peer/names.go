@@ -40,7 +40,7 @@ func newNames(lookup func(ctx context.Context, network, host string) ([]netip.Ad
 	return names{lookup: lookup, verdicts: cache.New[string, *verdict](maxVerdicts)}
 }
 
-// verdict is the result of looking a name up.
+// verdict is what the node knows about a name in an origin: whether its addresses may be dialled.
 type verdict struct {
 	why     string    // why the name is refused; empty if it is allowed or its result is not known yet
 	until   time.Time // when the result expires
@@ -77,8 +77,8 @@ func (p *Peer) whyRefused(a ma.Multiaddr) string {
 	return p.names.read(v)
 }
 
-// known returns the result for a name. If look is true, the caller must look the name up
-// and call learn.
+// known returns the stored result for a name. If look is true, there is no valid result and no
+// running lookup: the caller must look up the name and call learn.
 func (n *names) known(name string, now time.Time) (v *verdict, look bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

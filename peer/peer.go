@@ -1,13 +1,12 @@
-// Package peer is the embedded IPFS peer of a node: one identity and two libp2p hosts.
-// The cluster host carries the traffic between members (streams as net.Conn, gossip,
-// blocks); its connection gate and stream handlers admit members only. The public host
-// carries bitswap, identify and routing for the IPFS network. A flood on one host does
-// not affect the other.
+// Package peer is the embedded IPFS peer of a node: one identity and two libp2p hosts. The cluster
+// host is for the traffic between members (streams as net.Conn, gossip, blocks); its connection
+// gate and its stream handlers admit members only. The public host is for the IPFS network:
+// bitswap, identify and routing. An overload of one host does not affect the other.
 //
-// Imports: libp2p, boxo's bitswap, peer/*, go-log and zap for their logs. It is the
-// only importer of libp2p.
-// Never:   consensus, storage, config, cluster, api, files, globals but those of
-// LibraryLogs.
+// Imports: libp2p, boxo's bitswap, peer/*, go-log and zap for their logs. Within the program, only
+// this package imports libp2p.
+// Never:   imports of consensus, storage, config, cluster or api; access to files; global state,
+// except the loggers that LibraryLogs sets.
 package peer
 
 import (
@@ -83,8 +82,9 @@ type Options struct {
 	// Refused returns, for the log, why a peer id is neither a member nor joining. If it is
 	// nil or returns "", nothing is logged.
 	Refused func(id string) string
-	// Told is called with each log line about refused peers: the IP address of the newest peer, the
-	// reason, and the number of refused peers since the last line. It must not block. It may be nil.
+	// Told is called with each log line about refused peers: with the IP address of the newest
+	// refused peer, the reason, and the number of peers that were refused since the last line. It
+	// must not block. It may be nil.
 	Told func(addr, why string, refused int)
 
 	Blocks blockstore.Blockstore // the blocks to serve; only read
@@ -94,11 +94,11 @@ type Options struct {
 	// returns an error if it could not read all of them. Nil: nothing is announced in
 	// cycles.
 	Roots func(fn func(cid.Cid) bool) error
-	// Waiting are the roots to announce first, as far as Roots still has them; see
-	// Peer.Waiting.
+	// Waiting are the roots that Peer.Waiting returned at the last stop. They are announced first,
+	// if Roots still has them.
 	Waiting []mh.Multihash
 
-	// Datastores stores what routing learns; required unless routing is off.
+	// Datastores stores the data of routing. It is required unless routing is off.
 	Datastores Datastores
 
 	// ServeRate limits what bitswap serves to all unknown peers together, in bytes per
@@ -113,7 +113,7 @@ type Options struct {
 	Logger              *slog.Logger // nil: no log
 }
 
-// Peer connects one node to the cluster and to the IPFS network.
+// Peer connects one node to the members of its cluster and to the IPFS network.
 type Peer struct {
 	// The following fields are set once by Open.
 	opts      Options
@@ -155,11 +155,11 @@ type Peer struct {
 	streams admission
 	closing sync.Once
 
-	// placing is held while addresses of a member are passed to the cluster host, so that
-	// an older list does not replace a newer one.
+	// placing is held while the addresses of a member are passed to the cluster host, so that an
+	// older list never replaces a newer one.
 	placing sync.Mutex
 
-	// mu guards members, told and hints. It is never held while calling out.
+	// mu guards members, told and addrHints. It is never held while calling out.
 	mu        sync.Mutex
 	members   map[libp2ppeer.ID][]ma.Multiaddr // addresses from SetMember
 	told      map[libp2ppeer.ID][]string       // the last arguments of SetMember; nil: none of them was valid

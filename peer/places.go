@@ -7,9 +7,9 @@ import (
 	libp2ppeer "github.com/libp2p/go-libp2p/core/peer"
 )
 
-// places limits the work that is done for all members at the same time. A member gets one
-// more place only while it holds fewer than are free, so members on slow lines, which hold
-// theirs for long, cannot take all.
+// places limits the work that the node does for members at the same time. Each piece of work needs
+// a place. A member can take another place only while it has fewer places than are free. So members
+// on slow lines, which keep their places for a long time, cannot take all of them.
 type places struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -22,7 +22,8 @@ func newPlaces(n int) *places {
 	return &places{free: n, held: map[libp2ppeer.ID]int{}}
 }
 
-// take waits for a place or for the end of ctx. The caller returns the place with giveBack.
+// take waits until the member can have one more place, and takes it. If ctx ends first, it returns
+// the cause. The caller must return the place with giveBack.
 func (p *places) take(ctx context.Context, member libp2ppeer.ID) error {
 	for {
 		p.mu.Lock()

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// maxStreamsPerMember bounds the block streams to one member, busy and idle. A caller
-	// that needs one more waits.
+	// maxStreamsPerMember is the largest number of block streams to one member, in use or idle. A
+	// caller that needs one more waits.
 	maxStreamsPerMember = 16
-	// maxBulkStreams bounds the streams to one member that fetch DAGs, so that single blocks,
-	// for which readers wait, find a free stream.
+	// maxBulkStreams is the largest number of streams to one member that fetch DAGs at the same
+	// time. So other callers, which read single blocks for waiting readers, always find a free
+	// stream.
 	maxBulkStreams = 12
 	// streamIdle is how long an unused stream stays open.
 	streamIdle = time.Minute
@@ -122,7 +123,8 @@ func (o *streamPool) put(id string, s *pooledStream, good bool) {
 	}
 }
 
-// takeBulk waits until fewer than maxBulkStreams fetch DAGs. The caller calls giveBack.
+// takeBulk waits until fewer than maxBulkStreams streams to a member fetch DAGs, and reserves one
+// of them. The caller must call giveBack when it has finished.
 func (o *streamPool) takeBulk(ctx context.Context, id string) (giveBack func(), err error) {
 	m, err := o.member(id)
 	if err != nil {

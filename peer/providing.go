@@ -44,18 +44,18 @@ const (
 	maxProvideRecord    = 10 * time.Second // longest time for one peer to take one record
 	provideStatsTimeout = time.Second
 	provideStatsAge     = time.Second
-	// provideReady is how long roots wait until the provider has measured the DHT, and
-	// provideReadyPoll the interval at which it is asked.
+	// provideReady is how long new roots wait until the provider has measured the DHT.
+	// provideReadyPoll is the interval at which the node checks whether it has.
 	provideReady     = time.Minute
 	provideReadyPoll = 100 * time.Millisecond
-	// provideSettle is how long the counters of the provider may miss a batch, because a
-	// batch is in no counter between the queue and its start.
+	// provideSettle is how long the counters of the provider may be too low after it got a batch:
+	// between the queue and its start a batch is in no counter.
 	provideSettle = 100 * time.Millisecond
 	// cycleStartKey is the key under which the provider reads the start of its cycle, in
 	// hexadecimal seconds; see cycleStart.
 	cycleStartKey = "/cycle_start"
-	// maxWaiting bounds the roots that are kept from one start to the next, about 34 bytes
-	// each. Others are announced within reprovideEvery.
+	// maxWaiting is the largest number of roots that were not announced yet and are saved for the
+	// next start, about 34 bytes each. Other such roots are announced within reprovideEvery.
 	maxWaiting = 1 << 16
 )
 
@@ -116,8 +116,9 @@ func (q *provideQueue) take(c cid.Cid) bool {
 	return waits
 }
 
-// batch returns the hashes that are still to be announced: of c, which came out of the
-// queue, and of the roots behind it.
+// batch takes roots out of the queue and returns the hashes of those that are still to be
+// announced, at most provideBatch. c is a root that the caller has already taken out; it belongs to
+// the batch too.
 func (q *provideQueue) batch(c cid.Cid) (hashes []mh.Multihash) {
 	for {
 		if q.take(c) {
@@ -134,8 +135,8 @@ func (q *provideQueue) batch(c cid.Cid) (hashes []mh.Multihash) {
 	}
 }
 
-// Provide announces now that this node holds c. It is best effort; with routing off it does
-// nothing and returns nil.
+// Provide announces to the DHT now that this node stores c. It returns an error if the announcement
+// fails within provideTimeout. With routing off it does nothing and returns nil.
 func (p *Peer) Provide(ctx context.Context, c cid.Cid) error {
 	if p.dht == nil {
 		return nil
@@ -363,10 +364,10 @@ func (p *Peer) cycleStart(now time.Time) time.Time {
 	return now.Add(-offset).Truncate(reprovideEvery).Add(offset)
 }
 
-// holdRoots makes the announced roots equal to the roots on this node and announces up to
-// maxWaiting missing ones. While the DHT is out of reach (online is false), it only stores
-// their keys for the schedule. sweep is nil before it runs; then the keystore is filled
-// again. It returns the roots that were not announced when ctx ended.
+// holdRoots makes the keys of announced roots equal to the roots on this node, and announces up to
+// maxWaiting roots whose keys were missing. While the DHT is out of reach (online is false), it
+// only stores the missing keys. sweep is nil before the provider runs; then all keys are written
+// again. holdRoots returns the roots that were not announced when ctx ended.
 func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, online bool) []mh.Multihash {
 	if p.opts.Roots == nil {
 		return nil
@@ -387,7 +388,8 @@ func (p *Peer) holdRoots(ctx context.Context, sweep *provider.SweepingProvider, 
 	return p.startWaiting(ctx, sweep, fresh) // some may be withdrawn by now
 }
 
-// hand records the roots that the provider gets; idle says whether it was idle before.
+// hand records the roots that the node is about to give to the provider. idle says whether the
+// provider had nothing to announce before.
 func (o *providing) hand(hashes []mh.Multihash, idle bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -397,14 +399,15 @@ func (o *providing) hand(hashes []mh.Multihash, idle bool) {
 	o.handed = append(o.handed, hashes[:min(len(hashes), maxWaiting-len(o.handed))]...)
 }
 
-// taken records that the provider has taken those roots.
+// taken records that the provider has accepted the roots of the last call of hand.
 func (o *providing) taken() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.handedAt = time.Now()
 }
 
-// unsettled returns for how long the counters of the provider may still miss a batch.
+// unsettled returns for how much longer the counters of the provider may miss a batch; see
+// provideSettle.
 func (o *providing) unsettled() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// rankTCPFirst orders the dials to one peer: TCP first, in libp2p's own order, and the
-// others after the delay that libp2p gives TCP behind QUIC. A byte over TCP and TLS takes a
-// third of the processor time of a byte over QUIC. These connections carry content, so one
-// more round trip at the start matters little. A peer that answers over QUIC only is still
-// reached.
+// rankTCPFirst orders the addresses of one peer for dialling: TCP addresses first, in libp2p's own
+// order. The other addresses follow after the delay that libp2p normally gives TCP addresses after
+// QUIC addresses. A byte over TCP and TLS takes a third of the processor time of a byte over QUIC.
+// Because these connections transfer content, one more round trip at the start matters little. A
+// peer that answers only over QUIC is still reached.
 func rankTCPFirst(addrs []ma.Multiaddr) []network.AddrDelay {
 	var overTCP, rest []ma.Multiaddr
 	wait := swarm.PrivateTCPDelay

@@ -65,8 +65,8 @@ func bootstrapPeers(opts Options) ([]libp2ppeer.AddrInfo, error) {
 	return infos, nil
 }
 
-// keepRouting joins the DHT, and again whenever the routing table is empty. Without a
-// network it keeps trying, and nothing else fails.
+// keepRouting joins the DHT, and joins it again whenever the routing table is empty, until ctx
+// ends. If there is no network, it tries again and again and returns no error.
 func (p *Peer) keepRouting(ctx context.Context) {
 	for {
 		if p.dht.RoutingTable().Size() == 0 {

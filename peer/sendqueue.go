@@ -13,8 +13,9 @@ import (
 
 // Bounds of the data that waits to be sent to a member.
 const (
-	// queuedBytes is how much content may wait in yamux for one connection before writers
-	// of content wait. Together with one message that takes 10 ms on a line of 100 Mbit/s.
+	// queuedBytes is how many bytes of content may wait in yamux for one connection; above that,
+	// writers of content wait. These bytes, and one message that yamux is writing, take 10 ms on a
+	// line of 100 Mbit/s.
 	queuedBytes = clusterMessage
 	// urgentBytes is the largest write that does not wait in the queue: heartbeats,
 	// requests, and the messages of small changes.

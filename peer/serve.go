@@ -37,8 +37,8 @@ func newServeLimiter(bytes int64) *timerate.Limiter {
 	return timerate.NewLimiter(timerate.Limit(bytes), int(max(bytes/serveBurst, 1)))
 }
 
-// newUnknownPeersServer returns a bitswap server for unknown peers with its own workers, so
-// that messages waiting for the rate limit do not delay other peers.
+// newUnknownPeersServer returns a bitswap server for unknown peers with its own workers. Messages
+// that wait there for the rate limit do not delay members and other known peers.
 func newUnknownPeersServer(ctx context.Context, net network.BitSwapNetwork, p *Peer, filter []server.Option) *server.Server {
 	slow := &slowNetwork{
 		BitSwapNetwork: net, unknownPeers: p.unknownPeers, served: newServeLimiter(p.opts.ServeRate), bytes: p.metrics.unknownServed,
@@ -127,8 +127,9 @@ func (r *splitReceiver) ReceiveMessage(ctx context.Context, id libp2ppeer.ID, m 
 	}
 }
 
-// takenBack returns the cancellations in a message for the wants in held: those that it
-// names, or all if the message is a full new list.
+// takenBack returns a message with the cancellations in m, for the server that has the wants in
+// held. If m is a complete new list of wants, all wants in held are cancelled. If held is empty,
+// the result is empty.
 func takenBack(m message.BitSwapMessage, held []cid.Cid) message.BitSwapMessage {
 	back := message.New(false)
 	if len(held) == 0 {

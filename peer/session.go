@@ -33,13 +33,13 @@ const (
 	// again. It doubles up to originRedialMost, as long as the session lives.
 	originRedialFirst = 500 * time.Millisecond
 	originRedialMost  = 16 * time.Second
-	// originHeadStart is how long the first request waits for an origin, because bitswap
-	// asks only the peers that are connected when the request begins, and others after a
-	// delay.
+	// originHeadStart is the longest time for which the first request waits until an origin is
+	// connected. Without this wait, bitswap would ask an origin that connects during the request
+	// only after a delay.
 	originHeadStart = time.Second
-	// staleWindow is how long after the end of any bitswap session a request first checks
-	// that bitswap has cancelled the old wants. staleLimit bounds that wait, and stalePoll
-	// is the interval of the check, because bitswap gives no signal.
+	// staleWindow is the time after the end of a bitswap session in which a request first checks
+	// that bitswap has cancelled the wants of that session. staleLimit is the longest time of this
+	// check. stalePoll is its interval, because bitswap gives no signal.
 	staleWindow = 3 * time.Second
 	staleLimit  = 500 * time.Millisecond
 	stalePoll   = 2 * time.Millisecond
@@ -53,8 +53,8 @@ type Session struct {
 	ctx     context.Context // ends with Close; stored because a session is a scope, as bitswap's own is
 	cancel  context.CancelFunc
 	dials   sync.WaitGroup
-	named   []*origin
-	awaited []libp2ppeer.ID // peers of refused origins that may connect by themselves
+	named   []*origin       // origins that are dialled
+	awaited []libp2ppeer.ID // peers of refused origins; they are not dialled but may connect by themselves
 
 	dialling dialling // guarded by p.dials
 
@@ -139,8 +139,8 @@ func (s *Session) targets(texts []string) (out []*origin, awaited []libp2ppeer.I
 	return out, slices.DeleteFunc(awaited, func(id libp2ppeer.ID) bool { return byID[id] != nil })
 }
 
-// await makes a peer that is not dialled count as wanted if it connects, until the session
-// ends.
+// await makes the node treat a peer that it does not dial as a known peer, if that peer connects by
+// itself. The effect ends with the session.
 func (s *Session) await(id libp2ppeer.ID) {
 	defer s.protect(id)()
 	defer s.p.gate.removeOrigin(id, false)
@@ -282,8 +282,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// settle counts the first dials. When all have ended or one has connected, the first
-// request stops waiting.
+// settle records that the first dial of an origin has ended; connected says whether it succeeded.
+// When one has succeeded or all have ended, the first request stops waiting.
 func (s *Session) settle(connected bool) {
 	s.mu.Lock()
 	s.pending--
@@ -342,8 +342,9 @@ func (s *Session) Name() string { return "the IPFS network" }
 // bytes.
 func (s *Session) ChecksHashes() bool { return true }
 
-// Renew drops the bitswap session; the next request starts a new one, which sends wants
-// again that bitswap has lost. Running requests end without their missing blocks.
+// Renew ends the current bitswap session. The next request starts a new one, which sends wants
+// again that bitswap has lost. Running requests end, and return the blocks that they have not
+// received as missing.
 func (s *Session) Renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

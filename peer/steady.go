@@ -7,9 +7,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 )
 
-// steadyBytes is how many bytes of a block must be sent or received within blockTimeout. On
-// a slow line many blocks are transferred at the same time, so no block is complete for
-// long.
+// steadyBytes is how many bytes of a block must be sent or received within blockTimeout. The whole
+// block may take longer, because on a slow line many blocks are transferred at the same time.
 const steadyBytes = 128 << 10
 
 // steadyReader reads from a stream through in. It extends the read deadline whenever

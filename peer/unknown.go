@@ -36,21 +36,22 @@ const (
 	unknownBytesBurst    = 2 << 20
 	peerBytes            = 256 << 10 // bytes read per second from one peer
 	peerBytesBurst       = 512 << 10
-	// minCharge is the minimum cost of a read in bytes, so that small messages cost what
-	// they take; over TCP every frame of the multiplexer is a read. streamCharge is the
-	// additional cost of a stream, opened or refused, for 100 µs of processor time.
+	// minCharge is the smallest number of bytes that a read counts, so that many small messages
+	// count as much as the processor time that they take. Over TCP every frame of the multiplexer
+	// is a read. streamCharge is what a stream, opened or refused, counts in addition, for 100 µs
+	// of processor time.
 	minCharge    = 256
 	streamCharge = 4 << 10
-	// A peer whose refused streams exceed this rate loses its connections, because over
-	// QUIC nothing else slows it down.
+	// If more streams of a peer are refused than this rate allows, the node closes the connections
+	// of the peer, because over QUIC nothing else slows it down.
 	refusalRate  = 4.0
 	refusalBurst = 128
-	// maxUnknownRead is the largest size of one read in bytes, so that other peers do not wait
-	// long for its turn.
+	// maxUnknownRead is the largest number of bytes that are read at once from an unknown peer, so
+	// that other unknown peers do not wait long.
 	maxUnknownRead = 16 << 10
 
-	// Addresses of members have higher limits, so that an unknown peer behind the same
-	// address cannot keep a member out.
+	// Addresses of members have higher limits, so that an unknown peer with the same address as a
+	// member cannot prevent the member from connecting.
 	memberArrivals      = 50.0
 	memberArrivalsBurst = 400
 	maxKnownAddrs       = 4096
@@ -133,8 +134,8 @@ func (s *unknownPeers) know(ip netip.Addr) {
 	}
 }
 
-// neighbourhood returns the prefix that one holder of addresses usually has: an IPv4
-// address or an IPv6 /56.
+// neighbourhood returns the prefix of addresses that usually belong to one subscriber: a single
+// IPv4 address or an IPv6 /56.
 func neighbourhood(ip netip.Addr) netip.Prefix {
 	bits := 32
 	if ip.Is6() {
@@ -278,7 +279,8 @@ func (c *arrival) leave() {
 	}
 }
 
-// forget drops the presence of a peer without connections and streams. The caller holds mu.
+// forget removes the counters of a peer that has neither connections nor streams any more. The
+// caller holds mu.
 func (s *unknownPeers) forget(id libp2ppeer.ID, p *presence) {
 	if p.conns == 0 && p.streams == 0 {
 		delete(s.peers, id)
@@ -344,7 +346,7 @@ func (s *unknownPeers) OpenStream(id libp2ppeer.ID, dir network.Direction) (netw
 	return &unknownStream{StreamManagementScope: scope, done: sync.OnceFunc(done)}, nil
 }
 
-// unknownStream is the scope of a stream that counts as an unknown peer's.
+// unknownStream is the resource scope of a stream that counts towards the limits of unknown peers.
 type unknownStream struct {
 	network.StreamManagementScope
 	done func()
@@ -356,7 +358,8 @@ func (c *unknownStream) Done() {
 	c.StreamManagementScope.Done()
 }
 
-// isUnknown returns whether a peer is connected by itself only and is not trusted.
+// isUnknown reports whether a peer is an unknown peer: it is not trusted, and this node has dialled
+// none of its connections.
 func (s *unknownPeers) isUnknown(id libp2ppeer.ID) bool {
 	if s.trusted(id) {
 		return false
@@ -367,7 +370,8 @@ func (s *unknownPeers) isUnknown(id libp2ppeer.ID) bool {
 	return p == nil || p.dialled == 0
 }
 
-// charge waits until an unknown peer may continue after a read of n bytes.
+// charge counts a read of n bytes from an unknown peer, and waits as long as the peer is above its
+// rate.
 func (s *unknownPeers) charge(ctx context.Context, id libp2ppeer.ID, n int) error {
 	if !s.isUnknown(id) {
 		return nil

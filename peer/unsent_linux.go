@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaveUnsent limits the bytes of a connection that the kernel buffers beyond those in
-// flight (TCP_NOTSENT_LOWAT, tcp(7)). The default allows 4 MB, and nothing sent later can
-// pass them.
+// leaveUnsent limits how many bytes of a connection the kernel buffers before it sends them
+// (TCP_NOTSENT_LOWAT, tcp(7)). By default the kernel buffers up to 4 MB, and bytes that are written
+// later must wait for them.
 func leaveUnsent(c net.Conn, bytes int) error {
 	raw, ok := c.(syscall.Conn)
 	if !ok {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// claimBlocks is the number of blocks that one call of the store takes over. claimers is
-	// the number of calls that run at the same time; these calls share a flush of the disk.
+	// claimBlocks is the number of blocks in one call of Store.TakeOver. claimers is the number of
+	// such calls that run at the same time; they share one flush of the disk.
 	claimBlocks = 256
 	claimers    = 8
 )
 
-// claim adds the reference to the blocks of a DAG that are in the store already, in larger
-// steps than those in which Fetch fetches blocks. It reads the links of a node before it
-// takes the node over, so that one step has blocks of several levels; a node that is lost
-// meanwhile is reported missing later. all is true if the complete DAG is in the store.
-// Otherwise, also after an error, Fetch must get the rest.
+// claim adds the reference to the blocks of a DAG that the store has already. It handles more
+// blocks in one step than Fetch does. It reads the links of a node before it adds the reference to
+// the node, so that one step can have blocks of several levels of the DAG. If a node disappears in
+// between, a later step reports it as missing. all is true if the store has the complete DAG.
+// Otherwise, also after an error, Fetch must get the remaining blocks.
 func claim(ctx context.Context, req *FetchRequest, store taker, limits Limits) (got Result, all bool) {
 	front := newFrontier(limits, req.Buffer.here)
 	defer front.end()

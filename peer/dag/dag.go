@@ -1,10 +1,10 @@
-// Package dag works on whole DAGs: it fetches one into the local store, verifies one,
-// imports a reader as UnixFS, and opens a UnixFS file for ranged reads. It does not
-// recurse over data from unknown peers, and limits each walk in blocks, depth, links and
-// bytes.
+// Package dag works on whole DAGs: it fetches a DAG into the local store, verifies a DAG, imports a
+// reader as a UnixFS file, and opens a UnixFS file for reading of ranges. Code that follows links
+// does not recurse, and limits the number of blocks, the depth, the links and the bytes, because
+// the data comes from unknown peers.
 //
 // Imports: boxo, go-ipld-prime, go-codec-dagpb, std.
-// Never:   libp2p, storage, consensus, config, cluster, api.
+// Never:   imports of libp2p, storage, consensus, config, cluster or api.
 package dag
 
 import (
@@ -19,7 +19,8 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// Defaults and bounds of a walk. Limits replaces the defaults.
+// Defaults and bounds of a walk, which visits every block of a DAG once. The fields of Limits
+// replace the defaults.
 const (
 	DefaultMaxBlocks = 10_000_000
 	DefaultMaxDepth  = 4_096
@@ -35,7 +36,7 @@ const (
 	MaxBlock = 2 << 20
 )
 
-// Kinds of errors. Every error of this package with one of these causes wraps it.
+// Kinds of errors. The errors that this package returns wrap one of these if it is the cause.
 var (
 	ErrNotFound         = errors.New("block not found")
 	ErrStalled          = errors.New("stalled")                           // some blocks came, and then none for Limits.Idle
@@ -55,8 +56,8 @@ type Getter interface {
 	Get(ctx context.Context, c cid.Cid) (blocks.Block, error)
 }
 
-// Limits bound one walk. A zero field means the default, except MaxBytes, for which it
-// means no limit.
+// Limits are the limits of one walk or fetch. A zero field means the default, except MaxBytes, for
+// which it means no limit.
 type Limits struct {
 	MaxBlocks uint64        // largest number of blocks, including those already in the store
 	MaxDepth  int           // largest number of nodes on one path

@@ -10,7 +10,7 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// maxNotes bounds the notes of sources that Reason repeats.
+// maxNotes is the largest number of notes of sources in the text that Reason returns.
 const maxNotes = 5
 
 // FetchError is the error of a failed fetch, with its progress.

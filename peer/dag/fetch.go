@@ -34,8 +34,8 @@ const (
 	putters = 2
 	// retryEvery is the pause before failed sources are asked again.
 	retryEvery = 3 * time.Second
-	// maxStrikes is how often in a row a source may deliver nothing before it is asked only
-	// every strikePeriod-th time. The last source is always asked.
+	// maxStrikes is how often in a row a source may deliver nothing. After that it is asked only
+	// every strikePeriod-th time. The last source in the list is always asked.
 	maxStrikes   = 3
 	strikePeriod = 16
 )
@@ -97,15 +97,15 @@ type Progress struct {
 	Found  uint64 // blocks found so far
 }
 
-// Buffer bounds the bytes that wait for the store, over all fetches that share it. Putters
-// write whatever waits, so sharing it cannot cause a deadlock. It also bounds the memory
-// for the CIDs that these fetches have visited; a fetch that needs more fails with
-// ErrMemory. Taking over blocks that are in the store has a limit of its own, because it is
-// short and fetches may take hours.
+// Buffer limits the bytes of received blocks that wait for the store, over all fetches that share
+// the Buffer. Storing goroutines write all waiting blocks, so sharing a Buffer cannot cause a
+// deadlock. A Buffer also limits the memory for the CIDs that these fetches have visited; a fetch
+// that needs more memory fails with ErrMemory. Taking over blocks that the store already has uses a
+// separate limit, because it is short, and fetches may take hours.
 type Buffer struct {
-	free *semaphore.Weighted
-	seen *atomic.Int64
-	here *atomic.Int64
+	free *semaphore.Weighted // bytes for blocks that wait for the store
+	seen *atomic.Int64       // free bytes of memory for the CIDs that fetches have visited
+	here *atomic.Int64       // the same for CIDs that are visited while blocks are taken over
 }
 
 // NewBuffer returns a buffer of this many bytes, at least minBuffer.
@@ -120,10 +120,11 @@ type FetchRequest struct {
 	Store     Store
 	Sources   []Source // asked in this order; each source is asked for the blocks that the sources before it lack
 	Limits    Limits
-	// Here is true if most or all of the DAG is already in the store. If the Store has the
-	// method TakeOver, Fetch takes these blocks over in large steps.
+	// Here says that most or all blocks of the DAG are probably in the store already. If the Store
+	// has the method TakeOver, Fetch then adds the reference to these blocks in large steps.
 	Here bool
-	// Share is the position of this node among the nodes that fetch the same DAG now.
+	// Share says which part of the DAG this node fetches first, if several nodes fetch the same DAG
+	// now.
 	Share Share
 	// Buffer may be shared with other fetches. Nil: a buffer of DefaultBuffer bytes for
 	// this one.
@@ -215,7 +216,7 @@ type fetch struct {
 	attempt *attempt
 	faults  []strikes // error of each source
 	lack    cid.Cid   // a block for which a job was waiting when it ended
-	vain    int       // how often in a row follow waited and got nothing
+	vain    int       // how often in a row follow has waited for other nodes and received nothing
 }
 
 // got is a received block that is not stored yet.
@@ -240,7 +241,7 @@ type have struct {
 	inline bool // the block is inside its CID, so it is no block of the store
 }
 
-// attempt is the time between two calls of renew.
+// attempt is the time between two calls of renew, as a context for the requests in this time.
 type attempt struct {
 	ctx context.Context
 	end context.CancelFunc

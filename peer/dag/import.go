@@ -195,8 +195,8 @@ func (s *sink) AddMany(ctx context.Context, nodes []ipld.Node) error {
 	return nil
 }
 
-// flushAll does the same as flush, and also passes on the newest chunk. flush keeps that chunk
-// back, because the importer adds a chunk only after it has the next one.
+// flushAll passes all chunks to put, including the newest one. flush does not pass on the newest
+// chunk, because the importer adds a chunk to the DAG only after it has the next chunk.
 func (s *sink) flushAll() error {
 	if data := s.chunks.last; data != nil {
 		n, err := merkledag.NewRawNodeWPrefix(data, builder)

@@ -10,7 +10,7 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// strikes counts how often a source delivered nothing.
+// strikes counts how often a source has delivered nothing, see maxStrikes.
 type strikes struct {
 	inRow  int
 	skips  int
@@ -113,7 +113,8 @@ func (h *have) read(ctx context.Context, store Store) (err error) {
 	return err
 }
 
-// plan adds n bytes to those of the fetch. It returns ErrTooLarge if they exceed MaxBytes.
+// plan adds n to the number of bytes that the fetch has found or received. It returns ErrTooLarge
+// if the sum exceeds Limits.MaxBytes.
 func (f *fetch) plan(n int) error {
 	if sum := f.planned.Add(uint64(n)); f.limits.MaxBytes > 0 && sum > f.limits.MaxBytes {
 		return fmt.Errorf("%w: more than %s allowed", ErrTooLarge, size(f.limits.MaxBytes))

@@ -47,7 +47,8 @@ type Buffers struct {
 // block when it needs it.
 func NewBuffers(ahead int) *Buffers { return &Buffers{ahead: make(chan struct{}, ahead)} }
 
-// besideLeaf is the space for what a store or a stream adds to the bytes of a leaf.
+// besideLeaf is the number of bytes that a buffer has in addition to those of a leaf, because a
+// store or a stream adds some bytes to a leaf.
 const besideLeaf = 512
 
 // bufferSizes are the sizes of leaves: of small objects, of files imported by Kubo, and of
@@ -121,7 +122,7 @@ type File struct {
 	inTime int // number of blocks in a row that arrived in time
 }
 
-// step is a block of a file and its state.
+// step is a block of a file that is being read, and how far reading has come.
 type step struct {
 	cid  cid.Cid
 	size uint64 // number of bytes of the file below the block, according to its parent
@@ -254,7 +255,7 @@ func (f *File) rewind(at uint64) {
 	}
 }
 
-// cut removes the bytes to skip from a step that has arrived.
+// cut removes the first skip bytes from a step whose block has arrived.
 func (s *step) cut() {
 	n := min(s.skip, uint64(len(s.data)))
 	s.data = s.data[n:]
@@ -316,7 +317,7 @@ func (f *File) await(s *step) error {
 	return nil
 }
 
-// waited adjusts the window, given how long the reader waited for a block.
+// waited adjusts the read-ahead window. d is how long the reader had to wait for a block.
 func (f *File) waited(d time.Duration) {
 	switch {
 	case d > lateAfter:
@@ -415,7 +416,8 @@ func (f *File) mayAhead(s *step) bool {
 	}
 }
 
-// wanted returns the read-ahead place of a step, if it has one.
+// wanted gives back the read-ahead place of a step, if it has one, because the reader needs the
+// block now.
 func (f *File) wanted(s *step) {
 	if s.ahead {
 		s.ahead = false

@@ -12,14 +12,14 @@ const (
 	// maxSeenBytes bounds the memory for visited nodes of all walks that share a Buffer. A walk
 	// of DefaultMaxBlocks nodes takes at most 190 MB.
 	maxSeenBytes = 256 << 20
-	// keptForSmall is the part of maxSeenBytes that is kept for sets of at most smallSeen bytes
-	// (80,000 nodes or more), so that walks of the largest DAGs cannot block all others.
+	// keptForSmall is the part of maxSeenBytes that only sets of at most smallSeen bytes (80,000
+	// nodes or more) may use, so that walks of the largest DAGs cannot block all others.
 	keptForSmall = 64 << 20
 	smallSeen    = 2 << 20
 	slotBytes    = 12
 	firstSlots   = 8
-	// splitAt is the size at which a set is split into seenParts tables that grow one by
-	// one, so that no growth copies much at once.
+	// splitAt is the number of entries at which a set is split into seenParts tables. The tables
+	// grow one by one, so that no growth copies much at once.
 	splitAt   = 8192
 	seenParts = 256
 	// A table is at most 80 % full and grows by 25 %.
@@ -170,7 +170,7 @@ func (s *seen) give(n int64) {
 	s.taken -= n
 }
 
-// forget returns all bytes to free.
+// forget empties the set and returns all its bytes to free.
 func (s *seen) forget() {
 	s.give(s.taken)
 	s.flat, s.parts = table{}, nil

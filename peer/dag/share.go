@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// followFirst is the pause before the other nodes are asked again for blocks that they
-	// did not have yet. It doubles. After a pause of followMost they are no longer waited
-	// for.
+	// followFirst is the first pause before other nodes that fetch the same DAG are asked again for
+	// blocks that they did not have. The pause doubles each time. After a pause of followMost the
+	// job stops waiting for them.
 	followFirst = 10 * time.Millisecond
 	followMost  = 160 * time.Millisecond
-	// followPart bounds the wait of one job to 1/followPart of the duration of the fetch so
-	// far, because a small DAG is fetched before any other node has it.
+	// followPart limits how long one job waits for other nodes: to 1/followPart of the time that
+	// the fetch has taken so far. A small DAG is complete before another node has its blocks, so
+	// waiting would not help.
 	followPart = 4
-	// maxVain is how often in a row a job may wait for the other nodes and get nothing.
-	// Then jobs stop waiting.
+	// maxVain is how often in a row a job may wait for other nodes and receive nothing. After that,
+	// no job of the fetch waits any more.
 	maxVain = 3
 )
 
@@ -54,7 +55,7 @@ func (s Share) part(f *frame) part {
 	}
 }
 
-// part says which node starts with a block: this one or another.
+// part says which node fetches a block first: this node or another one.
 type part uint8
 
 const (
@@ -121,7 +122,9 @@ func (f *fetch) failing(i int) bool {
 	return f.faults[i].failed
 }
 
-// worthWaiting records whether blocks arrived and returns whether the job should wait for more.
+// worthWaiting returns whether a job should go on waiting for blocks of other nodes. came says
+// whether blocks have arrived since the last call, and more whether a further pause may still help.
+// worthWaiting counts how often in a row jobs of this fetch have waited in vain, see maxVain.
 func (f *fetch) worthWaiting(came, more bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,8 +25,8 @@ type completer interface {
 
 // small has the blocks that a fetch keeps in memory.
 type small struct {
-	// mu guards the fields below. It is held during flush, so that no caller takes a block
-	// as stored while it is being stored.
+	// mu guards the fields below. It is held during flush, so that no caller regards a block as
+	// stored while it is still being stored.
 	mu      sync.Mutex
 	flushed bool // the DAG is larger than the bounds, or incomplete
 	blks    []blocks.Block
@@ -45,8 +45,9 @@ func (s *small) find(c cid.Cid) blocks.Block {
 	return nil
 }
 
-// gather keeps a block in memory. It returns false if the block must be stored instead. The
-// first such block flushes the ones in memory.
+// gather keeps a block in memory and returns true. If the DAG is too large for that, it returns
+// false, and the caller must store the block. The first such block makes gather store the blocks
+// that are in memory.
 func (f *fetch) gather(b blocks.Block) (bool, error) {
 	if f.whole == nil {
 		return false, nil

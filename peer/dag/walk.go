@@ -37,12 +37,12 @@ type frame struct {
 	links []cid.Cid // nil if the links were dropped to save memory
 }
 
-// frontier has the blocks that a walk must still visit, depth first, and those that it has
-// seen.
+// frontier is the state of a walk: the blocks that it must still visit, in depth-first order, and
+// the blocks that it has seen.
 type frontier struct {
 	limits Limits
 	share  Share // decides at which child of a node the walk begins
-	room   int   // maximum number of links in memory
+	room   int   // largest number of links that are kept in memory
 	frames []frame
 	held   int // number of links in memory
 	low    int // frames below this index have dropped their links
@@ -146,8 +146,8 @@ func (f *frontier) pop(reload func(cid.Cid) ([]cid.Cid, error)) (it item, ok boo
 	return item{}, false, nil
 }
 
-// admit counts a found block. It returns an error if the block exceeds the limits or cannot
-// be walked.
+// admit counts a block that the walk has found. It returns an error if the block exceeds the
+// limits, or if its CID cannot be verified or decoded.
 func (f *frontier) admit(c cid.Cid) error {
 	if f.found++; f.found > f.limits.MaxBlocks {
 		return fmt.Errorf("%w: more than %d blocks", ErrTooLarge, f.limits.MaxBlocks)

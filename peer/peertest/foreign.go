@@ -1,8 +1,8 @@
-// Package peertest provides fixtures for tests of the IPFS side: a peer that is no
+// Package peertest provides fixtures for tests of the IPFS peer: an IPFS peer that is not a
 // Holdfast node, a block store in memory, and DAGs of every codec.
 //
-// Imports: libp2p, boxo; tests only.
-// Never:   the rest of the module.
+// Imports: libp2p, boxo. Only tests import this package.
+// Never:   imports of other packages of Holdfast.
 package peertest
 
 import (

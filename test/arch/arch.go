@@ -5,7 +5,8 @@
 // Load reads every Go file, without regard to build tags, because `go list` shows only the files of
 // one set of tags. The package uses `go list` only to find out which modules the program contains.
 //
-// Imports: std. Never:   imports of the packages that it checks.
+// Imports: std.
+// Never:   imports of the packages that it checks.
 package arch
 
 import (

@@ -11,6 +11,6 @@
 //
 // If the environment variable HOLDFAST_BIN is set, bench uses this binary and does not build one.
 //
-// Imports: std, test/harness, internal/x402test, go-cid, multihash. Never:   imports of other
-// packages of Holdfast: it uses only the public APIs.
+// Imports: std, test/harness, internal/x402test, go-cid, multihash.
+// Never:   imports of other packages of Holdfast: it uses only the public APIs.
 package main

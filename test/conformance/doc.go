@@ -3,6 +3,6 @@
 // and the public clients of the Pinning Service API. The tests need minutes, npm and Node.js, so
 // they have the build tag "conformance"; `make conformance` runs them.
 //
-// Imports: test/harness, boxo's pinning client, go-cid, libp2p for unknown peers. Never:   imports
-// of packages of Holdfast.
+// Imports: test/harness, boxo's pinning client, go-cid, libp2p for unknown peers.
+// Never:   imports of packages of Holdfast.
 package conformance

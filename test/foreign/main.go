@@ -10,7 +10,8 @@
 // SIGTERM or SIGINT. With the flag -vanish-after, the peer leaves the network after it has served
 // that many blocks, but the process continues.
 //
-// Imports: std, libp2p, boxo, go-ipld-prime. Never:   imports of packages of Holdfast.
+// Imports: std, libp2p, boxo, go-ipld-prime.
+// Never:   imports of packages of Holdfast.
 package main
 
 import (

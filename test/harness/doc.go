@@ -3,5 +3,6 @@
 // peers (test/foreign, Helia, Kubo) that provide content. A test asks for a cluster; at the end of
 // the test the harness ends every process and removes every file.
 //
-// Imports: std, golang.org/x/sys, api/admin/client. Never:   imports of other packages of Holdfast.
+// Imports: std, golang.org/x/sys, api/admin/client.
+// Never:   imports of other packages of Holdfast.
 package harness

@@ -7,5 +7,6 @@
 // Processor time is the user and system time of the step's process and of all its descendants that
 // were waited for, as the kernel counts it (getrusage(2), RUSAGE_CHILDREN).
 //
-// Imports: std. Never:   imports of packages of Holdfast.
+// Imports: std.
+// Never:   imports of packages of Holdfast.
 package main
