@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// cacheBehind is the number of bytes of the newest data that stay in the system's page
-	// cache, because members fetch new content next. cacheStep is the number of bytes that are
-	// dropped from the cache at a time. On a node that stores more than its memory, block data
-	// would otherwise displace the pages of the indexes, and the system would have to free
-	// memory for every block, which costs more than the copy.
+	// cacheBehind is the number of bytes of the newest data that stay in the system's page cache,
+	// because members soon fetch new content. Older data is dropped from the cache in steps of
+	// cacheStep bytes. If a node stores more than its memory, block data would otherwise displace
+	// the pages of the indexes from the cache. The system would also have to free memory for every
+	// block, which costs more than the copy.
 	cacheBehind = 64 << 20
 	cacheStep   = 8 << 20
 
-	// directBytes is the minimum size of a batch that bypasses the page cache. A write through
-	// the cache costs copying and pages. A direct write costs a wait for the disk, which the
-	// flush needs anyway. In batches of directBytes a MiB takes 0.54 ms of processor time
+	// directBytes is the minimum size of a batch that bypasses the page cache. A write through the
+	// cache needs a copy and pages of the cache. A direct write waits for the disk, but the flush
+	// waits for the disk anyway. In batches of directBytes, a MiB takes 0.54 ms of processor time
 	// through the cache and 0.38 ms directly. In batches of 64 KiB both take 1.3 ms.
 	directBytes = 192 << 10
 	directAlign = durable.DirectAlign
@@ -46,8 +46,8 @@ func (a *active) close() error {
 	return err
 }
 
-// linked returns whether the path of the segment still leads to the open file, so that the next
-// start finds it.
+// linked reports whether the path of the segment still leads to the open file. If not, the next
+// start will not find what is written to the file.
 func (a *active) linked() bool {
 	if a.file == nil {
 		file, err := a.f.Stat()
@@ -67,8 +67,8 @@ func (a *active) trimCache() {
 	}
 }
 
-// ready empties the memory for a batch. If the batch is to bypass the page cache, the
-// memory gets the same position within a page as the segment.
+// ready empties the memory for a batch. If the batch is to bypass the page cache, ready places it
+// in memory so that its position within a page is the same as in the segment.
 func (s *Store) ready(ops []*op) {
 	cold, bytes := int64(0), int64(recordSlack)
 	for _, o := range ops {
@@ -88,7 +88,7 @@ func (s *Store) ready(ops []*op) {
 	s.buf = s.memory[at:at]
 }
 
-// place returns the position of b in memory, modulo directAlign.
+// place returns the address of b in memory, modulo directAlign.
 func place(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) % directAlign
 }

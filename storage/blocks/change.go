@@ -9,24 +9,27 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// change is the effect of a run of records on the index: one transaction, and the changes
-// of the counts in memory. Live writes and recovery use the same code.
+// change is the effect of consecutive records on the index: one transaction, and the changes of the
+// counts in memory. Writes and recovery use the same code. An incarnation is one life of a
+// reference, from its first record to its drop. Its entries are the rows of the index for its
+// blocks.
 type change struct {
 	tx      *kv.Tx
-	loads   map[uint32]load // changes of the loads of segments, to be added
-	totals  totals          // changes of the totals, to be added
-	opened  map[uint64]bool // incarnations that now need a sweep
-	turned  map[uint64]bool // incarnations whose blocks must be counted again
+	loads   map[uint32]load // by how much the loads of segments change
+	totals  totals          // by how much the totals of the store change
+	opened  map[uint64]bool // dropped incarnations whose entries must be removed
+	turned  map[uint64]bool // incarnations whose blocks must still be marked as hidden or visible
 	removed []uint32        // segments whose files were removed
-	step    int             // number of blocks that a seal counts at once
-	born    uint64          // incarnations from this position on begin in this change
+	step    int             // number of blocks that one step marks as hidden or visible
+	born    uint64          // incarnations that begin at this position or later began in this change
 	seals   bool            // this change also seals the reference
-	hiding  bool            // the seal in this change is hidden
-	hid     uint64          // number of entries that this change made hidden for the seal
-	coming  bool            // references that begin in this change will be sealed hidden
+	hiding  bool            // this change seals the reference as hidden
+	hid     uint64          // number of blocks that this change has marked as hidden for the seal
+	coming  bool            // references that begin in this change will later be sealed as hidden
 }
 
-// change starts a change of the index. The index may already have its records.
+// change starts a change of the index. The records may be in the index already, because recovery
+// can read them twice.
 func (s *Store) change() *change {
 	return &change{
 		tx: s.index.Begin(), step: s.opts.countStep, born: math.MaxUint64,
@@ -34,8 +37,9 @@ func (s *Store) change() *change {
 	}
 }
 
-// of returns where to read the index entries of an incarnation. For an incarnation that began
-// in this change, the index has no entries yet, because a position is never used twice.
+// of returns the reader for the index entries of an incarnation (one life of a reference). If the
+// incarnation began in this change, the index has no entries of it, so it is enough to read what
+// the transaction itself has written.
 func (c *change) of(inc uint64) getter {
 	if inc >= c.born {
 		return own{c.tx}
@@ -43,14 +47,14 @@ func (c *change) of(inc uint64) getter {
 	return c.tx
 }
 
-// own reads only what a transaction has written itself.
+// own reads only what its transaction has written.
 type own struct{ tx *kv.Tx }
 
 // Get returns a value that the transaction has written.
 func (o own) Get(key []byte) (value []byte, ok bool, err error) { return o.tx.GetOwn(key) }
 
-// add counts a live record, or a part of a record, in a segment; sub subtracts it again.
-// Segment 0 means that there is no record.
+// add counts a live record, or a part of a record, in a segment; sub undoes it. Segment 0 means
+// that there is no record, and is counted without effect.
 func (c *change) add(segment uint32, bytes int64) {
 	l := c.loads[segment]
 	c.loads[segment] = load{l.records + 1, l.bytes + bytes}
@@ -75,9 +79,9 @@ func (c *change) apply(rec record, segment uint32) error {
 	}
 }
 
-// block records that the bytes of hash are at the offset off in segment. An earlier location
-// becomes garbage, because the newest location is a copy by Compact or a repair and therefore
-// right.
+// block sets the location of the block with this hash to the offset off in segment. If the block
+// had another location, the bytes there become garbage: a later record is a copy by Compact or a
+// repair, and therefore right.
 func (c *change) block(hash multihash.Multihash, size, segment, off uint32) error {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil {
@@ -107,8 +111,9 @@ func (c *change) located(size uint32, n int64) {
 	c.totals.bytes += n * int64(size)
 }
 
-// entryOf returns the index entry of the reference to which a record of inc belongs, a new
-// one if there is none. dead is true if the record belongs to a dropped incarnation.
+// entryOf returns the index entry of the reference to which a record of the incarnation inc
+// belongs, or a new entry if there is none. dead is true if the incarnation has already been
+// dropped, so that the record has no effect.
 func (c *change) entryOf(inc uint64, reference string, segment uint32) (e referenceEntry, dead bool, err error) {
 	x, ok, err := getDropped(c.of(inc), inc)
 	if err != nil {
@@ -138,8 +143,9 @@ func (c *change) entryOf(inc uint64, reference string, segment uint32) (e refere
 	return referenceEntry{inc: inc}, false, c.drop(e.inc, reference, 0)
 }
 
-// outdate records that segment has a record of a live reference that a later record has
-// replaced. Only the drop of the reference needs this fact.
+// outdate records that segment contains a record of a live reference that a later record has
+// replaced. When the reference is dropped, its drop record must be kept as long as such records
+// exist.
 func (c *change) outdate(o *referenceEntry, reference string, segment uint32) error {
 	key := deadKey(segment, o.inc)
 	if _, ok, err := c.tx.Get(key); err != nil || ok {
@@ -149,8 +155,9 @@ func (c *change) outdate(o *referenceEntry, reference string, segment uint32) er
 	return c.tx.Set(key, []byte(reference))
 }
 
-// kill records that segment holds a dead record of inc, unless the drop record is in the
-// same segment and is removed together with it.
+// kill records that segment contains a record of the dropped incarnation inc, so that the drop
+// record must be kept as long as this segment exists. It does nothing if the drop record is in the
+// same segment, because both are then removed together.
 func (c *change) kill(x *droppedEntry, inc uint64, segment uint32) error {
 	if segment == x.segment {
 		return nil
@@ -268,8 +275,8 @@ func (c *change) seal(inc uint64, reference string, sealed Sealed, segment uint3
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// doubtful returns up to limit references that are sealed and have fewer blocks than their
-// seals declare.
+// doubtful returns up to limit references whose keys are between from and end, that are sealed and
+// have fewer blocks than their seals declare.
 func (c *change) doubtful(from, end []byte, limit int) (references []string, err error) {
 	err = c.tx.Scan(from, end, false, func(key, value []byte) (bool, error) {
 		o, err := decodeReferenceEntry(key, value)
@@ -281,9 +288,10 @@ func (c *change) doubtful(from, end []byte, limit int) (references []string, err
 	return references, err
 }
 
-// doubt revokes the seal of a reference. The counts of its blocks stay as the seal declared
-// them. The record of the seal stays until the reference is sealed again, so that a rebuilt
-// index doubts the reference again.
+// doubt revokes the seal of a reference, because the reference has lost blocks. The number of
+// blocks that the seal declared stays in the index. The record of the seal stays in its segment
+// until the reference is sealed again, so that an index that is rebuilt from the segments revokes
+// the seal too.
 func (c *change) doubt(reference string) error {
 	o, _, err := getReference(c.tx, reference)
 	if err != nil {
@@ -300,7 +308,7 @@ func (c *change) doubt(reference string) error {
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// moveDoubt notes that the record of the revoked seal is in another segment now.
+// moveDoubt records that Compact has copied the record of the revoked seal to another segment.
 func (c *change) moveDoubt(o *referenceEntry, reference string, segment uint32) error {
 	d, err := getDoubt(c.tx, reference)
 	if err != nil || d.segment == segment {
@@ -320,8 +328,8 @@ func (c *change) moveDoubt(o *referenceEntry, reference string, segment uint32) 
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// trust ends a doubt, because the reference is sealed again or dropped. It returns the segment
-// of the last seal, or 0 if there is none.
+// trust deletes the index entry about a revoked seal, because the reference is being sealed again
+// or dropped. It returns the segment with the record of the last seal, or 0 if there is none.
 func (c *change) trust(o referenceEntry, reference string) (segment uint32, err error) {
 	segment, err = o.sealIn(c.tx, reference)
 	if err != nil || !o.doubted() {
@@ -330,7 +338,8 @@ func (c *change) trust(o referenceEntry, reference string) (segment uint32, err 
 	return segment, c.tx.Delete(doubtKey(reference))
 }
 
-// close records that an incarnation is complete.
+// close deletes the index entry that marks an incarnation (one life of a reference) as not
+// complete.
 func (c *change) close(inc uint64) error {
 	key := openKey(inc)
 	if inc >= c.born {
@@ -341,8 +350,8 @@ func (c *change) close(inc uint64) error {
 	return c.tx.Delete(key)
 }
 
-// turn begins to make the entries of an incarnation hidden or visible. Most references have few
-// blocks, and for these turn also completes the change.
+// turn begins to mark all blocks of an incarnation as hidden or visible. For references with few
+// blocks, which most are, turn also completes this. Otherwise later calls of count continue.
 func (c *change) turn(inc uint64, reference string, hidden bool) error {
 	if err := c.tx.Set(openKey(inc), uncounted(reference, nil)); err != nil {
 		return err
@@ -354,9 +363,10 @@ func (c *change) turn(inc uint64, reference string, hidden bool) error {
 	return err
 }
 
-// count changes up to limit entries of an incarnation to hidden or visible, starting after
-// a hash. An open entry in the index marks the rest, also after a crash. Blocks that are
-// added meanwhile are counted when they arrive.
+// count marks up to limit blocks of an incarnation as hidden or visible, those after the hash from,
+// and changes the number of hidden references of each block. done is true if no blocks are left.
+// The index stores how far it has come, so that it continues after a crash. Blocks that are added
+// meanwhile are marked when they are added.
 func (c *change) count(inc uint64, reference string, from multihash.Multihash, hidden bool, limit int) (done bool, err error) {
 	prefix := blockRefPrefix(inc)
 	lower := prefix
@@ -409,8 +419,8 @@ func (c *change) count(inc uint64, reference string, from multihash.Multihash, h
 	return false, c.tx.Set(openKey(inc), uncounted(reference, refs[len(refs)-1].hash))
 }
 
-// drop ends an incarnation. Its entries are swept later, in steps. Segment 0 means that
-// there is no drop record.
+// drop ends an incarnation (one life of a reference). sweep removes its index entries later, in
+// steps. segment is the segment with the drop record, or 0 if there is none.
 func (c *change) drop(inc uint64, reference string, segment uint32) error {
 	x, ok, err := getDropped(c.of(inc), inc)
 	if err != nil {
@@ -455,8 +465,8 @@ func (c *change) drop(inc uint64, reference string, segment uint32) error {
 	return c.tx.Set(droppedKey(inc), x.encode())
 }
 
-// dropRecord notes that the drop record is in segment. The records there that it kills are
-// removed together with it.
+// dropRecord records that segment contains the drop record of inc. Records of inc in the same
+// segment no longer matter, because they are removed together with the drop record.
 func (c *change) dropRecord(x *droppedEntry, inc uint64, segment uint32) error {
 	if x.segment != 0 {
 		c.sub(x.segment, dropRecordBytes(x.reference))
@@ -471,8 +481,9 @@ func (c *change) dropRecord(x *droppedEntry, inc uint64, segment uint32) error {
 	return c.tx.Delete(key)
 }
 
-// sweep removes up to limit entries of a dropped incarnation, and the blocks that no other
-// reference includes. It writes no record, because after a crash it starts again.
+// sweep removes up to limit index entries of a dropped incarnation, and the blocks that no other
+// reference includes. freed is the size of these blocks in bytes. done is true if no entries are
+// left. sweep writes no record to the journal, because after a crash it simply starts again.
 func (c *change) sweep(inc uint64, limit int) (freed uint64, done bool, err error) {
 	x, ok, err := getDropped(c.tx, inc)
 	if err != nil || !ok || x.swept {
@@ -534,7 +545,8 @@ func (c *change) unreference(hash multihash.Multihash, hidden bool) (freed uint6
 	return c.free(hash, e)
 }
 
-// free removes a block without references.
+// free removes a block without references from the index and returns its size in bytes, or 0 if its
+// bytes were missing.
 func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err error) {
 	if e.segment == 0 {
 		c.totals.missing--
@@ -546,7 +558,8 @@ func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err
 	return freed, c.tx.Delete(blockKey(hash))
 }
 
-// settle stores x, or deletes the stored value if no dead record of its drop is left.
+// settle stores x, the index entry of a dropped incarnation. If no segment contains a record of the
+// incarnation any more, its drop record is no longer needed, and settle deletes the entry instead.
 func (c *change) settle(inc uint64, x droppedEntry) error {
 	if !x.swept || x.segments > 0 {
 		return c.tx.Set(droppedKey(inc), x.encode())
@@ -557,7 +570,8 @@ func (c *change) settle(inc uint64, x droppedEntry) error {
 	return c.tx.Delete(droppedKey(inc))
 }
 
-// lose marks the bytes of hash at this location as damaged.
+// lose marks the block with this hash as missing, if the index has it at this location, because its
+// bytes there are damaged.
 func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 	e, ok, err := getBlock(c.tx, hash)
 	if err != nil || !ok || e.segment != segment || e.off != off {
@@ -570,8 +584,8 @@ func (c *change) lose(hash multihash.Multihash, segment, off uint32) error {
 	return c.tx.Set(blockKey(hash), e.encode())
 }
 
-// gone notes that the file of a segment was removed. Drop records that were needed only for its
-// dead records are no longer needed.
+// gone records that the file of a segment was removed. Drop records that were needed only because
+// of records in this segment are then no longer needed.
 func (c *change) gone(segment uint32) error {
 	prefix := deadPrefix(segment)
 	references := make(map[uint64]string) // key: incarnation
@@ -596,7 +610,8 @@ func (c *change) gone(segment uint32) error {
 	return c.tx.Delete(segmentKey(segment))
 }
 
-// forgotten notes that one segment fewer holds dead or outdated records of inc.
+// forgotten records that one segment fewer contains dead or outdated records of the incarnation
+// inc.
 func (c *change) forgotten(inc uint64, reference string) error {
 	x, ok, err := getDropped(c.tx, inc)
 	if err != nil {
@@ -614,7 +629,8 @@ func (c *change) forgotten(inc uint64, reference string) error {
 	return c.tx.Set(referenceKey(reference), o.encode())
 }
 
-// orphans frees the blocks that recovery has found and that no reference includes.
+// orphans removes up to limit blocks that recovery has found in the segments and that no reference
+// includes. done is true if no such blocks are left.
 func (c *change) orphans(limit int) (done bool, err error) {
 	var hashes []multihash.Multihash
 	err = c.tx.Scan([]byte{keyOrphan}, []byte{keyOrphan + 1}, false, func(key, _ []byte) (bool, error) {

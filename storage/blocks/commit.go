@@ -23,9 +23,9 @@ const (
 	maxBatchBytes = 8 << 20
 )
 
-// op is a step that must run alone. It reads the index through the batch and appends records to
-// the batch. An op may fail with ErrNoSpace before it has changed anything; any other error
-// breaks the store.
+// op is an operation of the store that must run alone. It reads the index through the batch and
+// appends records to the batch. An op may fail with ErrNoSpace before it has changed anything. Any
+// other error marks the whole store as broken.
 type op struct {
 	bytes int64 // approximate number of bytes that the op appends
 	cold  bool  // the data will probably not be read soon
@@ -79,7 +79,7 @@ func (s *Store) do(ctx context.Context, bytes int64, fn func(b *batch) error) er
 	return s.queued(ctx, &op{bytes: bytes, run: fn})
 }
 
-// queued waits for a place in the queue for an op, and then does the same as do.
+// queued waits until the queue has room for an op, and then does the same as do.
 func (s *Store) queued(ctx context.Context, o *op) error {
 	bytes := min(o.bytes, maxQueuedBytes)
 	if err := s.queueOps.Acquire(ctx, 1); err != nil {
@@ -112,7 +112,7 @@ func (s *Store) queued(ctx context.Context, o *op) error {
 	return o.err
 }
 
-// withdraw removes an op from the queue. It returns false if the op is being committed.
+// withdraw removes an op from the queue. It returns false if the op is already being committed.
 func (s *Store) withdraw(o *op) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,13 +124,13 @@ func (s *Store) withdraw(o *op) bool {
 	return true
 }
 
-// commitAll commits the queued operations, batch by batch, until the store is closed and
-// the queue is empty. One goroutine does this, whose stack has grown once to what the index
-// needs.
+// commitAll commits the queued operations, batch by batch, until the store is closed and the queue
+// is empty. It runs in a single goroutine, so that only one stack has to grow to the size that the
+// index needs.
 //
-// Callers that have got their result will soon write again. So between two batches commitAll
-// lets other goroutines run: on a busy machine this makes batches fuller, and on an idle
-// machine nothing waits.
+// Callers that have received their result usually write again soon. So between two batches
+// commitAll lets other goroutines run first. On a busy machine this makes batches larger, and on an
+// idle machine it costs no time.
 func (s *Store) commitAll() {
 	var ops []*op
 	for {
@@ -222,7 +222,7 @@ func (s *Store) commit(ops []*op) {
 	}
 }
 
-// breakdown marks the store as broken.
+// breakdown marks the store as broken because of err, and returns the error for callers.
 func (s *Store) breakdown(err error) error {
 	err = s.distrustIndex(err)
 	s.broken = err
@@ -263,9 +263,9 @@ func (s *Store) roll() error {
 	return nil
 }
 
-// publish commits the change to the index, without fsync, and adds the change of its counts to
-// the store's counts. number and off are the position in the segments up to which the index is
-// complete.
+// publish commits the change to the index, without fsync, and then adds its counts to those of the
+// store. number and off are the position in the segments up to which the index then has all
+// records.
 func (s *Store) publish(c *change, number uint32, off int64) error {
 	loads, sums, err := s.counts(c, number, off)
 	if err != nil {
@@ -297,7 +297,8 @@ func (s *Store) publish(c *change, number uint32, off int64) error {
 	return nil
 }
 
-// counts writes the store's counts, including this change, into the index and returns them.
+// counts computes the counts of the store including the change c, writes them into the index, and
+// returns them.
 func (s *Store) counts(c *change, number uint32, off int64) (loads map[uint32]load, sums totals, err error) {
 	s.stats.Lock()
 	defer s.stats.Unlock()

@@ -17,8 +17,9 @@ const (
 	// copyBatchBytes is the number of bytes that Compact copies at a time, so that writers do
 	// not wait long.
 	copyBatchBytes = 2 << 20
-	// garbagePart is the fraction of garbage above which a segment is copied. On a disk without
-	// space for new blocks, tightGarbagePart applies.
+	// garbagePart is the part of a segment that must be garbage before Compact copies its live
+	// records and removes the segment. tightGarbagePart applies instead while the disk has no space
+	// for new blocks.
 	garbagePart      = 0.5
 	tightGarbagePart = 0.1
 )
@@ -48,9 +49,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Compact does one pass over the garbage: it finishes interrupted drops and seals, deletes
-// segments without live records, and copies the live records of segments that are mostly
-// garbage, at a bounded rate.
+// Compact collects garbage once: it finishes interrupted drops and seals, deletes segments without
+// live records, and copies the live records of segments that are mostly garbage, at a limited rate.
 func (s *Store) Compact(ctx context.Context) error {
 	select {
 	case s.compacting <- struct{}{}:
@@ -120,8 +120,8 @@ func (s *Store) compact(ctx context.Context) error {
 	}
 }
 
-// full returns the segments to which the store no longer appends and for which pick is
-// true.
+// full returns the numbers of the segments to which the store no longer appends and for which pick
+// returns true.
 func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32 {
 	s.stats.Lock()
 	defer s.stats.Unlock()
@@ -140,8 +140,9 @@ func (s *Store) full(pick func(number uint32, size int64, l load) bool) []uint32
 	return picked
 }
 
-// mostGarbage returns the segment with the most garbage among those not tried yet, if more
-// than part of it is garbage and there is space for its live records.
+// mostGarbage returns the segment with the largest part of garbage, among the segments that are not
+// in tried, whose garbage is more than part of the segment, and whose live records fit into room
+// bytes. ok is false if there is none.
 func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (number uint32, ok bool) {
 	most := int64(0)
 	s.full(func(n uint32, size int64, l load) bool {
@@ -157,8 +158,8 @@ func (s *Store) mostGarbage(tried map[uint32]bool, part float64, room int64) (nu
 	return number, most > 0
 }
 
-// records returns a scan of a segment. Other goroutines may read or remove the segment until
-// done is called.
+// records returns a scan of the records of a segment. Until the caller calls done, the segment is
+// kept open; other goroutines may read it or remove its file meanwhile.
 func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
 	h, err := s.files.acquire(number)
 	if err != nil {
@@ -170,9 +171,9 @@ func (s *Store) records(number uint32) (sc *scan, done func(), err error) {
 	return &scan{src: h.f, seed: h.seed, size: size}, func() { s.files.release(h) }, nil
 }
 
-// weigh measures the size of the reference records in a segment, because loads do not count
-// these records. For small objects they are so large that without this measure a segment
-// without garbage would be copied, then its copy, and so on.
+// weigh measures the size of the parts of reference records in a segment that its load does not
+// count. In stores of small objects these parts are so large that a segment without garbage would
+// otherwise be copied, then its copy, and so on.
 func (s *Store) weigh(ctx context.Context, number uint32) error {
 	sc, done, err := s.records(number)
 	if err != nil {
@@ -196,8 +197,8 @@ func (s *Store) weigh(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// removeEmpty deletes segments without live records. Drop records that were kept for their
-// dead records may then no longer be needed, which can empty other segments.
+// removeEmpty deletes segments without live records. Then some drop records may no longer be
+// needed, which can make further segments empty; these are deleted too.
 func (s *Store) removeEmpty(ctx context.Context) error {
 	for {
 		numbers := s.full(func(_ uint32, _ int64, l load) bool { return l.records == 0 })
@@ -238,7 +239,8 @@ func (s *Store) removeEmpty(ctx context.Context) error {
 	}
 }
 
-// empty copies the live records of a segment to the end of the journal.
+// empty copies the live records of a segment to the end of the journal, so that the segment has
+// none.
 func (s *Store) empty(ctx context.Context, number uint32) error {
 	sc, done, err := s.records(number)
 	if err != nil {
@@ -290,8 +292,9 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// looksAlive reports from the index, outside the committer, whether a record is probably live.
-// This saves copying records that are certainly dead.
+// looksAlive reports whether a record is probably live, according to the index. It runs outside the
+// committer, so the answer may be out of date. It only avoids copying records that are certainly
+// dead.
 func (s *Store) looksAlive(rec record, number uint32) (bool, error) {
 	if rec.kind != kindBlock {
 		return true, nil
@@ -310,8 +313,8 @@ func (r record) clone() record {
 	return r
 }
 
-// relocate writes the live records of segment from again. The copies describe the current
-// state, so their later position in the journal is correct.
+// relocate writes the live records among records, which are from the segment from, again. The
+// copies describe the current state, so their later position in the journal is correct.
 func (b *batch) relocate(from uint32, records []record) error {
 	for _, rec := range records {
 		var err error

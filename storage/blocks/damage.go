@@ -38,11 +38,11 @@ func (s *Store) missing() int64 {
 	return s.totals.missing
 }
 
-// Damaged calls fn for each reference whose seal was revoked, and for each sealed reference
-// with missing blocks, with the number of those blocks. It stops when fn returns false or
-// an error. Without missing blocks it costs almost nothing; otherwise it scans the index
-// once. After very much damage it returns only a part; after the repair of that part a
-// later call returns more.
+// Damaged calls fn for each reference that needs a repair: for each reference whose seal was
+// revoked, and for each sealed reference with missing blocks. blocks is the number of its missing
+// blocks. It stops when fn returns false or an error. If no block is missing, it costs almost
+// nothing; otherwise it scans the index once. If very many blocks are missing, it reports only some
+// of the references; after their repair a later call reports more.
 func (s *Store) Damaged(ctx context.Context, fn func(reference string, blocks uint64) (more bool, err error)) error {
 	v := s.index.View()
 	defer v.Close()
@@ -73,8 +73,8 @@ func (s *Store) Damaged(ctx context.Context, fn func(reference string, blocks ui
 	return nil
 }
 
-// inDoubt calls fn for each reference whose seal was revoked, with the number of blocks
-// that were missing then.
+// inDoubt calls fn for each reference whose seal was revoked, with the number of blocks that were
+// missing when it was revoked. It stops when fn returns false or an error.
 func inDoubt(ctx context.Context, v scanner, fn func(reference string, blocks uint64) (bool, error)) (more bool, err error) {
 	more = true
 	prefix := []byte{keyDoubt}
@@ -131,8 +131,8 @@ func damagedIncarnations(ctx context.Context, v scanner) (map[uint64]uint64, err
 	return hurt, err
 }
 
-// Whole returns whether the store has all blocks of a reference, according to the index. It
-// returns ErrBadReference for a name that no reference can have.
+// Whole returns whether the store has all blocks of a reference, according to the index. If the
+// name is not a valid name of a reference, the error is ErrBadReference.
 func (s *Store) Whole(ctx context.Context, reference string) (bool, error) {
 	if err := checkReference(reference); err != nil {
 		return false, err

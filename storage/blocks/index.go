@@ -107,7 +107,7 @@ func segmentKey(segment uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keySegment}, segment)
 }
 
-// after returns the smallest key after all keys that begin with prefix.
+// after returns the smallest key that is larger than all keys with this prefix.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -118,14 +118,14 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// sparse returns true for keys that are mostly looked up without a result: those of new
-// blocks and new references.
+// sparse returns true for keys that transactions often look up and seldom find: those of new blocks
+// and new references. It is the function Is of kv.Sparse.
 func sparse(key []byte) bool {
 	return len(key) > 0 && (key[0] == keyBlock || key[0] == keyReference)
 }
 
-// sparseAfter returns the position after a key that is not sparse at which the next sparse key
-// can be.
+// sparseAfter returns, for a key that is not sparse, the smallest key after it that can be sparse.
+// It is the function After of kv.Sparse.
 func sparseAfter(key []byte) []byte {
 	switch {
 	case len(key) == 0 || key[0] < keyBlock:
@@ -195,15 +195,15 @@ func decodeBlockRefEntry(key, v []byte) (blockRefEntry, error) {
 	return blockRefEntry{binary.BigEndian.Uint32(v), len(v) == 5}, nil
 }
 
-// uncounted returns the stored value of an incarnation whose entries are counted as its seal
-// says only up to a hash.
+// uncounted returns the index value for an incarnation (one life of a reference) whose blocks are
+// being marked as hidden or visible. upTo is the last hash that has been marked.
 func uncounted(reference string, upTo multihash.Multihash) []byte {
 	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(reference)+len(upTo)), uint16(len(reference)))
 	return append(append(b, reference...), upTo...)
 }
 
-// getUncounted decodes the value of uncounted; ok is false for an incarnation that is counted
-// completely.
+// getUncounted reads the value that uncounted has made. ok is false if the blocks of the
+// incarnation are all marked as its seal says.
 func getUncounted(g getter, inc uint64) (reference string, upTo multihash.Multihash, ok bool, err error) {
 	key := openKey(inc)
 	v, ok, err := g.Get(key)
@@ -250,8 +250,8 @@ func decodeReferenceEntry(key, v []byte) (referenceEntry, error) {
 // doubted returns whether the reference was sealed and its seal was revoked later.
 func (e referenceEntry) doubted() bool { return e.sealSegment == 0 && e.sealed.Blocks > 0 }
 
-// sealIn returns the segment of the last seal of the reference, also a revoked one; 0:
-// none.
+// sealIn returns the segment with the record of the last seal of the reference, even if that seal
+// was revoked; 0 if there is none.
 func (e referenceEntry) sealIn(from getter, reference string) (uint32, error) {
 	if !e.doubted() {
 		return e.sealSegment, nil
@@ -270,7 +270,8 @@ func (e doubtEntry) encode() []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, 12), e.lacked), e.segment)
 }
 
-// getDoubt returns the doubt of a reference, or the zero value if there is none.
+// getDoubt returns the index entry about the revoked seal of a reference, or the zero value if
+// there is none.
 func getDoubt(from getter, reference string) (e doubtEntry, err error) {
 	key := doubtKey(reference)
 	v, ok, err := from.Get(key)
@@ -292,14 +293,15 @@ func decodeDoubtEntry(key, v []byte) (doubtEntry, error) {
 	return e, nil
 }
 
-// says returns whether the reference is sealed with exactly the given declaration.
+// says reports whether the reference is sealed with exactly this declaration.
 func (e referenceEntry) says(sealed Sealed) bool {
 	return e.sealSegment != 0 && e.sealed == e.declares(sealed)
 }
 
-// declares returns the declaration to store, with at most as many blocks as the reference
-// has. A caller may count blocks by CID, and several CIDs can name one block or contain it
-// inline. A declaration of more blocks would look like a reference that has lost some.
+// declares returns the declaration to store for a seal, with at most as many blocks as the
+// reference has. A caller may count blocks by CID, and several CIDs can name the same block, or
+// contain it as an identity hash. If the stored number were too large, the reference would look as
+// if it had lost blocks.
 func (e referenceEntry) declares(sealed Sealed) Sealed {
 	sealed.Blocks = min(sealed.Blocks, e.blocks)
 	return sealed
@@ -336,7 +338,7 @@ func decodeDroppedEntry(key, v []byte) (droppedEntry, error) {
 	return droppedEntry{binary.BigEndian.Uint32(v), binary.BigEndian.Uint32(v[4:]), v[8] == 1, string(v[9:])}, nil
 }
 
-// load is the number and size of the live records in a segment.
+// load is the number of live records in a segment, and their size in bytes.
 type load struct{ records, bytes int64 }
 
 func (l load) encode() []byte {

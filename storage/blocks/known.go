@@ -16,10 +16,11 @@ const (
 	knownBytes = 16 << 10
 )
 
-// known recognizes bytes that were verified before, by their 64-bit XXH3
-// (github.com/Cyan4973/xxHash) with secret seeds, which takes a small part of the time of the
-// hash. A damaged block passes once in 2^63 times, as one bit is always set. XXH3 does not
-// resist an attacker, so known is used only for blocks that this node has stored.
+// known recognizes bytes that were verified before. It stores their 64-bit XXH3 fingerprints
+// (github.com/Cyan4973/xxHash) with secret seeds; computing a fingerprint takes a small part of the
+// time of computing the hash. The probability that a damaged block is taken for good is 2^-63,
+// because one bit of each stored fingerprint is always set. XXH3 does not resist an attacker, so
+// known is used only for blocks that this node itself has stored.
 type known struct {
 	seed, place uint64
 	slots       [knownSlots]atomic.Uint64 // fingerprints; 0 means that the slot is empty

@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// readAttempts is how often Get looks up a block that was moved at the same moment.
+// readAttempts is how often Get looks up a block again if Compact moves the block at the same
+// moment.
 const readAttempts = 4
 
 // readable returns an error if c is no CID or ctx has ended.
@@ -58,8 +59,8 @@ func (s *Store) Read(ctx context.Context, c cid.Cid, lend func(bytes int) []byte
 // fresh allocates memory for a block.
 func fresh(bytes int) []byte { return make([]byte, bytes) }
 
-// bytes reads a block as Read does. If hashed is false, it verifies only the checksum of the
-// record.
+// bytes reads a block in the same way as Read. If hashed is false, it verifies only the checksum of
+// the record and not the hash of the block.
 func (s *Store) bytes(ctx context.Context, c cid.Cid, hashed bool, lend func(int) []byte) ([]byte, error) {
 	if err := readable(ctx, c); err != nil {
 		return nil, err
@@ -247,10 +248,10 @@ func (s *Store) Blocks(ctx context.Context, reference string, fn func(hash multi
 	return nil
 }
 
-// Visible returns whether a block belongs to a reference that is sealed and not hidden,
-// which means to complete and public content. Blocks of unfinished fetches and imports, of
-// references being dropped, and of content that a Seal is making visible do not count. It
-// reads only the index; the cost grows with the number of references that are not sealed.
+// Visible returns whether a block belongs to a reference that is sealed and not hidden, which means
+// to complete and public content. Blocks of unfinished fetches and imports, of references that are
+// being dropped, and of references that a Seal is just making visible are not visible. It reads
+// only the index. Its cost grows with the number of references that are not sealed.
 func (s *Store) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	if err := readable(ctx, c); err != nil {
 		return false, err

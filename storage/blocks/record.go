@@ -106,7 +106,7 @@ func endRecord(b []byte, start int, seed uint32, off int64, kind byte) {
 	endSummed(b, start, seed, off, kind, recordSum(seed, off, b[start+recordHeadBytes:]))
 }
 
-// endSummed does the same as endRecord for a payload whose checksum is known.
+// endSummed does the same as endRecord if the checksum of the payload, sum, is already known.
 func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint32) {
 	head, payload := b[start:start+recordHeadBytes], b[start+recordHeadBytes:]
 	binary.BigEndian.PutUint32(head, recordMagic)
@@ -116,8 +116,8 @@ func endSummed(b []byte, start int, seed uint32, off int64, kind byte, sum uint3
 	binary.BigEndian.PutUint32(head[16:], recordSum(seed, off, head[:16]))
 }
 
-// sumStep is the number of bytes of a block that are copied at a time. Each step is then summed
-// while it is still in the nearest processor cache.
+// sumStep is the number of bytes of a block that are copied at a time. After each step its checksum
+// is computed, while the bytes are still in the fastest cache of the processor.
 const sumStep = 16 << 10
 
 // appendBlock appends the payload of a block at off and returns its checksum.
@@ -196,8 +196,8 @@ func appendSeal(b []byte, inc uint64, reference string, sealed Sealed) []byte {
 	return binary.BigEndian.AppendUint64(b, sealed.Blocks)
 }
 
-// reader decodes a payload. After the first read beyond the end it stays bad and returns zero
-// values.
+// reader decodes a payload. After a read beyond the end of the payload, bad is true, and all
+// further reads return zero values.
 type reader struct {
 	b   []byte
 	bad bool
@@ -317,8 +317,8 @@ func (s *scan) at(off, n int64) ([]byte, error) {
 	return s.buf[off-s.start : off-s.start+n], nil
 }
 
-// one reads the record at off. good is true if the record is valid. next is the end of the
-// record if its head is valid, else 0.
+// one reads the record at the offset off. good is true if the whole record is valid. next is the
+// offset after the record if its head is valid, and 0 otherwise.
 func (s *scan) one(off int64) (rec record, next int64, good bool, err error) {
 	head, err := s.at(off, recordHeadBytes)
 	if head == nil || err != nil {
@@ -343,9 +343,9 @@ func (s *scan) one(off int64) (rec record, next int64, good bool, err error) {
 	return rec, next, true, nil
 }
 
-// each calls fn for every valid record from off on and adds the gaps between them to s.bad.
-// It skips a damaged payload by its head; after a damaged head it searches for the next
-// valid record.
+// each calls fn for every valid record from the offset off on, and appends the parts in between to
+// s.bad. If only the payload of a record is damaged, each continues after it. If the head is
+// damaged, each searches for the next valid record.
 func (s *scan) each(off int64, fn func(record) error) error {
 	for off < s.size {
 		rec, next, good, err := s.one(off)

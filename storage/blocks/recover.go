@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// replayStep is the number of records, and of blocks in reference records, that recovery adds
-// to the index at a time.
+// replayStep is the number of records that recovery adds to the index in one transaction. Each
+// block in a reference record counts as one too.
 const replayStep = 2048
 
 // recoverOrRebuild recovers the store. If recovery finds that the index is damaged,
@@ -258,7 +258,8 @@ func (s *Store) replay(number uint32, from int64, last bool) (err error) {
 	return nil
 }
 
-// writeAgain writes the content of a file from an offset on again.
+// writeAgain reads the bytes of a file between the offsets from and end and writes them again, so
+// that a later flush makes them durable.
 func writeAgain(f *os.File, from, end int64) error {
 	if from == headerBytes {
 		from = 0 // with the header, because no part of the file is known to be on the disk
@@ -382,10 +383,10 @@ func (s *Store) finishReplay() error {
 	return nil
 }
 
-// doubtSeals revokes, after damage and after a rebuild, the seals of references that have
-// fewer blocks than they declare. The records of these blocks were unreadable or are gone:
-// after a loss of power the end of a batch can be on the disk without its beginning. The
-// blocks may be lost, and nothing else would detect that.
+// doubtSeals revokes the seals of references that have fewer blocks than their seals declare. It
+// runs after damage was found and after the index was rebuilt. The records of the lacking blocks
+// were unreadable or are gone: after a loss of power, the end of a batch can be on the disk
+// although its beginning is not. The blocks may be lost, and no other check would detect that.
 func (s *Store) doubtSeals() error {
 	if _, met, err := s.index.Get([]byte{keyDoubt}); err != nil || !met && s.damaged.Load() == 0 {
 		return err
@@ -417,7 +418,8 @@ func (s *Store) doubtSeals() error {
 	return nil
 }
 
-// countHere finishes an interrupted Seal before other writes begin.
+// countHere finishes marking the blocks of an incarnation as hidden or visible after a Seal was
+// interrupted. It runs before other writes begin.
 func (s *Store) countHere(inc uint64) error {
 	for done := false; !done; {
 		c := s.change()

@@ -15,10 +15,11 @@ const (
 	salvageReads = 2
 )
 
-// salvage removes a segment whose file is damaged or missing. It writes the readable blocks
-// again at the end of the journal, and the references, seals and drops that the index
-// knows. It records the unreadable blocks as lost. Then it removes the file, so that the
-// damage is handled once. A crash in between leaves a segment with fewer records.
+// salvage removes a segment whose file is damaged or missing. It writes the readable blocks of the
+// segment again at the end of the journal. It also writes again those references, seals and drops
+// in the segment that the index knows. It marks the unreadable blocks as missing, and returns their
+// number. Then it removes the file. If a crash interrupts salvage, the segment stays with fewer
+// live records, and the next salvage continues.
 func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err error) {
 	select {
 	case s.compacting <- struct{}{}: // Compact moves the same records
@@ -53,7 +54,7 @@ func (s *Store) salvage(ctx context.Context, number uint32) (lost uint64, err er
 	return lost, s.removeEmpty(ctx)
 }
 
-// retire ensures that nothing more is appended to a segment.
+// retire makes sure that the store appends nothing more to a segment.
 func (s *Store) retire(ctx context.Context, number uint32) error {
 	err := s.do(ctx, recordSlack, func(b *batch) error {
 		s.retired = number
@@ -66,9 +67,9 @@ func (s *Store) retire(ctx context.Context, number uint32) error {
 	return s.do(ctx, recordSlack, func(*batch) error { return nil })
 }
 
-// fitSize sets the recorded size of a segment to the size of its file, so that reading ends
-// there. A removed file that this process has open can still be read. Otherwise the size is 0,
-// and the segment is counted until it is removed from the index.
+// fitSize sets the recorded size of a segment to the size of its file, so that reading ends there.
+// A removed file can still be read if this process has it open. If it is not open, the size becomes
+// 0, and the segment stays in the counts until it is removed from the index.
 func (s *Store) fitSize(number uint32) {
 	size := int64(0)
 	if h, err := s.files.acquire(number); err == nil {
@@ -84,7 +85,9 @@ func (s *Store) fitSize(number uint32) {
 	}
 }
 
-// salvageBlocks handles the blocks that the index has in a segment.
+// salvageBlocks writes the blocks that the index has in a segment again if they are readable, and
+// marks the others as missing. It returns the number of missing blocks. room is false if the disk
+// has no space for copies.
 func (s *Store) salvageBlocks(ctx context.Context, number uint32, room bool) (lost uint64, err error) {
 	v := s.index.View()
 	defer v.Close()
@@ -168,8 +171,8 @@ func (s *Store) salvageReferences(ctx context.Context, number uint32) error {
 	})
 }
 
-// salvageRefs writes those blocks of one reference again whose record is in a segment; rec
-// names the reference.
+// salvageRefs writes the part of a reference again whose record is in the segment. rec names the
+// reference.
 func (s *Store) salvageRefs(ctx context.Context, v scanner, number uint32, rec record) error {
 	flush := func() error {
 		if len(rec.refs) == 0 {

@@ -118,7 +118,7 @@ func (s *Store) CheckSegments(ctx context.Context) (gone uint64, err error) {
 	return gone, nil
 }
 
-// segments returns the segments with live records, and the newest.
+// segments returns the numbers of the segments with live records, and that of the newest segment.
 func (s *Store) segments() []uint32 {
 	s.stats.Lock()
 	defer s.stats.Unlock()
@@ -139,7 +139,7 @@ func (s *Store) segments() []uint32 {
 	return numbers
 }
 
-// live returns whether a segment is needed, and the size that its file should have.
+// live returns whether a segment is still needed, and the size in bytes that its file should have.
 func (s *Store) live(number uint32) (size int64, needed bool) {
 	s.stats.Lock()
 	defer s.stats.Unlock()
@@ -164,8 +164,8 @@ func (s *Store) fileWhole(number uint32) bool {
 	return !needed
 }
 
-// scrubSegment verifies a segment and adds to sum. moved is true if the segment was
-// damaged; its good records were copied and are not in sum yet.
+// scrubSegment verifies a segment and adds its blocks to sum. moved is true if the segment was
+// damaged: then its good records were copied to another segment and are not counted in sum yet.
 func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Limiter, sum *Scrubbed) (moved bool, err error) {
 	var found Scrubbed
 	good, err := s.verify(ctx, number, limit, &found)
@@ -183,7 +183,8 @@ func (s *Store) scrubSegment(ctx context.Context, number uint32, limit *rate.Lim
 	return true, err
 }
 
-// unreadable returns whether an error is about the file, not about the store.
+// unreadable returns whether an error means that the file of a segment cannot be read, and not that
+// the store itself has failed.
 func unreadable(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrNotExist) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

@@ -27,7 +27,8 @@ const (
 	maxOpenSegments = 256
 )
 
-// errUnsynced means that a flush failed. A second flush that succeeds would prove nothing.
+// errUnsynced means that a flush failed. A second flush that succeeds would not prove that the data
+// of the first one is on the disk.
 var errUnsynced = errors.New("not flushed to the disk")
 
 func segmentPath(dir string, number uint32) string {
@@ -154,8 +155,8 @@ func (h *handles) acquire(number uint32) (*handle, error) {
 	return got, nil
 }
 
-// retire closes a handle that leaves the cache when the last reader is done. Closing a file
-// that was only read loses nothing.
+// retire closes the file of a handle that leaves the cache, when its last reader has finished. The
+// error of closing is ignored, because a file that was only read loses nothing.
 func retire(_ uint32, got *handle) {
 	got.removed = true
 	if got.readers == 0 {

@@ -1,23 +1,25 @@
-// Package blocks stores the blocks of a node in append-only segment files. A reference is a
-// named set of blocks, such as "root/<CID>". The store keeps a block while at least one
-// reference includes it.
+// Package blocks stores the blocks of a node in append-only segment files. A reference is a named
+// set of blocks, such as "root/<CID>". The store keeps a block as long as at least one reference
+// includes it.
 //
-// Imports: storage/durable, storage/kv, boxo's blockstore and verifcid, go-cid,
-// go-multihash, go-block-format, go-ipld-format, xxh3.
-// Never:   libp2p, raft, cluster, the meaning of a reference.
+// Imports: storage/durable, storage/kv, boxo's blockstore and verifcid, go-cid, go-multihash,
+// go-block-format, go-ipld-format, xxh3.
+// Never:   imports of libp2p, raft or cluster; decisions based on the meaning of a reference's
+// name.
 //
-// The segments are authoritative: a journal of blocks, references, seals and drops, each
-// record with its own checksum. The index (storage/kv) is derived from them and written
-// without fsync, together with the journal position that it covers. After a crash, Open
-// reads only the journal's tail; without an index it reads all of it.
+// The segments together are a journal. Its records are blocks, references, seals (a seal declares a
+// reference complete) and drops (a drop removes a reference); each record has its own checksum. The
+// index (storage/kv) is derived from the segments. It is written without fsync, together with the
+// position in the journal up to which it is complete. After a crash, Open reads only the journal
+// after this position. If there is no index, Open reads all of the journal.
 //
-// Concurrent writers share one write and one fdatasync: while a batch is committed, the
-// next one is collected. One goroutine commits from Open to Close. Run collects garbage in
+// Concurrent writers share one write and one fdatasync: while one batch is being committed, the
+// store collects the next one. One goroutine commits, from Open to Close. Run collects garbage in
 // the background.
 //
-// Put and Adopt add blocks to a reference. Drop removes a reference, at a cost proportional
-// to its number of blocks. The committer serializes all three, so the Drop of one reference
-// cannot free a block that Put or Adopt acknowledged for another.
+// Put and Adopt add blocks to a reference. Drop removes a reference, at a cost proportional to its
+// number of blocks. The committer runs these operations one after the other, so the Drop of one
+// reference cannot free a block that Put or Adopt has acknowledged for another reference.
 package blocks
 
 import (
@@ -152,15 +154,15 @@ func (o *Options) setDefaults() error {
 	return nil
 }
 
-// Sealed is the declaration of a complete reference.
+// Sealed is the declaration that a reference is complete, with its size and number of blocks.
 type Sealed struct {
 	Bytes, Blocks uint64
 	// Hidden excludes the blocks from Visible, unless another reference makes them visible.
 	Hidden bool
 }
 
-// ReferenceInfo describes a reference: the values of its seal, or, before it is sealed, the
-// sums over its blocks so far.
+// ReferenceInfo describes a reference. Bytes and Blocks are the values that its seal declares.
+// Before it is sealed, they are the sums over its blocks so far.
 type ReferenceInfo struct {
 	Reference     string
 	Sealed        bool
@@ -203,7 +205,8 @@ type Store struct {
 	// The following fields are used by the committer only, and by Open before the committer
 	// starts.
 	active *active
-	memory []byte // memory in which buf lies
+	// memory is the allocated memory that contains buf.
+	memory []byte // the allocated memory that contains buf
 	buf    []byte // the batch in its final form on the disk
 	direct bool   // large batches of blocks that will not be read soon bypass the page cache
 	broken error
@@ -222,9 +225,9 @@ type Store struct {
 	loads   map[uint32]load
 	sizes   map[uint32]int64 // sizes of the segment files
 	totals  totals
-	unswept map[uint64]bool // dropped incarnations that are not swept; true means that a Drop is sweeping this one
-	// uncounted has the incarnations whose entries are not counted as their seals say. A value
-	// of true means that a Seal is counting this incarnation.
+	unswept map[uint64]bool // dropped incarnations with index entries; true while a call of Drop is removing them
+	// uncounted has the incarnations whose blocks are not all marked as hidden or visible as their
+	// seals say. The value is true while a call of Seal is marking them.
 	uncounted map[uint64]bool
 
 	corrupt, damaged atomic.Uint64
@@ -233,9 +236,9 @@ type Store struct {
 	losses     chan struct{} // the channel that Lost returns
 	compacting chan struct{} // allows one pass of Compact at a time
 	copying    *rate.Limiter
-	stuck      map[uint32]bool // segments that the pass could not empty; only the pass uses it
-	// heads has, for each segment that was weighed, the size of the reference records that
-	// loads does not count. Only the pass uses it.
+	stuck      map[uint32]bool // segments that the current pass of Compact could not empty; only the pass uses it
+	// heads has, for each segment that weigh has measured, the size of the parts of reference
+	// records that loads does not count. Only a pass of Compact uses it.
 	heads map[uint32]int64
 }
 
@@ -338,10 +341,10 @@ func (s *Store) distrustIndex(err error) error {
 	return err
 }
 
-// watchIndex breaks the store when any reader has found that its index is damaged. The next
-// start then repairs the index. Without this, reads of the damaged part would fail forever:
-// nothing else would cause a restart, and a table that cannot be read cannot be rewritten
-// either.
+// watchIndex marks the store as broken when a reader has found damage in its index, so that the
+// process ends and the next start repairs the index. Without this, reads of the damaged part would
+// fail forever, because nothing else would cause a restart, and a table that cannot be read cannot
+// be rewritten either.
 func (s *Store) watchIndex() {
 	select {
 	case <-s.closing:

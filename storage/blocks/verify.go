@@ -20,8 +20,9 @@ func (s *Store) Verify(ctx context.Context, blks []blocks.Block) (all bool, err 
 	return all, err
 }
 
-// compare is Verify. It also returns the blocks that it found damaged. The index may still
-// have them, because the damage was not recorded or Compact has moved them meanwhile.
+// compare does the same as Verify. It also returns the blocks that it has found damaged. The index
+// may still list them as stored, because the damage could not be recorded or Compact has moved them
+// meanwhile.
 func (s *Store) compare(ctx context.Context, blks []blocks.Block) (all bool, found rotten, err error) {
 	all = true
 	var memory []byte // of the largest block so far

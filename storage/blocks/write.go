@@ -17,17 +17,17 @@ const (
 	// putStepBytes and putStepBlocks bound one step of Put.
 	putStepBytes  = 4 << 20
 	putStepBlocks = 512
-	// dropTries and dropPause bound how long Drop waits on a full disk for the few bytes of its
-	// record. Drop may wait because it frees space.
+	// dropTries is how often Drop tries to write its record of a few bytes on a full disk, with the
+	// pause dropPause in between. Drop waits because it frees space.
 	dropTries = 20
 	dropPause = time.Second
-	// sweepStep is the number of entries that one step of Drop removes. sweepBytes is what one
-	// entry counts towards the size of a batch. It bounds the time of a batch: a batch removes
-	// at most 256 entries, in a few milliseconds, before other writes get their turn.
+	// sweepStep is the number of index entries that one step of Drop removes. sweepBytes is the
+	// size for which one entry counts in a batch. So a batch removes at most sweepStep entries, in
+	// a few milliseconds, before other writes run.
 	sweepStep  = 256
 	sweepBytes = maxBatchBytes / sweepStep
-	// countStep is the number of entries that one step of Seal makes hidden or visible. An
-	// entry costs as much as one that Drop removes.
+	// countStep is the number of blocks that one step of Seal marks as hidden or visible. Marking a
+	// block costs as much as removing one in Drop.
 	countStep = sweepStep
 	// recordSlack is the cost of the head and the names of a record, in bytes.
 	recordSlack = 512
@@ -239,7 +239,8 @@ func (b *batch) put(reference string, blks []blocks.Block, bad rotten) error {
 	return nil
 }
 
-// here returns whether the bytes of hash are stored and not known to be damaged.
+// here returns whether the block with this hash is stored and its bytes are not known to be
+// damaged. bad has the hashes of blocks that were found damaged just before.
 func (b *batch) here(hash multihash.Multihash, bad rotten) (bool, error) {
 	e, ok, err := getBlock(b.tx, hash)
 	return ok && e.segment != 0 && !bad.has(hash), err
@@ -285,9 +286,9 @@ func (s *Store) Adopt(ctx context.Context, reference string, cids []cid.Cid) (mi
 	return missing, err
 }
 
-// TakeOver does the same as Adopt and also returns the size in bytes of the blocks that the
-// store has. hidden announces how the reference will be sealed, so that Seal need not count its
-// blocks again. The seal may differ from the announcement.
+// TakeOver does the same as Adopt and also returns the size in bytes of those blocks that the store
+// has. hidden says whether the reference will be sealed as hidden, so that Seal need not mark its
+// blocks later. The later Seal may decide differently.
 func (s *Store) TakeOver(ctx context.Context, reference string, cids []cid.Cid, hidden bool) (bytes uint64, missing []cid.Cid, err error) {
 	if err := checkReference(reference); err != nil {
 		return 0, nil, err
@@ -327,8 +328,8 @@ func (s *Store) TakeOver(ctx context.Context, reference string, cids []cid.Cid, 
 	return bytes, missing, nil
 }
 
-// noneHere returns whether the store has no block of cids. It reads the index outside the
-// committer.
+// noneHere returns whether the store has none of the blocks of cids. It reads the index without
+// waiting for the committer.
 func (s *Store) noneHere(cids []cid.Cid) (bool, error) {
 	for _, c := range cids {
 		if isIdentity(c) {
@@ -423,7 +424,8 @@ func (s *Store) Hide(ctx context.Context, reference string, hidden bool) (change
 	return changed, s.counted(ctx, inc)
 }
 
-// turning returns what the first step of a seal counts towards the size of a batch.
+// turning returns the size for which the first step of a seal counts in a batch. It is 0 if the
+// seal does not change whether the reference is hidden.
 func (e referenceEntry) turning(hidden bool) int64 {
 	if e.sealed.Hidden == hidden {
 		return 0
@@ -445,8 +447,8 @@ func (b *batch) seal(reference string, sealed Sealed) (inc uint64, err error) {
 	return o.inc, b.end(record{kind: sealKind(sealed), inc: o.inc, reference: reference, sealed: sealed})
 }
 
-// counted waits until the entries of a sealed incarnation are counted as its seal says, or
-// until another goroutine counts them.
+// counted marks the blocks of a sealed incarnation as hidden or visible, as its seal says, step by
+// step. It returns at once if another goroutine is already doing so or nothing is left to mark.
 func (s *Store) counted(ctx context.Context, inc uint64) error {
 	if err := s.count(ctx, inc); err != nil {
 		return fmt.Errorf("blocks: seal: %w", err)
@@ -490,7 +492,8 @@ func (s *Store) count(ctx context.Context, inc uint64) error {
 	}
 }
 
-// countOn does one step of the count that turn has begun. done is true if no entries are left.
+// countOn does one further step of marking the blocks of an incarnation, which turn has begun. done
+// is true if no blocks are left.
 func (c *change) countOn(inc uint64, limit int) (done bool, err error) {
 	reference, from, ok, err := getUncounted(c.tx, inc)
 	if err != nil || !ok {
@@ -538,15 +541,16 @@ func (s *Store) Drop(ctx context.Context, reference string) (freed uint64, err e
 	return freed, nil
 }
 
-// buried is the incarnation of a dropped reference; 0 means that the reference did not exist.
+// buried is the result of bury: the incarnation (the life of the reference) that was dropped. inc
+// is 0 if the reference did not exist.
 type buried struct {
 	inc   uint64
 	freed uint64 // freed bytes
 	swept bool   // the incarnation had few entries, which are removed already
 }
 
-// bury records durably that a reference does not exist any more. It also removes the
-// reference's entries, at most as many as one step removes.
+// bury writes the record that a reference does not exist any more and makes it durable. It also
+// removes index entries of the reference, at most as many as one step removes.
 func (s *Store) bury(ctx context.Context, reference string) (buried, error) {
 	o, ok, err := getReference(s.index, reference)
 	if err != nil {
@@ -633,8 +637,8 @@ func (s *Store) sweep(ctx context.Context, inc uint64) (freed uint64, err error)
 	return freed, err
 }
 
-// restoreDrop writes the drop record of an incarnation again if it was lost to damage and
-// dead records remain.
+// restoreDrop writes the drop record of an incarnation again, if damage has destroyed it and
+// segments still contain records of the incarnation.
 func (b *batch) restoreDrop(inc uint64) error {
 	x, ok, err := getDropped(b.tx, inc)
 	if err != nil || !ok || x.segment != 0 {
