@@ -22,9 +22,9 @@ import (
 //	                      or will be
 //	r inc hash         -> entry: segment of the record, and a byte if it is hidden
 //	u inc              -> an incarnation that is not complete: it is not sealed; or
-//	                      it is dropped and has entries left; or its seal was
-//	                      changed and not all entries are counted so: then the
-//	                      reference and the hash up to which they are
+//	                      it is dropped and has entries left; or its entries are
+//	                      being marked as hidden or visible: then the reference and
+//	                      the hash up to which they are marked
 //	x inc              -> a dropped incarnation whose drop record is needed
 //	y segment inc      -> reference, if not dropped yet: the segment has dead or
 //	                      outdated records of the incarnation
@@ -35,17 +35,18 @@ import (
 //	s segment          -> number and size of its live records
 //	m                  -> position up to which the index is complete; totals
 //
-// A drop record is needed while any segment has a record that it kills; otherwise recovery
-// from the segments would restore the reference. Such records include those that were
-// outdated before the drop: a seal that a later one replaced, and records that a compaction
-// copied before it was interrupted.
+// An incarnation (inc) is one life of a reference, from its first record to its drop. A drop
+// record must be kept as long as any segment has a record of the dropped incarnation;
+// otherwise recovery from the segments would restore the reference. Such records include
+// those that were outdated before the drop: a seal that a later one replaced, and records
+// that a compaction copied before it was interrupted.
 //
-// The entries of a reference are hidden if it is sealed hidden. Entries from before the seal
-// are counted in steps, and the incarnation is not complete until the last of them is: so no
-// block becomes visible before all of them do, and all are hidden at once. If it is known
-// that a reference will be hidden, its entries are hidden when they arrive. The segments do
-// not record that; without it the seal counts them. Version 3 had no hidden references and
-// is otherwise the same.
+// If a reference is sealed as hidden, its entries are marked as hidden. Entries from before
+// the seal are marked in steps, and the incarnation is not complete until all are marked. So
+// all its blocks become visible or hidden at the same moment. If it is known in advance that
+// a reference will be hidden, its entries are marked when they are added. The segments do
+// not record that; after a recovery the seal marks the entries. Version 3 had no hidden
+// references and is otherwise the same.
 const (
 	indexVersion  = 4
 	oldestVersion = 3

@@ -1,10 +1,10 @@
-// Package datastore holds the IPFS peer's own datastores: small Pebble stores in one folder,
-// behind the datastore interface of IPFS. The peer can learn the content again. So a damaged
-// store is replaced by an empty one, writes are not flushed to the disk one by one, and writes
+// Package datastore provides the datastores of the embedded IPFS peer: small Pebble stores in one
+// folder, behind the datastore interface of IPFS. The peer can get all their content again. So a
+// damaged store is replaced by an empty one, single writes are not flushed to the disk, and writes
 // are refused while the disk is nearly full.
 //
 // Imports: storage/durable, storage/kv, go-ds-pebble, pebble.
-// Never:   raft, libp2p, the meaning of a key.
+// Never:   imports of raft or libp2p; decisions based on the meaning of a key.
 package datastore
 
 import (
@@ -37,7 +37,7 @@ const (
 	maxOpenFiles = 128
 )
 
-// ErrNoRoom is the answer to a write while the disk is nearly full.
+// ErrNoRoom is the error of a write while the disk is nearly full.
 var ErrNoRoom = errors.New("datastore: the disk is nearly full")
 
 // Options are the settings of a Folder. The zero value has working defaults.
@@ -46,8 +46,8 @@ type Options struct {
 	// Full is called when a write finds the disk full, as in kv.Options. If Full is nil, the
 	// process ends.
 	Full func()
-	// Tight reports whether the disk has room for necessary writes only; nil means that it
-	// always has more room.
+	// Tight reports whether the disk has so little room that only necessary writes are allowed. Nil
+	// means that it always has enough room.
 	Tight func() bool
 	// Fatal is passed to kv.PebbleLogger.
 	Fatal func(message string)
@@ -61,8 +61,8 @@ type Folder struct {
 	close sync.Once
 }
 
-// Open returns the folder dir. The directory is created with the first datastore in it. The
-// caller closes the folder.
+// Open returns the folder dir for datastores. The folder itself is created together with its first
+// datastore. The caller must close the result.
 func Open(dir string, opts Options) *Folder {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -187,7 +187,7 @@ func (s *store) Close() error {
 type batch struct {
 	datastore.Batch
 	store *store
-	puts  bool // the batch does more than free space
+	puts  bool // the batch contains a Put, so it needs space on the disk
 }
 
 // Put implements datastore.Write.

@@ -1,10 +1,11 @@
-// Package durable makes bytes, names and folders survive a power failure. It is the only
-// place for fsync, rename and the fsync of the parent folder. It also locks a folder
+// Package durable makes bytes, names and folders survive a power failure: it replaces files
+// atomically, renames and removes them, creates folders, and calls fsync for files and their parent
+// folders. Other packages of storage use it where a change must be durable. It also locks a folder
 // against a second process.
 //
 // Imports: std.
-// Never:   anything of ours, a retry of a failed fsync (the kernel may have
-// dropped the dirty pages, so a second success proves nothing).
+// Never:   imports of other packages of Holdfast; a second attempt after a failed fsync, because
+// the kernel may have dropped the unwritten pages, and a later success would prove nothing.
 package durable
 
 import (
@@ -77,8 +78,9 @@ func Datasync(f *os.File) error {
 	return nil
 }
 
-// DropCache tells the system that it may remove n durable bytes of f, from offset off on, from
-// its page cache. This is a hint. On systems without such a call DropCache does nothing.
+// DropCache tells the system that it may remove n bytes of f, from the offset off on, from its page
+// cache. The bytes must be durable. The system may ignore this hint. On systems without such a call
+// DropCache does nothing.
 func DropCache(f *os.File, off, n int64) { dropCache(f, off, n) }
 
 // DirectAlign is the alignment in bytes that a write to a file of OpenDirect needs for its
@@ -127,8 +129,8 @@ func RemoveAll(path string) error {
 	return nil
 }
 
-// Narrow removes all rights to a file or folder except those of its owner, and reports
-// whether there were any. It follows links.
+// Narrow removes all access rights to a file or folder except those of its owner. narrowed is true
+// if there were other rights. If path is a symbolic link, Narrow changes its target.
 func Narrow(path string) (narrowed bool, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -43,11 +43,11 @@ func Lock(path string) (io.Closer, error) {
 	return held{f}, nil
 }
 
-// held is a lock that is taken.
+// held is the result of Lock: a lock that this process has.
 type held struct{ f *os.File }
 
-// Close releases the lock explicitly and does not only close the file: a child process that is
-// being forked at this moment also has the file open and would keep the lock.
+// Close releases the lock and closes the file. Closing the file alone would not suffice: a child
+// process that is being created at this moment also has the file open and would keep the lock.
 func (h held) Close() error {
 	err := syscall.Flock(int(h.f.Fd()), syscall.LOCK_UN)
 	return errors.Join(err, h.f.Close())

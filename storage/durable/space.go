@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Space is a file system at one moment.
+// Space describes the size and the free space of a file system at one moment.
 type Space struct {
 	Device uint64 // identifies the file system
 	// Total and Free are bytes. Free is what a process without privileges may

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// The archive format, version 1. It is our own because it has to be exact in
-// size before it is written, bounded when it is read, and checked file by file.
-// All numbers are big endian; CRC is CRC32C.
+// The archive format, version 1. The format is our own for three reasons: the exact size of an
+// archive is known before it is written, reading has fixed limits, and each file has its own
+// checksum. All numbers are big endian; CRC is CRC32C.
 //
 //	header  "HFKVAR" 0x00 0x01
 //	file    0x01, name length uint16, name, size uint64, CRC of all these,
@@ -70,8 +70,8 @@ func archiveFiles(dir string) ([]archiveFile, error) {
 	return files, nil
 }
 
-// safeName returns whether name is one that Pebble gives its files. Other names are refused,
-// because they could leave the folder or hide in it.
+// safeName returns whether name has the form of the file names that Pebble uses. Other names are
+// refused, because they could lead out of the folder or be hidden files in it.
 func safeName(name string) bool {
 	if name == "" || len(name) > maxArchiveName || name[0] == '.' {
 		return false
@@ -197,8 +197,8 @@ type extraction struct {
 	total uint64
 }
 
-// truncated replaces an end of the stream in the middle of a frame by the error of a bad
-// archive. It returns every other error unchanged.
+// truncated returns an error that wraps ErrBadArchive if err is the end of the stream in the middle
+// of a frame. It returns every other error unchanged.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: ends too early", ErrBadArchive)

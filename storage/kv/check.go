@@ -14,14 +14,14 @@ import (
 // Getter returns the value of a key, and whether the key exists.
 type Getter = func(key []byte) (value []byte, ok bool, err error)
 
-// VerifyCheckpoint reads the checkpoint in the folder dir completely, as Restore would,
-// and does not change it. It creates and removes a folder at the path scratch, which must
-// be on the same file system. An error that wraps ErrCorrupt means that the checkpoint is
-// damaged.
+// VerifyCheckpoint reads the checkpoint in the folder dir completely, as Restore would, and does
+// not change it. It creates and removes a folder at the path scratch, which must be on the same
+// file system. It calls check with a function that reads the checkpoint. If the checkpoint is
+// damaged, the error wraps ErrCorrupt.
 //
-// Pebble takes damage in the unsynced part of its log for the end of the log and opens an
-// earlier commit. The caller therefore checks in check that the content is the expected
-// one.
+// The function check must compare the content with what the caller expects. Pebble cannot
+// distinguish damage in the unsynced part of its log from the end of the log; it then opens the
+// state after an earlier commit.
 func VerifyCheckpoint(dir, scratch string, logger *slog.Logger, check func(get Getter) error) (err error) {
 	files, err := archiveFiles(dir)
 	if err != nil {

@@ -2,8 +2,8 @@ package kv
 
 import "sync"
 
-// damage records that a reader or a background compaction has found bytes on the disk that
-// differ from the written bytes.
+// damage records whether a read or a background compaction has found bytes on the disk that differ
+// from the written bytes.
 type damage struct {
 	once  sync.Once
 	found chan struct{} // the first damage closes it

@@ -27,10 +27,10 @@ const (
 	filterStep = 4096
 )
 
-// filter is a Bloom filter of the keys that Options.Sparse selects. A read of a key that the
-// generation surely lacks then costs no look-up in Pebble. The filter is in memory only. A
-// goroutine builds it beside the commits, and until it is complete it excludes nothing. It is
-// given up when the store has more than filterMost keys.
+// filter is a Bloom filter of the keys that Options.Sparse selects. If the filter shows that a key
+// does not exist, a read need not search Pebble. The filter is in memory only. A goroutine builds
+// it while commits continue, and until it is complete it excludes no key. If the store has more
+// than filterMost keys, the filter is given up.
 type filter struct {
 	sparse *Sparse // nil selects nothing
 	seed   maphash.Seed
@@ -42,14 +42,14 @@ type filter struct {
 	// Store.writer guards the rest.
 
 	over  bool // the store has too many keys, so there is no filter
-	added int  // keys added since the start of the last build
+	added int  // number of keys added since the start of the last build
 	most  int  // filterMost; tests set a smaller number
-	// young is the filter that is being built, nil between builds. Commits add the keys that
-	// they write, and its goroutine adds those that were there before.
+	// young is the filter that is being built; nil if none is. Commits add the keys that they
+	// write, and the goroutine of the build adds the keys that existed before.
 	young *build
 }
 
-// build is the making of one filter.
+// build is a filter that is being built, and the goroutine that builds it.
 type build struct {
 	bits bits
 	end  chan struct{} // closed to end the goroutine
@@ -91,8 +91,8 @@ func (s *filter) begin(db *pebble.DB, sparse *Sparse) {
 	}
 }
 
-// build starts a build. The caller holds Store.writer, so that what was committed before the
-// call is found in db, and what is committed later is added by add.
+// build starts to build a filter. The caller holds Store.writer: the goroutine finds in db what was
+// committed before the call, and later commits call add.
 func (s *filter) build(db *pebble.DB) {
 	b := &build{end: make(chan struct{}), done: make(chan struct{})}
 	s.young, s.added = b, 0
@@ -110,10 +110,10 @@ func (s *filter) stop() {
 	}
 }
 
-// lacks returns true if the store surely lacks the key.
+// lacks returns true if the store certainly does not have the key.
 func (s *filter) lacks(key []byte) bool { return s.lacked(s.whole.Load(), key) }
 
-// lacked returns true if the store surely lacked the key when whole was the newest filter.
+// lacked returns true if the store certainly did not have the key when whole was the newest filter.
 func (s *filter) lacked(whole *bits, key []byte) bool {
 	return whole != nil && s.sparse.Is(key) && !whole.has(maphash.Bytes(s.seed, key))
 }
@@ -133,9 +133,9 @@ func (s *filter) add(key []byte) {
 	}
 }
 
-// advance makes a complete filter the one that reads ask, and starts a build when it is time. It
-// returns the error of a build that has failed; reads go to the store then. It is called after
-// each commit.
+// advance is called after each commit. If a build is complete, advance makes it the filter that
+// reads use. If the filter has become too full, advance starts a new build. It returns the error of
+// a build that has failed; reads then search Pebble without a filter.
 func (s *filter) advance(db *pebble.DB) error {
 	if s.young == nil {
 		if s.sparse != nil && !s.over && s.added > filterKeys {
@@ -162,7 +162,7 @@ func (s *filter) advance(db *pebble.DB) error {
 	return nil
 }
 
-// fill adds the selected keys of db. It returns whether they are more than most.
+// fill adds the selected keys of db. over is true if there are more than most of them.
 func (b *build) fill(db *pebble.DB, sparse *Sparse, seed maphash.Seed, most int) (over bool, err error) {
 	var from []byte
 	for found := 0; found <= most; {
@@ -181,8 +181,8 @@ func (b *build) fill(db *pebble.DB, sparse *Sparse, seed maphash.Seed, most int)
 	return true, nil
 }
 
-// step adds the next filterStep keys from a key on. It returns their number and the key after
-// them, which is nil at the end.
+// step adds the next filterStep keys, beginning with the key from. It returns the number of added
+// keys, and the key at which the next step must begin; nil means that all keys were added.
 func (b *build) step(db *pebble.DB, from []byte, sparse *Sparse, seed maphash.Seed) (found int, next []byte, err error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: from})
 	if err != nil {

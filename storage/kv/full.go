@@ -7,9 +7,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FileSystem wraps the file system inner for Pebble. Only the user of the process can enter
-// folders that it creates. If full is not nil, a write that finds the disk full waits for full
-// to return and is tried once more; without this Pebble would end the process.
+// FileSystem returns the file system inner with changes that Pebble needs. Only the user of the
+// process can enter folders that are created in it. If full is not nil, a write that finds the disk
+// full calls full, which may wait for free space, and is then tried once more; without this Pebble
+// would end the process.
 func FileSystem(inner vfs.FS, full func()) vfs.FS {
 	inner = private{inner}
 	if full == nil {
@@ -18,8 +19,8 @@ func FileSystem(inner vfs.FS, full func()) vfs.FS {
 	return vfs.OnDiskFull(flushes{inner}, full)
 }
 
-// private creates folders that only the user of the process can enter; Pebble itself would
-// create folders that everybody can enter. Everybody could read the files in them.
+// private is a file system whose new folders only the user of the process can enter. Pebble itself
+// would create folders that everybody can enter, and so everybody could read the files in them.
 type private struct{ vfs.FS }
 
 // MkdirAll implements vfs.FS.
@@ -28,9 +29,9 @@ func (p private) MkdirAll(dir string, _ os.FileMode) error { return p.FS.MkdirAl
 // Unwrap lets Pebble find the file system below.
 func (p private) Unwrap() vfs.FS { return p.FS }
 
-// flushes hides from Pebble's OnDiskFull that a flush failed because the disk is full.
-// Otherwise OnDiskFull would flush again and trust the result, but after a failed flush it is
-// unknown which earlier writes are on the disk.
+// flushes is a file system that hides from Pebble that a flush has failed because the disk is full.
+// Otherwise Pebble's wrapper OnDiskFull would flush again and trust the result. But after a failed
+// flush it is unknown which earlier writes are on the disk.
 type flushes struct{ vfs.FS }
 
 // Create implements vfs.FS.
@@ -75,7 +76,8 @@ func (f flushedFile) SyncTo(length int64) (fullSync bool, err error) {
 	return fullSync, opaque(err)
 }
 
-// opaque returns an error with the same text that wraps no other error.
+// opaque returns an error with the text of err that wraps no other error, so that Pebble does not
+// recognize the cause.
 func opaque(err error) error {
 	if err == nil {
 		return nil

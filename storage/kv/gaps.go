@@ -8,17 +8,17 @@ import (
 
 const (
 	// gapSteps is the number of deleted keys that a scan must have passed before its first key,
-	// so that a gap is remembered.
+	// before the store remembers the gap.
 	gapSteps = 32
-	// maxGaps is the largest number of remembered gaps. When there is one more, the store
-	// forgets all gaps.
+	// maxGaps is the largest number of remembered gaps. When it is exceeded, the store forgets all
+	// gaps.
 	maxGaps = 64
 )
 
-// gaps remembers, for ranges that begin with many deleted keys, the first key that is left.
-// Without it, a caller that takes keys from the front of a range would pass all deleted keys
-// each time, until Pebble has removed them. Store.writer guards gaps. There is only one writer,
-// so a gap stays valid until this writer sets a key in it.
+// gaps remembers, for ranges that begin with many deleted keys, the first key that still exists.
+// Without it, a caller that repeatedly takes keys from the front of a range would pass all deleted
+// keys each time, until Pebble has removed them. Store.writer guards gaps. The store has only one
+// writer, so a gap stays valid until this writer sets a key in it.
 type gaps struct {
 	all   []gap
 	steps int // gapSteps, or another number in tests
@@ -46,7 +46,7 @@ func (g *gaps) skip(lower, upper []byte) (from []byte, anything bool) {
 	return known.to, upper == nil || bytes.Compare(known.to, upper) < 0
 }
 
-// learn remembers that there is no key from lower on up to the key to.
+// learn remembers that no key exists from lower up to, but not including, the key to.
 func (g *gaps) learn(lower, to []byte) {
 	if known := g.find(lower); known != nil {
 		known.to = bytes.Clone(to)
@@ -58,7 +58,7 @@ func (g *gaps) learn(lower, to []byte) {
 	g.all = append(g.all, gap{bytes.Clone(lower), bytes.Clone(to)})
 }
 
-// wrote shortens a gap in which a commit has set a key.
+// wrote shortens the gap in which a commit has set the key, so that the gap ends before this key.
 func (g *gaps) wrote(key string) {
 	for i := range g.all {
 		if known := &g.all[i]; string(known.from) <= key && key < string(known.to) {

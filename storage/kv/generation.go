@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// generation is one opened Pebble store. The Store holds one reference to the live generation;
-// each View and each Tx holds another reference. The release of the last reference closes the
-// generation.
+// generation is one opened Pebble store. Restore replaces the live generation by a new one. The
+// Store holds one reference to the live generation, and each View and each Tx holds one to its
+// generation. When the last reference is released, the generation is closed.
 type generation struct {
 	name string
 	dir  string

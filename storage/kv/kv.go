@@ -1,14 +1,14 @@
-// Package kv is the ordered key-value store of a node: Pebble with settings that detect
-// damage, consistent views, one write transaction at a time, checkpoints made of hard
+// Package kv is the ordered key-value store of a node. It uses Pebble, with settings that detect
+// damage, and provides consistent views, one write transaction at a time, checkpoints made of hard
 // links, and atomic replacement of the whole store by an archived checkpoint.
 //
 // Imports: storage/durable, pebble.
-// Never:   raft, libp2p, the meaning of a key.
+// Never:   imports of raft or libp2p; decisions based on the meaning of a key.
 //
-// On disk, dir holds LOCK, the pointer file "live" and the folder it names,
-// "gen-NNNNNN", which is a Pebble store. Restore builds the next folder beside it and
-// then replaces the pointer, so a crash leaves the old or the new store complete. Open
-// removes all other folders.
+// On disk, the folder of a store has a lock file LOCK, a pointer file "live", and the folder that
+// the pointer file names, "gen-NNNNNN", which is a Pebble store. Restore creates the next such
+// folder and then replaces the pointer file, so after a crash either the old or the new store is
+// complete. Open removes all other folders.
 package kv
 
 import (
@@ -39,19 +39,19 @@ const (
 
 	// DefaultCacheBytes is the size of the block cache if Options set none.
 	DefaultCacheBytes = 32 << 20
-	// memTableBytes is the size of a memtable. The write-ahead log of one memtable is what a
-	// restart replays, and what a checkpoint copies instead of linking. Pebble takes the memory
-	// of memtables from the block cache. One takes at most a quarter of the cache: it
-	// is written to while another is flushed.
+	// memTableBytes is the size of a memtable in bytes. A restart reads the write-ahead log of one
+	// memtable again, and a checkpoint copies this log instead of linking it. Pebble takes the
+	// memory of memtables from the block cache. A memtable has at most a quarter of the cache,
+	// because one memtable is written to while another is flushed.
 	memTableBytes = 16 << 20
-	// level0Tables is twice the number of overlapping tables in level 0 at which Pebble merges them.
-	// At level0Most tables writes wait. Merging more tables at once means fewer merges, and each
-	// merge writes all tables below that overlap.
+	// level0Tables is twice the number of overlapping tables in level 0 at which Pebble merges
+	// them. At level0Most tables, writes wait. If more tables are merged at once, there are fewer
+	// merges, and each merge writes all overlapping tables of the level below.
 	level0Tables = 16
 	level0Most   = 3 * level0Tables
-	// denseTable is the part of a table's blocks that must be mostly tombstones before Pebble merges the
-	// table only because of them, at once and by itself. With Pebble's 10 % it did so with each table
-	// that a memtable became.
+	// denseTable is the part of a table's blocks that must consist mostly of tombstones before
+	// Pebble merges the table only for this reason. With Pebble's default of 10 %, it merged each
+	// table that it had written from a memtable, at once and separately.
 	denseTable = 0.5
 	// maxOpenFiles bounds the file descriptors of one store.
 	maxOpenFiles = 512
@@ -91,13 +91,13 @@ type Options struct {
 	// The store has a filter of the existing keys, so a transaction seldom searches Pebble for
 	// a missing key. The filter takes 4 MiB, sometimes 8 MiB, and serves up to 8 million keys.
 	Sparse *Sparse
-	// Passing selects keys with short lives: a transaction that sets such a key finds no value under
-	// it, or has deleted the value before. The result depends only on the key. Pebble then drops the
-	// value together with its deletion as soon as both meet, and not only in its last level. Nil
-	// selects no keys.
+	// Passing selects keys with short lives. A transaction may set such a key only if the key does
+	// not exist, or if the transaction has deleted it before. The result must depend only on the
+	// key. For these keys Pebble drops a value and its deletion as soon as it finds both, and not
+	// only in its last level. Nil selects no keys.
 	Passing func(key []byte) bool
 
-	// fs is the file system; nil means that of the machine. Tests use one that fails.
+	// fs is the file system; nil means the file system of the machine. Tests use one whose operations fail.
 	fs vfs.FS
 	// tune changes Pebble's settings; nil changes none. Benchmarks use it.
 	tune func(*pebble.Options)
@@ -107,8 +107,8 @@ type Options struct {
 type Sparse struct {
 	// Is returns whether a key is selected.
 	Is func(key []byte) bool
-	// After returns, for a key that is not selected, where the next selected key may be. If
-	// After is nil, it may be anywhere.
+	// After returns, for a key that is not selected, a position such that no key before it is
+	// selected. If After is nil, any later key may be selected.
 	After func(key []byte) []byte
 }
 

@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// PebbleLogger writes Pebble's messages to Log. Fatal is called with the message with which
-// Pebble ends the process, and must not return; nil ends the process with status 1.
+// PebbleLogger is a pebble.Logger that writes to Log. When Pebble wants to end the process,
+// PebbleLogger calls Fatal with Pebble's message. Fatal must not return; if it is nil, PebbleLogger
+// ends the process with status 1.
 type PebbleLogger struct {
 	Log   *slog.Logger
 	Fatal func(message string)

@@ -20,12 +20,12 @@ const (
 	maxManifestBytes = 256 << 20
 )
 
-// checkManifest reads the manifest of a Pebble folder to its end. Pebble treats a record
-// that it cannot read as the torn end of the manifest and ignores everything after it. So
-// one flipped bit could make it forget whole tables that are durable, while later commits
-// remain. Pebble flushes the manifest after every record, so a torn end needs a loss of
-// power at that moment. checkManifest refuses it like damage, and the store must be fetched
-// again.
+// checkManifest reads the manifest of a Pebble folder to its end. It returns an error if a record
+// cannot be read. Pebble itself takes such a record for the incompletely written end of the
+// manifest and ignores everything after it. So one flipped bit could make Pebble forget whole
+// tables that are durable, although later commits remain. Pebble flushes the manifest after every
+// record, so an incomplete end is possible only if the power was lost at that moment. checkManifest
+// treats it as damage too, and the node must then fetch the store again.
 func checkManifest(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// known is what a transaction knows about a key.
+// known is what a transaction knows about a key that it has read or written.
 type known struct {
 	value   []byte
 	exists  bool
 	written bool // written by this transaction; otherwise only read
-	reread  bool // the key existed when it was read, so it is worth caching
+	reread  bool // the key existed when it was read, so its value is cached after the commit
 	missing bool // the store has no such key, so a deletion need not be written
 	again   bool // the transaction deleted the key before it set it
 }
 
-// overlay has the keys that a transaction has read and written. At the end each written key is
-// written to Pebble once, however often it changed, and in the order of keys, which is several
-// times faster for memtables.
+// overlay has the keys that a transaction has read and written. At the end of the transaction, each
+// written key is written to Pebble once, even if it was changed several times, and in the order of
+// keys. For memtables this is several times faster.
 type overlay struct {
 	keys map[string]*known
 	// written has the keys of the writes by their first byte, so that a scan reads only
@@ -121,8 +121,8 @@ func (o *overlay) within(lower, upper []byte) []string {
 
 func compareKey(key string, bound []byte) int { return strings.Compare(key, string(bound)) }
 
-// merge calls fn for the pairs that scan yields, overlaid with the writes of keys, in the
-// direction of the scan. keys are in rising order.
+// merge calls fn for the pairs that scan yields, with the writes of the transaction to keys applied
+// to them, in the direction of the scan. keys must be in ascending order.
 func (o *overlay) merge(keys []string, reverse bool, fn visit, scan func(visit) error) error {
 	next := func() string { return keys[0] }
 	drop := func() { keys = keys[1:] }
@@ -164,5 +164,6 @@ func (o *overlay) merge(keys []string, reverse bool, fn visit, scan func(visit) 
 	return err
 }
 
-// visit is called for a key and its value. Both are valid only during the call.
+// visit is called with a key and its value, which are valid only during the call. The scan ends if
+// it returns false or an error.
 type visit = func(key, value []byte) (more bool, err error)

@@ -6,11 +6,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// points has the states of a generation that open views read. There is one state between every
-// two commits. The newest state needs no snapshot, because Pebble itself has it until the next
-// commit begins. That commit takes one snapshot for all views of the state, if there are any.
-// So an idle store keeps no old versions, and a view that ends before the next commit costs
-// Pebble nothing.
+// points has the states of a generation that open views read. A state lasts from one commit to the
+// next. The newest state needs no snapshot, because Pebble itself has it until the next commit
+// begins. That commit then takes one snapshot for all views of the state, if there are any. So an
+// idle store keeps no old versions, and a view that ends before the next commit costs Pebble
+// nothing.
 type points struct {
 	// mu guards the following fields and all points. It is never held during input or output.
 	mu sync.Mutex
@@ -66,7 +66,7 @@ func (p *point) close() error {
 	return snap.Close() // no view can find the point any more
 }
 
-// writes records the start of a commit. Views keep their state.
+// writes records that a commit begins. Open views keep their state, by a snapshot.
 func (s *points) writes(db *pebble.DB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,8 @@ func (s *points) wrote(keys map[string]*known, failed bool) {
 	}
 }
 
-// recall returns the cached fact of a key in the newest state.
+// recall returns what the cache has about a key in the newest state. The second result is false if
+// it has nothing.
 func (s *points) recall(key []byte) (fact, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,9 +124,9 @@ func (g *generation) newest(key []byte) ([]byte, bool, error) {
 	return value, ok, err
 }
 
-// cached returns the cached fact of a key, or else the newest commit. During a commit it
-// returns neither, because a cached fact may be older than the facts that the caller read
-// of other keys.
+// cached returns what the cache has about a key, or otherwise the number of the newest commit.
+// During a commit it returns neither, because a cached fact could be older than facts that the
+// caller has read about other keys.
 func (s *points) cached(key []byte) (f fact, known bool, commit uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +137,8 @@ func (s *points) cached(key []byte) (f fact, known bool, commit uint64) {
 	return f, known, s.commits
 }
 
-// found stores a fact that was read from Pebble after cached. It returns false and stores
-// nothing if anything was written meanwhile.
+// found stores a fact that was read from Pebble after a call of cached, which returned commit. If
+// there was a commit in between, found stores nothing and returns false.
 func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +149,8 @@ func (s *points) found(key, value []byte, exists bool, commit uint64) bool {
 	return true
 }
 
-// recall returns the cached fact about a key. Without one, it returns where to read the key: in
-// snap, or in Pebble itself if snap is nil.
+// recall returns what the cache has about a key in this state. If it has nothing, the caller must
+// read the key from snap, or from Pebble itself if snap is nil.
 func (p *point) recall(key []byte) (f fact, known bool, snap *pebble.Snapshot) {
 	s := &p.gen.points
 	s.mu.Lock()
@@ -169,8 +170,8 @@ func (p *point) source() *pebble.Snapshot {
 	return p.snap
 }
 
-// get returns the value of a key. A value read from the present state of Pebble belongs to this
-// point if no commit has begun since, and is cached. Otherwise get reads it again from the
+// get returns the value of a key in this state. If no commit has begun since the state was current,
+// get reads the value from Pebble itself and caches it. Otherwise it reads the value from the
 // snapshot.
 func (p *point) get(key []byte) ([]byte, bool, error) {
 	if p.gen.filter.lacked(p.filter, key) {
@@ -193,8 +194,8 @@ func (p *point) get(key []byte) ([]byte, bool, error) {
 	return get(snap, key)
 }
 
-// learned caches a fact that was read from Pebble itself. It returns whether the fact belongs
-// to this state.
+// learned caches a fact that was read from Pebble itself, if the fact belongs to this state. It
+// returns whether it does.
 func (p *point) learned(key, value []byte, exists bool, err error) bool {
 	s := &p.gen.points
 	s.mu.Lock()

@@ -9,9 +9,9 @@ const recentBytes = 4 << 20
 // entryBytes is the memory of a cache entry in addition to its key and value, in bytes.
 const entryBytes = 160
 
-// recent caches recently read keys: their values in the newest commit, or the fact that they do
-// not exist. So records that every request reads need no look-up in Pebble. There is only one
-// writer, so an entry stays valid until this writer writes the key.
+// recent caches keys that were read recently: their values in the newest commit, or the fact that
+// they do not exist. So records that every request reads are seldom searched in Pebble. The store
+// has only one writer, so an entry stays valid until this writer writes the key.
 type recent struct{ *cache.Cache[string, fact] }
 
 // fact is the value of a key in the newest commit, or the fact that the key does not exist.

@@ -9,11 +9,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// Restore replaces the whole content of the store by the archive that r yields; WriteArchive
-// made the archive. Restore waits for an open Tx. It checks the archive, makes it durable and
-// reads it completely before the switch, so a bad archive changes nothing. Views that were
-// opened before continue to read the old data. After a crash the store has either all of the
-// old or all of the new data.
+// Restore replaces the whole content of the store by that of an archive, which WriteArchive made
+// and r returns. Restore waits until no Tx is open. It first reads the archive completely, checks
+// it and makes it durable, so a bad archive changes nothing. Views that were opened before continue
+// to read the old data. After a crash the store has either all of the old or all of the new data.
 func (s *Store) Restore(r io.Reader) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()

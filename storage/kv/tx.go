@@ -7,10 +7,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Tx is the one open write transaction of a store. It reads the store and its own writes;
-// others do not see these writes before Commit. The caller must end the transaction with Commit
-// or Discard, and must use it from one goroutine at a time. The writes are in memory until
-// then.
+// Tx is a write transaction; a store has at most one at a time. A Tx reads the store together with
+// its own writes. Others do not see these writes before Commit; until then they are in memory. The
+// caller must end the transaction with Commit or Discard, and must use it from one goroutine at a
+// time.
 type Tx struct {
 	store   *Store
 	gen     *generation // nil after the transaction has ended
@@ -63,8 +63,8 @@ func (t *Tx) Get(key []byte) (value []byte, ok bool, err error) {
 	return owned(value, ok)
 }
 
-// GetOwn returns the value that this transaction has set for key. It does not search the store,
-// so it is for keys that the store is known not to have.
+// GetOwn returns the value that this transaction has set for key. It does not search the store. It
+// is for keys that the caller knows to be missing in the store.
 func (t *Tx) GetOwn(key []byte) (value []byte, ok bool, err error) {
 	if err := t.ended(); err != nil {
 		return nil, false, err
@@ -82,8 +82,8 @@ func owned(value []byte, ok bool) ([]byte, bool, error) {
 	return append(make([]byte, 0, len(value)), value...), true, nil
 }
 
-// Scan scans what this transaction sees, as View.Scan does. It is undefined whether a scan
-// meets writes that fn makes during the scan.
+// Scan calls fn for the keys that this transaction sees, as View.Scan does. If fn writes keys, it
+// is undefined whether the scan returns them.
 func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error {
 	if err := t.ended(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (t *Tx) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) 
 	return t.overlay.merge(keys, reverse, fn, func(fn visit) error { return t.scan(lower, upper, reverse, fn) })
 }
 
-// scan scans what the store holds, without the writes of this transaction.
+// scan scans the keys in the store, without the writes of this transaction.
 func (t *Tx) scan(lower, upper []byte, reverse bool, fn visit) error {
 	if reverse {
 		return scan(t.gen.db.NewIter, lower, upper, true, fn)
@@ -119,7 +119,7 @@ func (t *Tx) scan(lower, upper []byte, reverse bool, fn visit) error {
 	})
 }
 
-// Set makes key hold value. Both slices are copied.
+// Set stores value under key. It copies both slices.
 func (t *Tx) Set(key, value []byte) error {
 	if err := t.ended(); err != nil {
 		return err
@@ -138,8 +138,8 @@ func (t *Tx) Delete(key []byte) error {
 }
 
 // Commit makes all writes visible at once and ends the transaction. With sync the writes are
-// durable on return. Without sync a crash may undo the newest commits, but it never undoes a
-// commit and keeps a later one.
+// durable on return. Without sync, a crash may undo the newest commits; it never undoes a commit
+// without all later ones.
 func (t *Tx) Commit(sync bool) error {
 	if err := t.ended(); err != nil {
 		return err
@@ -190,9 +190,10 @@ func (t *Tx) write(opts *pebble.WriteOptions) (err error) {
 	return b.Commit(opts)
 }
 
-// remove adds the deletion of a key to a batch, if the store may have the key. Of a passing key that the
-// transaction deleted and set, the deletion parts the new value from the old one: both may be in
-// the store at once, and the next deletion removes only one.
+// remove adds the deletion of a key to a batch if the store may have the key. If the transaction
+// has deleted and then set a passing key, the deletion is necessary before the new value: without
+// it, the store could have two values of the key, and the next SingleDelete would remove only one
+// of them.
 func (t *Tx) remove(b *pebble.Batch, key string, k *known) error {
 	name := []byte(key)
 	passing := t.gen.passing != nil && t.gen.passing(name)

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// View reads the store as it was when the view was opened, whatever is written or restored
-// later. It may be used concurrently and must be closed.
+// View reads the store as it was when the view was opened, without regard to later writes and
+// restores. It may be used concurrently and must be closed.
 type View struct {
 	store *Store
 	gen   *generation
@@ -37,9 +37,9 @@ func (v *View) Get(key []byte) (value []byte, ok bool, err error) {
 	return v.at.get(key)
 }
 
-// Scan calls fn for each key in [lower, upper) in rising order, or in falling order if reverse
-// is true, until fn returns false or an error. A nil bound means no bound. The slices are valid
-// only during the call.
+// Scan calls fn for each key in [lower, upper) in ascending order, or in descending order if
+// reverse is true, until fn returns false or an error. A nil bound means no bound. The slices are
+// valid only during the call.
 func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte) (more bool, err error)) error {
 	if v.err != nil {
 		return v.err
@@ -47,7 +47,7 @@ func (v *View) Scan(lower, upper []byte, reverse bool, fn func(key, value []byte
 	return scan(v.at.iterator, lower, upper, reverse, fn)
 }
 
-// Walk does the same as Scan in rising order. fn may return a later key at which Walk
+// Walk does the same as Scan in ascending order. fn may return a later key, on, at which Walk
 // continues; nil means the next key. One Walk costs less than several Scans.
 func (v *View) Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error {
 	if v.err != nil {

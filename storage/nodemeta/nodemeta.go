@@ -1,17 +1,18 @@
-// Package nodemeta stores node-local metadata that outlives the process: a bounded map in
-// memory and a journal of its changes.
+// Package nodemeta stores node-local metadata that should survive a restart: a map of limited size
+// in memory, and a journal of its changes on the disk.
 //
 // Imports: storage/durable.
-// Never:   the meaning of a key; facts that must not be lost, but for those that wait for Sync.
+// Never:   decisions based on the meaning of a key; data that must not be lost, unless its writer
+// calls Sync.
 //
-// Metadata may be lost. Changes are written without fsync, so a crash of the machine
-// loses those after the last Sync, and unreadable records are skipped. A disk error is therefore logged
-// and not returned, and the map in memory goes on.
+// Metadata may be lost. Changes are written without fsync, so a crash of the machine may lose the
+// changes since the last Sync. Unreadable records are skipped. A disk error is therefore logged and
+// not returned, and the map in memory stays usable.
 //
-// The journal is a header and records. A record is the CRC-32C of its rest (4 bytes, big
-// endian), the lengths of key and value (2 bytes each; a value length of 0xffff marks a
-// deleted key), the key and the value. When most of the journal is obsolete, it is
-// rewritten and replaces the old one.
+// The journal consists of a header and records. A record is the CRC-32C of the rest of the record
+// (4 bytes, big endian), the lengths of key and value (2 bytes each; a value length of 0xffff marks
+// a deleted key), the key and the value. When most of the journal is obsolete, a new journal with
+// the current records replaces it.
 package nodemeta
 
 import (
@@ -42,8 +43,8 @@ const (
 	maxHeader  = 64 // bytes
 	headBytes  = 8  // size of the head of a record in bytes
 	deleted    = 0xffff
-	// The journal is rewritten when it is larger than slack times the bytes of its
-	// current records, plus slackBytes.
+	// The journal is rewritten when its size exceeds slack times the size of its current records,
+	// plus slackBytes.
 	slack      = 2
 	slackBytes = 1 << 20
 	// retryEvery is the number of changes between two attempts to rewrite the journal
@@ -60,7 +61,7 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	// flushing is held by the call of Sync that waits for the disk, without mu.
+	// flushing is held by a call of Sync while it waits for the disk. mu is not held at that time.
 	flushing sync.Mutex
 
 	// mu guards the following fields. It is held during writes of the journal, so records are
@@ -235,8 +236,8 @@ func (s *Store) Keys(fn func(key string)) {
 	}
 }
 
-// Sync returns when all changes so far are on the disk. Calls at one time share one flush. After a disk
-// error, or after Close, it returns at once.
+// Sync returns when all changes so far are on the disk. Concurrent calls share one flush. After a
+// disk error, or after Close, it returns at once.
 func (s *Store) Sync() {
 	s.mu.Lock()
 	want := s.changes

@@ -1,9 +1,9 @@
-// Package raftlog stores Raft's log and votes in raft-boltdb (bbolt, an fsync for each
-// write) behind checksums, and Raft's snapshots as folders that hold a checkpoint of the
-// state.
+// Package raftlog stores Raft's log and votes, and Raft's snapshots. The log and the votes are in
+// raft-boltdb (bbolt, with an fsync for each write), and each value has a checksum. A snapshot is a
+// folder that contains a checkpoint of the replicated state.
 //
 // Imports: storage/durable, storage/kv, hashicorp/raft, raft-boltdb.
-// Never:   libp2p, cluster, the meaning of an entry.
+// Never:   imports of libp2p or cluster; decisions based on the content of an entry.
 package raftlog
 
 import (
@@ -30,8 +30,9 @@ const (
 
 	// lockWait bounds how long Open waits for another process that is about to end.
 	lockWait = time.Second
-	// mapBytes is the size of the first memory map. It is so large that a log of usual length
-	// never needs a larger map, which would make readers wait.
+	// mapBytes is the size of the first memory map of the file. It is large enough for a log of
+	// usual length. To enlarge the map, bbolt would have to wait for all readers and let new
+	// readers wait.
 	mapBytes = 64 << 20
 	// maxVerifyBytes is how much of the newest entries Open verifies. Earlier entries are
 	// verified when they are read: by Raft at its start, if they follow its newest
@@ -43,9 +44,9 @@ var (
 	// ErrCorrupt is wrapped by every error about an entry or a value that differs from the
 	// stored one. The text of the error names the entry or value.
 	ErrCorrupt = errors.New("raftlog: corrupt")
-	// ErrBroken is returned by every write after a failed write. It is unknown whether the
-	// failed write is on the disk, and bbolt would accept and acknowledge the next write. So
-	// the process must stop and recover.
+	// ErrBroken is returned by every write after a failed write. Then it is unknown whether the
+	// failed write is on the disk, and bbolt would nevertheless accept and acknowledge further
+	// writes. So the process must end and recover at its next start.
 	ErrBroken = errors.New("raftlog: an earlier write failed")
 	// ErrNoSpace means that the disk was full and the write changed nothing. A later write may
 	// succeed.
@@ -66,7 +67,7 @@ var (
 type Log struct {
 	path string
 	bolt *raftboltdb.BoltStore
-	file fs.FileInfo // the open file that path led to
+	file fs.FileInfo // identity of the file that was opened at path
 
 	// mu guards broken and is not held during input or output.
 	mu     sync.Mutex
@@ -151,7 +152,8 @@ func (l *Log) verify() (entries []stored, err error) {
 	})
 }
 
-// guard turns panics of bbolt, which panics on a damaged page, into ErrCorrupt.
+// guard calls fn and converts panics of bbolt into errors that wrap ErrCorrupt. bbolt panics on a
+// damaged page.
 func (l *Log) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -168,9 +170,9 @@ func (l *Log) read(op string, fn func() error) error {
 	return nil
 }
 
-// write runs one writing transaction. After a failed write it runs no further transaction. A
-// write that a full disk has refused does not count as failed, because it changed nothing. A
-// write into a file that was removed or replaced counts as failed.
+// write runs one write transaction. After a failed write, it returns ErrBroken without running the
+// transaction. A write that a full disk refuses does not count as failed, because it changes
+// nothing. A write to a file that was removed or replaced counts as failed.
 func (l *Log) write(op string, fn func() error) error {
 	l.mu.Lock()
 	broken := l.broken

@@ -19,9 +19,9 @@ var errSinkUsed = errors.New("the snapshot already has content or an end")
 
 var _ raft.SnapshotSink = (*Sink)(nil)
 
-// Sink receives one snapshot: a checkpoint folder by Adopt, or an archive stream by Write.
-// Close makes the snapshot visible, and Cancel removes it; the first of these calls decides. A
-// Sink is used by one goroutine at a time.
+// Sink receives one snapshot, either as a checkpoint folder by Adopt, or as an archive stream by
+// Write. Close makes the snapshot visible, and Cancel removes it; only the first of these calls has
+// an effect. One goroutine at a time may use a Sink.
 type Sink struct {
 	store *Snapshots
 	tmp   string // path of the folder before it gets its final name
@@ -39,7 +39,7 @@ type Sink struct {
 func (s *Sink) ID() string { return s.meta.ID }
 
 // Adopt moves the checkpoint folder dir into the snapshot. The folder must be on the same file
-// system, so this costs only a rename.
+// system as the snapshots, so that moving it is only a rename.
 func (s *Sink) Adopt(dir string) error {
 	if s.ended || s.adopted || s.stream != nil {
 		return fmt.Errorf("raftlog: adopt checkpoint: %w", errSinkUsed)

@@ -211,10 +211,11 @@ func (s *Snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, f, nil
 }
 
-// Verify reads a snapshot completely, as if to send it. It passes the content of a checkpoint
-// to check, which decides whether the content is the expected one; a stream from a leader was
-// checked on arrival. If Verify returns an error, rotten says whether the snapshot itself is
-// damaged or only could not be read now.
+// Verify reads a snapshot completely, as if it were sent to another member. For a checkpoint it
+// calls check with a function that reads the checkpoint, and check decides whether the content is
+// as expected. A stream from a leader was checked when it arrived, so Verify checks only its
+// checksums. If Verify returns an error, rotten is true if the snapshot itself is damaged, and
+// false if it could not be read now.
 func (s *Snapshots) Verify(id string, check func(get kv.Getter) error) (rotten bool, err error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
@@ -239,8 +240,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// SetAside removes a snapshot from the list. For inspection, its folder is kept under another
-// name until another snapshot is set aside.
+// SetAside removes a snapshot from the list. Its folder stays on the disk under another name, so
+// that somebody can inspect it, until another snapshot is set aside.
 func (s *Snapshots) SetAside(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,7 +306,7 @@ func (s *Snapshots) reap() error {
 	return nil
 }
 
-// snapshotReader allows the removal of its snapshot after Close.
+// snapshotReader is the stream of a snapshot. Until it is closed, its snapshot is not removed.
 type snapshotReader struct {
 	io.ReadCloser
 	release func() error

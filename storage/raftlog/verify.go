@@ -51,11 +51,11 @@ type walk struct {
 	visit    func(bucket string, key, value []byte) error
 }
 
-// verify checks the whole file. bbolt has checksums only for its two metas and uses the good
-// one of them. So damage in the newer meta would silently remove the last transaction, which
-// may contain a vote. If keys are out of order or pages are malformed, entries would disappear,
-// or bbolt would loop. No process may have the file open; a node locks its whole folder. A
-// missing file counts as good. verify calls visit for every key except the keys of buckets.
+// verify checks a whole bbolt file. bbolt has checksums only for its two meta pages and uses the
+// newer one that is good. So damage in the newer meta page would silently undo the last
+// transaction, which may contain a vote. If keys are out of order or pages are malformed, entries
+// could disappear, or bbolt could loop forever. No process may have the file open. A missing file
+// counts as good. verify calls visit for every key, except the names of buckets.
 func verify(path string, visit func(bucket string, key, value []byte) error) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ func (w *walk) metas(size int64) (root uint64, err error) {
 	return root, nil
 }
 
-// span has the first and last key below a page; it is nil if there are no keys.
+// span has the first and the last key below a page. Both are nil if there are no keys.
 type span struct{ first, last []byte }
 
 // page checks everything below one page. Every key there must be greater than after.

@@ -1,14 +1,13 @@
-// Package volume watches the file systems of a node's folders. It reports early that a file
-// system is filling up, and keeps a reserve on each for writes that must continue.
+// Package volume watches the free space of the file systems of a node's folders. It reports early
+// when a file system is filling up, and keeps a reserve on each for writes that must continue.
 //
 // Imports: storage/durable.
-// Never:   the content of the folders, raft, libp2p, cluster.
+// Never:   access to the content of the folders; imports of raft, libp2p or cluster.
 //
-// New content may not use the reserve of a file system. When half of the reserve is used, at
-// Tight, only the Raft log, deletions and garbage collection continue. A part of the reserve is
-// the ballast, a file whose content has no meaning. If another program fills the disk
-// completely, the ballast is removed so that necessary writes find room, and created again
-// later.
+// New content may not use the reserve of a file system. When half of the reserve is used (level
+// Tight), only the Raft log, deletions and garbage collection may write. A part of the reserve is
+// the ballast, a file whose content has no meaning. If another program fills the disk completely,
+// the ballast is removed so that necessary writes find space, and is created again later.
 package volume
 
 import (
@@ -63,17 +62,17 @@ const (
 	// DefaultEvery is the interval between two measurements of free space.
 	DefaultEvery = 250 * time.Millisecond
 
-	// tightPart, ballastPart and backPart divide the reserve. Below 1/tightPart of the reserve
-	// a file system is Tight. The ballast has 1/ballastPart of the reserve. A level ends only
-	// when 1/backPart of the reserve more is free than at its start, so that the level does not
-	// change with every file.
+	// tightPart, ballastPart and backPart are divisors of the reserve. A file system is Tight if
+	// less than 1/tightPart of the reserve is free. The ballast has 1/ballastPart of the reserve. A
+	// level ends only when 1/backPart of the reserve more is free than at its start, so that the
+	// level does not change with every file.
 	tightPart   = 2
 	ballastPart = 3
 	backPart    = 8
 	// maxBallast is the largest size of the ballast in bytes.
 	maxBallast = 64 << 20
-	// letGoPart divides the size of the ballast. When the free space is less than this part,
-	// the ballast is removed.
+	// letGoPart is a divisor of the size of the ballast: when less free space is left than
+	// 1/letGoPart of the ballast, the ballast is removed.
 	letGoPart = 4
 	// fewFiles is the number of further files below which a file system counts as Tight,
 	// however many bytes are free.
@@ -85,7 +84,7 @@ const (
 
 // Folder is a folder to watch. It must exist.
 type Folder struct {
-	Name string // for people, and as argument of the other methods
+	Name string // name of the folder in logs, and the argument of the methods of Watch
 	Path string
 }
 
@@ -127,7 +126,7 @@ type Watch struct {
 type volume struct {
 	Volume
 	path    string // path of one folder on it
-	files   bool   // too few inodes are left
+	files   bool   // fewer than fewFiles files can still be created
 	ballast uint64 // size in bytes; 0 means that there is no ballast
 	quiet   bool   // the log already says that the ballast cannot be created
 }
@@ -267,8 +266,8 @@ func (v *volume) level() Level {
 	return Roomy
 }
 
-// load creates the ballast. If the file system cannot allocate it, there is no ballast. The
-// caller holds mu.
+// load creates the ballast of a volume. If the file system cannot reserve the space, there is no
+// ballast. The caller holds mu.
 func (w *Watch) load(v *volume) bool {
 	size := min(v.Reserve/ballastPart, maxBallast)
 	f, err := os.OpenFile(v.file(), os.O_WRONLY|os.O_CREATE, filePerm)
@@ -324,9 +323,10 @@ func (w *Watch) Level(folder string) Level {
 	return Roomy
 }
 
-// Spare measures how many bytes can be written to the file system of folder before it reaches
-// the level until, and how many bytes are free in all, without the ballast. If the folder
-// cannot be measured, Spare returns the largest number, because the write itself will tell.
+// Spare measures the free space of the file system of folder. spare is the number of bytes that can
+// be written before the file system reaches the level until. free is the number of free bytes in
+// all, without the ballast. If the folder cannot be measured, both are the largest number, because
+// the write itself will then return the error.
 func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	v := w.find(folder)
 	if v == nil {
@@ -361,9 +361,9 @@ func (w *Watch) Volumes() []Volume {
 	return all
 }
 
-// Full handles a write that found the disk full, before that write is tried again. It removes
-// the ballast. Without a ballast it waits for free space or for Close. It reports whether there
-// may be space now.
+// Full is called when a write has found the disk full, before the write is tried again. It removes
+// the ballast. If there is no ballast, it waits for free space or for Close. It returns whether
+// there may be space now.
 func (w *Watch) Full(folder string) bool {
 	v := w.find(folder)
 	if v == nil {
