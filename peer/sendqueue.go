@@ -114,8 +114,8 @@ func (q *sendQueue) close() {
 	q.waiting = nil
 }
 
-// sentConn is the connection below yamux. Each Write is one yamux message; it takes the
-// message's bytes out of the queue.
+// sentConn is the connection below yamux. Each Write is one yamux message. After the message was
+// sent, sentConn removes its bytes from the count of the queue.
 type sentConn struct {
 	net.Conn
 	queue *sendQueue
@@ -239,7 +239,7 @@ func (s *queuedStream) wait(room <-chan struct{}) {
 	}
 }
 
-// change runs what under mu and notifies the waiting writers.
+// change calls the function what with mu held, and then notifies the waiting writers.
 func (s *queuedStream) change(what func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,8 @@ const (
 	serveOutstandingPeer = 1 << 20
 	serveWorkers         = 8 // number of messages that are being sent or wait for the rate limit
 	serveReadWorkers     = 4 // workers that read blocks
-	// serveBurst gives the burst: the bytes of 1/serveBurst second.
+	// serveBurst is a divisor: the burst is the number of bytes that the rate allows in
+	// 1/serveBurst of a second.
 	serveBurst = 8
 )
 

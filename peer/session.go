@@ -232,7 +232,8 @@ func numeric(addrs []ma.Multiaddr) (numbers []ma.Multiaddr) {
 	return numbers
 }
 
-// note records, as text for users, why an origin is not connected.
+// note records why an origin is not connected, as a text for users. err is nil if it is connected
+// now.
 func (s *Session) note(o *origin, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,11 +356,11 @@ func (s *Session) Renew() {
 	s.fetcher, s.end = nil, nil
 }
 
-// letGo waits until bitswap has cancelled the wants of an ended session: this one before
-// Renew, or another that ended shortly before. bitswap cancels in the background. If a want
-// is repeated before that, bitswap believes that it already asked the peer and sends
-// nothing; it repeats all wants only after 30 s or more. If a running session wants the
-// same blocks, letGo waits for staleLimit in vain.
+// letGo waits until bitswap has cancelled the wants of an ended bitswap session: that of this
+// Session before Renew, or another one that ended shortly before. bitswap cancels wants in the
+// background. If a want is repeated before it is cancelled, bitswap assumes that it has asked the
+// peer already and sends nothing; it repeats all wants only after 30 s or more. If a running
+// session wants the same blocks, letGo cannot see the cancellation and returns after staleLimit.
 func (s *Session) letGo(ctx context.Context, cids []cid.Cid) {
 	if time.Since(time.Unix(0, s.p.sessionEnd.Load())) > staleWindow {
 		return

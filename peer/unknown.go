@@ -64,7 +64,8 @@ var errUnknownPeers = errors.New("unknown peers have their share already")
 // costs no handshake.
 type unknownPeers struct {
 	network.ResourceManager
-	// trusted returns whether a peer that connected by itself is not an unknown peer.
+	// trusted returns true for peers that never count as unknown peers, even if they have connected
+	// by themselves.
 	trusted func(libp2ppeer.ID) bool
 	refused func() // number of refusals
 	// cut closes the connections of a peer in the background; nil means that no connection is

@@ -113,7 +113,8 @@ func NewBuffer(bytes int64) *Buffer {
 	return &Buffer{free: semaphore.NewWeighted(max(bytes, minBuffer)), seen: newSeenBytes(), here: newSeenBytes()}
 }
 
-// FetchRequest names the DAG to fetch, the reference that keeps it, and the sources.
+// FetchRequest describes a fetch: the DAG, the name of the reference that will include its blocks,
+// the store and the sources.
 type FetchRequest struct {
 	Root      cid.Cid
 	Reference string
@@ -134,11 +135,11 @@ type FetchRequest struct {
 	Progress func(Progress)
 }
 
-// Fetch stores the complete DAG of req.Root, with req.Reference as a reference to every block,
-// and returns when all blocks are durable. It verifies the hash of each block. It fails
-// with a *FetchError or with ctx's error. Blocks stored before a failure keep the reference,
-// so the caller can resume the fetch or drop the reference. If the store has the method
-// Complete, Fetch holds a small DAG in memory and stores it in one call at the end.
+// Fetch stores the complete DAG of req.Root and adds every block to the reference req.Reference.
+// When it returns, all blocks are durable. It verifies the hash of each block. If it fails, the
+// error is a *FetchError or that of ctx. Blocks that were stored before a failure stay in the
+// reference, so the caller can continue the fetch later or drop the reference. If the store has the
+// method Complete, Fetch keeps a small DAG in memory and stores it by one call at the end.
 func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 	limits := req.Limits.withDefaults()
 	scope, cancel := context.WithCancelCause(ctx)

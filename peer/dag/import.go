@@ -36,10 +36,10 @@ func Import(ctx context.Context, r io.Reader, put func([]blocks.Block) error) (r
 	return new(Buffers).Import(ctx, r, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) })
 }
 
-// Flusher is a reader that may need the blocks read so far to be stored before it can
-// continue, for example because they hold its memory. FlushWith gives it a function that
-// passes them to put. The function may be called only during Read, and returns the error of
-// put.
+// Flusher is a reader that may need the blocks that were made so far to be stored before it can
+// return more bytes, for example because the blocks occupy its memory. FlushWith gives the reader a
+// function for this, which passes the blocks to put and returns the error of put. The reader may
+// call this function only during Read.
 type Flusher interface {
 	FlushWith(flush func() error)
 }
@@ -74,8 +74,8 @@ func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(b
 	return node.Cid(), counted.n, nil
 }
 
-// splitter cuts a reader into chunks. It takes memory for a chunk only after the first
-// bytes of the chunk arrived, so that a reader that waits holds none.
+// splitter cuts the bytes of a reader into chunks. It takes memory for a chunk only after the first
+// bytes of the chunk have arrived, so a slow reader does not occupy memory while it waits.
 type splitter struct {
 	r       io.Reader
 	head    [headBytes]byte

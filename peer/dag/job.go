@@ -17,9 +17,9 @@ type strikes struct {
 	failed bool // the last request failed, rather than lacking all blocks
 }
 
-// job gets the blocks of its items: from identity CIDs, from the store, as empty blocks,
-// and the others from the sources. It returns nil when all are in the store or queued for
-// it.
+// job gets the blocks of its items: from identity CIDs, from the store, as empty blocks, and all
+// other blocks from the sources. It returns nil when every block is in the store or in the queue of
+// blocks to store.
 func (f *fetch) job(items []item) error {
 	var here []have
 	ask := make([]cid.Cid, 0, len(items))
@@ -164,9 +164,9 @@ func (f *fetch) pull(want map[cid.Cid]item) error {
 	return nil
 }
 
-// ask asks each source once and removes from want the blocks that arrive. absent is true if
-// every source answered that it lacks the rest. An error ends the fetch; the failure of one
-// source does not.
+// ask asks each source once and removes the blocks that arrive from want. absent is true if every
+// source answered that it does not have the remaining blocks. An error ends the whole fetch; the
+// failure of a single source is not an error.
 func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, err error) {
 	followed := othersStart(want)
 	if followed {
@@ -196,9 +196,10 @@ func (f *fetch) ask(ctx context.Context, want map[cid.Cid]item) (absent bool, er
 	return absent, nil
 }
 
-// askOne asks one source. lacks is true if the source answered that it lacks the rest. ctx,
-// which ends at the next renewal, applies only to a source that is a renewer. Requests to
-// other sources continue, because on a slow line restarted requests might never end.
+// askOne asks one source. lacks is true if the source answered that it does not have the remaining
+// blocks. ctx ends at the next renewal; it applies only to a source that implements renewer.
+// Requests to other sources continue after a renewal, because on a slow line restarted requests
+// might never complete.
 func (f *fetch) askOne(ctx context.Context, i int, want map[cid.Cid]item) (lacks bool, err error) {
 	s := f.req.Sources[i]
 	if _, ok := s.(renewer); !ok {

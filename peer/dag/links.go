@@ -41,12 +41,12 @@ func supported(codec uint64) bool {
 	return false
 }
 
-// Links returns the links of a block in their order, with repetitions: none for raw, cbor
-// and json, all of dag-pb, dag-cbor and dag-json, and the signed CID of dag-jose. It builds
-// no nodes, so it uses memory for the links only. It ignores the other data of a dag-pb
-// node, unless that says that the node belongs to a sharded UnixFS directory; if it cannot
-// be read as one, the block is invalid. The errors are ErrUnsupportedCodec,
-// ErrInvalidBlock, and ErrTooLarge for more than MaxLinks links.
+// Links returns the links of a block in their order, including repeated ones. raw, cbor and json
+// have no links. For dag-pb, dag-cbor and dag-json it returns all links, and for dag-jose the
+// signed CID. It needs memory for the links only. It ignores the data of a dag-pb node, with one
+// exception: if the data says that the node belongs to a sharded UnixFS directory, and the node
+// cannot be read as one, the block is invalid. The errors are ErrUnsupportedCodec, ErrInvalidBlock,
+// and ErrTooLarge for more than MaxLinks links.
 func Links(b blocks.Block) ([]cid.Cid, error) {
 	c, data := b.Cid(), b.RawData()
 	if len(data) > MaxBlock {
@@ -84,9 +84,9 @@ func decodeCBOR(into datamodel.NodeAssembler, data []byte) error {
 	return dagcbor.DecodeOptions{AllowLinks: true, RelaxedDecode: true, MaxDepth: maxNesting, AllocationBudget: cborBudget}.Decode(into, bytes.NewReader(data))
 }
 
-// collector receives the values from the decoders. It keeps the links and the last bytes,
-// which in dag-pb are the data of the node, and drops everything else. It implements node,
-// map, list, key and value.
+// collector receives the values that a decoder finds in a block. It stores the links, and the last
+// value of type bytes, which is the data of a dag-pb node. It ignores all other values. It
+// implements the interfaces for nodes, maps, lists, keys and values.
 type collector struct {
 	links []cid.Cid
 	bytes []byte

@@ -42,9 +42,9 @@ type Buffers struct {
 	ahead chan struct{}               // one place for each block that is read ahead; nil means no bound
 }
 
-// NewBuffers returns Buffers whose files together read at most this many blocks ahead,
-// because a slow reader holds its blocks for long. Without a free place a File reads a
-// block when it needs it.
+// NewBuffers returns Buffers whose files together read at most this many blocks ahead. The limit
+// exists because a slow reader occupies its blocks for a long time. When it is reached, a File
+// reads each block only when it needs it.
 func NewBuffers(ahead int) *Buffers { return &Buffers{ahead: make(chan struct{}, ahead)} }
 
 // besideLeaf is the number of bytes that a buffer has in addition to those of a leaf, because a

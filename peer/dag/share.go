@@ -23,12 +23,12 @@ const (
 	maxVain = 3
 )
 
-// Share is the position of this node among Of nodes that fetch the same DAG at the same
-// time. The other nodes are among the sources and have the method Shares. Each node starts
-// at another child of every node of the DAG, and gets from the others the blocks with which
-// they started. So the cluster fetches the DAG about once from outside, not once for each
-// node. A block that another node does not have soon is fetched like any other. The zero
-// value means one node alone.
+// Share is the position of this node among the Of nodes that fetch the same DAG at the same time.
+// The other nodes are among the sources and have the method Shares. In every node of the DAG, each
+// cluster node starts with another child. It gets the blocks with which other cluster nodes started
+// from them. So the cluster fetches the DAG about once from outside, and not once for each node. If
+// another node does not get a block soon, the block is fetched like any other. The zero value means
+// that no other node fetches the DAG.
 type Share struct{ Index, Of int }
 
 // alone returns whether there is no other node.
@@ -74,8 +74,9 @@ func othersStart(want map[cid.Cid]item) bool {
 	return len(want) > 0
 }
 
-// follow asks the sources that fetch the same DAG for their parts. They may get these
-// blocks soon, so it asks again after a short pause, as long as blocks arrive.
+// follow asks the sources that fetch the same DAG for the blocks in want, with which they have
+// started. If they do not have the blocks yet, follow asks again after a short pause, as long as
+// blocks arrive.
 func (f *fetch) follow(ctx context.Context, want map[cid.Cid]item) error {
 	most := time.Since(f.began) / followPart
 	pauses := backoff.New(followFirst, 2*followMost)

@@ -34,7 +34,7 @@ type active struct {
 	direct *os.File // the same file, opened to bypass the page cache; nil if it is not opened yet
 	seed   uint32
 	size   int64
-	letGo  int64       // the store has told the page cache to drop everything before this offset
+	letGo  int64       // offset up to which trimCache has dropped the data from the page cache
 	file   os.FileInfo // identity of the open file f; nil if it was not read yet
 }
 

@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// ErrLocked means that another process, or another part of this one, holds the lock.
+// ErrLocked means that another process, or another part of this process, has the lock.
 var ErrLocked = errors.New("already in use by another process")
 
 // maxLockNote is the maximum length of a lock file's note about its holder.
 const maxLockNote = 32
 
-// Lock takes the exclusive lock at path, creating the file if needed, and holds it until Close
-// or the end of the process, however it ends. If another process holds the lock, the error
-// wraps ErrLocked and names the process id of the holder if it is known. The file is never
-// removed, because otherwise two processes could hold locks on two files of the same name.
+// Lock takes the exclusive lock at path, and creates the file if it does not exist. The lock lasts
+// until Close or until the process ends, also if the process crashes. If another process has the
+// lock, the error wraps ErrLocked and contains the process id, if it is known. The file is never
+// removed, because otherwise two processes could have locks on two files of the same name.
 func Lock(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // marker.format-version.<change>.<version>.
 const formatMarker = "marker.format-version."
 
-// checkFormat returns an error that wraps durable.ErrNewer when a newer Pebble wrote the
-// folder dir. Pebble's own error says neither that nor what to do.
+// checkFormat returns an error that wraps durable.ErrNewer if a newer version of Pebble has written
+// the folder dir. Pebble's own error would not say that a newer release of Holdfast is needed.
 func checkFormat(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -44,11 +44,11 @@ var _ raft.SnapshotStore = (*Snapshots)(nil)
 // Snapshots is Raft's snapshot store. A snapshot is the folder
 //
 //	<index>-<term>-<milliseconds>/
-//	    meta.json     what Raft says of it, checksummed
-//	    checkpoint/   a checkpoint of storage/kv, taken on this node; or
-//	    stream        the archive of one, as a leader sent it
+//	    meta.json     Raft's description of the snapshot, with a checksum
+//	    checkpoint/   a checkpoint of storage/kv that this node has made; or
+//	    stream        the archive of a checkpoint that a leader has sent
 //
-// which exists as a whole or not at all. Methods may be called concurrently.
+// The folder is complete or does not exist. Methods may be called concurrently.
 type Snapshots struct {
 	dir    string
 	retain int

@@ -128,7 +128,7 @@ type volume struct {
 	path    string // path of one folder on it
 	files   bool   // fewer than fewFiles files can still be created
 	ballast uint64 // size in bytes; 0 means that there is no ballast
-	quiet   bool   // the log already says that the ballast cannot be created
+	quiet   bool   // it was already logged that the ballast cannot be created
 }
 
 // Open measures the folders, finds which of them share a file system, and creates the ballast
