@@ -118,7 +118,7 @@ func paidSettings() []setting {
 			field: func(c *Config) any { return &c.Paid.Listen }, check: hostPort,
 		},
 		{
-			key: "paid.pay_to", help: "`address` that is paid, 0x and 40 hexadecimal digits",
+			key: "paid.pay_to", help: "`address` that receives the payments, 0x and 40 hexadecimal digits",
 			field: func(c *Config) any { return &c.Paid.PayTo }, check: address,
 		},
 		{
@@ -142,15 +142,15 @@ func paidSettings() []setting {
 			field: func(c *Config) any { return &c.Paid.Asset }, check: address,
 		},
 		{
-			key: "paid.chain_id", help: "`number` of the chain; 0 means that of a known network",
+			key: "paid.chain_id", help: "`number` of the chain; 0 means the chain of a known network",
 			field: func(c *Config) any { return &c.Paid.ChainID }, check: between(0, math.MaxInt),
 		},
 		{
-			key: "paid.asset_name", help: "`name` in the EIP-712 domain of the asset; empty means that of USDC on a known network",
+			key: "paid.asset_name", help: "`name` in the EIP-712 domain of the asset; empty means the value of USDC on a known network",
 			field: func(c *Config) any { return &c.Paid.AssetName }, check: assetText,
 		},
 		{
-			key: "paid.asset_version", help: "`version` in the EIP-712 domain of the asset; empty means that of USDC on a known network",
+			key: "paid.asset_version", help: "`version` in the EIP-712 domain of the asset; empty means the value of USDC on a known network",
 			field: func(c *Config) any { return &c.Paid.AssetVersion }, check: assetText,
 		},
 		{

@@ -16,7 +16,7 @@ var rates = []rate{
 		func(r *Rates) *int { return &r.AccountRate }, between(0, maxRate),
 	},
 	{
-		"account_burst", "`requests` that one account can send at once above account_rate; without effect if that is 0",
+		"account_burst", "`requests` that one account can send at once above account_rate; without effect if account_rate is 0",
 		func(r *Rates) *int { return &r.AccountBurst }, between(1, maxCount),
 	},
 	{
@@ -24,7 +24,7 @@ var rates = []rate{
 		func(r *Rates) *int { return &r.AddressRate }, between(0, maxRate),
 	},
 	{
-		"address_burst", "`requests` that one address can send at once above address_rate; without effect if that is 0",
+		"address_burst", "`requests` that one address can send at once above address_rate; without effect if address_rate is 0",
 		func(r *Rates) *int { return &r.AddressBurst }, between(1, maxCount),
 	},
 }

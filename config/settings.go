@@ -139,11 +139,11 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Cluster.Replication }, check: between(1, maxReplication),
 	},
 	{
-		key: "cluster.write_copies", help: "number of durable `copies` before the node acknowledges a write; all copies if there are fewer",
+		key: "cluster.write_copies", help: "number of `copies` that must be durable before the node acknowledges a write; if a pin or object has fewer copies, all of them",
 		field: func(c *Config) any { return &c.Cluster.WriteCopies }, check: between(1, maxReplication),
 	},
 	{
-		key: "cluster.heartbeat", help: "`time` without a heartbeat from the leader after which members elect another; equal on all members; auto means that the members measure it",
+		key: "cluster.heartbeat", help: "`time` without a heartbeat from the leader after which members elect another; equal on all members; auto means that the members derive it from measured delays",
 		field: func(c *Config) any { return &c.Cluster.Heartbeat }, check: autoOr(minHeartbeat, maxHeartbeat),
 	},
 	{
@@ -200,7 +200,7 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.S3.UploadAge }, check: between(minUploadAge, maxUploadAge),
 	},
 	{
-		key: "s3.hash_rate", help: "`bytes` per second that the node reads to compute BLAKE3 hashes that the upload could not yield",
+		key: "s3.hash_rate", help: "`bytes` per second that the node reads to compute BLAKE3 hashes that were not known at the end of an upload",
 		field: func(c *Config) any { return &c.S3.HashRate }, check: between[Size](minServeRate, maxServeRate),
 	},
 }, rateSettings("s3", func(c *Config) *Rates { return &c.S3.Rates }), []setting{
@@ -270,11 +270,11 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Session.Idle }, check: between(minSession, maxSession),
 	},
 	{
-		key: "session.lifetime", help: "`time` after its start at which a session ends, used or not",
+		key: "session.lifetime", help: "`time` after its start at which a session ends, even if it is in use",
 		field: func(c *Config) any { return &c.Session.Lifetime }, check: between(minSession, maxSession),
 	},
 	{
-		key: "session.tries", help: "wrong `passwords` per minute that the node accepts for one name; ten times as many from one address",
+		key: "session.tries", help: "wrong `passwords` per minute for one name, after which the node refuses further sign-ins; ten times as many for one address",
 		field: func(c *Config) any { return &c.Session.Tries }, check: between(1, maxTries),
 	},
 	{
