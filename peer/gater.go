@@ -109,7 +109,7 @@ func (p *Peer) reportRefused(id, addr string) {
 	}()
 }
 
-// ipText returns the IP address of a multiaddr; empty: it has none.
+// ipText returns the IP address in a multiaddr as text; "" if it has none.
 func ipText(addr string) string {
 	a, err := ma.NewMultiaddr(addr)
 	if err != nil {

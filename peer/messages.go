@@ -226,7 +226,7 @@ func (m *messages) fill(b []byte) error {
 	return nil
 }
 
-// release returns the memory of the last message.
+// release frees the memory that the last message has taken, so that other messages can use it.
 func (m *messages) release() {
 	if m.frame != nil {
 		m.host.buffers.Put(m.frame)

@@ -23,18 +23,18 @@ import (
 // KiB of memory. So unknown peers can use a few percent of a processor and 128 MiB on each
 // host.
 const (
-	unknownArrivals      = 32.0 // connections per second
-	unknownArrivalsBurst = 32   // handshakes at once delay the requests of members
-	addressArrivals      = 2.0  // per second, for one IPv4 address or IPv6 /56
+	unknownArrivals      = 32.0 // new connections per second of all unknown peers together
+	unknownArrivalsBurst = 32   // small, because many handshakes at once delay the requests of members
+	addressArrivals      = 2.0  // new connections per second of one IPv4 address or IPv6 /56
 	addressArrivalsBurst = 32
 	addressGrace         = time.Minute // how long the limiter remembers an address
 	addressConns         = 32          // open connections of one address
-	unknownPending       = 32          // connections in the handshake; one address may use all that are free
-	unknownStreams       = 512         // inbound streams of all
-	unknownStreamsEach   = 24          // inbound streams of one peer
+	unknownPending       = 32          // connections in the handshake; one address may have all of them
+	unknownStreams       = 512         // inbound streams of all unknown peers together
+	unknownStreamsEach   = 24          // inbound streams of one unknown peer
 	unknownBytes         = 1 << 20     // bytes read per second from all unknown peers, over all protocols
 	unknownBytesBurst    = 2 << 20
-	peerBytes            = 256 << 10 // bytes read per second from one peer
+	peerBytes            = 256 << 10 // bytes read per second from one unknown peer
 	peerBytesBurst       = 512 << 10
 	// minCharge is the smallest number of bytes that a read counts, so that many small messages
 	// count as much as the processor time that they take. Over TCP every frame of the multiplexer

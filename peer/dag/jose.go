@@ -50,7 +50,8 @@ func (m *joseMap) AssembleEntry(key string) (datamodel.NodeAssembler, error) {
 	return m.jose.collector, nil
 }
 
-// joseField is the payload or the ciphertext, which must be bytes.
+// joseField receives the field payload or ciphertext of a dag-jose block, whose value must be of
+// type bytes.
 type joseField struct {
 	*collector
 	jose *jose

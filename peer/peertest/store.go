@@ -28,7 +28,7 @@ type Store struct {
 	fail       error
 }
 
-// ErrDiskFull is an error to pass to Fail.
+// ErrDiskFull is an error that tests can pass to Store.Fail.
 var ErrDiskFull = errors.New("no space left on device")
 
 // NewStore returns an empty store.
@@ -39,10 +39,10 @@ func NewStore() *Store {
 	}
 }
 
-// DAGStore returns the store for peer/dag.
+// DAGStore returns the same store with the methods that peer/dag needs.
 func (s *Store) DAGStore() DAGStore { return DAGStore{s} }
 
-// DAGStore is a Store whose Put takes a reference.
+// DAGStore is a Store with the methods that peer/dag needs. Its Put adds the blocks to a reference.
 type DAGStore struct{ s *Store }
 
 // Get returns a block.

@@ -50,8 +50,8 @@ func (b *batch) begin() {
 	b.s.buf = beginRecord(b.s.buf)
 }
 
-// position returns the position of the next record, which is also the incarnation of a
-// reference that begins with it.
+// position returns the position of the next record in the journal. If a reference begins with this
+// record, the position is also the number of its incarnation (its life).
 func (b *batch) position() uint64 {
 	return uint64(b.s.active.number)<<32 | uint64(b.base+int64(len(b.s.buf)))
 }

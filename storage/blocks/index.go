@@ -263,7 +263,7 @@ func (e referenceEntry) sealIn(from getter, reference string) (uint32, error) {
 
 // doubtEntry describes a revoked seal.
 type doubtEntry struct {
-	lacked  uint64 // blocks that were missing when the seal was revoked
+	lacked  uint64 // number of blocks that were missing when the seal was revoked
 	segment uint32 // segment of the record of the seal
 }
 

@@ -200,8 +200,9 @@ func (s *Store) storable(ctx context.Context, reference string, blks []blocks.Bl
 	return stored, bad, nil
 }
 
-// put writes the reference before the blocks, so that recovery finds no block without its
-// reference. It stores damaged blocks again; the newest location is used.
+// put appends the record that adds the blocks to the reference, and then the records of the blocks
+// themselves, so that recovery never finds a block without a reference. It also stores blocks again
+// that are damaged (bad has their hashes); the index then uses the new location.
 func (b *batch) put(reference string, blks []blocks.Block, bad rotten) error {
 	refs := make([]blockRef, 0, len(blks))
 	absent := make([]blocks.Block, 0, len(blks))

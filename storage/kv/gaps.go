@@ -21,7 +21,7 @@ const (
 // writer, so a gap stays valid until this writer sets a key in it.
 type gaps struct {
 	all   []gap
-	steps int // gapSteps, or another number in tests
+	steps int // gapSteps; tests set another number
 }
 
 // gap is a range without keys. The range begins with the key from and ends before the key to.

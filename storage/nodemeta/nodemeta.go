@@ -29,12 +29,12 @@ import (
 )
 
 const (
-	// MaxEntries is the largest number of keys that a Store keeps. Set deletes another key to
-	// make room.
+	// MaxEntries is the largest number of keys in a Store. If it is reached, Set deletes another
+	// key.
 	MaxEntries = 1 << 16
-	// MaxKeyBytes is the longest key. Set ignores longer ones.
+	// MaxKeyBytes is the largest length of a key in bytes. Set ignores longer keys.
 	MaxKeyBytes = 1 << 10
-	// MaxValueBytes is the longest value. Set ignores longer ones.
+	// MaxValueBytes is the largest length of a value in bytes. Set ignores longer values.
 	MaxValueBytes = 4 << 10
 
 	headerForm = "holdfast notes %d\n"
