@@ -35,7 +35,8 @@ const (
 
 var errFrame = errors.New("malformed frame")
 
-// appendRequest appends the frame that requests cids, at most maxRequestCIDs.
+// appendRequest appends to dst the frame that requests cids, which may have at most maxRequestCIDs
+// elements.
 func appendRequest(dst []byte, cids []cid.Cid) ([]byte, error) {
 	if len(cids) == 0 || len(cids) > maxRequestCIDs {
 		return nil, fmt.Errorf("%w: %d CIDs in a request", errFrame, len(cids))

@@ -155,8 +155,9 @@ func (d *dials) give() {
 	}
 }
 
-// makeRoom ends dials in favour of next if they have used their grace time. Otherwise it sets a
-// timer for the moment at which the next dial will have used it. The caller holds mu.
+// makeRoom frees places for the dial next: it ends running dials of other accounts or sessions that
+// have used their grace time (originGrace). If the dial to end has not used it yet, makeRoom sets a
+// timer that calls give when it has. The caller holds mu.
 func (d *dials) makeRoom(next *dial) {
 	for d.free+d.leaving < next.places {
 		var most *dial

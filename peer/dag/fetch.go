@@ -20,7 +20,7 @@ const (
 	// same time: 256 blocks in flight.
 	jobBlocks = 32
 	fetchJobs = 8
-	// maxOutstanding bounds the blocks that are requested and not stored yet.
+	// maxOutstanding is the largest number of blocks that are requested and not stored yet.
 	maxOutstanding = 2 * jobBlocks * fetchJobs
 	// linkCost is the memory for one link of a block, in bytes, in addition to the block.
 	linkCost = 64
@@ -43,8 +43,8 @@ const (
 // Store is the local block store.
 type Store interface {
 	Getter
-	// Adopt adds the reference to those of the blocks that are in the store, and returns
-	// the others.
+	// Adopt adds those blocks that are in the store to the reference, and returns the CIDs of the
+	// other blocks.
 	Adopt(ctx context.Context, reference string, cids []cid.Cid) (missing []cid.Cid, err error)
 	// Put stores blocks with the reference. They are durable when it returns.
 	Put(ctx context.Context, reference string, blks []blocks.Block) error

@@ -48,8 +48,8 @@ type DAGStore struct{ s *Store }
 // Get returns a block.
 func (o DAGStore) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) { return o.s.Get(ctx, c) }
 
-// Adopt adds the reference to those of the blocks that are in the store, and returns the
-// others.
+// Adopt adds those blocks that are in the store to the reference, and returns the CIDs of the other
+// blocks.
 func (o DAGStore) Adopt(ctx context.Context, reference string, cids []cid.Cid) ([]cid.Cid, error) {
 	var missing []cid.Cid
 	for _, c := range cids {
@@ -85,7 +85,7 @@ func (o DAGStore) TakeOver(ctx context.Context, reference string, cids []cid.Cid
 	return bytes, missing, nil
 }
 
-// Put stores blocks with the reference.
+// Put stores blocks and adds them to the reference.
 func (o DAGStore) Put(ctx context.Context, reference string, blks []blocks.Block) error {
 	o.s.mu.Lock()
 	err := o.s.fail

@@ -12,7 +12,7 @@ const (
 	// knownSlots is the number of fingerprints, 8 bytes each: enough for 128 GiB in blocks
 	// of 1 MiB.
 	knownSlots = 1 << 17
-	// knownBytes is the size of the smallest record with a fingerprint.
+	// knownBytes is the size in bytes of the smallest record whose fingerprint is stored.
 	knownBytes = 16 << 10
 )
 

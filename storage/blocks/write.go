@@ -29,7 +29,8 @@ const (
 	// countStep is the number of blocks that one step of Seal marks as hidden or visible. Marking a
 	// block costs as much as removing one in Drop.
 	countStep = sweepStep
-	// recordSlack is the cost of the head and the names of a record, in bytes.
+	// recordSlack is an estimate of the bytes that a record has in addition to its blocks: its head
+	// and names.
 	recordSlack = 512
 )
 

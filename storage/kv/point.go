@@ -108,7 +108,8 @@ func (s *points) recall(key []byte) (fact, bool) {
 	return s.recent.Get(string(key))
 }
 
-// newest returns the value of a key as it is now.
+// newest returns the value of a key in the newest state. The second result is false if the key does
+// not exist.
 func (g *generation) newest(key []byte) ([]byte, bool, error) {
 	if g.filter.lacks(key) {
 		return nil, false, nil

@@ -38,7 +38,7 @@ type PeerRow struct {
 	UsedBytes int64    `json:"used_bytes"`
 	FreeBytes int64    `json:"free_bytes"`
 	Queue     int64    `json:"queue"`
-	// Quarantine is not empty only for a member whose state differs from that of the majority.
+	// Quarantine is set only for a member whose state differs from that of the majority.
 	Quarantine string `json:"quarantine,omitempty"`
 	Full       bool   `json:"full"` // a disk of the member is full; absent if not
 }
