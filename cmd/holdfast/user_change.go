@@ -130,9 +130,9 @@ func (a *app) userDisableCommand() *cobra.Command {
 		Short: "Refuse an account everywhere, but keep what it has",
 		Long: `Disables an account. When the command returns, every node refuses the API keys,
 the shares and the sessions of the account, and nobody can sign in to it.
-Uploads and downloads that are under way end. Pins and objects stay, IPFS peers
-read what is public, and storage is charged as before. "user enable" gives the
-account back as it was, without its sessions.`,
+Uploads that are under way end; downloads that have begun continue. Pins and
+objects stay, IPFS peers read public content, and storage is charged as before.
+"user enable" restores the account, without its sessions.`,
 		Example: `  holdfast user disable ann@example.org
   holdfast user disable ann@example.org --yes`,
 		Args: arguments("EMAIL"),
