@@ -191,10 +191,11 @@ type Options struct {
 	// all.
 	Origins []string
 	// ConsoleURL is the origin at which people reach the console, empty if not known, and
-	// SecurityContact the URI in its security.txt. SignUpOpen is true if everybody who signs in
+	// IPFSGateway the origin of the IPFS gateway that its pages link to, empty for none.
+	// SecurityContact is the URI in its security.txt. SignUpOpen is true if everybody who signs in
 	// at a provider gets an account.
-	ConsoleURL, SecurityContact string
-	SignUpOpen                  bool
+	ConsoleURL, IPFSGateway, SecurityContact string
+	SignUpOpen                               bool
 	// TLSCert and TLSKey are files in PEM form; without them the APIs use plain HTTP.
 	TLSCert, TLSKey string
 }
@@ -388,7 +389,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		Pages:    s.pages,
 		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
-		Providers: o.Providers, URL: o.ConsoleURL, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
+		Providers: o.Providers, URL: o.ConsoleURL, IPFSGateway: o.IPFSGateway, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {

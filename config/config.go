@@ -138,6 +138,7 @@ type S3 struct {
 type Console struct {
 	Listen          string   // host:port, empty is off
 	URL             string   // origin at which people reach the console; empty: unknown
+	IPFSGateway     string   // origin of the IPFS gateway that pages link to; empty: none
 	OpenID          []OpenID // providers at which people sign in
 	OpenIDPrivate   bool     // dial providers on private and loopback addresses
 	SignUp          string   // who may open an account: open, invited or off

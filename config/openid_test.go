@@ -85,6 +85,7 @@ func TestSignInSettingsThatAreRefused(t *testing.T) {
 		{"no URL", provider, "console.url: OpenID providers need"},
 		{"a path", "[console]\nurl = \"https://console.example.org/\"\n", "console.url"},
 		{"another scheme", "[console]\nurl = \"ftp://console.example.org\"\n", "console.url"},
+		{"a gateway with a path", "[console]\nipfs_gateway = \"https://gateway.example.org/ipfs\"\n", "console.ipfs_gateway"},
 		{"no scheme", "[console]\nurl = \"console.example.org\"\n", "console.url"},
 		{"open without a provider", "[console]\nsign_up = \"open\"\n", "console.sign_up: open needs a provider"},
 		{"another word", "[console]\nsign_up = \"yes\"\n", "is not one of open, invited, off"},

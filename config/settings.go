@@ -217,6 +217,10 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Console.URL }, check: webOrigin,
 	},
 	{
+		key: "console.ipfs_gateway", help: "`origin` of an IPFS gateway, such as https://dweb.link, at which the page of a pin links to the content; empty means that there is no such link",
+		field: func(c *Config) any { return &c.Console.IPFSGateway }, check: webOrigin,
+	},
+	{
 		key: "console.oidc", help: "OpenID providers at which people sign in, each a table [[console.oidc]] in config.toml with `name, issuer, client_id, client_secret or client_secret_file, scopes, domains and admins`",
 		field: func(c *Config) any { return &c.Console.OpenID }, check: providers, fileOnly: true,
 	},

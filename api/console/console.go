@@ -225,8 +225,9 @@ type Options struct {
 	// Providers are the OpenID providers at which people sign in; nil means none.
 	Providers Providers
 	// URL is the origin at which people reach the console; empty if it is not known.
+	// IPFSGateway is the origin of the IPFS gateway that the page of a pin links to; empty for none.
 	// SecurityContact is the URI in security.txt; empty means that there is no such file.
-	URL, SecurityContact string
+	URL, IPFSGateway, SecurityContact string
 	// SignUpOpen says whether everybody who signs in at a provider gets an account.
 	SignUpOpen bool
 	// Limits hold accounts and addresses to their rates, and say where a request came from;

@@ -116,9 +116,12 @@ func pathOf(pin pins.Record) string { return "/pins/" + url.PathEscape(string(pi
 // pinData has the data of the page of a pin.
 type pinData struct {
 	pins.Detail
-	View  template.URL // address that opens the content in a browser that supports IPFS
-	Form  pinForm
-	Error string
+	View template.URL // address that opens the content in a browser that supports IPFS
+	// Gateway is the host of the IPFS gateway, and AtGateway the address of the content there; empty
+	// if the settings name no gateway.
+	Gateway, AtGateway string
+	Form               pinForm
+	Error              string
 }
 
 // copyShapes are the statuses of pins whose shapes stand for the phases of copies, and copyWords
@@ -141,6 +144,10 @@ func (s *surface) showPin(c *call, status int, form *pinForm, problem string) er
 		return err
 	}
 	d := pinData{Detail: pin, View: viewOf(pin.CID), Form: formOf(pin.Pin), Error: problem}
+	if s.IPFSGateway != "" {
+		_, d.Gateway, _ = strings.Cut(s.IPFSGateway, "://")
+		d.AtGateway = s.IPFSGateway + "/ipfs/" + url.PathEscape(pin.CID)
+	}
 	if form != nil {
 		d.Form = *form
 	}

@@ -171,6 +171,24 @@ func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
 	shows(answer.Header().Get("Location"), "kept on 1 of 3 nodes", "Took the place of the pin <span class=\"value\"><code>"+string(pin.ID)+"</code>")
 }
 
+// The page of a pin links to the content at the IPFS gateway of the settings, and to no gateway without one.
+func TestThePageOfAPinLinksToTheGateway(t *testing.T) {
+	w := newWorld(t)
+	pin := w.pin("alice", "cat", nil)
+	for gateway, link := range map[string]string{
+		"":                              "",
+		"https://gateway.example.org":   `<a href="https://gateway.example.org/ipfs/` + pin.CID + `">Open at gateway.example.org</a>`,
+		"http://gateway.example.org:80": `<a href="http://gateway.example.org:80/ipfs/` + pin.CID + `">Open at gateway.example.org:80</a>`,
+	} {
+		b := w.another(func(o *Options) { o.IPFSGateway = gateway }).browser()
+		b.signIn("alice")
+		_, body := b.get(pathOf(pin))
+		if !strings.Contains(body, link) || link == "" && strings.Contains(body, "/ipfs/") {
+			t.Errorf("gateway %q: the page does not have %q: %s", gateway, link, body)
+		}
+	}
+}
+
 // Of many pins each has a line with its own result, and pins of others are absent ones.
 func TestManyPinsAreChangedAtOnce(t *testing.T) {
 	w := newWorld(t)

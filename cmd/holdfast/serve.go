@@ -83,7 +83,7 @@ func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *pr
 		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates), NoisyRate: c.API.NoisyRate, Processors: processors,
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
-		ConsoleURL: c.Console.URL, SecurityContact: c.Console.SecurityContact, SignUpOpen: c.Console.SignUp == config.SignUpOpen,
+		ConsoleURL: c.Console.URL, IPFSGateway: c.Console.IPFSGateway, SecurityContact: c.Console.SecurityContact, SignUpOpen: c.Console.SignUp == config.SignUpOpen,
 		S3Region: c.S3.Region, S3Domain: c.S3.Domain, S3MaxObject: int64(c.S3.MaxObject), S3MinPart: int64(c.S3.MinPart), S3PresignedV2: c.S3.PresignedV2,
 		DefaultStatus: c.Pinning.DefaultStatuses(), Health: h, Gatherer: metrics, Registerer: metrics, Logger: logger, Version: a.version,
 	}

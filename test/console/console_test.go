@@ -31,7 +31,9 @@ var common struct {
 // node, and changes nothing that other accounts see.
 func commonCluster(t *testing.T) *harness.Cluster {
 	t.Helper()
-	common.once.Do(func() { common.cluster = harness.Start(harness.Lasting(t), harness.Options{}) })
+	common.once.Do(func() {
+		common.cluster = harness.Start(harness.Lasting(t), harness.Options{Env: []string{"HOLDFAST_CONSOLE_IPFS_GATEWAY=https://gateway.example.org"}})
+	})
 	if common.cluster == nil {
 		t.Fatal("the common cluster did not start: see the first test")
 	}
@@ -165,6 +167,7 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	}
 	p.follow("cat")
 	p.shows("Request id")
+	p.shows("Open at gateway.example.org")
 	p.press("Replace")
 	p.enter(`details [name=name]`, "lion")
 	p.enter(`details [name=meta]`, "project=zoo")
