@@ -8,22 +8,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// arrivalPatience is how long a node waits for the next byte of a snapshot while it hears
-// nothing else from the sender. Raft does nothing else while it reads a snapshot. Without this
-// limit, the node could take part in no election until the connection to a lost sender times
-// out, after 40 s. The limit is as long as Raft's time-out of a message.
+// arrivalPatience is how long a node that receives a snapshot waits for the next byte while the
+// sender is also silent otherwise. Raft's main loop does nothing else while it reads a snapshot,
+// so without this limit the node could not take part in elections until the connection to a lost
+// sender times out after 40 s. The limit equals Raft's time-out for one message.
 const arrivalPatience = 5 * time.Second
 
-// arrivals ends the transfer of snapshots whose sender has stopped sending.
+// arrivals aborts the transfer of a snapshot whose sender has stopped sending.
 type arrivals struct {
 	// heard returns when this node last heard from a leader.
 	heard func() time.Time
-	// drop closes the streams from a member.
+	// drop closes the streams from the member with the id from.
 	drop func(from string)
 }
 
-// watch puts the stream of an arriving snapshot under the control of arrivals, so that a
-// transfer without progress ends.
+// watch wraps the snapshot stream of an InstallSnapshot request, so that a transfer without
+// progress is aborted. It returns other requests unchanged.
 func (a arrivals) watch(rpc raft.RPC) raft.RPC {
 	if args, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && rpc.Reader != nil {
 		rpc.Reader = newArrival(rpc.Reader, a, string(args.ID))
@@ -68,8 +68,8 @@ func (r *arrival) waits(since time.Time) {
 	r.stuck.Reset(arrivalPatience)
 }
 
-// check gives the snapshot up unless bytes have arrived, or the sender was heard from, since
-// the wait began. Bytes may also arrive during the check.
+// check runs when the timer fires. It aborts the transfer if Read has waited for arrivalPatience
+// without a byte and the node has heard nothing from a leader in that time.
 func (r *arrival) check() {
 	silent := time.Since(r.heard()) >= arrivalPatience
 	if r.gaveUp(silent) {

@@ -16,20 +16,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// Bounds of the commands that wait at a leader.
+// Bounds of the commands that wait on the leader to become part of a log entry.
 const (
 	// maxWaiting is the largest number of commands that wait to be packed into an entry.
 	maxWaiting = 4096
 	// maxWaitingBytes is the largest size of the waiting commands in bytes.
 	maxWaitingBytes = 64 << 20
-	// entryBytes is the size in bytes from which on an entry takes no further command.
+	// entryBytes is the size in bytes at which an entry is full: no further command is added to
+	// it.
 	entryBytes = 1 << 20
-	// maxEntries is how many entries are in progress at a time: one that is written to disks,
-	// and one whose outcome is being decided.
+	// maxEntries is the largest number of entries in progress: one that is being written to disk,
+	// and one that waits for a majority.
 	maxEntries = 2
 	// maxGather bounds how long commands wait for others to join their entry; see pace.
 	maxGather = 2 * time.Millisecond
-	// enqueueTimeout is how long an entry waits until Raft takes it. Raft takes an entry when
+	// enqueueTimeout is how long an entry waits until Raft accepts it. Raft accepts an entry when
 	// it has written the previous one.
 	enqueueTimeout = stalledWrite
 )
@@ -38,32 +39,32 @@ const (
 // node or another one. It is unknown whether the command has been committed.
 var errRetry = errors.New("not decided")
 
-// errUntaken means that no log has the command, and that the asked node will not propose
-// it.
+// errUntaken means that the command is in no log, and that the node that received the proposal
+// will not append it later.
 var errUntaken = fmt.Errorf("%w: not taken", errRetry)
 
-// errStopping means that Run is ending or has ended on the asked node.
+// errStopping means that Run is ending or has ended on the node that received the proposal.
 var errStopping = fmt.Errorf("%w: this node is stopping", errUntaken)
 
 // waiting is a command that waits at the leader.
 type waiting struct {
 	body   []byte
-	by     time.Time     // Raft has taken the command by this time, or never takes it; zero means no limit
-	answer chan decision // has room for the answer
+	by     time.Time     // deadline for handing the command to Raft; afterwards it is dropped; zero means no deadline
+	answer chan decision // buffered for one answer, so that the sender never blocks
 	taken  atomic.Bool   // the first goroutine to set it decides whether the command goes into an entry
 }
 
-// take returns whether a command may still go into an entry. From then on the command cannot be
-// withdrawn.
+// take claims the command for a log entry. It returns false if the deadline has passed or the
+// command was withdrawn. After take has returned true, the command cannot be withdrawn.
 func (w *waiting) take(now time.Time) bool {
 	return (w.by.IsZero() || now.Before(w.by)) && w.taken.CompareAndSwap(false, true)
 }
 
-// withdraw prevents that a command goes into an entry. It returns false if the command is in an
-// entry already.
+// withdraw prevents the command from becoming part of a log entry. It returns false if an entry
+// contains the command already.
 func (w *waiting) withdraw() bool { return w.taken.CompareAndSwap(false, true) }
 
-// decision is the outcome of a command, or the error that there is none.
+// decision is the result of a proposed command: its outcome, or an error if there is no outcome.
 type decision struct {
 	outcome wire.Outcome
 	err     error
@@ -74,8 +75,8 @@ type batcher struct {
 	node  *Node
 	queue chan *waiting
 	bytes atomic.Int64  // size of the commands in queue
-	need  atomic.Int64  // number of queued commands that makes run build an entry; entryBytes is enough too
-	ready chan struct{} // has a token when run should check the queue
+	need  atomic.Int64  // number of queued commands at which run builds an entry; run also builds one when the queue has entryBytes
+	ready chan struct{} // receives a token when run should check the queue
 
 	// mu guards ended. It also ensures that no command enters the queue after ended is set.
 	mu    sync.Mutex
@@ -157,7 +158,7 @@ type batch struct {
 	by      time.Time // the earliest time limit of its commands; zero if no command has one
 }
 
-// answer sends the outcome of the entry to its callers.
+// answer sends to each waiting caller the outcome of its command, or err if err is not nil.
 func (e batch) answer(outcomes []wire.Outcome, err error) {
 	for i, w := range e.members {
 		if err != nil {
@@ -168,7 +169,7 @@ func (e batch) answer(outcomes []wire.Outcome, err error) {
 	}
 }
 
-// due returns whether the queued commands are enough for an entry.
+// due returns whether the queue has enough commands or bytes for an entry.
 func (b *batcher) due() bool {
 	n := len(b.queue)
 	return n > 0 && (int64(n) >= b.need.Load() || b.bytes.Load() >= entryBytes)
@@ -258,7 +259,8 @@ func (p *pace) begin(commands int) {
 	p.wanted = 0
 }
 
-// end records that an entry was decided while other commands wait.
+// end records that an entry of the given number of commands was decided, while waiting further
+// commands are queued.
 func (p *pace) end(commands, waiting int) {
 	p.entries--
 	p.commands -= commands
@@ -271,9 +273,9 @@ func (p *pace) end(commands, waiting int) {
 	}
 }
 
-// pack packs waiting commands into one entry, within its bounds, and leaves out withdrawn
-// commands. An error means a bug: every body is a valid command, and the bounds here are below
-// those of an entry.
+// pack moves commands from the queue into one entry, up to its size limits. It skips withdrawn
+// commands, and answers those whose deadline has passed with errUntaken. A returned error means a
+// bug: every queued body is a valid command, and the limits here are below those of an entry.
 func (b *batcher) pack() (batch, error) {
 	var e batch
 	var bodies [][]byte
@@ -307,8 +309,9 @@ func (b *batcher) pack() (batch, error) {
 	return e, nil
 }
 
-// patience returns how long the entry waits until Raft takes it: at most until the time limit
-// of any command in it. The result is always above 0, because Raft takes 0 to mean no limit.
+// patience returns how long the entry waits until Raft accepts it: until the earliest deadline of
+// its commands, but at most enqueueTimeout. The result is always positive, because Raft takes 0
+// to mean no limit.
 func (e batch) patience() time.Duration {
 	if e.by.IsZero() {
 		return enqueueTimeout
@@ -316,7 +319,8 @@ func (e batch) patience() time.Duration {
 	return max(time.Nanosecond, min(enqueueTimeout, time.Until(e.by)))
 }
 
-// outcomes waits until an entry is applied and returns the outcomes of its commands.
+// outcomes waits until an entry with want commands is applied, and returns one outcome per
+// command. The error wraps errUntaken if Raft did not accept the entry, and otherwise errRetry.
 func (b *batcher) outcomes(ctx context.Context, future raft.ApplyFuture, want int) ([]wire.Outcome, error) {
 	err := b.node.await(ctx, future)
 	switch {

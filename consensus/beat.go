@@ -14,40 +14,43 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of beats.
+// Bounds of beats. A beat is a small message by which the leader shows that it is alive; it
+// replaces Raft's heartbeat for the detection of failures (ADR 47).
 const (
 	// beatTimeout is how long the leader waits for the answer to a beat.
 	beatTimeout = mostPatience
 	// maxBeatsInFlight is the largest number of unanswered beats to one member.
 	maxBeatsInFlight = 16
-	// olderBeat is the interval of Raft heartbeats to a member that does not know beats. Such a
-	// member elects another leader after 300 ms of silence.
+	// olderBeat is the interval of Raft heartbeats to a member whose release does not know beats.
+	// Such a member elects another leader after 300 ms without a heartbeat.
 	olderBeat = 75 * time.Millisecond
 	// almostStalled is how long a write to the log must hang before a leader announces that it
 	// can no longer lead. After stalledWrite the leader stops.
 	almostStalled = stalledWrite - 500*time.Millisecond
-	// askOlderAgain is how long the leader assumes that such a member does not know beats.
+	// askOlderAgain is the interval at which the leader tries a beat with a member that did not
+	// know beats, in case it runs a newer release now.
 	askOlderAgain = 10 * time.Second
 )
 
 // Sizes of a beat and its answer. Later releases may append fields.
 const (
-	beatBytes       = 8 + 4 + 1 // term, patience in ms, and 1 if the leader can no longer lead
-	beatAnswerBytes = 4 + 1     // the longest gap in ms, and 1 if the member follows
+	beatBytes       = 8 + 4 + 1 // term, patience in ms (see patience.go), and 1 if the leader can no longer lead
+	beatAnswerBytes = 4 + 1     // the longest gap between two beats in ms, and 1 if the member follows this leader
 )
 
-// beatSender sends the beats of the leader, in one term.
+// beatSender sends the leader's beats during one term.
 type beatSender struct {
 	node *Node
 	term uint64
 	work *sync.WaitGroup
 
-	// mu guards the fields below. It is never held during input or output.
+	// mu guards the fields below. It is not held during network or disk access.
 	mu      sync.Mutex
 	members map[raft.ServerID]*beaten
 }
 
-// beaten is what a leader knows about a member. Times are those of the detector's clock.
+// beaten is what the leader knows about a member from the answers to its beats. Times are on the
+// detector's clock.
 type beaten struct {
 	inFlight  int
 	answered  time.Duration
@@ -123,9 +126,9 @@ func flag(set bool) byte {
 	return 0
 }
 
-// measure returns whether the leader has not heard from a majority within its patience, and
-// the two values that determine the patience: the round trip to the farthest voter, and the
-// longest gap that a responding member has seen.
+// measure evaluates the members' answers. lost is true if no majority has answered within the
+// patience. roundTrip is the round trip to the farthest voter, and gap is the longest gap between
+// beats that any responding member has seen. The two durations determine the next patience.
 func (s *beatSender) measure(servers []raft.Server, now time.Duration) (lost bool, roundTrip, gap time.Duration) {
 	patience, _ := s.node.detector.current()
 	s.mu.Lock()
@@ -149,8 +152,9 @@ func (s *beatSender) measure(servers []raft.Server, now time.Duration) (lost boo
 	return heard <= voters/2, roundTrip, gap
 }
 
-// begin returns whether to send a beat to a member now, and whether the member may run a
-// release that needs Raft heartbeats instead.
+// begin decides what to send to a member now. beat means to send a beat; older means that the
+// member's release does not know beats, so it needs a Raft heartbeat. Both are false if too many
+// beats to the member are unanswered.
 func (s *beatSender) begin(id raft.ServerID, now time.Duration) (beat, older bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +174,8 @@ func (s *beatSender) begin(id raft.ServerID, now time.Duration) (beat, older boo
 	return beat, m.older
 }
 
-// send sends a beat. To a member that does not follow yet, or does not know beats, it also
-// sends a Raft heartbeat.
+// send sends a beat if beat is true. If the member does not follow this leader yet, or does not
+// know beats, send also sends a Raft heartbeat.
 func (s *beatSender) send(ctx context.Context, id raft.ServerID, body []byte, beat bool) {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
@@ -189,7 +193,7 @@ func (s *beatSender) send(ctx context.Context, id raft.ServerID, body []byte, be
 	s.members[id].inFlight--
 }
 
-// ask sends a beat. A member that does not know beats counts as not following.
+// ask sends a beat and records the answer. follows is false if the member does not know beats.
 func (s *beatSender) ask(ctx context.Context, id raft.ServerID, body []byte) (follows bool, err error) {
 	began := time.Now()
 	answer, err := s.node.forwards.call(ctx, state.NodeID(id), askBeat, body)
@@ -211,7 +215,8 @@ func (s *beatSender) ask(ctx context.Context, id raft.ServerID, body []byte) (fo
 	return answer[4] == 1, nil
 }
 
-// answered records that a member has answered.
+// answered records the time of a member's answer and calls also with the record of the member,
+// while mu is held.
 func (s *beatSender) answered(id raft.ServerID, also func(m *beaten, now time.Duration)) {
 	_, now := s.node.detector.current()
 	s.mu.Lock()
@@ -221,8 +226,9 @@ func (s *beatSender) answered(id raft.ServerID, also func(m *beaten, now time.Du
 	also(m, now)
 }
 
-// heartbeat sends a Raft heartbeat, as Raft itself does from time to time. It returns only
-// after the answer, because Raft gives no way to cancel it.
+// heartbeat sends one Raft heartbeat and waits for the answer or the end of ctx. If ctx ends
+// first, a goroutine keeps waiting for the answer, because Raft's transport cannot cancel a
+// request.
 func (s *beatSender) heartbeat(ctx context.Context, id raft.ServerID) error {
 	if !s.node.beats.leads(s.term) {
 		return errLeadsNot
@@ -242,7 +248,7 @@ func (s *beatSender) heartbeat(ctx context.Context, id raft.ServerID) error {
 	}
 }
 
-// answerBeat answers a beat of another member.
+// answerBeat handles a beat from another member, and returns the kind and the body of the answer.
 func (n *Node) answerBeat(from string, body []byte) (uint8, []byte) {
 	if len(body) < beatBytes {
 		return refusal(fmt.Errorf("%w: a beat of %d bytes", errRetry, len(body)))

@@ -14,17 +14,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a candidacy.
+// Time limits of a candidacy, in which this node asks the other voters for consent and then
+// starts an election.
 const (
 	// candidacyTimeout is how long a candidate waits for the answers of the other voters.
 	candidacyTimeout = 2 * time.Second
-	// handTimeout is how long a candidate waits for its own Raft to start the election. After a
-	// longer wait, the reason for the election may no longer exist.
+	// handTimeout is how long a candidate waits until its own Raft has processed the request to
+	// start an election. After a longer wait, the reason for the election may no longer exist.
 	handTimeout = 200 * time.Millisecond
 )
 
-// errNoConsent is the answer of a voter that sees no reason to elect another leader, or that
-// has promised to agree with another candidate.
+// errNoConsent means that a voter has rejected the candidacy: it sees no reason to elect another
+// leader, or has promised its consent to another candidate.
 var errNoConsent = errors.New("it does not agree")
 
 // watchLeader makes this node stand for election whenever its detector finds a reason, until
@@ -58,7 +59,8 @@ func (n *Node) watchLeader(ctx context.Context) error {
 	}
 }
 
-// mayStand returns nil if this node is allowed to stand for election.
+// mayStand returns nil if this node may stand for election, and otherwise the reason why not: it
+// leads, has no vote, has a hanging disk, or should not lead now.
 func (n *Node) mayStand() error {
 	if n.IsLeader() {
 		return errors.New("it leads")
@@ -73,8 +75,8 @@ func (n *Node) mayStand() error {
 	return n.ballots().mayCampaign()
 }
 
-// stand asks the other voters by Raft's pre-vote request whether they agree that this node
-// stands for election. If a majority agrees, it makes Raft start the election.
+// stand sends a Raft pre-vote request to the other voters. If a majority consents, stand makes
+// this node's Raft start the election. why is the reason, for the log.
 func (n *Node) stand(ctx context.Context, why string) error {
 	if err := n.mayStand(); err != nil {
 		return err
@@ -100,7 +102,7 @@ func (n *Node) stand(ctx context.Context, why string) error {
 	return n.timeOut(ctx, term)
 }
 
-// askConsent asks one voter and returns nil if that voter agrees.
+// askConsent sends one voter the pre-vote request, and returns nil if the voter consents.
 func (n *Node) askConsent(ctx context.Context, id raft.ServerID, ask raft.RequestPreVoteRequest) error {
 	answer := make(chan error, 1)
 	n.waits.Go(func() {
@@ -119,8 +121,9 @@ func (n *Node) askConsent(ctx context.Context, id raft.ServerID, ask raft.Reques
 	}
 }
 
-// timeOut makes Raft start an election at once, as after a leadership transfer: without another
-// pre-vote, and so that voters that still know a leader may vote for this node.
+// timeOut makes this node's Raft start an election at once, as Raft does after a leadership
+// transfer: it skips the pre-vote, and voters that still know a leader may vote for this node.
+// term is the current term.
 func (n *Node) timeOut(ctx context.Context, term uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, handTimeout)
 	defer cancel()
@@ -138,10 +141,11 @@ func (n *Node) timeOut(ctx context.Context, term uint64) error {
 	return n.beats.offer(ctx, raft.RPC{Command: &raft.TimeoutNowRequest{RPCHeader: n.rpcHeader()}})
 }
 
-// consent decides on vote requests of other candidates by this node's failure detector instead
-// of Raft's timers. It answers pre-vote requests itself. The vote request of a candidate that
-// this node agreed with goes on to Raft like one after a leadership transfer, because Raft may
-// still believe that the old leader leads.
+// consent handles the vote requests of other candidates by this node's failure detector instead
+// of Raft's timers. It answers pre-vote requests itself (answered is true). All other requests go
+// on to Raft. If this node has promised its consent to a candidate, consent marks the vote
+// request of that candidate like one after a leadership transfer, because Raft may still believe
+// that the old leader leads.
 func (n *Node) consent(rpc raft.RPC) (on raft.RPC, answered bool) {
 	if n.detector == nil {
 		return rpc, false
@@ -160,8 +164,8 @@ func (n *Node) consent(rpc raft.RPC) (on raft.RPC, answered bool) {
 	return rpc, false
 }
 
-// preVote decides on the pre-vote request of a candidate as Raft does, except that the detector
-// decides whether the current leader counts.
+// preVote answers a pre-vote request by Raft's rules, except that the failure detector and not
+// Raft's timer decides whether the current leader is alive.
 func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResponse {
 	resp := &raft.RequestPreVoteResponse{RPCHeader: n.rpcHeader(), Term: n.raft.CurrentTerm()}
 	from := state.NodeID(ask.ID)
@@ -184,8 +188,8 @@ func (n *Node) preVote(ask *raft.RequestPreVoteRequest) *raft.RequestPreVoteResp
 	return resp
 }
 
-// lastEntry returns the index and the term of the last entry of this node's log. Without a disk
-// access, Raft offers both only as text.
+// lastEntry returns the index and the term of the last entry of this node's log. It parses them
+// from Raft's statistics, the only source that needs no disk access.
 func (n *Node) lastEntry() (index, term uint64) {
 	stats := n.raft.Stats()
 	number := func(name string) uint64 {

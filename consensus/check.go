@@ -11,10 +11,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of checks of the state.
+// Intervals of state checks. A state check compares a hash of the replicated state on all
+// members.
 const (
-	// reportTimeout is how long a node tries to report a hash. If it fails, the next check
-	// replaces this one.
+	// reportTimeout is how long a node tries to report the hash of its state. If all attempts
+	// fail, the node reports at the next check.
 	reportTimeout = time.Minute
 	// recheckAfter is the time after which the state of a rebuilt node is checked again. It
 	// doubles each time the state differs, up to the interval between checks.
@@ -27,8 +28,8 @@ const (
 // majority, once the node has lost its vote. The node must start again without its state.
 var ErrQuarantined = errors.New("this node's state differs from that of the majority")
 
-// checker keeps a view of the state at the log entry of the newest check, until the view is
-// hashed. A newer check replaces the view.
+// checker stores a view of the state after the log entry of the newest check, until the view is
+// hashed. A newer check replaces a view that is not hashed yet.
 type checker struct {
 	store Store
 	ready chan struct{} // has a token while there is something to hash
@@ -41,7 +42,7 @@ type checker struct {
 
 func newChecker(store Store) *checker { return &checker{store: store, ready: make(chan struct{}, 1)} }
 
-// take keeps a view of the present state, which is the state after the entry at index.
+// take stores a view of the current state, which is the state after the entry at index.
 func (c *checker) take(index uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +56,8 @@ func (c *checker) take(index uint64) {
 	}
 }
 
-// give returns the view to hash, or nil if there is none.
+// give hands the stored view and its index to the caller, which closes the view. It returns nil
+// if there is none.
 func (c *checker) give() (index uint64, view Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +65,7 @@ func (c *checker) give() (index uint64, view Snapshot) {
 	return index, view
 }
 
-// close releases a view that will not be hashed.
+// close closes the stored view, if there is one.
 func (c *checker) close() {
 	if _, view := c.give(); view != nil {
 		view.Close()
@@ -96,7 +98,7 @@ func (n *Node) reportHashes(ctx context.Context) error {
 	}
 }
 
-// hashOnce hashes a view. Only one goroutine hashes at a time.
+// hashOnce hashes a view. It waits until no other goroutine hashes.
 func (n *Node) hashOnce(ctx context.Context, view state.View) (state.Hash, error) {
 	select {
 	case n.hashing <- struct{}{}:
@@ -167,10 +169,12 @@ func (n *Node) Checks() ([]state.Check, error) {
 	return view.Checks()
 }
 
-// Quarantined returns why this node neither votes nor serves, or nil if it does.
+// Quarantined returns the quarantine of this node, or nil if the node is in service. A node in
+// quarantine neither votes nor serves, because its state differs from that of the majority.
 func (n *Node) Quarantined() *state.Quarantine { return n.fsm.verdict().quarantine }
 
-// refused returns the error of a node in quarantine, nil of any other.
+// refused returns the error with which a node in quarantine rejects requests, or nil if this node
+// is not in quarantine.
 func (n *Node) refused() error {
 	q := n.Quarantined()
 	if q == nil {
@@ -229,7 +233,8 @@ func (n *Node) isCheckDue(ctx context.Context, view state.View) (bool, error) {
 	return false, nil
 }
 
-// watchChecks logs the result of each check once.
+// watchChecks logs the results of checks that were not logged before. said is the index of the
+// newest check that was logged.
 func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) error {
 	checks, err := view.Checks()
 	if err != nil {
@@ -260,8 +265,8 @@ func (n *Node) watchChecks(ctx context.Context, view state.View, said *uint64) e
 	return nil
 }
 
-// outOfService ends the work of a quarantined node when the node no longer votes. The node then
-// starts again without its state and with a new store id.
+// outOfService ends Run with ErrQuarantined when this node is in quarantine and no longer votes.
+// The node then starts again without its state and with a new store id.
 func (n *Node) outOfService(ctx context.Context) error {
 	q := n.Quarantined()
 	store, _ := n.Store()

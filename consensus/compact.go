@@ -11,22 +11,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// serving is the time for which the log keeps the entries after a snapshot that was sent to a
-// follower. If they were gone when the follower has loaded the snapshot, it would need another
-// snapshot, and so on as long as there are many writes.
+// serving is how long the log still has the entries after a snapshot once the snapshot was sent
+// to a follower. If the entries were removed before the follower has loaded the snapshot, the
+// follower would need another snapshot, and under many writes this would repeat forever.
 const serving = 5 * time.Minute
 
-// growth counts what was added to the log since the newest snapshot. Raft's goroutine counts,
-// and other goroutines read the counts.
+// growth counts the entries and bytes that were added to the log since the newest snapshot. Only
+// Raft's goroutine writes the counts; other goroutines read them.
 type growth struct {
 	entries, bytes meter
 	limit          uint64        // largest number of bytes
-	due            atomic.Uint64 // bytes at which a snapshot is due at once
-	full           chan struct{} // has a token when so many bytes have been reached
-	notified       atomic.Bool   // full has got a token since the newest snapshot
+	due            atomic.Uint64 // number of bytes at which a snapshot is taken without waiting for the next periodic check
+	full           chan struct{} // has a token when the log has grown by due bytes
+	notified       atomic.Bool   // a token was sent to full since the newest snapshot
 }
 
-// meter counts, and records which part of the count the newest snapshot covers.
+// meter counts upwards and never resets. covered is the value of total at the newest snapshot.
 type meter struct{ total, covered atomic.Uint64 }
 
 func (m *meter) open() uint64 {
@@ -69,8 +69,8 @@ func (g *growth) enough(entries uint64) bool {
 	return g.entries.open() >= entries || g.bytes.open() >= g.due.Load()
 }
 
-// mark returns a function. The caller calls it when a snapshot of everything counted so far is
-// stored.
+// mark records the present counts and returns a function. The caller calls that function once a
+// snapshot that covers these counts is stored.
 func (g *growth) mark() (kept func()) {
 	entries, bytes := g.entries.total.Load(), g.bytes.total.Load()
 	return func() {
@@ -126,12 +126,13 @@ func (n *Node) snapshot(ctx context.Context) error {
 	return n.await(ctx, n.raft.Snapshot())
 }
 
-// newcomerPart says which part of SnapshotBytes the log after the newest snapshot may have when a
-// member is added: more is dearer for both nodes to send and to apply than a new snapshot.
+// newcomerPart bounds the log after the newest snapshot when a member is added: if it is larger
+// than SnapshotBytes/newcomerPart, a new snapshot is cheaper to send and to apply than that log.
 const newcomerPart = 16
 
-// renewSnapshot takes a snapshot for a member that is about to be added, if the log after the newest
-// snapshot is long. Without it the member still catches up, only later.
+// renewSnapshot takes a snapshot before a member is added, if the log after the newest snapshot
+// is long. A failure is only logged, because the member catches up without the new snapshot too,
+// only more slowly.
 func (n *Node) renewSnapshot(ctx context.Context) {
 	if n.fsm.grown.bytes.open() < n.timings.SnapshotBytes/newcomerPart {
 		return

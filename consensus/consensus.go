@@ -45,8 +45,8 @@ type Store interface {
 // after Commit does nothing.
 type Tx interface {
 	state.Tx
-	// Commit makes the writes visible, and with sync also durable. Without sync, a crash may
-	// undo the newest commits, but never a commit on which a remaining one depends.
+	// Commit makes the writes visible, and with sync also durable. After a commit without sync, a
+	// crash may lose the newest commits, but never an earlier commit without all later ones.
 	Commit(sync bool) error
 	Discard()
 }
@@ -188,7 +188,7 @@ type Node struct {
 	transport   *transport.Raft
 	beats       *heartbeats
 	detector    *detector         // nil if only Raft's own timers are used
-	doubted     chan state.NodeID // receives the leader that is to be asked whether it still leads
+	doubted     chan state.NodeID // receives the id of a leader that this node should ask whether it still leads
 	consents    quorum
 	forwards    *forwards
 	clock       clock
@@ -201,16 +201,16 @@ type Node struct {
 	metrics     *metrics
 	snapshots   *goodSnapshots
 	taken       atomic.Pointer[raft.SnapshotMeta] // newest snapshot of a leader with which Raft continued
-	longLog     atomic.Bool                       // a follower or a full disk keeps more than trails entries in the log
-	empty       []byte                            // an entry without commands
+	longLog     atomic.Bool                       // the log has more entries than trailing allows, because of a follower or a full disk
+	empty       []byte                            // encoded log entry without commands
 
-	// ledTerm has a token when this node has committed an entry in its own term.
+	// ledTerm has a token when this node, as leader, has committed an entry of its own term.
 	ledTerm chan struct{}
-	// fatal receives the first reason to end.
+	// fatal receives the first error that must end Run.
 	fatal chan error
 	// waits counts the goroutines that wait for answers of Raft.
 	waits sync.WaitGroup
-	// hashing has a token while a goroutine hashes the state.
+	// hashing is a lock: it has a token while a goroutine hashes the state.
 	hashing chan struct{}
 	// askedLevels is when members were last asked for their feature level. Only keepMembership
 	// uses it.
@@ -388,14 +388,14 @@ func (n *Node) Bootstrap() error {
 	return nil
 }
 
-// HasState reports whether this node has Raft state of a cluster that it founded or
-// joined. It returns true if the state cannot be read.
+// HasState reports whether this node has Raft state from an earlier run, so that it has founded
+// or joined a cluster. It returns true if the state cannot be read.
 func (n *Node) HasState() bool {
 	has, err := raft.HasExistingState(n.opts.Log, n.opts.Stable, n.snapshots)
 	return has || err != nil || n.Applied() > 0
 }
 
-// fail ends Run with a reason. Only the first reason counts.
+// fail makes Run end with the error err. Only the first call has an effect.
 func (n *Node) fail(err error) {
 	select {
 	case n.fatal <- err:
@@ -546,7 +546,8 @@ func (n *Node) stopRaft() error {
 	return err
 }
 
-// within calls fn and returns whether it returned within limit.
+// within calls fn and returns true if fn returned within limit. Otherwise fn continues in its
+// goroutine.
 func within(limit time.Duration, fn func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); fn() }()
@@ -560,9 +561,10 @@ func within(limit time.Duration, fn func()) bool {
 	}
 }
 
-// await waits for an answer of Raft until ctx ends, and for drainTimeout longer. While Raft
-// runs, it answers every request, unless its disk hangs, and a real answer is worth more than a
-// time-out. When Raft stops, it forgets requests, so no request should be open then.
+// await waits for Raft's answer until ctx ends, and then for drainTimeout longer. While Raft
+// runs, it answers every request unless its disk hangs, and a late answer is more useful than a
+// time-out. When Raft stops, it drops open requests without an answer, so callers should have
+// none open then.
 func (n *Node) await(ctx context.Context, f raft.Future) error {
 	answer := make(chan error, 1)
 	n.waits.Go(func() { answer <- f.Error() })

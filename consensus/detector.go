@@ -18,19 +18,19 @@ const (
 	// firstCandidacyPause is how long a voter waits after a candidacy that found no majority;
 	// it doubles up to lastCandidacyPause.
 	firstCandidacyPause, lastCandidacyPause = 100 * time.Millisecond, 800 * time.Millisecond
-	// promiseParts is the divisor that gives the duration of a promise from the patience. In
-	// this time a candidate needs one round trip, and the patience is at least five round
-	// trips.
+	// promiseParts is the divisor for the duration of a promise: patience / promiseParts. Within
+	// it a candidate needs one round trip, and the patience is at least five round trips.
 	promiseParts = 3
-	// lostParts is the divisor that gives, from the patience, for how long a leader must have
-	// reported that it can no longer lead.
+	// lostParts is the divisor for the time after which a voter acts on the leader's own report
+	// that it can no longer lead: patience / lostParts.
 	lostParts = 5
-	// agreeEarly is the part of the patience that a voter may have waited less than the
-	// candidate with which it agrees, because both have heard the last beat at different times.
+	// agreeEarly is the divisor for a tolerance: a voter consents to a candidate up to patience /
+	// agreeEarly before the voter itself sees a reason for an election, because both have
+	// received the last beat at different times.
 	agreeEarly = 5
 )
 
-// Reasons of a voter to stand for election.
+// Reasons why a voter stands for election, as text for the log.
 const (
 	whyLeaderless = "no leader is known"
 	whyGone       = "the leader is gone, or says that it can lead no more"
@@ -42,29 +42,29 @@ const (
 // as silence of the leader.
 type detector struct {
 	self state.NodeID
-	// look returns what Raft knows: the leader, its term, and when it was last heard of. It
+	// look returns the leader that Raft follows, its term, and when Raft last heard from it. It
 	// must not block.
 	look  func() following
-	ready chan struct{} // has a token when there is new evidence
+	ready chan struct{} // has a token when there is new evidence that the leader is gone
 
 	// mu guards the fields below.
 	mu       sync.Mutex
 	clock    time.Duration // how long the process has run, counted in steps
 	stepped  time.Time     // time of the last step; zero before the first
 	patience time.Duration
-	agreedAt time.Duration // when the leader last chose the patience
-	gaps     extreme       // gaps between beats, and pauses of this process
+	agreedAt time.Duration // when this node, as leader, last computed the patience
+	gaps     extreme       // longest gap between two beats, or pause of this process
 
 	following
 	since     time.Duration // when this node began to follow the leader
 	heard     time.Duration // when this node last heard from the leader
-	beats     bool          // the leader sends beats, so Raft's own contact does not count
+	beats     bool          // the leader sends beats, so contact is ignored
 	lostSaid  bool          // the leader reports that it can no longer lead
 	lostSince time.Duration // time of the first such report
 	gone      bool          // there is evidence that the leader no longer leads
 	goneSince time.Duration
 
-	promised     state.NodeID // the voter to which this voter has agreed
+	promised     state.NodeID // the candidate to which this voter has given its consent
 	promisedTill time.Duration
 
 	standing bool             // a candidacy is under way
@@ -83,8 +83,8 @@ func newDetector(self state.NodeID, look func() following) *detector {
 	return &detector{self: self, look: look, ready: make(chan struct{}, 1), patience: leastPatience, pause: backoff.New(firstCandidacyPause, lastCandidacyPause)}
 }
 
-// step advances the clock by one step for each tick, however long the process was paused, and
-// records the pause.
+// step advances the clock by one step per tick, even if the process was paused for longer. It
+// records a pause as a gap.
 func (d *detector) step(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,8 +96,8 @@ func (d *detector) step(now time.Time) {
 	d.refresh()
 }
 
-// refresh reads what Raft knows about the leader. It reads while mu is held, so that an older
-// result cannot replace a newer one. The caller holds mu.
+// refresh calls look and resets what is known about the previous leader if the leader or the term
+// has changed. The caller holds mu, so that an older result of look cannot replace a newer one.
 func (d *detector) refresh() {
 	now := d.look()
 	if now.leader != d.leader || now.term != d.term {
@@ -116,8 +116,9 @@ func (d *detector) refresh() {
 	d.following = now
 }
 
-// beat records a beat. It returns whether the beat is from the leader that this node follows,
-// and the longest gap that this node has seen.
+// beat records a beat from a member, with the patience that the member chose. lost means that the
+// member reports that it can no longer lead. follows is true if the member is the leader that
+// this node follows in that term. gap is the longest gap between beats that this node has seen.
 func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, lost bool) (follows bool, gap time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,7 +140,8 @@ func (d *detector) beat(from state.NodeID, term uint64, patience time.Duration, 
 	return follows, d.gaps.value(d.clock)
 }
 
-// leaderGone records evidence that a leader no longer leads.
+// leaderGone records evidence that the leader of the given term no longer leads. Evidence about
+// another leader or term is ignored.
 func (d *detector) leaderGone(leader state.NodeID, term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,7 +151,7 @@ func (d *detector) leaderGone(leader state.NodeID, term uint64) {
 	}
 }
 
-// setGone records the evidence. The caller holds mu.
+// setGone sets gone, and notifies watchLeader when gone becomes true. The caller holds mu.
 func (d *detector) setGone(gone bool) {
 	if gone && !d.gone {
 		d.goneSince = d.clock
@@ -185,8 +187,8 @@ func (d *detector) reason(patience time.Duration) (why string, since time.Durati
 	return "", 0
 }
 
-// turn returns how long a voter waits for its turn. All voters except the leader take turns, in
-// the order of their ids.
+// turn returns the delay before a voter stands for election after a reason exists. Each voter
+// except the leader has its own delay, in the order of the ids, so that not all stand at once.
 func (d *detector) turn(id state.NodeID, voters []state.NodeID) time.Duration {
 	turn := 0
 	for _, v := range voters {
@@ -197,8 +199,8 @@ func (d *detector) turn(id state.NodeID, voters []state.NodeID) time.Duration {
 	return time.Duration(turn) * detectorStep
 }
 
-// stand returns why this voter should stand for election now, and records that a candidacy is
-// in progress until stood is called. The result is empty if the voter should not stand.
+// stand returns the reason why this voter should stand for election now, and records that a
+// candidacy is in progress until stood is called. It returns "" if the voter should not stand.
 func (d *detector) stand(voters []state.NodeID) (why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,7 +224,8 @@ func (d *detector) stood(took time.Duration) {
 	d.next = d.clock + max(d.pause.NextBackOff(), min(took, lastCandidacyPause))
 }
 
-// stands returns whether the reason for a candidacy of this term still exists.
+// stands returns whether a candidacy in the given term is still justified: there is still a
+// reason, the term is current, and this voter has promised its consent to no candidate.
 func (d *detector) stands(term uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,14 +234,14 @@ func (d *detector) stands(term uint64) bool {
 	return why != "" && term == d.term && !d.promises("")
 }
 
-// promises returns whether a promise to another voter than to is still valid. The caller
-// holds mu.
+// promises returns whether this voter is bound by a promise to a candidate other than to. The
+// caller holds mu.
 func (d *detector) promises(to state.NodeID) bool {
 	return d.promised != "" && d.promised != to && d.clock < d.promisedTill
 }
 
-// agree returns whether this voter agrees that another one stands for election. If so, it
-// promises not to agree to a third one and not to stand itself for a while.
+// agree returns whether this voter consents to the candidacy of the voter to. If so, it promises
+// for a while neither to consent to another candidate nor to stand itself.
 func (d *detector) agree(to state.NodeID, voters []state.NodeID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,8 +257,8 @@ func (d *detector) agree(to state.NodeID, voters []state.NodeID) bool {
 	return true
 }
 
-// current returns the patience, on which all members have agreed, and how long this node has
-// run.
+// current returns the current patience, which the leader chooses for all members, and the
+// detector's clock.
 func (d *detector) current() (patience, clock time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,9 +15,10 @@ import (
 // Bounds of a write to the Raft log. A leader whose disk hangs would stay leader forever,
 // because Raft's heartbeats need no disk.
 const (
-	// slowWrite is the duration of a write from which on this node takes no more proposals.
+	// slowWrite is the duration of a running write beyond which this node, as leader, rejects
+	// proposals.
 	slowWrite = 2 * time.Second
-	// stalledWrite is the duration of a write after which this node gives up.
+	// stalledWrite is the duration of a running write after which Run ends with ErrStalled.
 	stalledWrite = 5 * time.Second
 	// diskCheck is the interval at which running writes are checked.
 	diskCheck = 250 * time.Millisecond
@@ -44,19 +45,19 @@ type disk struct {
 	fail    func(error)
 	noSpace func(error) bool // nil means that no error counts as a full disk
 	log     *slog.Logger
-	closing chan struct{} // closed when no write may wait for space any more
+	closing chan struct{} // closed on shutdown: afterwards no write waits for disk space
 
 	under   [writeKinds]stopwatch // the running writes
 	refused stopwatch             // time of the last refused write
 	refusal atomic.Uint64         // number of refused writes
-	refuses atomic.Bool           // nothing was appended since the last refused write
-	cut     atomic.Bool           // the end of the log was removed, and its replacement is not written yet
+	refuses atomic.Bool           // no write has succeeded since the last refused one
+	cut     atomic.Bool           // the log's last entries were removed, and the entries that replace them are not written yet
 }
 
-// errCut means that the disk became full between the two steps in which a follower replaces
-// entries by those of a leader. The old entries are gone, but Raft does not know this: it would
-// vote and accept entries as if it still had them. A restarted node knows it, because it reads
-// the log.
+// errCut means that the disk became full after a follower had removed conflicting entries and
+// before it had written the leader's entries. Raft does not know that the old entries are gone:
+// it would vote and accept entries as if it still had them. The node therefore stops. After a
+// restart Raft reads the log and knows what is missing.
 var errCut = errors.New("a full disk refused what was to replace entries")
 
 // errUnwritten means that a full disk refused a change of the Raft configuration. A leader uses

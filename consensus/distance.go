@@ -8,18 +8,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// Bounds of the distance of members, measured as round trips.
+// Constants for measuring the distance of members, which is the round-trip time of Raft
+// heartbeats.
 const (
-	// distanceBeats is the number of heartbeats that are compared. The fastest of them shows
-	// the distance of a member, because the others have waited somewhere on their way.
+	// distanceBeats is the number of heartbeats of which the fastest counts as the distance of a
+	// member. The slower ones were delayed by queues and not by distance.
 	distanceBeats = 16
-	// nearParts is the smallest number of round trips that must fit into Timings.Heartbeat.
-	// With fewer, a single lost packet is enough to cause an election; with less than one,
-	// there is no leader at all.
+	// nearParts is the smallest number of round trips that must fit into Timings.Heartbeat. If
+	// fewer fit, one lost packet can cause an election; if none fits, no leader can stay in
+	// office.
 	nearParts = 3
 	// wantedParts is the number of round trips that should fit into Timings.Heartbeat.
 	wantedParts = 5
-	// maxDistances bounds the members that are measured.
+	// maxDistances is the largest number of members whose distance is stored.
 	maxDistances = 1 << 10
 )
 
@@ -36,7 +37,7 @@ type distances struct {
 }
 
 type distance struct {
-	beats int // number of heartbeats since the last check
+	beats int // heartbeats measured since distanceBeats was last reached
 	least time.Duration
 	told  bool // a warning was logged, and the member has not come much closer since
 }

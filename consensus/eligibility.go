@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Keys of the stable store: one key of this package, and the keys of Raft that it reads.
+// Keys of Raft's stable store: eligibilityKey is written by this package; the other two are
+// Raft's own keys, which this package reads.
 const (
 	eligibilityKey = "HoldfastFranchise"
 	termKey        = "CurrentTerm"
@@ -24,21 +25,22 @@ const (
 // storeIDBytes is the length of the random part of a store id, in bytes.
 const storeIDBytes = 16
 
-// errNoVote is the answer to Raft when it wants to vote and the store is not eligible.
+// errNoVote is returned to Raft when it tries to store a vote although the store is not eligible
+// to vote.
 var errNoVote = errors.New("this node's log was lost or is new: it has no vote until the leader gives it one")
 
-// eligibility is Raft's stable store. It lets Raft vote only if the store is eligible. A new
-// store has promised nothing, but an earlier store of the same node may have: a second vote
-// could elect a leader that lacks acknowledged entries. A new store therefore becomes eligible
-// when the leader, which has seen it catch up, records that in the replicated state. Raft
-// persists each vote before it counts, so this check sees all votes.
+// eligibility is Raft's stable store with a check: Raft may vote only if this store is eligible.
+// A new, empty store is not, because an earlier store of the same node may have voted in the
+// current term, and a second vote could elect a leader that lacks acknowledged entries. A new
+// store becomes eligible when the leader has seen it catch up and has recorded that in the
+// replicated state. Raft stores each vote before it sends it, so the check covers every vote.
 type eligibility struct {
 	raft.StableStore // for Raft's own values
 
 	own raft.StableStore // for the eligibility record
 
-	// raising is held while Raft's main loop raises the term, and by callers that need the term
-	// to stay the same. term is the stored term.
+	// raising is write-locked while Raft's main loop raises the term, and read-locked by callers
+	// that need the term to stay the same. term is the stored term.
 	raising sync.RWMutex
 	term    atomic.Uint64
 
@@ -51,7 +53,8 @@ type eligibility struct {
 type eligibilityRecord struct {
 	store state.StoreID
 	votes bool
-	// after is the last term in which an earlier store of this node may have voted.
+	// after is the last term in which an earlier store of this node may have voted. This store
+	// may vote only in later terms.
 	after uint64
 }
 
@@ -62,9 +65,9 @@ func (r *eligibilityRecord) code(c *codec.Coder) {
 	codec.Uint(c, &r.after)
 }
 
-// openEligibility reads the record of the store, or writes one for a new store. If lost is
-// true, the log is not the newest one that this node had, and the store counts as new. A store
-// that has a term but no record was written by an earlier release, and keeps its vote.
+// openEligibility reads the eligibility record of the store, or writes one for a new store. lost
+// means that the log is older than the one that this node last had; the store then counts as new.
+// A store with a term but no record was written by an earlier release, and remains eligible.
 func openEligibility(stable raft.StableStore, lost bool) (*eligibility, error) {
 	f := &eligibility{StableStore: stable, own: stable}
 	term, err := stable.GetUint64([]byte(termKey))
@@ -132,8 +135,8 @@ func (f *eligibility) SetUint64(key []byte, value uint64) error {
 	return f.StableStore.SetUint64(key, value)
 }
 
-// raise stores a later term. If the term is stored already, raise does nothing and takes no
-// lock, because a heartbeat of that term may hold the lock.
+// raise stores the term if it is later than the stored one. Otherwise it does nothing and takes
+// no lock, because a heartbeat of the stored term may hold the lock.
 func (f *eligibility) raise(term uint64) error {
 	if term == f.term.Load() {
 		return nil
@@ -153,9 +156,9 @@ func (n *Node) Store() (id state.StoreID, votes bool) {
 	return r.store, r.votes
 }
 
-// knowsItsTerm returns true if this node knows every term in which it has voted. A node that
-// lost its log may have lost a term too. At feature level 0, a new voter becomes eligible only
-// after it has caught up, and it must confirm a read itself to catch up.
+// knowsItsTerm returns true if this node knows every term in which it has voted. A node that lost
+// its log may have forgotten a term. At feature level 0 there is no record of eligibility; a new
+// voter then counts only once it has caught up.
 func (n *Node) knowsItsTerm() bool {
 	if n.eligibility.read().votes {
 		return true

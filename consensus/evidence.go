@@ -8,24 +8,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of asking whether a leader is gone.
+// Time limits for asking a leader whether it still leads.
 const (
 	// askGoneTimeout is how long this node waits for one answer.
 	askGoneTimeout = time.Second
-	// askGoneAgain is the pause before a leader is asked again that neither answers nor
-	// refuses. The system accepts connections for a process until all of the process has ended.
+	// askGoneAgain is the pause before a leader is asked again that has neither answered nor
+	// refused the connection. While a process is being killed, the operating system still accepts
+	// connections for it.
 	askGoneAgain = 50 * time.Millisecond
 )
 
-// streamEnded causes a question to the leader whether it still leads, because the stream of its
-// beats has ended.
+// streamEnded is called when the stream of beats from a member has ended. If that member is the
+// leader, this node asks it whether it still leads.
 func (n *Node) streamEnded(from string) {
 	if n.detector != nil && state.NodeID(from) == n.detector.follows().leader {
 		n.doubt(state.NodeID(from))
 	}
 }
 
-// doubt causes a question to a leader whether it still leads.
+// doubt requests that askWhetherGone asks the leader whether it still leads. It does nothing if
+// such a request is pending.
 func (n *Node) doubt(leader state.NodeID) {
 	select {
 	case n.doubted <- leader:
@@ -33,8 +35,8 @@ func (n *Node) doubt(leader state.NodeID) {
 	}
 }
 
-// askWhetherGone looks for evidence that the leader has stopped, whenever there is a doubt,
-// until ctx ends.
+// askWhetherGone asks the leader whether it still leads, once for each call of doubt, until ctx
+// ends.
 func (n *Node) askWhetherGone(ctx context.Context) error {
 	for {
 		select {
@@ -46,8 +48,9 @@ func (n *Node) askWhetherGone(ctx context.Context) error {
 	}
 }
 
-// askGone asks a leader until the leader answers, its address refuses the connection, or other
-// evidence exists.
+// askGone asks a leader repeatedly whether it still leads, and reports a negative answer to the
+// detector. It ends when the leader answers or its address refuses the connection, when this node
+// follows another leader or term, or after the patience.
 func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
 	followed := n.detector.follows()
 	patience, _ := n.detector.current()
@@ -73,8 +76,9 @@ func (n *Node) askGone(ctx context.Context, leader state.NodeID) {
 	}
 }
 
-// leadsNoMore asks a leader whether it still leads. known is false if the leader neither
-// answers nor refuses the connection.
+// leadsNoMore asks a leader once whether it still leads in the term. gone is true if it does not,
+// or if its address refuses the connection. known is false if there was no answer, so that the
+// caller should ask again.
 func (n *Node) leadsNoMore(ctx context.Context, leader state.NodeID, term uint64) (gone, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, askGoneTimeout)
 	defer cancel()
@@ -89,7 +93,8 @@ func (n *Node) leadsNoMore(ctx context.Context, leader state.NodeID, term uint64
 	}
 }
 
-// raftFollows returns the leader that Raft follows.
+// raftFollows returns the leader that Raft follows, with the term and the time of its last
+// message.
 func (n *Node) raftFollows() following {
 	leader, _ := n.Leader()
 	return following{leader: leader, term: n.raft.CurrentTerm(), contact: n.raft.LastContact()}

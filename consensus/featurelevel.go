@@ -11,15 +11,15 @@ import (
 // records do not name.
 const askLevels = 30 * time.Second
 
-// FeatureLevel returns the feature level of the cluster. It is unknown before this node has
-// caught up, because until then its state is an old one.
+// FeatureLevel returns the feature level of the cluster. known is false until this node has
+// caught up once after its start, because its local state may be old until then.
 func (n *Node) FeatureLevel() (level state.FeatureLevel, known bool) {
 	return n.fsm.level(), n.hasCaughtUp()
 }
 
-// raiseLevel raises the cluster to the newest feature level that all members understand,
-// including those that are down. A later command would stop a member of an older release. It
-// returns true if it raised the level.
+// raiseLevel raises the cluster to the highest feature level that all members support, including
+// members that are down. A member of an older release would stop at a command of a higher level.
+// The result is true if the level was raised.
 func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error) {
 	now, want := n.fsm.level(), state.NewestFeatureLevel
 	if now >= want {
@@ -55,8 +55,8 @@ func (n *Node) raiseLevel(ctx context.Context, nodes []state.Node) (bool, error)
 	return err == nil, err
 }
 
-// levelOf asks a member which feature level it understands. A member that does not know the
-// question, or does not answer, counts as understanding nothing new.
+// levelOf asks a member for the highest feature level that it supports. It returns 0 for a member
+// of a release without this request, or that does not answer.
 func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.FeatureLevel {
 	if id == n.opts.ID {
 		return state.NewestFeatureLevel

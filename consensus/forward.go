@@ -13,10 +13,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// Kinds of requests between members. Numbers are append-only.
+// Kinds of requests between members, each with its request body -> response body. Numbers are
+// append-only.
 const (
 	askPropose   = 1 // commit this encoded command -> the encoded outcome
-	askReadIndex = 2 // newest term known to the voter, or nothing -> an index that later reads must include
+	askReadIndex = 2 // the newest term that the requesting voter knows, or nothing -> an index that the local state must reach before the read
 	askApplied   = 3 // -> the index that the node has applied
 	askTerm      = 4 // -> the newest term that the node knows
 	askLevel     = 5 // -> the newest feature level that the node understands
@@ -29,12 +30,12 @@ const (
 // Results of requests between members. Numbers are append-only.
 const (
 	answerDone    = 1
-	answerRetry   = 2 // body: the reason, for people
-	answerRefused = 3 // body: an outcome with an error
-	answerLate    = 4 // body: a clock reading; the node has not taken the command by its deadline, and never will
+	answerRetry   = 2 // the request may be tried again; body: the reason as text
+	answerRefused = 3 // the request was rejected for good; body: an encoded outcome with the error
+	answerLate    = 4 // the deadline has passed, and the command will not be committed; body: a clock reading
 )
 
-// forwards sends requests to other members and answers theirs.
+// forwards sends requests to other members, and has the listener for requests from them.
 type forwards struct {
 	client   *transport.Client
 	listener net.Listener
@@ -70,9 +71,10 @@ func (f *forwards) propose(ctx context.Context, leader state.NodeID, body []byte
 	return outcome, nil
 }
 
-// proposeBy does the same as propose, with a deadline on the leader's clock: the end of ctx, or
-// proposeTimeout. An error that wraps errUntaken means that the leader has not taken the
-// command and never will. changed identifies the leadership, as in leaderGate.get.
+// proposeBy is propose with a deadline, after which the leader will not append the command. The
+// deadline is the end of ctx, or proposeTimeout from now, converted to the leader's clock. If the
+// error wraps errUntaken, the command will never take effect. changed identifies the leadership,
+// as in leaderGate.get.
 func (f *forwards) proposeBy(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -116,7 +118,7 @@ func (f *forwards) proposeBy(ctx context.Context, leader state.NodeID, changed <
 	return outcome, nil
 }
 
-// number asks a member for an index or a term.
+// number sends a request whose answer is one number of 8 bytes, such as an index or a term.
 func (f *forwards) number(ctx context.Context, node state.NodeID, kind uint8, body []byte) (uint64, error) {
 	answer, err := f.call(ctx, node, kind, body)
 	if err != nil {
@@ -136,7 +138,8 @@ func (f *forwards) call(ctx context.Context, node state.NodeID, kind uint8, body
 	return f.answered(node, how, answer)
 }
 
-// answered returns the body of a successful answer, or the error that the answer carries.
+// answered returns the body of the answer if how is answerDone. Otherwise it returns the error
+// that the answer contains. how is a result code from above.
 func (f *forwards) answered(node state.NodeID, how uint8, answer []byte) ([]byte, error) {
 	switch how {
 	case answerDone:

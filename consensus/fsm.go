@@ -18,15 +18,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// appliedKey returns the key of the index of the newest entry in the state, 8 bytes big endian.
-// The index is written in one transaction with the effects of that entry, so both are always
-// there together. The byte 0x00 is this package's table in the store.
+// appliedKey returns the key under which the store has the index of the newest applied entry, as
+// 8 bytes big endian. The index is written in one transaction with the effects of that entry, so
+// both always agree. The byte 0x00 identifies this package's table in the store.
 func appliedKey() []byte { return []byte{0x00} }
 
 // checkpointPrefix is the prefix of the names of checkpoint folders.
 const checkpointPrefix = "checkpoint-"
 
-// fsm is the state machine as Raft sees it. Raft calls it from one goroutine.
+// fsm implements Raft's interface of a state machine on top of a Store. Raft calls it from one
+// goroutine.
 type fsm struct {
 	store    Store
 	dir      string
@@ -40,35 +41,38 @@ type fsm struct {
 	committed func(index uint64)
 	// members has a token when the records of the members have changed.
 	members chan struct{}
-	// checks receives the state at the entries at which it must be hashed.
+	// checks receives a view of the state after each entry that requests a state check.
 	checks *checker
-	// known has facts about this node and the cluster that are often read from the state. Every
-	// change of the facts replaces the value.
+	// known caches facts about the cluster and this node that are often read. A new value
+	// replaces it whenever the facts change in the state.
 	known atomic.Pointer[verdict]
 	self  state.NodeID
 
-	// work measures how long entries have been applied, by the time of ran.
+	// work measures how long the current call of ApplyBatch or Snapshot takes, on the clock ran.
 	work stopwatch
 	ran  *ran
 
-	// restored is called when the state has become that of a leader's snapshot. It is set
-	// before Raft runs.
+	// restored is called when Raft may continue after a leader's snapshot with the given index:
+	// the state was replaced by the snapshot, or contained it already. It is set before Raft
+	// runs.
 	restored func(index uint64) error
-	// refused is called when a snapshot could not be restored. whole returns an error if the
-	// state has not received the whole snapshot. Both are set before Raft runs.
+	// refused is called when the snapshot with the given id could not be restored. whole returns
+	// an error if the state that was restored from a snapshot lacks commits of the snapshot;
+	// index is that of the state. Both are set before Raft runs.
 	refused func(id string, why error)
 	whole   func(id string, index uint64) error
-	// covers returns the log index at which a snapshot was taken. It is set before Raft runs.
+	// covers returns the log index at which the snapshot with the given id was taken; known is
+	// false if there is no such snapshot. It is set before Raft runs.
 	covers func(id string) (index uint64, known bool, err error)
 
 	// grown counts how much was added to the log since the newest snapshot.
 	grown *growth
 
 	// Only Raft's goroutine uses the fields below.
-	broken      error // no further entry is applied
+	broken      error // if not nil, no further entry is applied
 	applier     state.Applier
 	handed      uint64 // index of the newest entry that Raft has passed to the state machine
-	checkpoints uint64 // number of checkpoints so far, which gives them names
+	checkpoints uint64 // number of checkpoints so far; used in their folder names
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
@@ -96,18 +100,18 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 	return f, f.removeLeftovers()
 }
 
-// verdict has the facts of the local state about the cluster and this node.
+// verdict has the facts that fsm caches about the cluster and this node.
 type verdict struct {
-	// since is the index of the entry after which the state has these facts. They are valid
-	// until the next entry with Effects.Members or Effects.Level.
+	// since is the index of the entry after which the state has had these facts. They remain
+	// valid until an entry sets Effects.Members or Effects.FeatureLevel.
 	since      uint64
 	members    *state.Members
 	level      state.FeatureLevel
 	quarantine *state.Quarantine // the quarantine of this node, or nil
 }
 
-// verdict returns the newest facts. Before learn was called, these are the facts of a cluster
-// without a state.
+// verdict returns the cached facts. Before the first call of learn, it returns the facts of an
+// empty state.
 func (f *fsm) verdict() verdict {
 	if s := f.known.Load(); s != nil {
 		return *s
@@ -118,9 +122,9 @@ func (f *fsm) verdict() verdict {
 // level returns the feature level of the cluster.
 func (f *fsm) level() state.FeatureLevel { return f.verdict().level }
 
-// learn reads the verdict from the state. If the state has a feature level that this release
-// does not know, learn returns state.ErrTooOld, because this node would apply entries
-// differently from the others.
+// learn reads the facts from the state into the cache. It returns state.ErrTooOld if the state
+// has a feature level that this release does not support, because this node would apply entries
+// differently from the other members.
 func (f *fsm) learn() error {
 	snapshot := f.store.View()
 	defer snapshot.Close()
@@ -163,8 +167,8 @@ func decodeApplied(b []byte, ok bool, err error) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// view returns a view of the state in a snapshot. If the member records that this node has in
-// memory are those of the snapshot, the view uses them.
+// view wraps a snapshot of the store, taken after the entry at index, in a state.View. If the
+// cached member records are valid at that index, the view uses them instead of reading them.
 func (f *fsm) view(snapshot state.Reader, index uint64) state.View {
 	view := state.NewView(snapshot, index)
 	if f.progress.index() < index {
@@ -199,13 +203,13 @@ func (f *fsm) removeLeftovers() error {
 // Apply implements raft.FSM.
 func (f *fsm) Apply(entry *raft.Log) any { return f.ApplyBatch([]*raft.Log{entry})[0] }
 
-// ApplyBatch implements raft.BatchingFSM: it applies all entries in one transaction. The
-// answer to an entry is an *applied, or an error if this node is broken.
+// ApplyBatch implements raft.BatchingFSM: it applies all entries in one transaction. The answer
+// to an entry is an *applied, or an error if this node is broken.
 //
-// It does not flush: the log has flushed the entries, and the next start applies again what
-// a crash removed. Only the members must survive a crash, because a node that does not know
-// the others can neither reach them nor admit them, and so would never receive the entries
-// to apply.
+// It does not flush the store: the log is already on disk, and the next start applies again any
+// entry that a crash removed from the store. Changes of the member records are flushed
+// nevertheless, because a node that does not know the other members can neither reach nor admit
+// them, and so would never receive the entries to apply.
 func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	answers := make([]any, len(entries))
 	f.handed = entries[len(entries)-1].Index
@@ -235,8 +239,8 @@ func (f *fsm) ApplyBatch(entries []*raft.Log) []any {
 	return answers
 }
 
-// apply applies entries in one transaction. It needs several transactions if the state must be
-// hashed after one of the entries.
+// apply applies entries in one transaction, or in several if a state check must see the state
+// after one of the entries.
 func (f *fsm) apply(entries []*raft.Log, answers []any) error {
 	for len(entries) > 0 {
 		done, err := f.applySome(entries, answers)
@@ -248,8 +252,8 @@ func (f *fsm) apply(entries []*raft.Log, answers []any) error {
 	return nil
 }
 
-// applySome applies entries up to the first one after which the state must be hashed, and
-// returns their number.
+// applySome applies entries in one transaction, up to and including the first one that requests a
+// state check. done is the number of entries that it has processed.
 func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error) {
 	index := f.progress.index()
 	last := entries[len(entries)-1]
@@ -295,8 +299,8 @@ func (f *fsm) applySome(entries []*raft.Log, answers []any) (done int, err error
 	return len(entries), nil
 }
 
-// applying returns how long the current entries have been applied, or how long a snapshot has
-// delayed them, or 0 if no entries are being applied.
+// applying returns how long the state machine has been busy with the current entries or with a
+// checkpoint that delays them, or 0 if it is idle.
 func (f *fsm) applying() time.Duration {
 	took, _ := f.work.shows(f.ran)
 	return took
@@ -325,15 +329,15 @@ func (f *fsm) applyEntry(tx state.Tx, entry *raft.Log, fx *state.Effects) ([]wir
 	return outcomes, nil
 }
 
-// errReplaying means that Raft has not replayed all entries that the state already
-// contains.
+// errReplaying means that Raft, after a start, has not yet replayed all entries that the state
+// already contains.
 var errReplaying = errors.New("the state is ahead of what Raft has told again since the start")
 
 func (f *fsm) replaying() bool { return f.handed < f.progress.index() }
 
-// Snapshot implements raft.FSM. The cost of the checkpoint does not depend on the size of
-// the state, and it is durable, so the log before it may be removed. It fails while the
-// state contains entries after the one at which Raft takes the snapshot.
+// Snapshot implements raft.FSM. Its cost does not depend on the size of the state. The checkpoint
+// is durable, so Raft may remove earlier entries from the log. Snapshot returns an error while
+// the state contains entries that Raft has not yet replayed after a start.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.broken != nil {
 		return nil, f.broken
@@ -392,10 +396,9 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 	return f.goOn(index)
 }
 
-// has returns true if the state contains a snapshot, and the index of the snapshot's last
-// entry. The state contains only committed entries, so in that case the node need not load the
-// snapshot and apply the log again. During such a load, readers would miss newer data, perhaps
-// for a long time.
+// has returns whether the state already includes all entries up to the snapshot with the given
+// id, and the index of the snapshot. In that case the node does not load the snapshot, because
+// readers would not see newer data until the log after the snapshot was applied again.
 func (f *fsm) has(id string) (index uint64, has bool) {
 	if f.covers == nil || f.broken != nil {
 		return 0, false
@@ -404,8 +407,9 @@ func (f *fsm) has(id string) (index uint64, has bool) {
 	return index, err == nil && known && index <= f.progress.index()
 }
 
-// keep makes Raft continue after a snapshot with the present state, which contains the
-// snapshot. Raft then passes the entries after the snapshot again, as after a start.
+// keep makes Raft continue from the snapshot at index without replacing the state, which contains
+// the snapshot already. It flushes the store first, because Raft then removes the log before the
+// snapshot. Raft passes the entries after the snapshot again, and they are skipped.
 func (f *fsm) keep(index uint64) error {
 	if err := f.store.Sync(); err != nil { // the log before the snapshot goes
 		return fmt.Errorf("restore snapshot: %w", err)
@@ -413,7 +417,7 @@ func (f *fsm) keep(index uint64) error {
 	return f.goOn(index)
 }
 
-// goOn makes Raft continue after a snapshot that the state contains.
+// goOn records that Raft continues from the snapshot at index, which the state contains.
 func (f *fsm) goOn(index uint64) error {
 	f.handed = index
 	f.grown.mark()()

@@ -8,18 +8,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of hashing the state.
+// Limits for hashing the state.
 const (
-	// hashRate is the largest number of bytes of the state that are read in a second, so that
-	// hashing leaves most of a disk and of a processor to clients.
+	// hashRate is the largest number of bytes of the state that are read per second, so that
+	// hashing leaves most of the disk and the processor to clients.
 	hashRate = 64 << 20
 	// hashStep is the number of bytes after which the rate is checked.
 	hashStep = 1 << 20
 )
 
-// StateHash returns a hash of the whole local state and the index of its newest entry.
-// Nodes at the same index have the same hash. It reads the state at a bounded rate, serves
-// one caller at a time, and blocks nothing else.
+// StateHash returns a hash of the whole local state, and the index of the newest entry in it.
+// Nodes with correct states have the same hash at the same index. StateHash reads the state at a
+// bounded rate, serves one caller at a time, and blocks no other work.
 func (n *Node) StateHash(ctx context.Context) (index uint64, hash state.Hash, err error) {
 	view, release := n.LocalView()
 	defer release()
@@ -39,10 +39,10 @@ func hashView(ctx context.Context, view state.View) (state.Hash, error) {
 
 // pacer slows a reader down to hashRate.
 type pacer struct {
-	ctx     context.Context // context of the one call for which the pacer is made
+	ctx     context.Context // context of the hashView call that uses the pacer
 	began   time.Time
 	bytes   int64 // bytes read so far
-	checked int64 // number of bytes at the last check of the rate
+	checked int64 // value of bytes at the last check of the rate
 }
 
 func (p *pacer) read(bytes int) error {

@@ -8,22 +8,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heartbeats passes some heartbeats to Raft outside of its main loop, so that a node that waits
-// for its disk still hears its leader. Raft processes heartbeats like entries, which by its own
-// rules only the loop may do. A heartbeat of a new leader raises the term. If a leader of an
-// earlier term accepts entries from clients at that moment, or a candidate has just been
-// elected, this node would write the entries with the new term. Then two entries have the same
-// index and term, and the logs never agree again.
+// heartbeats passes some Raft heartbeats to Raft's handler outside of Raft's main loop, so that a
+// node whose main loop waits for the disk still hears its leader. By Raft's rules only the main
+// loop may process messages that change the term. If another goroutine raised the term while this
+// node still accepts entries as leader of an earlier term, or has just been elected, this node
+// would write these entries with the new term. Two different entries would then have the same
+// index and term, and the logs of the members would differ forever.
 //
-// So only heartbeats that change nothing bypass the loop: those of the leader that this
-// node already follows, because the loop does not raise the term while one is processed.
-// All others go to the loop.
+// So only heartbeats that change nothing bypass the loop: those of the leader that this node
+// follows already, in the current term. The loop cannot raise the term while such a heartbeat is
+// processed. All other heartbeats go to the loop.
 type heartbeats struct {
-	// raising is held while the main loop raises the term.
+	// raising is write-locked while the main loop raises the term.
 	raising *sync.RWMutex
-	// standing is held while Raft's main loop processes the request to start an election.
+	// standing is write-locked while Raft's main loop processes the request to start an election.
 	standing sync.RWMutex
-	// raft is set when Raft has started. Raft listens for requests before that.
+	// raft is set when Raft has started. Before that it is nil, although requests may arrive
+	// already.
 	raft atomic.Pointer[raft.Raft]
 	loop chan raft.RPC // channel from which Raft's main loop reads requests
 	done chan struct{} // closed when no goroutine reads from loop any more
@@ -33,7 +34,8 @@ func newHeartbeats(raising *sync.RWMutex) *heartbeats {
 	return &heartbeats{raising: raising, loop: make(chan raft.RPC), done: make(chan struct{})}
 }
 
-// guarded wraps a heartbeat handler, which then gets only heartbeats that change nothing.
+// guarded wraps Raft's heartbeat handler. The wrapped handler gets only heartbeats that change
+// nothing; the others go to the main loop.
 func (h *heartbeats) guarded(handle func(raft.RPC)) func(raft.RPC) {
 	if handle == nil {
 		return nil
@@ -45,10 +47,11 @@ func (h *heartbeats) guarded(handle func(raft.RPC)) func(raft.RPC) {
 	}
 }
 
-// pass calls the handler if a heartbeat changes nothing. Raft's main loop may begin to stand
-// for election during the call, and the handler then makes the node a follower again, in the
-// same term. raising prevents that the handler sets that term after the loop has set the next
-// one. Otherwise the node could lead in a term in which another node was elected.
+// pass calls the handler if the heartbeat changes nothing, and returns whether it did. Raft's
+// main loop may start an election during the call; the handler then makes the node a follower
+// again, in the same term. The lock raising prevents the handler from setting that term after the
+// loop has set the next one. Otherwise the node could lead in a term in which another node was
+// elected.
 func (h *heartbeats) pass(rpc raft.RPC, handle func(raft.RPC)) bool {
 	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok || !h.standing.TryRLock() {
@@ -78,8 +81,8 @@ func (h *heartbeats) leads(term uint64) bool {
 	return h.leading() && h.raft.Load().CurrentTerm() == term
 }
 
-// hand passes a request to Raft's main loop. When Raft has stopped, the request gets no answer,
-// and the transport closes its stream.
+// hand passes a request to Raft's main loop. If Raft has stopped, hand answers with
+// raft.ErrTransportShutdown.
 func (h *heartbeats) hand(rpc raft.RPC) {
 	select {
 	case h.loop <- rpc:
@@ -88,13 +91,14 @@ func (h *heartbeats) hand(rpc raft.RPC) {
 	}
 }
 
-// offer gives the loop a request, and returns when it is answered, or when ctx ends before the
-// loop takes it.
+// offer passes a request to Raft's main loop and waits for the answer. It returns an error if ctx
+// ends before the loop accepts the request, or if Raft stops.
 //
-// No heartbeat bypasses the loop while it is told to stand for election. Raft becomes a
-// candidate and only then notes that it was told to (timeoutNow in raft.go, v1.8.0). A heartbeat
-// between the two would make it a follower again, and the leader that hands over would wait for
-// an election that never comes.
+// While the loop processes a request to start an election, no heartbeat bypasses the loop. Raft
+// first becomes a candidate and only then records that the request caused the candidacy
+// (timeoutNow in raft.go, v1.8.0). A heartbeat between these steps would make the node a follower
+// again, and the leader that transfers its leadership would wait for an election that never
+// starts.
 func (h *heartbeats) offer(ctx context.Context, rpc raft.RPC) error {
 	if _, told := rpc.Command.(*raft.TimeoutNowRequest); told {
 		h.standing.Lock()
@@ -117,8 +121,8 @@ func (h *heartbeats) offer(ctx context.Context, rpc raft.RPC) error {
 	}
 }
 
-// pump passes requests to Raft's main loop until Raft has stopped. Requests that consent or
-// again answers are not passed on.
+// pump passes requests from the transport to Raft's main loop until Raft has stopped. It does not
+// pass on requests that consent or again has answered.
 func (h *heartbeats) pump(from <-chan raft.RPC, consent func(raft.RPC) (raft.RPC, bool), arriving arrivals, again *resent) {
 	for {
 		select {

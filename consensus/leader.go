@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// leaderGate lets requests wait for another leader.
+// leaderGate lets requests wait until the leader changes.
 type leaderGate struct {
 	lookup func() (state.NodeID, bool)
 
@@ -21,7 +21,7 @@ func newLeaderGate(lookup func() (state.NodeID, bool)) *leaderGate {
 	return &leaderGate{lookup: lookup, changed: make(chan struct{})}
 }
 
-// refresh looks up which node leads.
+// refresh looks up the leader, and closes the channel changed if it is another one than before.
 func (g *leaderGate) refresh() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -37,8 +37,8 @@ func (g *leaderGate) refresh() {
 	g.changed = make(chan struct{})
 }
 
-// get returns the leader, if there is one, and a channel that is closed when another node
-// leads.
+// get returns the leader, or "" if none is known, and a channel that is closed when that changes.
+// The channel also identifies the present leadership.
 func (g *leaderGate) get() (state.NodeID, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

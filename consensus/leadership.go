@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/transport"
 )
 
-// ballots is Raft's transport. It sends no vote requests while this node should not lead. The
-// node still votes and follows a leader, so the election of another node takes no longer.
+// ballots is Raft's transport with two checks: it sends no vote requests while this node should
+// not lead (see Options.Eligibility), and no entries in a term in which this node no longer
+// leads. The node still votes for others and follows a leader.
 type ballots struct {
 	*transport.Raft
 	unfit func() (why string, heirs []state.NodeID)
@@ -68,16 +69,18 @@ func (p leadersPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
-// maySend returns true if a message to a follower may be sent. Raft builds it outside its main
-// loop, entry by entry. A leader that has lost its term replaces entries of its log meanwhile,
-// so a message may mix two logs, and a follower without the new term would accept it. While
-// this node leads the term of the message, no entry is replaced and the message is consistent.
+// maySend returns true if a message with entries may be sent to a follower. Raft builds the
+// message outside of its main loop, entry by entry. If this node loses leadership meanwhile, it
+// may replace entries of its log, so the message could mix two logs, and a follower that does not
+// know the new term would accept it. The message is consistent if this node still leads in the
+// term of the message.
 func (b ballots) maySend(args *raft.AppendEntriesRequest) bool {
 	heartbeat := args.PrevLogEntry == 0 && len(args.Entries) == 0
 	return heartbeat || b.beats.leads(args.Term)
 }
 
-// mayCampaign returns an error if this node should not ask for votes.
+// mayCampaign returns an error with the reason if this node should not ask for votes, and
+// otherwise nil.
 func (b ballots) mayCampaign() error {
 	if why, _ := b.unfit(); why != "" {
 		return fmt.Errorf("consensus: this node does not stand for election: %s", why)
@@ -101,8 +104,8 @@ func (b ballots) RequestPreVote(id raft.ServerID, target raft.ServerAddress, arg
 	return b.Raft.RequestPreVote(id, target, args, resp)
 }
 
-// unfit returns why this node should not lead now and which members could, best first. The
-// reason is empty if this node may lead.
+// unfit returns the reason why this node should not lead now, and the members that could lead
+// instead, best first. The reason is empty if this node may lead.
 func (n *Node) unfit() (why string, heirs []state.NodeID) {
 	if n.opts.Eligibility != nil {
 		why, heirs = n.opts.Eligibility()
@@ -118,7 +121,8 @@ func (n *Node) unfit() (why string, heirs []state.NodeID) {
 	return why, heirs
 }
 
-// keepEligible hands leadership over while this node should not lead. It runs until ctx ends.
+// keepEligible hands leadership over to another member when this node leads and should not. It
+// runs until ctx ends.
 func (n *Node) keepEligible(ctx context.Context) error {
 	logged, attempt := false, 0
 	return each(ctx, diskCheck, func() error {
@@ -139,8 +143,9 @@ func (n *Node) keepEligible(ctx context.Context) error {
 	})
 }
 
-// handOverTo transfers leadership to one of the heirs, to another one at each attempt. If none
-// of them is a voter, Raft chooses the next leader.
+// handOverTo transfers leadership to one of the heirs that vote, chosen by the number of the
+// attempt, so that each attempt tries another one. If no heir is a voter, Raft chooses the next
+// leader.
 func (n *Node) handOverTo(ctx context.Context, heirs []state.NodeID, attempt int) error {
 	roles := n.Roles()
 	heirs = slices.DeleteFunc(slices.Clone(heirs), func(id state.NodeID) bool {
@@ -190,7 +195,8 @@ func (n *Node) heir(ctx context.Context) (id state.NodeID, found bool) {
 	return best.id, found
 }
 
-// claim is the answer of a voter that may become the next leader.
+// claim is the answer of one voter to the question how far it has applied the log, used to choose
+// the next leader.
 type claim struct {
 	id      state.NodeID
 	applied uint64
@@ -198,8 +204,8 @@ type claim struct {
 	err     error
 }
 
-// betterThan returns true if c is the better next leader: first by free disk space, then by the
-// applied index.
+// betterThan returns true if c is the better choice for the next leader: a voter with free disk
+// space is better than one without, then the voter with the higher applied index.
 func (c claim) betterThan(other claim) bool {
 	if c.tight != other.tight {
 		return other.tight
@@ -207,9 +213,9 @@ func (c claim) betterThan(other claim) bool {
 	return c.applied > other.applied
 }
 
-// choose reads up to asked claims and returns the best. It returns early with the first claim
-// that has disk space and is at most promoteLag entries behind commit. Each voter that was
-// asked sends one claim, at least an error.
+// choose reads up to asked claims from said and returns the best one; found is false if all of
+// them are errors. It returns early with the first claim of a voter that has disk space and is at
+// most promoteLag entries behind commit. Each voter that was asked sends exactly one claim.
 func choose(said <-chan claim, asked int, commit func() uint64) (best claim, found bool) {
 	for range asked {
 		c := <-said

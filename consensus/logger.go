@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// raftLogger writes Raft's log lines to a slog.Logger. Lines of Raft about its own role and
-// members are at level debug, because this package logs them itself. The node's logger folds
-// repeated lines, such as those about a member that is down.
+// raftLogger returns a logger for Raft that writes to log. It lowers Raft's lines about its own
+// role and members to level debug, because this package logs these events itself. The node's
+// logger folds repeated lines, such as those about a member that is down.
 func raftLogger(log *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard})
 	l.RegisterSink(slogSink{log})
@@ -52,10 +52,10 @@ func (s slogSink) Accept(name string, level hclog.Level, msg string, args ...any
 	s.log.LogAttrs(ctx, to, "raft: "+msg, attrs...)
 }
 
-// ordinary returns whether a line is normal although Raft logs it as a warning or an error:
-// lines about starts, joins, elections and stops of members, such as matching logs,
-// candidates, votes, and ended streams. No operator can act on one of them. cluster/members
-// logs members that stay away and a missing majority.
+// ordinary returns whether Raft logs the line as a warning or an error although it describes
+// normal operation: starts, joins, elections and stops of members, such as matching logs,
+// candidates, votes and ended streams. An operator cannot act on such a line. Members that stay
+// down and a missing majority are logged by cluster/members.
 func ordinary(msg string, args []any) bool {
 	switch msg {
 	case "heartbeat timeout reached, starting election",
@@ -83,8 +83,8 @@ func ordinary(msg string, args []any) bool {
 	return strings.HasPrefix(msg, "rejecting vote request") || strings.HasPrefix(msg, "rejecting pre-vote request")
 }
 
-// ofAnother returns whether an error is about data sent to another member, such as a snapshot.
-// Such an error does not mean that this node has a fault.
+// ofAnother returns whether the arguments of an error line name another member, for example the
+// target of a snapshot. Such an error does not mean that this node has a fault.
 func ofAnother(args []any) bool {
 	for i := range args {
 		if namesMember(args, i) {
@@ -94,12 +94,13 @@ func ofAnother(args []any) bool {
 	return false
 }
 
-// namesMember returns whether the argument at i is the key of a member.
+// namesMember returns whether args[i] is a key whose value names a member.
 func namesMember(args []any, i int) bool {
 	return i%2 == 0 && i+1 < len(args) && (args[i] == "peer" || args[i] == "target")
 }
 
-// memberOf returns the id of a member that Raft names in one of several forms.
+// memberOf returns the id of the member in a value of a log line, which Raft logs in one of
+// several types.
 func memberOf(v any) any {
 	if server, ok := v.(raft.Server); ok {
 		return string(server.ID)
@@ -107,7 +108,8 @@ func memberOf(v any) any {
 	return plain(v)
 }
 
-// plain converts values that only hclog can print into text.
+// plain converts values of types that only hclog can print to text, and returns other values
+// unchanged.
 func plain(v any) any {
 	if f, ok := v.(hclog.Format); ok && len(f) > 0 {
 		return fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)

@@ -13,27 +13,27 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of the Raft membership.
+// Limits and time-outs for changes of the Raft membership.
 const (
 	// maxVoters is the largest number of members that vote. The other members follow without a
 	// vote.
 	maxVoters = 5
-	// promoteLag is the largest number of entries that a member may be behind and still be
-	// given a vote or the leadership.
+	// promoteLag is the largest number of entries that a member may be behind to be promoted to
+	// voter or to receive the leadership.
 	promoteLag = 64
 	// changeTimeout is how long the leader waits for one change of the configuration.
 	changeTimeout = 5 * time.Second
 	// askTimeout is how long the leader waits for a member to report its index.
 	askTimeout = time.Second
-	// votePoll is the interval at which the leader meanwhile asks whether the member has taken
-	// its vote.
+	// votePoll is the interval at which the leader asks a member whether it knows that it is
+	// eligible to vote.
 	votePoll = 10 * time.Millisecond
-	// removalGrace is how long a node that finds itself removed waits for contrary news
-	// from the cluster.
+	// removalGrace is how long a node that seems to be removed waits for contrary information
+	// from the cluster before it stops.
 	removalGrace = 5 * time.Second
 )
 
-// The roles of servers, as Roles returns them.
+// The roles of Raft servers that Roles returns.
 const (
 	roleVoter    = "voter"
 	roleNonvoter = "nonvoter"
@@ -80,8 +80,8 @@ func (n *Node) otherVoters() (voters int) {
 	return voters
 }
 
-// reconcile changes the Raft configuration towards the member records, one step at a time.
-// changed is true if it made a step and should run again at once.
+// reconcile moves the Raft configuration one step towards the member records in the state.
+// changed is true if it has made a step; the caller should then call it again at once.
 func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	if !n.IsLeader() || n.fsm.progress.lastTerm() != n.raft.CurrentTerm() {
 		return false, nil // the local state may be an old one
@@ -128,8 +128,8 @@ func (n *Node) reconcile(ctx context.Context) (changed bool, err error) {
 	return false, n.checkDue(ctx, view)
 }
 
-// electable returns the members that are not in quarantine, by their ids. The number of voters
-// depends on their number.
+// electable returns the members that are not in quarantine, by Raft id. Only these may become
+// voters.
 func electable(view state.View, nodes []state.Node) (map[raft.ServerID]state.Node, error) {
 	in, err := view.Quarantined()
 	if err != nil {
@@ -146,8 +146,9 @@ func electable(view state.View, nodes []state.Node) (map[raft.ServerID]state.Nod
 
 func raftID(id state.NodeID) raft.ServerID { return raft.ServerID(id) }
 
-// revokeVotes takes the vote from a member in quarantine, and from a member whose store may not
-// vote. Such a store has lost its log, and so its promises to other voters.
+// revokeVotes demotes a voter that is in quarantine or whose store is not eligible to vote,
+// because the store was lost together with the votes that it had given. It returns true if it has
+// demoted one.
 func (n *Node) revokeVotes(ctx context.Context, nodes []state.Node, voting map[raft.ServerID]state.Node, servers []raft.Server) (bool, error) {
 	for _, node := range nodes {
 		id := raftID(node.ID)
@@ -166,7 +167,8 @@ func (n *Node) revokeVotes(ctx context.Context, nodes []state.Node, voting map[r
 	return false, nil
 }
 
-// change waits for one change of the configuration.
+// change waits for one change of the Raft configuration. what describes the change in the log and
+// in errors.
 func (n *Node) change(ctx context.Context, what string, future raft.Future) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -176,7 +178,7 @@ func (n *Node) change(ctx context.Context, what string, future raft.Future) erro
 	return nil
 }
 
-// newcomer returns a member that is not in the Raft configuration yet.
+// newcomer returns a member that is not in the Raft configuration yet, and whether there is one.
 func newcomer(members []raft.ServerID, servers []raft.Server) (raft.ServerID, bool) {
 	i := slices.IndexFunc(members, func(id raft.ServerID) bool { return !isServer(servers, id) })
 	if i < 0 {
@@ -189,9 +191,9 @@ func isServer(servers []raft.Server, id raft.ServerID) bool {
 	return slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == id })
 }
 
-// votersFor returns how many of a number of members vote. The result is odd, because an even
-// number of voters survives no more failures. The exception is two members, which both vote, so
-// that neither is only a copy.
+// votersFor returns how many members vote if the cluster has the given number of members. The
+// result is odd, because one more voter than an odd number tolerates no more failures. The
+// exception is a cluster of two, in which both vote.
 func votersFor(members int) int {
 	voters := min(members, maxVoters)
 	if voters > 2 && voters%2 == 0 {
@@ -200,7 +202,8 @@ func votersFor(members int) int {
 	return voters
 }
 
-// electorate returns the members that vote and the members that do not, by id.
+// electorate divides the members into those that vote in the Raft configuration and the others,
+// each sorted by id.
 func electorate(members []raft.ServerID, servers []raft.Server) (voters, others []raft.ServerID) {
 	for _, s := range servers {
 		switch {
@@ -216,16 +219,17 @@ func electorate(members []raft.ServerID, servers []raft.Server) (voters, others 
 	return voters, others
 }
 
-// gone returns whether a member has been down for so long that its vote should go to
-// another one.
+// gone returns whether a member has been down for so long that another member should vote in its
+// place.
 func (n *Node) gone(id raft.ServerID) bool {
 	return n.opts.Gone != nil && id != raft.ServerID(n.opts.ID) && n.opts.Gone(state.NodeID(id))
 }
 
-// promote gives a vote to a member that has caught up, if a vote is missing or if a voter is
-// gone. In the second case demote then takes the vote from the voter that is gone. Without
-// this, members that fail one after the other, days apart, would end the majority although
-// other members are healthy.
+// promote makes a member that has caught up a voter, if there are too few voters or if a voter is
+// gone. In the second case, demote then takes the vote from the voter that is gone. Otherwise
+// members that fail one after the other, days apart, would end the majority although other
+// members are healthy. It first records in the state that the member is eligible, and returns
+// true after each step.
 func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, others := electorate(members, servers)
 	if voters = slices.DeleteFunc(voters, n.gone); len(voters) >= votersFor(len(voting)) {
@@ -258,10 +262,11 @@ func (n *Node) promote(ctx context.Context, voting map[raft.ServerID]state.Node,
 	return false, nil
 }
 
-// grantVote makes a server a voter. Another entry must follow: Raft sends the entry with the
-// vote before it counts the server, so Raft can miss a fast answer, and learns only from the
-// answer to the next entry that the server has the log. If the majority needs that server, the
-// vote is not committed before that, and neither is any other change of members.
+// grantVote makes a server a voter and proposes one more entry. The second entry is needed
+// because Raft sends the entry with the promotion before it counts the new voter. Raft can
+// therefore miss a fast answer to it, and learns only from the answer to the next entry that the
+// server has the log. If the majority needs the new voter, the promotion would never commit
+// without that entry.
 func (n *Node) grantVote(id raft.ServerID) raft.Future {
 	future := n.raft.AddVoter(id, raft.ServerAddress(id), 0, changeTimeout)
 	n.raft.Apply(n.empty, enqueueTimeout)
@@ -274,9 +279,10 @@ func (n *Node) appliedOn(ctx context.Context, id raft.ServerID) (uint64, error) 
 	return n.forwards.number(ctx, state.NodeID(id), askApplied, nil)
 }
 
-// voteTaken returns nil when a member knows that it has a vote. Suppose a member counts as a
-// voter, goes down, and does not know of its vote when it is back. It cannot help to elect a
-// leader, and only a leader could tell it.
+// voteTaken waits, at most askTimeout, until a member knows that it is eligible to vote, and then
+// returns nil. The leader calls it before it makes the member a Raft voter. Otherwise the member
+// could go down before it knows. When it is back it could not help to elect a leader, and without
+// a leader it would never learn of its eligibility.
 func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -291,8 +297,9 @@ func (n *Node) voteTaken(ctx context.Context, id raft.ServerID) error {
 	}
 }
 
-// expel removes a server that is no member. This node removes itself last, after it has handed
-// leadership over.
+// expel removes one server that is no longer a member from the Raft configuration, and returns
+// true if it did. If only this node itself is left to be removed, expel hands leadership over, so
+// that the next leader removes this node.
 func (n *Node) expel(ctx context.Context, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	// Itself last: it can remove the others first.
 	servers = slices.SortedStableFunc(slices.Values(servers), func(a, b raft.Server) int {
@@ -319,8 +326,9 @@ func (n *Node) rank(id raft.ServerID) int {
 	return 0
 }
 
-// demote takes one vote away if there are too many voters. It takes the vote of a voter that is
-// gone or does not answer, else of the voter with the last id, but never of the leader.
+// demote makes one voter a non-voter if there are too many voters. It chooses a voter that is
+// gone or does not answer, otherwise the voter with the last id, but never the leader. It returns
+// true if it has demoted one.
 func (n *Node) demote(ctx context.Context, voting map[raft.ServerID]state.Node, members []raft.ServerID, servers []raft.Server) (bool, error) {
 	voters, _ := electorate(members, servers)
 	if len(voters) <= votersFor(len(voting)) {
@@ -379,21 +387,21 @@ func (n *Node) keepMembership(ctx context.Context) error {
 	}
 }
 
-// tenure is what a node knows about its own membership.
+// tenure is what this node knows about its own membership.
 type tenure struct {
 	member bool      // this node has been a member since the start of the process
-	absent time.Time // since when this node is no member and hears of nothing else; zero if it is a member
+	absent time.Time // start of the time without membership and without news from the cluster; zero if this node is a member
 	index  uint64    // applied index at that time
 }
 
-// removed returns true if this node is no longer a member. Absence from the local state is not
-// enough: while a node that joins again applies the log, it also reads its earlier removal, and
-// a leaving node is still needed for the leader's work. A node that stopped before it read its
-// own record gets the rest from the leader, which may take time.
+// removed returns true if this node is certainly no longer a member. Absence from the local state
+// is not enough. A node that joins again and applies the log also applies its earlier removal,
+// and a leader that leaves the cluster must first complete its own removal. A node that stopped
+// before it applied its own member record gets that record from the leader, which may take time.
 //
-// So a removal counts if Raft has dropped the node and the leader has nothing newer. It also
-// counts if no member has answered for some time, because a removed node is disconnected and
-// may not have heard of its removal.
+// So a removal counts if Raft's configuration lacks the node and the leader has no newer entries.
+// It also counts if no member has answered for removalGrace, because a removed node is
+// disconnected and may not have received the entry with its removal.
 func (n *Node) removed(ctx context.Context, self *tenure) (bool, error) {
 	view, release := n.LocalView()
 	defer release()

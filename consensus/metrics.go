@@ -91,7 +91,7 @@ func (m *metrics) unregister() {
 	m.registered = nil
 }
 
-// proposed counts a proposal.
+// proposed counts a proposal by its outcome err, and records its duration.
 func (m *metrics) proposed(took time.Duration, err error) {
 	outcome := "committed"
 	switch {

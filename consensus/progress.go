@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// progress has the index of the local state, and wakes callers that wait for an index.
+// progress has the index of the newest entry in the local state, and notifies goroutines that
+// wait for an index.
 type progress struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -39,14 +40,15 @@ func (p *progress) set(applied, term uint64) {
 	p.moved = make(chan struct{})
 }
 
-// changed returns the index, and a channel that is closed when the index changes.
+// changed returns the applied index, and a channel that is closed when the index rises.
 func (p *progress) changed() (uint64, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.applied, p.moved
 }
 
-// wait returns when the state holds the entry at index, or ctx ends.
+// wait blocks until the local state includes the entry at index and then returns nil, or returns
+// the error of ctx.
 func (p *progress) wait(ctx context.Context, index uint64) error {
 	for {
 		at, moved := p.changed()

@@ -15,10 +15,10 @@ import (
 
 // Bounds of a proposal.
 const (
-	// proposeTimeout is how long a node tries to find out the outcome of a proposal that may
-	// have reached a log.
+	// proposeTimeout is how long a node tries to commit a command and to learn its outcome.
 	proposeTimeout = 10 * time.Second
-	// leaderlessTimeout is how long a proposal that no leader has taken waits for a leader.
+	// leaderlessTimeout is how long a proposal waits for a leader if no leader has accepted it
+	// yet.
 	leaderlessTimeout = 5 * time.Second
 	// firstBackoff and lastBackoff are the shortest and the longest pause between two attempts.
 	// The pause doubles after each attempt, and a new leader ends it.
@@ -26,13 +26,13 @@ const (
 	lastBackoff  = 100 * time.Millisecond
 )
 
-// Propose commits a command, through this node or through the leader, and returns its
-// result once the local state holds it. The error is a *state.Error: the outcome of the
-// command, or an error that wraps state.ErrUnavailable if the outcome was not known within
-// ten seconds or before ctx ended. In that case the command may still take effect, but
-// never after a command that is proposed later than that (ADR 45). The audit log names the
-// actor in ctx, see state.WithActor. Propose retries the command as the same operation, so
-// the command takes effect at most once.
+// Propose commits a command, through this node or through the leader, and returns its result once
+// the local state includes it. A returned error is a *state.Error: either the cluster's rejection
+// of the command, or an error that wraps state.ErrUnavailable if the outcome was not known within
+// ten seconds or before ctx ended. In the second case the command may still take effect, but not
+// after a command that is proposed later (ADR 45). Propose retries with the same operation id, so
+// the command takes effect at most once. The audit log records the actor in ctx, see
+// state.WithActor.
 func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	began := time.Now()
 	cmd, err := n.preauthenticated(ctx, state.Audit(ctx, cmd, state.MillisOf(began), n.fsm.level()))
@@ -47,9 +47,9 @@ func (n *Node) Propose(ctx context.Context, cmd state.Command) (state.Result, er
 	return result, err
 }
 
-// preauthenticated returns the command to propose. If not all members of the cluster can
-// check the credentials in Apply, this node checks them here and proposes the change
-// without them.
+// preauthenticated returns the command to propose in place of cmd. Usually that is cmd. If the
+// feature level of the cluster is too low for members to check the credentials in cmd when they
+// apply it, this node checks the credentials here and returns the inner command without them.
 func (n *Node) preauthenticated(ctx context.Context, cmd state.Command) (state.Command, error) {
 	if n.fsm.level() >= wire.FeatureLevelOf(cmd) {
 		return cmd, nil
@@ -82,8 +82,8 @@ func (n *Node) mayPropose(cmd state.Command) error {
 	return n.understood(cmd)
 }
 
-// understood refuses a command whose feature level is above the cluster's. A cluster that is
-// being founded has no level yet and accepts every command.
+// understood returns an error if the feature level of a command is above that of the cluster.
+// While a cluster is being founded, it has no feature level yet and every command is accepted.
 func (n *Node) understood(cmd state.Command) error {
 	need := wire.FeatureLevelOf(cmd)
 	if _, founds := cmd.(*state.InitCluster); need == 0 || founds {
@@ -96,7 +96,7 @@ func (n *Node) understood(cmd state.Command) error {
 	return nil
 }
 
-// propose does the same as Propose without calling mayPropose.
+// propose is Propose without the check of mayPropose.
 func (n *Node) propose(ctx context.Context, cmd state.Command) (state.Result, error) {
 	outcome, err := n.decide(ctx, cmd)
 	if err != nil {
@@ -105,8 +105,8 @@ func (n *Node) propose(ctx context.Context, cmd state.Command) (state.Result, er
 	return outcome.Result, nil
 }
 
-// decide commits a command and returns its outcome once the local state has it. The error is
-// that of the outcome, or the reason why there is no outcome.
+// decide commits a command and returns its outcome once the local state includes it. The error is
+// the one in the outcome, or the reason why there is no outcome.
 func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, error) {
 	op, err := newOperation(cmd)
 	if err != nil {
@@ -133,11 +133,12 @@ func (n *Node) decide(ctx context.Context, cmd state.Command) (wire.Outcome, err
 	return outcome, nil
 }
 
-// newOperation creates the id that makes a repeated command take effect once. Commands that
-// report facts need no such id. A check needs none either: the id of a check is the index of
-// its entry, so a repeat is a new check. The first 6 bytes of an id are the time in
-// milliseconds and 80 bits are random. So the results that Apply remembers have neighbouring
-// keys, and Pebble does not write results of a whole day anew for those of a moment (ADR 67).
+// newOperation returns a new operation id, by which Apply recognizes a repeated command. It
+// returns the zero id for commands that may be applied repeatedly, such as reports of facts. A
+// state check needs no id either: its identity is the index of its log entry, so a repeat is a
+// new check. An id starts with 6 bytes of time in milliseconds, followed by 80 random bits.
+// Results of the same time therefore have neighbouring keys in the store, which keeps Pebble's
+// compactions small (ADR 67).
 func newOperation(cmd state.Command) (op state.OpID, err error) {
 	switch cmd.(type) {
 	case *state.ReportCopies, *state.PlaceRoots, *state.SettleRoots, *state.IndexPins, *state.PackNames, *state.UpdateNode,
@@ -175,15 +176,16 @@ func (n *Node) commit(ctx context.Context, body []byte) (wire.Outcome, error) {
 	}
 }
 
-// attempts has the results of the attempts to commit a command so far.
+// attempts summarizes the attempts so far to commit one command.
 type attempts struct {
-	doubt bool // a command may have reached a log, or may still reach one until its deadline
+	doubt bool // an attempt may have put the command into a log, or may still do so until its deadline
 	last  error
 }
 
-// failed records an attempt without an outcome, and returns the final error if it is known
-// already. After an attempt that may have reached a log, the refusal of another leader is not
-// final: the first attempt could still take effect until its deadline.
+// failed records the error of one attempt. It returns the final error of the command, or nil if
+// the caller should try again. If an earlier attempt may have reached a log, a rejection by
+// another leader is not final, because the earlier attempt could still take effect until its
+// deadline.
 func (a *attempts) failed(err error) error {
 	switch {
 	case errors.Is(err, errStopping):
@@ -199,8 +201,9 @@ func (a *attempts) failed(err error) error {
 	return nil
 }
 
-// undecided returns the error that no leader has decided the command. Only if an attempt may
-// have reached a log can the command still take effect, and then before every later proposal.
+// undecided returns the error for a command that no leader has decided. Its text says whether an
+// attempt may have reached a log. Only then can the command still take effect, and it does so
+// before every later proposal.
 func (a *attempts) undecided(cause error) error {
 	what := "nothing was written"
 	if a.doubt {
@@ -209,7 +212,8 @@ func (a *attempts) undecided(cause error) error {
 	return unavailable(what, errors.Join(a.last, cause))
 }
 
-// attempt asks one leader to commit a command. It gives up when there is another leader.
+// attempt asks one leader to commit a command, and gives up when the channel changed reports
+// another leader.
 func (n *Node) attempt(ctx context.Context, leader state.NodeID, changed <-chan struct{}, body []byte) (wire.Outcome, error) {
 	attempt, cancel := until(ctx, changed)
 	defer cancel()
@@ -222,7 +226,7 @@ func (n *Node) attempt(ctx context.Context, leader state.NodeID, changed <-chan 
 	return n.forwards.proposeBy(attempt, leader, changed, body)
 }
 
-// until returns a context that ends when ctx ends or when the channel is closed.
+// until returns a context that ends when ctx ends or the channel end is closed.
 func until(ctx context.Context, end <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -237,7 +241,8 @@ func until(ctx context.Context, end <-chan struct{}) (context.Context, context.C
 	return ctx, func() { cancel(); <-done }
 }
 
-// unavailable returns the error for a request whose outcome the cluster could not decide.
+// unavailable returns a *state.Error that wraps state.ErrUnavailable, for a request that the
+// cluster could not decide. what describes the effect for the caller.
 func unavailable(what string, cause error) error {
 	return fmt.Errorf("%w: %w", state.Errorf(state.CodeUnavailable, "the cluster does not answer, %s", what), cause)
 }

@@ -11,24 +11,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// askOthersAfter is how long a quorum waits for the first voters before it asks the others.
+// askOthersAfter is how long reach waits for the first voters that it asks before it asks the
+// other voters too.
 const askOthersAfter = 5 * time.Millisecond
 
-// quorum asks voters, at first only as many as it needs. If a voter fails, it asks another one
-// at once. After askOthersAfter it asks all others. Voters that were late are asked last the
-// next time.
+// quorum sends a request to voters until enough of them have answered. It first asks only as many
+// as it needs. It asks one more for each that fails, and all others after askOthersAfter. It asks
+// voters last that were late in an earlier request.
 type quorum struct {
 	// mu guards late.
 	mu   sync.Mutex
-	late []raft.ServerID // voters that were late in the last request, the most recent one at the end
+	late []raft.ServerID // voters that were late, the most recent ones at the end
 }
 
-// errNoVoter is the error if a quorum is larger than the number of voters that can be asked.
+// errNoVoter means that fewer voters can be asked than the quorum needs.
 var errNoVoter = errors.New("there is no other voter")
 
-// reach returns nil when need voters have answered without an error, and an error when that
-// is no longer possible. ask must return when its context ends; spawn runs it in another
-// goroutine.
+// reach calls ask for voters and returns nil when need of the calls have returned nil. It returns
+// an error when that is no longer possible. ask must return when its context ends. reach starts
+// each call in a goroutine by spawn.
 func (q *quorum) reach(
 	ctx context.Context, voters []raft.ServerID, need int,
 	ask func(context.Context, raft.ServerID) error, spawn func(func()),
@@ -78,7 +79,7 @@ func (q *quorum) reach(
 	return nil
 }
 
-// order returns the voters, with those that were late at the end.
+// order returns the voters with those at the end that were late.
 func (q *quorum) order(voters []raft.ServerID) []raft.ServerID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +90,8 @@ func (q *quorum) order(voters []raft.ServerID) []raft.ServerID {
 	return ordered
 }
 
-// wait records which voters did not answer in time.
+// wait moves the voters in awaited, which did not answer in time, to the end of late, and removes
+// from late any server that is not in voters.
 func (q *quorum) wait(voters, awaited []raft.ServerID) {
 	if len(awaited) == 0 {
 		return

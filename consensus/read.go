@@ -19,14 +19,13 @@ const (
 	// viewTimeout is how long a read waits for a leader, a majority, and the
 	// local state.
 	viewTimeout = 5 * time.Second
-	// roundTimeout is how long one round waits for the answer of the leader.
+	// roundTimeout is how long one request for a read index waits for the leader's answer.
 	roundTimeout = 2 * time.Second
 )
 
-// View returns the state as of a moment between call and return, on any node: it contains
-// everything that was acknowledged before the call. The caller releases it. The error
-// wraps state.ErrUnavailable if there was no majority within five seconds or before ctx
-// ended.
+// View returns a linearizable view of the state, on any node: the view includes everything that
+// was acknowledged before the call. The caller must call release. The error wraps
+// state.ErrUnavailable if there was no majority within five seconds or before ctx ended.
 func (n *Node) View(ctx context.Context) (view state.View, release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -41,8 +40,8 @@ func (n *Node) View(ctx context.Context) (view state.View, release func(), err e
 	return view, release, nil
 }
 
-// LocalView returns the state that this node has applied, which may be old. The caller
-// releases it.
+// LocalView returns a view of the state that this node has applied, which may be out of date. The
+// caller must call release.
 func (n *Node) LocalView() (view state.View, release func()) {
 	snapshot := n.opts.Store.View()
 	index, err := readApplied(snapshot)
@@ -53,8 +52,8 @@ func (n *Node) LocalView() (view state.View, release func()) {
 	return n.fsm.view(snapshot, index), snapshot.Close
 }
 
-// catchUp returns when the local state has everything that was committed
-// anywhere before the call.
+// catchUp waits until the local state includes everything that the cluster has committed before
+// the call.
 func (n *Node) catchUp(ctx context.Context) error {
 	wait := retry{backoff.New(firstBackoff, lastBackoff)}
 	for {
@@ -78,7 +77,8 @@ func (n *Node) catchUp(ctx context.Context) error {
 	}
 }
 
-// readRounds lets concurrent reads share the cost of learning a commit index.
+// readRounds lets concurrent reads share the requests for a read index, which is a commit index
+// that a linearizable read must wait for.
 type readRounds struct {
 	ready chan struct{} // has a token while a round waits to begin
 
@@ -88,7 +88,7 @@ type readRounds struct {
 	ended bool // no further round begins
 }
 
-// round is one request for an index that includes everything that was committed before the
+// round is one request for a read index: an index that includes everything committed before the
 // round began.
 type round struct {
 	done  chan struct{} // closed when the other fields are set
@@ -122,9 +122,9 @@ func (r *readRounds) join(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run runs a round whenever a caller waits for one, until ctx ends. Only one round runs at a
-// time: callers that arrive during a round share the next one, and with parallel rounds fewer
-// callers would share each round.
+// run starts a round whenever a caller waits for one, until ctx ends. It calls look to get the
+// read index. Only one round runs at a time: callers that arrive during a round share the next
+// one. With parallel rounds, fewer callers would share each of them.
 func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64, error)) error {
 	defer r.end()
 	for {
@@ -137,7 +137,7 @@ func (r *readRounds) run(ctx context.Context, look func(context.Context) (uint64
 	}
 }
 
-// round runs the round for the waiting callers.
+// round calls look once and gives the result to the callers that wait for the next round.
 func (r *readRounds) round(ctx context.Context, look func(context.Context) (uint64, error)) {
 	r.mu.Lock()
 	begun := r.next
@@ -149,7 +149,7 @@ func (r *readRounds) round(ctx context.Context, look func(context.Context) (uint
 	close(begun.done)
 }
 
-// end tells the waiting callers that no further round begins.
+// end makes waiting and later callers of join fail, because no further round will run.
 func (r *readRounds) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,7 @@ func (r *readRounds) end() {
 	}
 }
 
-// readIndex asks the leader for an index that includes everything committed so far.
+// readIndex gets from the leader an index that includes everything committed so far.
 func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	n.metrics.reads.Inc()
 	leader, changed := n.leaders.get()
@@ -176,8 +176,7 @@ func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	return n.forwards.number(ctx, leader, askReadIndex, n.vouch())
 }
 
-// leaderIndex returns the commit index of this node after it has confirmed that the node still
-// leads.
+// leaderIndex confirms that this node still leads, and returns its commit index.
 func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 	term, index, err := n.led()
 	if err != nil {
@@ -189,9 +188,9 @@ func (n *Node) leaderIndex(ctx context.Context) (uint64, error) {
 	return index, nil
 }
 
-// led returns the term in which this node leads, as far as it knows, and its commit index.
-// Before this node has committed an entry in that term, led returns an error, because the
-// commit index may be old.
+// led returns the term in which this node leads, as far as this node knows, and its commit index.
+// It returns an error if this node is not leader, or has not yet applied an entry of its own
+// term, because its commit index may be too old until then.
 func (n *Node) led() (term, index uint64, err error) {
 	term = n.raft.CurrentTerm()
 	// A deposed leader stops being leader before its term changes, so it led this term while
@@ -206,8 +205,8 @@ func (n *Node) led() (term, index uint64, err error) {
 	return term, index, nil
 }
 
-// vouch returns the newest term that this voter knows, which it sends with its request for an
-// index. It returns nil if this node is no voter or may have forgotten a term.
+// vouch returns the body of this node's request for a read index: the newest term that it knows,
+// or nil if it is not eligible to vote and so may have forgotten a term.
 func (n *Node) vouch() []byte {
 	if !n.knowsItsTerm() {
 		return nil
@@ -215,9 +214,9 @@ func (n *Node) vouch() []byte {
 	return binary.BigEndian.AppendUint64(nil, n.raft.CurrentTerm())
 }
 
-// vouched returns the commit index without asking other voters if the requesting voter and
-// this leader are a majority and know of no later term. A leader elected in a later term
-// before the request would have needed one of their votes.
+// vouched returns this leader's commit index without asking other voters. ok is true only if the
+// requesting voter from and this leader together are a majority, and the term in vouch is not
+// newer than the leader's. Any leader of a later term would have needed the vote of one of them.
 func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 	if len(vouch) != 8 {
 		return 0, false
@@ -235,13 +234,13 @@ func (n *Node) vouched(from string, vouch []byte) (index uint64, ok bool) {
 	return index, agreed > len(voters)/2
 }
 
-// confirmTerm returns nil when a majority of voters, asked after the call, knows of no later
-// term. Then no other leader was elected and committed anything before the call. Any majority
-// will do, so it asks more voters only if the first ones are slow.
+// confirmTerm returns nil when a majority of voters, asked after the call, knows no later term
+// than term. Then no other leader can have committed anything before the call. It asks further
+// voters only if the first ones are slow or fail.
 //
-// Raft's own VerifyLeader is not enough: it counts answers to heartbeats that were sent before
-// the call. A leader that was paused with such an answer under way would still count as leader
-// and serve old state.
+// Raft's own VerifyLeader is not enough, because it counts answers to heartbeats that were sent
+// before the call. A leader that was paused while such an answer was in transit would still count
+// as leader and serve old state.
 func (n *Node) confirmTerm(ctx context.Context, term uint64) error {
 	var others []raft.ServerID
 	voters, confirmed := n.voters(), 0

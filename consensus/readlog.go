@@ -9,14 +9,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// readableLog is the log as Raft reads it. If an entry cannot be read, this node stops, because
-// the entry must not be skipped, and the next start finds out what is left. Raft itself would
-// panic where it applies entries, and would retry forever where it sends them. So the goroutine
-// that reads the entry ends, as with watchedValues.
+// readableLog is the log store that Raft reads from. If an entry cannot be read, this node stops,
+// because it must not skip the entry; the next start determines which entries are left. Raft
+// itself would panic where it applies entries, and would retry forever where it sends them.
+// GetLog therefore ends the calling goroutine in that case, as watchedValues does.
 type readableLog struct {
 	raft.LogStore
 	fail func(error)
-	// started is set once Raft runs. Before that, the caller of Open gets the error.
+	// started is set once Raft runs. Before that, GetLog returns the error, and the caller of
+	// Open gets it.
 	started *atomic.Bool
 }
 

@@ -15,51 +15,52 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// ErrIncomplete means that the entries between the state and the log are missing and no
-// snapshot has them, so this node cannot continue with its data.
+// ErrIncomplete means that log entries after the local state are missing and no snapshot includes
+// them, so this node cannot continue with its data.
 var ErrIncomplete = errors.New("the state, the snapshots and the log do not reach each other")
 
-// goodSnapshots are the snapshots that Raft may use. Unreadable snapshots are left out. A
-// snapshot is verified before it is sent, because a follower would refuse a damaged snapshot
-// and ask for it forever.
+// goodSnapshots is Raft's snapshot store without unreadable snapshots. It verifies a snapshot
+// before the snapshot is sent, because a follower would reject a damaged one and request it again
+// forever.
 type goodSnapshots struct {
 	raft.SnapshotStore
 	log   *slog.Logger
-	sends func() bool   // whether this node leads; then Raft opens a snapshot in order to send it
-	again chan struct{} // has a token when a snapshot was left out that a follower needs
+	sends func() bool   // returns whether this node leads; if so, Raft opens a snapshot only to send it
+	again chan struct{} // has a token when a snapshot that a follower needs was found damaged, so that a new one must be taken
 
-	// reading has a token while a snapshot is read through. Raft opens the same snapshot for
-	// each follower that needs it, at any time.
+	// reading is a lock: it has a token while a snapshot is being verified. Raft may open the
+	// same snapshot for several followers at once.
 	reading chan struct{}
 
 	// mu guards the fields below.
 	mu    sync.Mutex
-	bad   map[string]bool      // by id
-	read  map[string]time.Time // verification times, by id, of snapshots that were not sent since
+	bad   map[string]bool      // ids of unreadable snapshots
+	read  map[string]time.Time // by id, when a snapshot was verified; removed when it is sent
 	given map[*given]struct{}  // snapshots that are being sent to followers, or were sent recently
 }
 
-// given is a snapshot that was opened for a follower.
+// given is a snapshot that was opened to be sent to a follower.
 type given struct {
 	index uint64
-	until time.Time // until then the log keeps later entries; zero while it is being sent
+	until time.Time // end of the time for which the log keeps the entries after index; zero while the snapshot is being sent
 }
 
-// Bounds of the memory of verified snapshots.
+// Limits for the remembered verifications of snapshots.
 const (
 	maxRead = 16 // largest number of remembered verifications
-	// readFor is how long a verification is valid, because a disk may lose data while the
-	// follower that needs the snapshot is down.
+	// readFor is how long a verification remains valid. It is limited because a disk may lose
+	// data while the follower that needs the snapshot is down.
 	readFor = time.Hour
 )
 
 // verifier is a snapshot store that can verify a snapshot.
 type verifier interface {
-	// Verify returns an error if a snapshot is not as it was written (rotten is true), or
-	// if that cannot be determined now. If the content may lack the newest commits, Verify
-	// passes it to check, which returns whether it does.
+	// Verify reads a snapshot and returns an error if it differs from what was written (rotten is
+	// true), or if that cannot be determined now (rotten is false). If the snapshot may lack the
+	// newest commits, Verify calls check with a function that reads its keys; check returns an
+	// error if commits are missing.
 	Verify(id string, check func(get func(key []byte) ([]byte, bool, error)) error) (rotten bool, err error)
-	// SetAside removes a snapshot from the list.
+	// SetAside removes a damaged snapshot from the list of snapshots.
 	SetAside(id string) error
 }
 
@@ -95,16 +96,16 @@ func (s *goodSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, &sentSnapshot{ReadCloser: stream, store: s, id: id, given: g}, nil
 }
 
-// namedSnapshot is the stream of a snapshot that this node takes over. It knows the id of the
-// snapshot. It is also used if Raft opens a snapshot to send it when this node has just lost
+// namedSnapshot is the stream of a snapshot that this node restores; it also has the id of the
+// snapshot. It is also used if Raft opened a snapshot to send it and this node has just lost
 // leadership.
 type namedSnapshot struct {
 	io.ReadCloser
 	id string
 }
 
-// snapshotID returns the id of the snapshot that a stream reads, although Raft has wrapped the
-// stream to count bytes. It returns "" if the stream has another source.
+// snapshotID returns the id of the snapshot that a stream reads, also if Raft has wrapped the
+// stream to count bytes. It returns "" if the stream is not from goodSnapshots.
 func snapshotID(stream io.ReadCloser) string {
 	for {
 		switch s := stream.(type) {
@@ -145,8 +146,8 @@ func (s *sentSnapshot) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// give records that a snapshot is to be sent to a follower, which also needs the entries after
-// the snapshot.
+// give records that a snapshot will be sent to a follower, so that the log keeps the entries
+// after it. It returns nil if the snapshot no longer exists.
 func (s *goodSnapshots) give(id string) (*given, error) {
 	index, known, err := s.index(id)
 	if err != nil {
@@ -162,7 +163,8 @@ func (s *goodSnapshots) give(id string) (*given, error) {
 	return g, nil
 }
 
-// took records that a follower has received the snapshot, or that nothing was sent.
+// took records the end of sending a snapshot. If sent is true, the log keeps the entries after
+// the snapshot for the time serving; otherwise the record is removed. g may be nil.
 func (s *goodSnapshots) took(g *given, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,16 +177,16 @@ func (s *goodSnapshots) took(g *given, sent bool) {
 	}
 }
 
-// sending records that a snapshot is being sent. If the follower refuses it, Raft sends it
-// again.
+// sending forgets the verification of a snapshot that is being sent. If the follower rejects the
+// snapshot, Raft sends it again, and it is verified again first.
 func (s *goodSnapshots) sending(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.read, id)
 }
 
-// served returns whether a follower may still need the entries after a snapshot that it was
-// sent, and the index of the snapshot.
+// served returns whether a follower may still need the log entries after a snapshot that it was
+// sent, and the lowest index of such a snapshot.
 func (s *goodSnapshots) served() (index uint64, serves bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +200,9 @@ func (s *goodSnapshots) served() (index uint64, serves bool) {
 	return index, serves
 }
 
-// readThrough verifies a snapshot before it is sent, unless that was done since the last
-// time. It removes a damaged one and requests another.
+// readThrough verifies a snapshot before it is sent, unless it was verified since it was last
+// sent. If the snapshot is damaged, readThrough sets it aside, requests a new one and returns an
+// error.
 func (s *goodSnapshots) readThrough(id string, g *given) error {
 	v, ok := s.SnapshotStore.(verifier)
 	if !ok || g == nil {
@@ -240,7 +243,8 @@ func (s *goodSnapshots) readThrough(id string, g *given) error {
 	return nil
 }
 
-// index returns the log index at which a snapshot was taken.
+// index returns the log index at which a snapshot was taken. known is false if there is no such
+// snapshot.
 func (s *goodSnapshots) index(id string) (index uint64, known bool, err error) {
 	metas, err := s.SnapshotStore.List()
 	if err != nil {
@@ -254,9 +258,9 @@ func (s *goodSnapshots) index(id string) (index uint64, known bool, err error) {
 	return 0, false, nil
 }
 
-// whole returns an error if the state is not at the entry of the snapshot that was taken over.
-// This happens if the newest commits of the snapshot are lost. Raft continues after the
-// snapshot's entry, so this node would lack the lost commits forever.
+// whole returns an error if the index state of the restored state differs from the index of the
+// snapshot id. This happens if the newest commits of the snapshot are lost. Raft continues after
+// the snapshot's index, so this node would lack these commits forever.
 func (s *goodSnapshots) whole(id string, state uint64) error {
 	want, known, err := s.index(id)
 	if err == nil && known && want != state {
@@ -265,8 +269,8 @@ func (s *goodSnapshots) whole(id string, state uint64) error {
 	return err
 }
 
-// refused removes a snapshot that could not be restored. The snapshot came from a leader and
-// would otherwise be the newest one.
+// refused sets aside a snapshot from a leader that could not be restored, because Raft would
+// otherwise use it as the newest one. why is the error.
 func (s *goodSnapshots) refused(id string, why error) {
 	s.leaveOut(id, why)
 	s.setAside(id)
@@ -301,11 +305,12 @@ func (s *goodSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	return good, err
 }
 
-// recover makes state, snapshots and log agree before Raft starts, because Raft trusts all of
-// them. If the state is older than the newest snapshot, recover replaces the state; this
-// happens after a crash between the arrival of a snapshot and its use, and after the loss of
-// the state. If the log ends before the state, the log is not the one that this node had, so
-// recover makes the store count as new.
+// recover makes the state, the snapshots and the log consistent before Raft starts, because Raft
+// trusts all three. If the state is older than the newest readable snapshot, it restores that
+// snapshot; this is needed after a crash between the arrival of a snapshot and its restoration,
+// and after the loss of the state. If the log ends before the state, entries are lost, so the
+// store counts as new and may not vote. recover returns ErrIncomplete if entries between the
+// snapshot and the log are missing.
 func (n *Node) recover() error {
 	n.snapshots = newGoodSnapshots(n.opts.Snapshots, n.log, func() bool { return n.beats != nil && n.beats.leading() })
 	newest, err := n.restoreNewest()
@@ -341,8 +346,8 @@ func (n *Node) recover() error {
 	return nil
 }
 
-// leadToSent does the same as leadTo for a snapshot that a leader has just sent. cached is the
-// log with the cache of its entries.
+// leadToSent calls leadTo for the snapshot at index, which a leader has just sent. cached is log
+// with a cache of entries.
 func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	metas, err := n.snapshots.List()
 	if err != nil {
@@ -360,8 +365,8 @@ func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	return fmt.Errorf("the snapshot at %d is not listed", index)
 }
 
-// leadTo makes the log continue from a snapshot. It ignores a full disk that has no space for
-// one more entry, because the cache would not report this error.
+// leadTo makes the log continue from a snapshot. It only logs it if a full disk has no space for
+// one more entry.
 func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if err := forgetCovered(cached, snapshot); err != nil {
 		return err
@@ -375,13 +380,13 @@ func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) err
 	return err
 }
 
-// forgetCovered removes the entries that a leader's snapshot covers if the log has a gap
-// before the snapshot. They may include uncommitted entries. Raft leaves them in the log
+// forgetCovered removes the log entries that a leader's snapshot covers, if the log has a gap
+// before the snapshot. They may include uncommitted entries, and Raft leaves them in the log
 // below the gap. If this node leads later, it would send them to followers that have the
-// entry before them, and not notice.
+// preceding entry, and would not notice the error.
 //
-// Entries after the snapshot stay. A snapshot can arrive twice, late, and then they are
-// entries that this node has acknowledged to the leader.
+// Entries after the snapshot remain. They exist if a snapshot arrives late or twice, and this
+// node has acknowledged them to the leader.
 func forgetCovered(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	first, err := log.FirstIndex()
 	if err != nil {
@@ -408,14 +413,14 @@ func forgetCovered(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	return nil
 }
 
-// standIn writes an empty entry in the place of the newest entry that a snapshot covers, if
-// the log begins after that. A leader that does not know of the entries there, for example
-// because the answer was lost, sends entries that follow the snapshot. Raft knows the term
-// of a snapshot only while no entry follows it, so it would reject them and get the
-// snapshot again and again.
+// standIn writes an empty entry at the index of the snapshot, if the log begins after that index.
+// A leader that does not know of the later entries, for example because this node's answer was
+// lost, sends entries that follow the snapshot. Raft knows the term of a snapshot only if no log
+// entry follows it. It would therefore reject these entries and receive the same snapshot again
+// and again.
 //
-// The empty entry is never sent to another node: the entry before it is not here, so a
-// follower that lacks it gets a snapshot.
+// The empty entry is never sent to another node: the log lacks the entry before it, so a follower
+// that needs it gets a snapshot instead.
 func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if snapshot.Index < 2 { // there is none, or nothing has to precede it
 		return nil
@@ -434,8 +439,8 @@ func standIn(log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	return nil
 }
 
-// restoreNewest makes the state at least as new as the newest readable snapshot, and returns
-// that snapshot. Index 0 means that there is none.
+// restoreNewest makes the state at least as new as the newest readable snapshot, and returns that
+// snapshot. Its Index is 0 if there is none.
 func (n *Node) restoreNewest() (raft.SnapshotMeta, error) {
 	metas, err := n.snapshots.List()
 	if err != nil {
@@ -469,7 +474,8 @@ func (n *Node) openSnapshot(id string) (io.ReadCloser, error) {
 	return stream, err
 }
 
-// remakeSnapshots takes a new snapshot whenever a snapshot was left out that a follower needs.
+// remakeSnapshots takes a new snapshot whenever one that a follower needs was found damaged. It
+// runs until ctx ends.
 func (n *Node) remakeSnapshots(ctx context.Context) error {
 	for {
 		select {

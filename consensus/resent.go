@@ -8,13 +8,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// resent answers for snapshots that arrive although this node already has the entries after
-// them. Such a snapshot arrives late, or again because the leader missed the answer. Raft would
-// restore the snapshot and use its configuration, although Raft has already processed later
-// entries that change the voters. This node, and the snapshots that it takes, would then count
-// voters differently from the other members until the next change, and two halves of a cluster
-// could each be a majority. If the log was truncated after the snapshot, Raft would also look
-// for entries that are gone.
+// resent answers requests to install a snapshot for which this node already has the following
+// entries. Such a snapshot arrives late, or again because the leader missed the answer. Raft
+// would restore it and use its configuration, although Raft has already processed later changes
+// of the voters. This node, and every snapshot that it takes, would then count voters differently
+// from the other members until the next change, and two halves of a cluster could each believe to
+// be a majority. If the log was truncated after the snapshot, Raft would also look for entries
+// that no longer exist.
 type resent struct {
 	raft     *raft.Raft
 	log      raft.LogStore // the log below Raft's cache; resent may write one entry to it
@@ -25,11 +25,11 @@ type resent struct {
 	taken *atomic.Pointer[raft.SnapshotMeta]
 }
 
-// behind makes Raft accept the entries that follow the last restored snapshot. If the log
-// ended at exactly that index with an uncommitted entry of another term, Raft remembers
-// that term, rejects the entries that follow, and gets the snapshot again at once, for
-// ever. Up to the end of the snapshot there is nothing to compare, because everything
-// before is committed.
+// behind changes an append request that follows the last installed snapshot so that Raft accepts
+// it. If the log ended at exactly the index of the snapshot with an uncommitted entry of another
+// term, Raft remembers that term, rejects the entries that follow, and gets the same snapshot
+// again, forever. behind therefore clears the previous index and term in the request. No
+// comparison is needed there, because everything up to the snapshot is committed.
 func (r *resent) behind(rpc raft.RPC) raft.RPC {
 	args, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok || args.PrevLogEntry == 0 {
@@ -43,8 +43,9 @@ func (r *resent) behind(rpc raft.RPC) raft.RPC {
 	return rpc
 }
 
-// take answers the request for a snapshot that this node has, and returns at once. It returns
-// false if Raft has to handle the request.
+// take answers a request to install a snapshot if this node already has the snapshot's entries
+// and later ones. It does so in a goroutine and returns true. It returns false if Raft has to
+// handle the request.
 func (r *resent) take(rpc raft.RPC) bool {
 	args, ok := rpc.Command.(*raft.InstallSnapshotRequest)
 	if !ok || rpc.Reader == nil || args.Term < r.raft.CurrentTerm() || !r.has(args) {
@@ -64,8 +65,8 @@ func (r *resent) take(rpc raft.RPC) bool {
 	return true
 }
 
-// has returns whether the log continues from the snapshot, or from a later entry and the
-// state has the entries between.
+// has returns whether this node needs no entry of the snapshot: the log has the snapshot's last
+// entry and later ones, or it begins later and the state has applied everything before.
 func (r *resent) has(args *raft.InstallSnapshotRequest) bool {
 	if args.LastLogIndex >= r.raft.LastIndex() {
 		return false
@@ -83,8 +84,9 @@ func (r *resent) has(args *raft.InstallSnapshotRequest) bool {
 	return err == nil && entry.Term == args.LastLogTerm && first <= applied+1
 }
 
-// goOn makes Raft continue after a snapshot. If a full disk prevents this, the error is
-// returned to the leader, which tries again; any other error ends the node.
+// goOn prepares the log so that Raft can append the entries after a snapshot. If a full disk
+// prevents this, goOn returns an error, and the leader tries again; any other error ends the
+// node.
 func (r *resent) goOn(snapshot raft.SnapshotMeta) error {
 	err := standIn(r.log, snapshot)
 	if err != nil && !r.disk.full(err) {

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Run works until ctx ends and then returns nil. Proposals and linearizable reads wait
-// until Run is called. It returns earlier only if this node cannot continue: ErrRemoved,
-// ErrBroken or ErrStalled, wrapped. Call it once.
+// Run runs the background work of the node until ctx ends and then returns nil. Proposals and
+// linearizable reads wait until Run is called. It returns earlier only if this node cannot
+// continue; the error wraps ErrRemoved, ErrBroken, ErrStalled or ErrQuarantined. Call it once.
 func (n *Node) Run(ctx context.Context) error {
 	caller := ctx
 	group, ctx := errgroup.WithContext(ctx)
@@ -68,7 +68,8 @@ func (n *Node) end(err error) error {
 // leaderTick is the longest interval between two checks of which node leads.
 const leaderTick = 300 * time.Millisecond
 
-// watchLeaders notifies waiting callers when another node leads.
+// watchLeaders refreshes the leader gate when Raft reports a change, so that waiting callers
+// learn of another leader.
 func (n *Node) watchLeaders(ctx context.Context) error {
 	every := time.NewTicker(min(n.timings.Heartbeat, leaderTick)) // an observation can be lost
 	defer every.Stop()
@@ -88,8 +89,8 @@ func (n *Node) watchLeaders(ctx context.Context) error {
 	}
 }
 
-// openTerms commits an empty entry whenever this node becomes leader. After that the commit
-// index includes everything that earlier leaders committed.
+// openTerms commits an empty entry whenever this node becomes leader. Its commit index then
+// includes everything that earlier leaders committed.
 func (n *Node) openTerms(ctx context.Context) error {
 	for {
 		select {
@@ -116,8 +117,8 @@ func (n *Node) openTerms(ctx context.Context) error {
 	}
 }
 
-// catchUpOnce makes the node ready when it has everything that was committed before it first
-// heard of a leader.
+// catchUpOnce closes caughtUp, which makes the node ready, when the local state has everything
+// that was committed before this node first heard of a leader.
 func (n *Node) catchUpOnce(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if n.tryCatchUp(ctx) {
@@ -135,8 +136,8 @@ func (n *Node) tryCatchUp(ctx context.Context) bool {
 	return n.catchUp(ctx) == nil
 }
 
-// each calls fn once in every interval, first after one interval, until fn fails or ctx ends.
-// The end of ctx is not an error.
+// each calls fn after each interval until fn returns an error, which it returns, or ctx ends, for
+// which it returns nil.
 func each(ctx context.Context, interval time.Duration, fn func() error) error {
 	every := time.NewTicker(interval)
 	defer every.Stop()
@@ -152,9 +153,8 @@ func each(ctx context.Context, interval time.Duration, fn func() error) error {
 	}
 }
 
-// watchDisk ends the node when a write to the Raft log hangs, so that another node can lead.
-// Without this the node would stay leader, because a leader sends heartbeats whatever its disk
-// does.
+// watchDisk ends Run with ErrStalled when a write to the Raft log hangs, so that another node can
+// lead. Otherwise this node would remain leader, because sending heartbeats needs no disk.
 func (n *Node) watchDisk(ctx context.Context) error {
 	return each(ctx, diskCheck, func() error {
 		n.disk.ran.goOn()

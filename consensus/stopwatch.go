@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// ran measures how long this process has run, in steps of diskCheck. It stops while the process
-// or its machine is paused, and ignores jumps of the clock. So a node that was paused during a
-// write does not treat its disk as hanging. watchDisk advances ran.
+// ran measures how long this process has run, in steps of diskCheck. It does not advance while
+// the process or its machine is paused, and it ignores changes of the system time. Therefore a
+// pause during a write does not look like a hanging disk. watchDisk advances it.
 type ran struct{ passed atomic.Int64 } // nanoseconds
 
-// goOn adds one step. A ticker gives one tick, however long the process was paused.
+// goOn adds one step. It is called for each tick of a ticker, and a ticker gives only one tick
+// for a pause of any length.
 func (r *ran) goOn() { r.passed.Add(int64(diskCheck)) }
 
 func (r *ran) now() time.Duration { return time.Duration(r.passed.Load()) }
 
-// stopwatch returns the time since its start, measured in running time of the process. The zero
-// value has not been started.
-type stopwatch struct{ started atomic.Int64 } // nanoseconds, and 1 more
+// stopwatch measures the time since its start on the clock ran. The zero value is stopped.
+type stopwatch struct{ started atomic.Int64 } // start time in nanoseconds plus 1; 0 means stopped
 
 func (s *stopwatch) start(r *ran) { s.started.Store(int64(r.now()) + 1) }
 

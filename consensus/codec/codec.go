@@ -18,8 +18,8 @@ import (
 	"slices"
 )
 
-// ErrMalformed is wrapped by every error of a Coder: when it decodes, and when it encodes something above
-// its bound.
+// ErrMalformed is wrapped by every error of a Coder: bytes that do not decode, and values that
+// exceed their bound when they are encoded.
 var ErrMalformed = errors.New("malformed record")
 
 // Coder encodes into one byte slice, or decodes from one. After the first error every
@@ -37,15 +37,16 @@ func Encoder(buf []byte) *Coder { return &Coder{buf: buf} }
 // returns.
 func Decoder(buf []byte) *Coder { return &Coder{buf: buf, decoding: true} }
 
-// Decoding reports whether the Coder decodes, for the few records whose fields depend on
-// it.
+// Decoding reports whether the Coder decodes. The few records whose form depends on their content
+// need it.
 func (c *Coder) Decoding() bool { return c.decoding }
 
-// Err returns the first error so far, for callers that do not decode a whole record.
+// Err returns the first error so far. It is for callers that decode only a part of a record and
+// so do not call Finish.
 func (c *Coder) Err() error { return c.err }
 
-// Finish returns the encoded bytes, or the first error. When decoding, bytes that are left over are an
-// error too.
+// Finish returns the encoded bytes, or the first error. A decoder also fails if undecoded bytes
+// remain.
 func (c *Coder) Finish() ([]byte, error) {
 	if c.err == nil && c.decoding && len(c.buf) != 0 {
 		c.fail("%d bytes left over", len(c.buf))
@@ -56,11 +57,12 @@ func (c *Coder) Finish() ([]byte, error) {
 	return c.buf, nil
 }
 
-// More reports whether a decoder has bytes left. A record reads fields that a later
-// version added only if there are more bytes.
+// More reports whether a decoder has bytes left; for an encoder it returns true. A record uses it
+// to read the fields that a later version has appended.
 func (c *Coder) More() bool { return !c.decoding || (c.err == nil && len(c.buf) > 0) }
 
-// Fail makes the Coder fail with a reason. Records use it for checks of their own.
+// Fail sets the Coder's error, with reason as its text. Records call it when a check of their own
+// fails.
 func (c *Coder) Fail(reason string) { c.fail("%s", reason) }
 
 func (c *Coder) fail(format string, args ...any) {
@@ -69,8 +71,9 @@ func (c *Coder) fail(format string, args ...any) {
 	}
 }
 
-// Version encodes v, or decodes a version and fails if it is above v, so a node never
-// misreads a record of a newer release. It returns the version.
+// Version encodes the version v of a record, or decodes a version and fails if it is above v. So
+// a node never misreads a record of a newer release. It returns the version that was encoded or
+// decoded.
 func (c *Coder) Version(v uint64) uint64 {
 	got := v
 	Uint(c, &got)
@@ -121,8 +124,8 @@ func Bool(c *Coder, v *bool) {
 	}
 }
 
-// String codes a string of up to most bytes. Encoding a longer string is an error too, so that
-// everything that is written can be read.
+// String encodes or decodes a string of up to most bytes. It fails for a longer string when
+// encoding too, so that every encoded record can be decoded.
 func String[S ~string](c *Coder, v *S, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -135,9 +138,9 @@ func String[S ~string](c *Coder, v *S, most int) {
 	*v, c.buf = S(c.buf[:n]), c.buf[n:]
 }
 
-// Text decodes a string of up to most bytes that String wrote, without a copy: the result is a part of the
-// decoder's input. The caller must not change the bytes. Text is for code that inspects a record without
-// building it. After an error it returns nil.
+// Text decodes a string of up to most bytes that String has encoded, without a copy: the result
+// is a part of the decoder's input, which the caller must not change. It serves code that
+// inspects a record without building it. After an error it returns nil.
 func Text(c *Coder, most int) []byte {
 	n := c.length(0, most)
 	if c.err != nil {
@@ -148,8 +151,8 @@ func Text(c *Coder, most int) []byte {
 	return text
 }
 
-// Count decodes the number of elements that List wrote, or of pairs that Map wrote, up to most. Like Text,
-// it is for code that inspects a record. After an error it returns 0.
+// Count decodes the number of elements that List has encoded, or of pairs that Map has encoded,
+// up to most. Like Text, it serves code that inspects a record. After an error it returns 0.
 func Count(c *Coder, most int) int { return c.length(0, most) }
 
 // Bytes codes a byte slice of up to most bytes. An empty slice decodes as nil.
@@ -169,7 +172,7 @@ func Bytes(c *Coder, v *[]byte, most int) {
 	c.buf = c.buf[n:]
 }
 
-// Fixed codes exactly the bytes of v, without a length.
+// Fixed encodes the bytes of v without a length, or decodes len(v) bytes into v.
 func Fixed(c *Coder, v []byte) {
 	if c.err != nil {
 		return
@@ -186,7 +189,8 @@ func Fixed(c *Coder, v []byte) {
 	c.buf = c.buf[len(v):]
 }
 
-// List codes a slice of up to most elements. An empty list decodes as nil.
+// List encodes or decodes a slice of up to most elements, each by a call of each. An empty list
+// decodes as nil.
 func List[T any](c *Coder, v *[]T, most int, each func(*Coder, *T)) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -243,8 +247,9 @@ func Map(c *Coder, v *map[string]string, most, longest int) {
 	}
 }
 
-// length codes a length and checks it against its bound and, when decoding, against the
-// bytes that are left, because every element takes at least one.
+// length encodes the length n, or decodes a length, and returns it. It fails if the length
+// exceeds most or, when decoding, the number of bytes that are left, because every element
+// occupies at least one byte.
 func (c *Coder) length(n, most int) int {
 	u := uint64(n)
 	Uint(c, &u)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Bounds of the calls to other members.
+// Limits for calls to other members.
 const (
 	// dialTimeout is the longest time for opening a new stream.
 	dialTimeout = 2 * time.Second
-	// writeTimeout is the longest time that frames which are written together wait for the
-	// other side to read.
+	// writeTimeout is the longest time for which a write of one or several frames may block
+	// because the other side does not read.
 	writeTimeout = 5 * time.Second
-	// maxQueued is the largest number of frames that wait for their turn on one stream.
+	// maxQueued is the largest number of frames that wait to be written to one stream.
 	maxQueued = 64
 	// maxPending is the largest number of unanswered calls on one stream.
 	maxPending = 4096
@@ -26,7 +26,7 @@ const (
 	bufferBytes = 64 << 10
 )
 
-// ErrBusy means that the maximum number of calls to a node is waiting.
+// ErrBusy means that the stream to a node already has the largest number of unanswered calls.
 var ErrBusy = errors.New("transport: too many calls are waiting")
 
 // Client calls other members. All calls to one member share one stream. The client opens
@@ -36,7 +36,7 @@ type Client struct {
 	network  Network
 	protocol string
 
-	// mu guards the fields below. It is never held during input or output.
+	// mu guards the fields below. It is not held during network access.
 	mu     sync.Mutex
 	closed bool
 	peers  map[string]*remote
@@ -44,20 +44,20 @@ type Client struct {
 	streams sync.WaitGroup // counts the goroutines of all links
 }
 
-// remote is one member that was called.
+// remote is a member to which the client has a link, or had one.
 type remote struct {
-	dialing chan struct{} // holds a token while no goroutine dials
+	dialing chan struct{} // a lock: has a token while no goroutine dials
 	link    *link         // guarded by Client.mu
 }
 
-// NewClient returns a client that calls over streams of a protocol.
+// NewClient returns a client whose streams use the given protocol.
 func NewClient(network Network, protocol string) *Client {
 	return &Client{network: network, protocol: protocol, peers: make(map[string]*remote)}
 }
 
-// Call sends a request to a node and returns the kind and body of the answer. Without a
-// deadline in ctx it waits as long as the stream exists. After an error, the caller does
-// not know whether the node executed the request.
+// Call sends a request to a node and returns the kind and the body of the answer. If ctx has no
+// deadline, Call waits until the stream breaks. After an error, the node may or may not have
+// executed the request.
 func (c *Client) Call(ctx context.Context, node string, kind uint8, body []byte) (uint8, []byte, error) {
 	l, err := c.link(ctx, node)
 	if err != nil {
@@ -88,7 +88,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// link returns the working stream to a node; one caller at a time opens it.
+// link returns an unbroken link to a node, and opens one if there is none. Only one goroutine at
+// a time opens a stream to a node.
 func (c *Client) link(ctx context.Context, node string) (*link, error) {
 	c.mu.Lock()
 	p := c.peers[node]
@@ -139,7 +140,7 @@ func (c *Client) working(p *remote) (*link, error) {
 	return p.link, nil
 }
 
-// link is one stream with its calls.
+// link is a stream to one member, with the calls that wait for an answer on it.
 type link struct {
 	conn net.Conn
 	out  chan []byte   // encoded frames to send
@@ -168,7 +169,8 @@ func (l *link) broken() bool {
 	}
 }
 
-// fail breaks the link. The first reason is kept.
+// fail marks the link as broken with the reason err, and closes it. Only the first call has an
+// effect.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	first := l.err == nil
@@ -231,8 +233,8 @@ func (l *link) call(ctx context.Context, f Frame) (Frame, error) {
 	}
 }
 
-// suspect closes a link if a call timed out and nothing has arrived during the call, because
-// the other side may have disappeared silently.
+// suspect breaks the link if ctx of a call has timed out and nothing has arrived on the stream
+// since the call began, because the other side may have disappeared without closing the stream.
 func (l *link) suspect(ctx context.Context, since time.Time) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return
@@ -270,7 +272,7 @@ func (l *link) write() {
 	}
 }
 
-// patient is a connection on which each write has a time limit.
+// patient is a connection on which each write fails after writeTimeout.
 type patient struct{ net.Conn }
 
 // Write implements io.Writer.
@@ -281,7 +283,8 @@ func (p patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// writeFrames writes frames until done. Frames that wait together are sent together.
+// writeFrames writes the frames from out to conn until done is closed or a write fails. Frames
+// that are queued at the same time are flushed together.
 func writeFrames(conn net.Conn, out <-chan []byte, done <-chan struct{}) error {
 	w := bufio.NewWriterSize(patient{conn}, bufferBytes)
 	for {

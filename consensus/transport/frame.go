@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// MaxBody is the largest size of a frame's body in bytes. A body is a command or an outcome,
-// after a deadline or a reading of a clock.
+// MaxBody is the largest size of a frame's body in bytes: a command or an outcome, preceded by up
+// to 16 bytes of a deadline or a clock reading.
 const MaxBody = wire.MaxCommand + 16
 
-// ErrFrame is wrapped by every error about bytes that are no frame.
+// ErrFrame is wrapped by the errors about a frame that is malformed or too large.
 var ErrFrame = errors.New("transport: malformed frame")
 
 // Frame is one message. Requests and answers have the same form:
@@ -54,8 +54,8 @@ func AppendFrame(buf []byte, f Frame) ([]byte, error) {
 	return append(buf, f.Body...), nil
 }
 
-// ReadFrame reads one frame. At the end of a stream between two frames it returns io.EOF
-// unwrapped. It allocates memory as bytes arrive.
+// ReadFrame reads one frame. If the stream ends between two frames, it returns io.EOF unwrapped.
+// It allocates memory only as bytes arrive, so a wrong length alone costs no memory.
 func ReadFrame(r *bufio.Reader) (Frame, error) {
 	var length [lengthBytes]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -85,7 +85,8 @@ func ReadFrame(r *bufio.Reader) (Frame, error) {
 	return f, nil
 }
 
-// firstBytes is the memory that is allocated before the first byte of a body arrives.
+// firstBytes is the largest number of bytes that is allocated for a body before its first byte
+// arrives.
 const firstBytes = 64 << 10
 
 func readBody(r io.Reader, n int) ([]byte, error) {
@@ -107,7 +108,8 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// noEOF turns an end of the stream in the middle of a frame into io.ErrUnexpectedEOF.
+// noEOF replaces io.EOF by io.ErrUnexpectedEOF, for a stream that ends inside a frame. It returns
+// other errors unchanged.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

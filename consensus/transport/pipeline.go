@@ -7,28 +7,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Intervals at which a follower is sent a commit index: one that it may already know, and one
-// that is newer than the newest entry that it was sent.
+// Intervals of the messages that tell a follower the commit index.
 const (
-	// quietFor is how long messages without news are left out. It bounds the time until the
-	// end of an idle stream is noticed, unless a heartbeat fails earlier: a restarted
-	// follower learns the commit index from the next message.
+	// quietFor is how long the pipeline drops messages that contain nothing new. At least one
+	// message per quietFor is sent, because it shows whether an idle stream is broken, and
+	// because a restarted follower learns the commit index from it.
 	quietFor = 500 * time.Millisecond
-	// notifyAfter is how long NotifyCommit waits for an entry that carries the same commit
-	// index.
+	// notifyAfter is how long NotifyCommit waits for an entry that is sent anyway and that
+	// carries the same commit index.
 	notifyAfter = time.Millisecond
 )
 
-// The followers that are sent a commit index: one follower that waits for it, or all followers.
+// Indexes of pipeline.pending: notifications for a follower that waits for the commit index, and
+// notifications that go to all followers.
 const (
 	asked = iota
 	unasked
 	askings
 )
 
-// pipeline is the stream of entries to one follower. The transport knows it until it is
-// closed. Raft sometimes sends messages without entries, so that followers learn the commit
-// index. The pipeline leaves out those without news.
+// pipeline is the stream of entries to one follower. The transport lists it until it is closed.
+// Raft regularly sends messages without entries, so that followers learn the commit index; the
+// pipeline drops those that contain nothing new.
 type pipeline struct {
 	raft.AppendPipeline
 	transport *Raft
@@ -36,17 +36,17 @@ type pipeline struct {
 	ended     chan struct{} // end closes it
 	telling   sync.WaitGroup
 
-	// sending holds a token while no message is written: Raft's goroutine and NotifyCommit
-	// take turns. The holder of the token owns last and sent.
+	// sending is a lock that Raft's goroutine and NotifyCommit share: it has a token while no
+	// message is written. The goroutine that holds the token may access last and sent.
 	sending chan struct{}
-	last    raft.AppendEntriesRequest // the newest message, in the form in which its entries count as sent before
+	last    raft.AppendEntriesRequest // newest message without its entries; its PrevLogEntry is the last entry that was sent
 	sent    time.Time
 
-	// mu guards the fields below. It is never held during input or output.
+	// mu guards the fields below. It is not held during network access.
 	mu      sync.Mutex
 	closed  bool
-	pending [askings]uint64 // commit index that is about to be sent; 0 means none
-	doubt   bool            // the stream may be broken, so the next message is not left out
+	pending [askings]uint64 // commit index that a waiting goroutine will send; 0 means none
+	doubt   bool            // the stream may be broken, so the next message is sent even if it contains nothing new
 }
 
 func newPipeline(inner raft.AppendPipeline, t *Raft, node string) *pipeline {
@@ -57,9 +57,9 @@ func newPipeline(inner raft.AppendPipeline, t *Raft, node string) *pipeline {
 	return p
 }
 
-// AppendEntries implements raft.AppendPipeline. For a message that is left out it returns
-// no future. Raft does not use it: it reads the answers from Consumer, and a missing answer
-// confirms nothing.
+// AppendEntries implements raft.AppendPipeline. For a message that it drops it returns neither a
+// future nor an error. Raft does not need the future: it reads the answers from Consumer, and a
+// missing answer confirms nothing.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	select {
 	case <-p.sending:
@@ -75,10 +75,10 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return p.send(args, resp)
 }
 
-// send writes a message. The caller holds the token of sending. If the stream breaks while
-// its follower is removed, the library passes the message to a reader that has ended and
-// waits for ever, while it continues to send heartbeats to a node that is not a member. So
-// send limits the time to write one message and to answer one.
+// send writes a message; the caller holds the token of sending. It closes the stream if the write
+// takes longer than 2 * raftTimeout. Without this limit, if the stream breaks while its follower
+// is being removed, the Raft library would wait forever for a reader that has ended, and would
+// keep sending heartbeats to the removed node.
 func (p *pipeline) send(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.last, p.sent = *args, time.Now()
 	p.last.Entries = nil
@@ -98,7 +98,7 @@ func (p *pipeline) Close() error {
 	return p.end()
 }
 
-// end closes the stream and waits for its writers.
+// end closes the stream and waits for the goroutines that notifySoon has started.
 func (p *pipeline) end() error {
 	p.mu.Lock()
 	if !p.closed {
@@ -111,7 +111,7 @@ func (p *pipeline) end() error {
 	return err
 }
 
-// doubted returns whether the stream may be broken and was not used since.
+// doubted returns whether the stream may be broken, and resets that mark.
 func (p *pipeline) doubted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +120,8 @@ func (p *pipeline) doubted() bool {
 	return doubt
 }
 
-// doubt causes the streams to a node to be tried, because another stream to the node has
-// failed.
+// doubt marks the pipelines to a node as possibly broken, because another stream to that node has
+// failed. Their next message is then sent in any case and shows whether they work.
 func (t *Raft) doubt(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,9 +134,9 @@ func (t *Raft) doubt(node string) {
 	}
 }
 
-// NotifyCommit sends a follower within notifyAfter the news that the entries sent to it up to
-// index are committed, unless an entry carries that before. Without a stream of entries to the
-// node it does nothing.
+// NotifyCommit tells a follower, after notifyAfter, that the entries up to index are committed,
+// unless an entry has carried the news by then. It covers only entries that this node has sent to
+// the follower. It does nothing if there is no pipeline to the node.
 func (t *Raft) NotifyCommit(node string, index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,8 +147,9 @@ func (t *Raft) NotifyCommit(node string, index uint64) {
 	}
 }
 
-// NotifyCommitToAll is NotifyCommit for every follower after a delay, in which the next entry
-// usually carries the news. Raft itself would do so by polling.
+// NotifyCommitToAll does the same for every follower, after the given delay. Usually the next
+// entry carries the news within that delay. Without this call, Raft would send the news only at
+// its next periodic check.
 func (t *Raft) NotifyCommitToAll(index uint64, after time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// Bounds of Raft's streams.
+// Limits for Raft's streams.
 const (
 	// raftTimeout is the time-out of Raft for one message.
 	raftTimeout = 5 * time.Second
@@ -20,17 +20,17 @@ const (
 	raftPool = 3
 	// raftInFlight is the largest number of unanswered messages of Raft to each follower.
 	raftInFlight = 2
-	// maxAppendBytes is the largest size of the entries in one message, or of one entry. A
-	// message must arrive within raftTimeout, and Raft repeats a message that has not arrived
-	// without changes.
+	// maxAppendBytes is the largest size in bytes of all entries in one message, or of one entry.
+	// A message must arrive within raftTimeout, because Raft repeats a lost message unchanged and
+	// a larger one would fail each time.
 	maxAppendBytes = 1 << 20
-	// maxBeats bounds the members whose last heartbeat is remembered.
+	// maxBeats is the largest number of members whose last heartbeat is remembered.
 	maxBeats = 1 << 10
 )
 
-// Raft is the transport of Raft between members. Server ids and addresses are
-// node ids. After Close the node sends nothing. The transport of the library, when it is
-// closed, leaves streams open and may leave a pipeline that waits forever.
+// Raft is Raft's transport between members. Server ids and server addresses are both node ids.
+// After Close it sends nothing. The library's transport, in contrast, leaves streams open when it
+// is closed, and may leave a pipeline that waits forever.
 type Raft struct {
 	*raft.NetworkTransport
 	streams *streamLayer
@@ -48,7 +48,7 @@ type Raft struct {
 type Hooks struct {
 	// Leads returns whether this node leads in a term now.
 	Leads func(term uint64) bool
-	// Answered is called with the duration of a heartbeat to a member. Nil: not called.
+	// Answered is called with the duration of each answered heartbeat to a member. It may be nil.
 	Answered func(member string, took time.Duration)
 }
 
@@ -63,9 +63,9 @@ var (
 	_ raft.WithClose = (*Raft)(nil)
 )
 
-// NewRaft returns the transport of the node self, which accepts streams at once. every is
-// the shortest interval between two heartbeats to one member; 0: the transport delays none.
-// The error is that of network.Listen.
+// NewRaft returns the transport of the node self, and starts to accept streams. every is the
+// shortest interval between two heartbeats to one member; 0 means no limit. The error is that of
+// network.Listen.
 func NewRaft(network Network, self string, every time.Duration, hooks Hooks, config raft.NetworkTransportConfig) (*Raft, error) {
 	l, err := network.Listen(RaftProtocol)
 	if err != nil {
@@ -83,9 +83,9 @@ func NewRaft(network Network, self string, every time.Duration, hooks Hooks, con
 	}, nil
 }
 
-// AppendEntries implements raft.Transport. It delays a heartbeat that comes too soon after
-// the previous one: Raft sends one every 10 % to 20 % of the time-out, and heartbeats are
-// most of the work of an idle cluster. It sends every heartbeat, because each answer tells
+// AppendEntries implements raft.Transport. It delays a heartbeat that comes too soon after the
+// previous one to the same member. Raft sends one every 10 % to 20 % of the time-out, and
+// heartbeats are most of the work of an idle cluster. It drops none, because each answer tells
 // Raft that the follower still follows.
 func (t *Raft) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
@@ -110,9 +110,9 @@ func (t *Raft) Heartbeat(id raft.ServerID, args *raft.AppendEntriesRequest, resp
 	return t.NetworkTransport.AppendEntries(id, raft.ServerAddress(id), args, resp)
 }
 
-// shorten moves entries that make a message too long to the next message: Raft counts as
-// sent the entries that args has after the message was sent. The message has no commit
-// index beyond them.
+// shorten removes entries from the end of a message that is too long. Raft sends them in the next
+// message, because it regards as sent only the entries that args contains after the call. shorten
+// also lowers the message's commit index to the last entry that remains.
 func shorten(args *raft.AppendEntriesRequest) {
 	size := 0
 	for i, e := range args.Entries {
@@ -124,13 +124,13 @@ func shorten(args *raft.AppendEntriesRequest) {
 	}
 }
 
-// isHeartbeat uses the same rule by which the receiving library recognizes a heartbeat.
+// isHeartbeat returns whether the receiving Raft library will treat the message as a heartbeat.
 func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
-// await returns when the next heartbeat of a term may be sent to a member, or false if the
-// transport was closed meanwhile.
+// await waits until the next heartbeat of a term may be sent to a member and returns true, or
+// returns false if the transport is closed.
 func (t *Raft) await(id raft.ServerID, term uint64) bool {
 	now := time.Now()
 	t.mu.Lock()
@@ -174,7 +174,8 @@ func (t *Raft) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress
 	return p, nil
 }
 
-// Close closes all streams and pipelines and opens and accepts no more.
+// Close closes all streams and pipelines. Afterwards the transport neither opens nor accepts
+// streams.
 func (t *Raft) Close() error {
 	t.mu.Lock()
 	t.closed = true
@@ -197,8 +198,8 @@ type nodeAddr string
 func (nodeAddr) Network() string  { return "holdfast" }
 func (a nodeAddr) String() string { return string(a) }
 
-// streamLayer is Raft's stream layer over a network of members. It knows its open streams, so
-// that it can close them.
+// streamLayer implements raft.StreamLayer on a Network. It lists its open streams, so that it can
+// close them.
 type streamLayer struct {
 	self     nodeAddr
 	network  Network
@@ -222,7 +223,7 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 	return l.track(conn, true)
 }
 
-// Addr implements net.Listener. Raft sends this address to others.
+// Addr implements net.Listener. Raft sends this address to other members.
 func (l *streamLayer) Addr() net.Addr { return l.self }
 
 // Close implements net.Listener.
@@ -249,8 +250,8 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	return l.track(conn, false)
 }
 
-// Drop closes the streams that a member has opened, and so ends what the member sends over
-// them.
+// Drop closes all streams that a member has opened to this node, which aborts what the member is
+// sending, for example a snapshot.
 func (t *Raft) Drop(from string) { t.streams.drop(from) }
 
 func (l *streamLayer) drop(from string) {
@@ -298,7 +299,8 @@ func (l *streamLayer) track(conn net.Conn, accepted bool) (net.Conn, error) {
 	return s, nil
 }
 
-// raftStream is a stream that its stream layer knows until the stream is closed.
+// raftStream is a stream of a streamLayer. It removes itself from the layer's list when it is
+// closed.
 type raftStream struct {
 	net.Conn
 	layer    *streamLayer

@@ -12,23 +12,25 @@ import (
 	"time"
 )
 
-// Bounds of the requests that other members may make at the same time.
+// Limits for the requests that this node serves for other members.
 const (
 	// maxStreams is the largest number of streams that are served.
 	maxStreams = 1024
 	// maxServed is the largest number of requests of one stream that are processed at the same
 	// time. Further requests wait unread.
 	maxServed = 512
-	// maxBudget is the longest time for which a request is processed.
+	// maxBudget is the longest time for which a request is processed, even if the caller would
+	// wait longer.
 	maxBudget = 30 * time.Second
 )
 
-// Handler answers one request of a node. ctx ends when the caller stops waiting.
+// Handler answers one request of the node from, and returns the kind and the body of the answer.
+// ctx ends when the caller no longer waits.
 type Handler func(ctx context.Context, from string, kind uint8, body []byte) (answer uint8, result []byte)
 
-// Serve answers the requests on l until ctx ends, closes l, and returns when all handlers
-// have returned. The error is that of the listener. ended is called with the peer whose
-// stream has ended; it must not block.
+// Serve accepts streams on l and answers their requests until ctx ends. Then it closes l, and
+// returns when all handlers have returned. It returns an error only if l fails. It calls ended
+// with the node id of the peer whenever a stream has ended; ended must not block.
 func Serve(ctx context.Context, l net.Listener, handle Handler, ended func(from string), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var streams sync.WaitGroup
@@ -62,8 +64,9 @@ func Serve(ctx context.Context, l net.Listener, handle Handler, ended func(from 
 	}
 }
 
-// serveStream answers the requests of one stream, several at a time, and closes it. If only
-// the other side closed the stream, it would stay open as long as the connection.
+// serveStream answers the requests of one stream, several at a time, and closes the stream when
+// the other side has closed it. Otherwise the stream would remain half open as long as the
+// connection.
 func serveStream(ctx context.Context, conn net.Conn, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -110,7 +113,8 @@ func serveStream(ctx context.Context, conn net.Conn, handle Handler) error {
 	}
 }
 
-// serveOne returns the encoded answer to a request, or nil if there is no answer.
+// serveOne calls handle for one request and returns the encoded answer, or nil if there is
+// nothing to send.
 func serveOne(ctx context.Context, from string, f Frame, handle Handler) []byte {
 	budget := maxBudget
 	if f.Budget > 0 {
