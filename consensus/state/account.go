@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Account owns pins and API keys.
+// Account is the record of an account. An account owns pins, buckets and API keys.
 type Account struct {
 	ID           AccountID
 	Email        string
@@ -46,8 +46,8 @@ func putAccount(tx Tx, v *Account) error {
 	return put(tx, accountKey(v.ID), v)
 }
 
-// CreateAccount adds an account. No other account has its e-mail address, regardless of letter
-// case.
+// CreateAccount adds an account. The e-mail address must be unique among accounts, regardless of
+// letter case.
 type CreateAccount struct{ Account Account }
 
 // Code implements Command.
@@ -69,7 +69,8 @@ func (v View) Account(id AccountID) (Account, error) {
 	return *a, nil
 }
 
-// AccountByEmail returns the account with an e-mail address, regardless of letter case.
+// AccountByEmail returns the account with an e-mail address, regardless of letter case, or
+// ErrNotFound.
 func (v View) AccountByEmail(email string) (Account, error) {
 	if len(email) <= MaxEmailLen {
 		id, ok, err := v.r.Get(emailKey(email))
@@ -120,7 +121,7 @@ type APIKey struct {
 	Expires Millis // zero means never
 }
 
-// Expired returns whether the key has expired at a time.
+// Expired returns whether the key has expired at the time now.
 func (v *APIKey) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
 
 // Code encodes or decodes the record.
@@ -138,13 +139,14 @@ func apiKeyKey(id KeyID) key { return part(table(tableKey), id) }
 
 func keysOf(a AccountID) key { return part(table(tableKeysOf), a) }
 
-// CreateKey adds an API key to an account. If the account has MaxKeysPerUser keys, expired keys
-// are removed first. A disabled account gets no key: ErrForbidden.
+// CreateKey adds an API key to an account. If the account already has MaxKeysPerUser keys, Apply
+// first removes expired keys. Errors: ErrForbidden for a disabled account; ErrTooLarge if no key
+// can be removed.
 type CreateKey struct {
 	Key APIKey
-	// Expired is a time: keys that expired before it may be removed to make room. Most members
-	// agree on this time, because the clock of one node must not remove a key. 0 means that no
-	// key may be removed.
+	// Expired is the time by which a key must have expired to be removed. The proposer chooses a
+	// time that most members' clocks have passed, so that a single wrong clock removes no key. 0
+	// means that no key may be removed.
 	Expired Millis
 }
 
@@ -204,8 +206,8 @@ func (v *CreateKey) apply(tx Tx, _ *entry) (Result, error) {
 // cost of an entry does not depend on the number of expired keys.
 const maxClearedKeys = 64
 
-// roomForKey ensures that an account has room for one more key. If necessary, it removes keys
-// that had expired at a given time.
+// roomForKey ensures that an account has fewer than MaxKeysPerUser keys. If necessary, it removes
+// keys that had expired at the time by; if none had, it returns ErrTooLarge.
 func roomForKey(tx Tx, account AccountID, by Millis) error {
 	n := 0
 	prefix := keysOf(account)
@@ -236,7 +238,7 @@ func roomForKey(tx Tx, account AccountID, by Millis) error {
 	return nil
 }
 
-// removeKey removes a key and its records.
+// removeKey removes an API key and all records about it.
 func removeKey(tx Tx, k *APIKey) error {
 	if err := signedNoMore(tx, k.ID); err != nil {
 		return err
@@ -249,8 +251,8 @@ func removeKey(tx Tx, k *APIKey) error {
 	return nil
 }
 
-// RevokeKey ends an API key, or the share whose key it is. With an empty Account, the operator
-// ends any key.
+// RevokeKey revokes an API key, or the share whose key has the ID. If Account is set, the key
+// must belong to that account. An empty Account is for the operator, who may revoke any key.
 type RevokeKey struct {
 	Account AccountID
 	ID      KeyID
@@ -286,8 +288,8 @@ func (v *RevokeKey) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, removeKey(tx, k)
 }
 
-// Key returns a live API key, or ErrNotFound. The caller must check its expiry, because the
-// state has no clock.
+// Key returns an API key that was not revoked, or ErrNotFound. The caller must check whether the
+// key has expired, because the state has no clock.
 func (v View) Key(id KeyID) (APIKey, error) {
 	if len(id) <= MaxIDLen {
 		k, err := get[APIKey](v.r, apiKeyKey(id))

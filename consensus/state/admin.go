@@ -29,10 +29,10 @@ func (v *OpenFirstAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account.ID), nil)
 }
 
-// SetAdmin gives an account the rights of an administrator, or takes them away. The command
-// needs feature level 6.
+// SetAdmin makes an account an administrator, or a normal account again. The command needs
+// feature level 6. Members of this release propose DecideAdmin instead.
 //
-// Errors: ErrNotFound without such an account.
+// Errors: ErrNotFound without such an account; ErrForbidden for the account of the paid gateway.
 type SetAdmin struct {
 	Account AccountID
 	Admin   bool
@@ -59,12 +59,13 @@ func (v *SetAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account), nil)
 }
 
-// DecideAdmin grants an account the role of an administrator, or withdraws it. The command needs feature
-// level 7.
+// DecideAdmin makes an account an administrator, or withdraws that role. The command needs
+// feature level 7.
 //
-// If an operator withdraws the role, the account's e-mail address cannot get it by a setting until an
-// operator grants it again. That also holds for a later account with the address. A setting never
-// withdraws the role.
+// The role is granted by an operator, or by a setting that lists e-mail addresses. After an
+// operator has withdrawn the role, the setting cannot grant it to the account, or to a later
+// account with the same address, until an operator grants it again. A setting never withdraws the
+// role.
 //
 // Errors: ErrInvalid for a setting that withdraws the role; ErrNotFound without such an account;
 // ErrForbidden for the account of the paid gateway.
@@ -109,14 +110,14 @@ func (v *DecideAdmin) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Set(adminKey(v.Account), nil)
 }
 
-// AdminTaken returns whether an operator has withdrawn the role of an administrator from the account with
-// an e-mail address and has not granted it again.
+// AdminTaken returns whether an operator has withdrawn the role of administrator from the account
+// with an e-mail address, and has not granted it again since.
 func (v View) AdminTaken(email string) (bool, error) { return has(v.r, noAdminKey(email)) }
 
 func noAdminKey(email string) key { return part(table(tableNoAdmin), email) }
 
-// Admin returns whether an account is an administrator, who sees the cluster and all
-// accounts in the web console. The account of local commands always is one.
+// Admin returns whether an account is an administrator, who sees the cluster and all accounts in
+// the web console. The operator account, with which local commands act, always is one.
 func (v View) Admin(id AccountID) (bool, error) {
 	cl, err := cluster(v.r)
 	if err != nil {
@@ -128,8 +129,7 @@ func (v View) Admin(id AccountID) (bool, error) {
 	return has(v.r, adminKey(id))
 }
 
-// AnyAdmin returns whether the cluster has an administrator besides the account of local
-// commands.
+// AnyAdmin returns whether the cluster has an administrator other than the operator account.
 func (v View) AnyAdmin() (bool, error) { return anyAdmin(v.r) }
 
 func anyAdmin(r Reader) (there bool, err error) {

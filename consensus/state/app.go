@@ -48,7 +48,8 @@ func (v *App) check() error {
 
 // AddApp registers an app. The command needs feature level 6.
 //
-// Errors: ErrInvalid, ErrExists for its name, ErrTooLarge where there are MaxApps.
+// Errors: ErrInvalid; ErrExists if an app with that name exists; ErrTooLarge if the cluster has
+// MaxApps apps.
 type AddApp struct{ App App }
 
 // Code implements Command.
@@ -74,8 +75,8 @@ func (v *AddApp) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, k, &v.App)
 }
 
-// RemoveApp removes an app. Keys that the app has stay valid. The command needs feature level
-// 6.
+// RemoveApp removes an app. API keys that people have given to the app remain valid. The command
+// needs feature level 6.
 //
 // Errors: ErrNotFound.
 type RemoveApp struct{ Name string }

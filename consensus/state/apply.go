@@ -12,27 +12,28 @@ import (
 type Command interface {
 	// Code encodes or decodes the command.
 	Code(*codec.Coder)
-	// apply changes tx. If it returns an *Error, it has changed nothing. Any other error means
-	// a broken store or a broken invariant, and the node stops.
+	// apply changes tx. If it returns an *Error, the command was rejected and has changed
+	// nothing. Any other error means that the store is broken or an invariant does not hold; the
+	// node then stops.
 	apply(tx Tx, e *entry) (Result, error)
 }
 
-// entry has what a command knows in addition to the store.
+// entry has the data of a log entry that a command reads or changes in addition to the store.
 type entry struct {
 	index  uint64
-	settle int    // number of pins that may still be changed in this entry
-	by     Actor  // caller of an audited command
-	did    string // what an audited command has done, if only apply knows it; a part of its row
-	at     Millis // time of the command, for the effects; 0 if it has none
+	settle int    // how many further records the entry may change; bounds its cost
+	by     Actor  // actor of an audited command
+	did    string // text that apply adds to the audit row about what the command did
+	at     Millis // time of the command, for ObjectChange; 0 if it has none
 	fx     *Effects
 }
 
-// Result is the result of a command for its proposer.
+// Result is what a successful command returns to its proposer.
 type Result struct {
 	Pin *Pin // the accepted pin, for CreatePin and ReplacePin
-	// Deeds has the result for each key in a bucket with versions: one for PutObject,
-	// CopyObject and CompleteUpload, and one for each key of DeleteObjects. In other
-	// buckets it is empty.
+	// Deeds says what happened to each key in a bucket with versions: one element for PutObject,
+	// CopyObject and CompleteUpload, and one for each key of DeleteObjects. In other buckets it
+	// is empty.
 	Deeds []Deed
 	// Created is the creation time of the version or part that PutObject, CopyObject,
 	// CompleteUpload, PutPart or CopyPart has made. Apply may have changed the proposed time,
@@ -40,28 +41,28 @@ type Result struct {
 	Created Millis
 }
 
-// Effects collects what the commands of an entry have changed, for the parts of the node that
-// wait for it.
+// Effects collects what the commands of an entry have changed, so that other parts of the node
+// can react.
 type Effects struct {
 	Members      bool // nodes, tickets or quarantine have changed
 	Check        bool // the state after this entry is to be hashed
 	Checked      bool // a hash was reported
 	FeatureLevel bool // the feature level of the cluster was raised
 	Keys         bool // API keys were revoked
-	Settling     bool // roots have pins that must still be changed
+	Settling     bool // work remains for later commands of the leader, such as pins or parts that did not fit into the entry
 	Roots        []RootChange
 	Accounts     []AccountChange
 	Objects      []ObjectChange
 }
 
-// AccountChange names an account whose pins, buckets or objects a caller has changed, and the index
-// of the entry.
+// AccountChange names an account whose pins, buckets or objects have changed at a caller's
+// request. Index is that of the log entry.
 type AccountChange struct {
 	Account AccountID
 	Index   uint64
 }
 
-// changeOf returns the account that a command changes for a caller; empty: none.
+// changeOf returns the account whose content a command changes at the request of a caller, or "".
 func changeOf(cmd Command) AccountID {
 	switch by := cmd.(type) {
 	case *Audited:
@@ -77,7 +78,7 @@ func changeOf(cmd Command) AccountID {
 	return account
 }
 
-// RootChange names a root whose record has changed, and the nodes that the change concerns.
+// RootChange names a root whose record has changed, and the nodes that the record names.
 type RootChange struct {
 	Root  RootKey
 	Nodes []NodeID
@@ -87,17 +88,17 @@ func (f *Effects) touch(root *Root) {
 	f.Roots = append(f.Roots, RootChange{Root: root.Key, Nodes: root.Nodes()})
 }
 
-// Apply does the same as the method Apply of an Applier with an empty cache.
+// Apply applies one command with a new Applier; see Applier.Apply.
 func Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
 	return new(Applier).Apply(tx, index, op, cmd, fx)
 }
 
-// Apply runs one command of the log. Its result depends only on the store and its
-// arguments. A command whose op was applied before changes nothing and returns the first
-// result, or an error with the first one's code.
+// Apply applies one command of the log to tx. Its result depends only on the store and the
+// arguments. If a command with the same op was applied before, Apply changes nothing and returns
+// the first result again, or an error with the same code.
 //
-// An *Error is an outcome, which is part of the state's history. Any other error means that
-// the store cannot be trusted.
+// A returned *Error is the cluster's decision and part of the history. Any other error means that
+// the store cannot be trusted. Apply adds to fx what has changed.
 func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) (Result, error) {
 	if op != (OpID{}) {
 		if b, done, err := tx.Get(opKey(op)); err != nil {
@@ -131,7 +132,8 @@ func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) 
 	return result, err
 }
 
-// run applies a command. Only InitCluster can be applied before the cluster is founded.
+// run applies a command. Before the cluster is founded, it rejects every command but InitCluster
+// with ErrUnavailable.
 func run(tx Tx, cmd Command, e *entry) (Result, error) {
 	if _, founding := cmd.(*InitCluster); !founding {
 		if founded, err := has(tx, clusterKey); err != nil {
@@ -147,8 +149,8 @@ func opKey(op OpID) key { return append(table(tableOp), op[:]...) }
 
 func opOrderKey(n uint64) key { return table(tableOpOrder).u64(n) }
 
-// CodeOutcome encodes or decodes a result and its error, for the operation table and the wire.
-// It returns that error.
+// CodeOutcome encodes r and e, or decodes a result into r and returns the decoded error. The form
+// is used on the wire and for remembered operations.
 func CodeOutcome(c *codec.Coder, r *Result, e *Error) *Error {
 	c.Version(1)
 	var code Code

@@ -14,7 +14,7 @@ const (
 	ActionSigningKey    Action = "cluster.signing-key"
 	ActionSessionCreate Action = "session.create"
 	ActionSessionEnd    Action = "session.end"
-	ActionRefusalsRest  Action = "session.refused" // sum of the refusals without a row of their own
+	ActionRefusalsRest  Action = "session.refused" // row with the number of refused attempts that got no row of their own
 	ActionKeyCreate     Action = "key.create"
 	ActionKeyShow       Action = "key.show"
 	ActionKeyRevoke     Action = "key.revoke"
@@ -66,9 +66,8 @@ func (a Action) Family() string {
 	return family
 }
 
-// ActionOf returns the action of a command for the audit log, or an empty action if the command is
-// not audited. ActionOf does not read the state, so a command that is not audited costs no more
-// than before.
+// ActionOf returns the action under which the audit log records a command, or "" if the command
+// is not audited. It does not read the state, so commands that are not audited stay cheap.
 func ActionOf(cmd Command) Action {
 	switch v := cmd.(type) {
 	case *Audited:
@@ -143,9 +142,9 @@ func ActionOf(cmd Command) Action {
 	return ""
 }
 
-// describe sets the target and the detail of the row of a change. Members of different releases
-// apply the same change and must get equal states: never change a text of an existing action.
-// describe runs before the change, because some changes remove what they name.
+// describe sets the target and the detail of the audit row for a change. It runs before the
+// change is applied, because some changes remove the records that the row names. Members of
+// different releases must produce equal rows: never change a text of an existing action.
 func (v *AuditRow) describe(r Reader, change Command) error {
 	switch c := change.(type) {
 	case *ByKey:
@@ -220,7 +219,8 @@ func (v *AuditRow) describe(r Reader, change Command) error {
 	return nil
 }
 
-// aboutNode sets the target to a member and the detail to its name, with a text behind it.
+// aboutNode sets the target to a member's id and the detail to its name, followed by the text
+// more.
 func (v *AuditRow) aboutNode(r Reader, id NodeID, more string) error {
 	v.Target = string(id)
 	n, err := get[Node](r, nodeKey(id))
@@ -231,7 +231,8 @@ func (v *AuditRow) aboutNode(r Reader, id NodeID, more string) error {
 	return nil
 }
 
-// describeSelf sets the target and the detail from the command alone, without reading the state.
+// describeSelf sets the target and the detail for commands that contain all the data, so that it
+// need not read the state.
 func (v *AuditRow) describeSelf(change Command) {
 	switch c := change.(type) {
 	case *InitCluster:
@@ -263,8 +264,8 @@ func (v *AuditRow) describeSelf(change Command) {
 	}
 }
 
-// describeAsked does the same as describe, for a change inside a command that has the credentials
-// of its caller. If the proposer named no actor, the caller becomes the actor.
+// describeAsked describes a change that was wrapped in ByKey or BySession. If the proposer named
+// no actor, the caller becomes the actor.
 func (v *AuditRow) describeAsked(r Reader, caller Actor, change Command) (err error) {
 	if v.Actor.Kind == ActorCluster {
 		_, caller.Account = asked(change)
@@ -276,8 +277,8 @@ func (v *AuditRow) describeAsked(r Reader, caller Actor, change Command) (err er
 	return v.describe(r, change)
 }
 
-// signedIn describes an account that proves its identity by the change itself. The account becomes
-// the actor of the row if the actor has no credentials.
+// signedIn describes a change that itself proves who the caller is, such as a sign-in. The
+// account becomes the actor of the row if the actor has no account yet.
 func (v *AuditRow) signedIn(r Reader, account AccountID, session SessionID) error {
 	email, err := emailOf(r, account)
 	if err != nil {
@@ -290,19 +291,20 @@ func (v *AuditRow) signedIn(r Reader, account AccountID, session SessionID) erro
 	return nil
 }
 
-// opened describes a new account.
+// opened sets the target and the detail of the row to a new account.
 func (v *AuditRow) opened(a *Account, detail string) {
 	v.Target, v.Detail = string(a.ID), withComma(a.Email, detail)
 }
 
-// aboutAccount describes an existing account.
+// aboutAccount sets the target of the row to an account's id, and the detail to its e-mail
+// address and the given text.
 func (v *AuditRow) aboutAccount(r Reader, account AccountID, detail string) error {
 	email, err := emailOf(r, account)
 	v.Target, v.Detail = string(account), withComma(email, detail)
 	return err
 }
 
-// aboutLink describes a one-time link.
+// aboutLink sets the target and the detail of the row to a one-time link.
 func (v *AuditRow) aboutLink(r Reader, l *OneTimeLink) error {
 	v.Target, v.Detail = l.Email, l.Purpose.String()
 	if l.Account == "" {
@@ -311,7 +313,7 @@ func (v *AuditRow) aboutLink(r Reader, l *OneTimeLink) error {
 	return v.aboutAccount(r, l.Account, l.Purpose.String())
 }
 
-// aboutSession describes a session, if it exists.
+// aboutSession sets the target and the detail of the row to a session, if the session exists.
 func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
 	s, err := get[Session](r, sessionKey(id))
 	if err != nil || s == nil {
@@ -325,7 +327,8 @@ func (v *AuditRow) aboutSession(r Reader, id SessionID) error {
 	return err
 }
 
-// aboutStoredKey describes an API key, or the share whose key it is, if it exists.
+// aboutStoredKey sets the target and the detail of the row to the API key with the id, or to the
+// share that has this key, if there is one.
 func (v *AuditRow) aboutStoredKey(r Reader, id KeyID) error {
 	v.Target = string(id)
 	k, err := get[APIKey](r, apiKeyKey(id))
@@ -342,7 +345,8 @@ func (v *AuditRow) aboutStoredKey(r Reader, id KeyID) error {
 	return err
 }
 
-// aboutShare describes a share without its prefixes, because keys of objects are the users' data.
+// aboutShare sets the target and the detail of the row to a share. It omits the share's prefixes,
+// because object keys are the users' data.
 func (v *AuditRow) aboutShare(s *Share) {
 	var rights []string
 	for _, right := range []struct {
@@ -375,8 +379,7 @@ func emailOf(r Reader, id AccountID) (string, error) {
 	return a.Email, nil
 }
 
-// withComma returns both texts with a comma between them. If one text is empty, withComma returns
-// the other.
+// withComma joins two texts with a comma. If one text is empty, it returns the other.
 func withComma(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Audited is a change with the data for its row of the audit log: the actor, the address of the
-// client, and the time. Apply writes the row together with the change. The command needs feature
-// level 7.
+// Audited wraps a change with the data for its row of the audit log: the actor, the address of
+// the client, and the time. Apply writes the row together with the change. The command needs
+// feature level 7.
 type Audited struct {
 	By     Actor
 	At     Millis  // time by the clock of the proposer
@@ -62,7 +62,7 @@ var auditForms = []func() Command{
 	40: func() Command { return new(SetDisabled) },
 }
 
-// formOf has the index in auditForms of each type.
+// formOf maps each type in auditForms to its index.
 var formOf = func() map[reflect.Type]uint8 {
 	forms := make(map[reflect.Type]uint8, len(auditForms))
 	for form, empty := range auditForms {
@@ -97,13 +97,13 @@ func (v *Audited) apply(tx Tx, e *entry) (Result, error) { return audited(tx, v,
 // actorKey is the key under which WithActor stores the actor in a context.
 type actorKey struct{}
 
-// WithActor returns a context whose changes have the actor by in the audit log.
+// WithActor returns a context in which the audit log names by as the actor of changes.
 func WithActor(ctx context.Context, by Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, by)
 }
 
-// ActorOf returns the actor of changes under ctx. Without WithActor, the actor is the member
-// itself.
+// ActorOf returns the actor that WithActor stored in ctx. Without one it returns the zero Actor,
+// which stands for the cluster itself.
 func ActorOf(ctx context.Context) Actor {
 	by, _ := ctx.Value(actorKey{}).(Actor)
 	return by
@@ -121,8 +121,8 @@ func Audit(ctx context.Context, change Command, at Millis, level FeatureLevel) C
 	return &Audited{By: ActorOf(ctx).clipped(), At: at, Change: change}
 }
 
-// audited applies a command. If the command is audited and changes the state, audited also appends
-// a row to the audit log.
+// audited applies a command. If the command is of an audited kind and has changed the state,
+// audited also appends a row to the audit log.
 func audited(tx Tx, cmd Command, e *entry) (Result, error) {
 	var by Actor
 	var at Millis
@@ -190,10 +190,10 @@ func (n *noticed) Delete(key []byte) error {
 	return n.Tx.Delete(key)
 }
 
-// NoteKeyShown records in the audit log that a node shows the secrets of an API key or of a share. The
-// command needs feature level 7.
+// NoteKeyShown records in the audit log that a node shows a user the secrets of an existing API
+// key or share. The command needs feature level 7.
 //
-// Errors: ErrNotFound.
+// Errors: ErrNotFound if there is no such key.
 type NoteKeyShown struct{ ID KeyID }
 
 // Code implements Command.

@@ -14,14 +14,14 @@ const (
 	AuditLevel FeatureLevel = 7
 	// MaxAuditRows is the largest number of rows of the log. A row has about 300 bytes.
 	MaxAuditRows = 100_000
-	// AuditFor is how long the log keeps a row: a year and a month. A yearly audit that is late
-	// then still finds the whole year.
+	// AuditFor is how long the log keeps a row: a year and a month. So an audit that is done
+	// yearly, even a few weeks late, finds the whole year.
 	AuditFor Millis = 400 * dayMillis
 	// MaxRefusals is the largest number of summed refusals that one command records.
 	MaxRefusals = 64
-	// signInsPerHour and joinsPerHour are the numbers of refused sign-ins and of refused joins that
-	// get rows of their own within a clock hour. Each kind has its own number, so refusals of one
-	// kind do not hide those of the other.
+	// signInsPerHour and joinsPerHour are how many rows about refused sign-ins, and about refused
+	// joins, the log gets per clock hour. The kinds have separate limits, so that many refusals
+	// of one kind do not hide those of the other.
 	signInsPerHour = 48
 	joinsPerHour   = 12
 	hourMillis     = Millis(60 * 60 * 1000)
@@ -30,11 +30,12 @@ const (
 // auditHead is the record that describes the extent of the audit log.
 type auditHead struct {
 	First, Next uint64    // sequences of the oldest row and of the next row
-	Anchor      AuditHash // hash of the row before First; zero if no row was pruned
+	Anchor      AuditHash // hash of the last pruned row; zero if no row was pruned
 	Head        AuditHash // hash of the newest row
 	Last        Millis    // time of the newest row
-	// Hour is the clock hour that the counters belong to. SignIns and Joins count the refusals of
-	// the hour that got rows of their own, and Rest counts all others.
+	// Hour is the clock hour of the counters, in hours since 1970. SignIns and Joins are the
+	// numbers of rows about refusals in that hour. Rest is the number of refused attempts without
+	// a row.
 	Hour, SignIns, Joins, Rest uint64
 }
 
@@ -64,8 +65,8 @@ func readAuditHead(r Reader) (*auditHead, error) {
 	return h, err
 }
 
-// append appends a row to the log. If the log has MaxAuditRows already, append also removes the
-// oldest row. The caller writes the head.
+// append writes a row and updates the fields of the head. If the log then has more than
+// MaxAuditRows rows, it removes the oldest one. The caller stores the head.
 func (v *auditHead) append(tx Tx, row *AuditRow) error {
 	row.Seq, row.Actor = v.Next, row.Actor.clipped()
 	row.Target, row.Detail = clip(row.Target, maxAuditTarget), clip(row.Detail, maxAuditDetail)
@@ -87,7 +88,7 @@ func (v *auditHead) append(tx Tx, row *AuditRow) error {
 	return nil
 }
 
-// prune removes the oldest row.
+// prune removes the oldest row and updates the fields of the head.
 func (v *auditHead) prune(tx Tx) error {
 	b, ok, err := tx.Get(auditRowKey(v.First))
 	if err != nil {
@@ -113,8 +114,8 @@ func decodeAuditRow(value []byte) (*AuditRow, AuditHash, error) {
 }
 
 // PruneAudit removes rows that are older than Before, at most MaxSettle rows in one command. The
-// proposer takes Before from a time that most members have reached. The command needs feature level
-// 7.
+// proposer derives Before from a time that most members' clocks have reached. The command needs
+// feature level 7.
 type PruneAudit struct{ Before Millis }
 
 // Code implements Command.
@@ -148,8 +149,8 @@ func (v *PruneAudit) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, auditKey, h)
 }
 
-// Refusal is a sum of what a node refused within a minute: attempts of one kind, from one network,
-// on one account.
+// Refusal counts the attempts of one kind, from one network and on one account, that a node
+// refused within one minute.
 type Refusal struct {
 	Action  Action    // ActionSessionCreate or ActionMemberJoin
 	At      Millis    // time of the last attempt
@@ -159,12 +160,12 @@ type Refusal struct {
 	Count   uint64
 }
 
-// NoteRefusals records refused attempts. Within a clock hour, only the first attempts get rows of
-// their own. A command of a later hour writes one row with the number of all others. Clients
-// without credentials therefore can neither grow the log without bound nor push out its rows. The
-// command needs feature level 7.
+// NoteRefusals records refused attempts in the audit log. Only the first refusals of a clock hour
+// get rows of their own; the others are counted, and the first refusal in a later hour also
+// writes one row with that count. So clients without credentials can neither flood the log nor
+// push out its rows. The command needs feature level 7.
 //
-// Errors: ErrInvalid for an action that is not an action of refusals.
+// Errors: ErrInvalid for an action other than ActionSessionCreate and ActionMemberJoin.
 type NoteRefusals struct{ Items []Refusal }
 
 // Code implements Command.
@@ -200,8 +201,8 @@ func (v *NoteRefusals) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, auditKey, h)
 }
 
-// refused appends the row of a refusal. If the clock hour has enough rows of refusals, refused only
-// counts the attempts.
+// refused appends the row of a refusal, or only counts its attempts if the clock hour already has
+// its number of such rows.
 func (v *auditHead) refused(tx Tx, i Refusal) error {
 	if hour := uint64(i.At / hourMillis); hour != v.Hour {
 		if v.Rest > 0 {
@@ -242,14 +243,14 @@ type AuditEntry struct {
 	Hash AuditHash
 }
 
-// AuditHead describes the extent of the audit log.
+// AuditHead says which rows the audit log has.
 type AuditHead struct {
 	First, Next uint64    // sequences of the oldest row and of the next row; equal if the log is empty
-	Anchor      AuditHash // hash of the row before First; zero if there was no such row
+	Anchor      AuditHash // hash of the last pruned row; zero if no row was pruned
 	Head        AuditHash // hash of the newest row
 }
 
-// AuditHead returns the extent of the audit log.
+// AuditHead returns which rows the audit log has.
 func (v View) AuditHead() (AuditHead, error) {
 	h, err := readAuditHead(v.r)
 	if err != nil {
@@ -270,16 +271,17 @@ func (v View) AuditBefore(seq uint64, fn func(AuditEntry) (more bool, err error)
 	})
 }
 
-// AuditChain describes the part of the audit log that VerifyAudit has checked.
+// AuditChain is the progress of VerifyAudit: which rows it has checked and whether it has found
+// an error.
 type AuditChain struct {
 	Next   uint64    // sequence of the next row to check
 	Hash   AuditHash // hash of the row before Next
-	Broken string    // what is wrong with the row Next; empty if nothing was found
+	Broken string    // error in the row Next; empty if none was found
 }
 
-// VerifyAudit checks up to limit rows after those of a chain, and returns the extended chain.
-// VerifyAudit stops at the first row that does not follow from the row before. To check the log
-// from its beginning, pass a chain with the First and the Anchor of the AuditHead.
+// VerifyAudit continues a check of the hash chain: it checks up to limit further rows and returns
+// the progress. It stops at the first row whose hash does not follow from the row before. To
+// check the whole log, start with the First and the Anchor of the AuditHead as Next and Hash.
 func (v View) VerifyAudit(from AuditChain, limit int) (AuditChain, error) {
 	head, err := v.AuditHead()
 	if err != nil || from.Broken != "" {

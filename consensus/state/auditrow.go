@@ -18,13 +18,13 @@ const (
 	auditHashBytes = 32
 )
 
-// ActorKind is how a node recognized the actor of an audited change. The numbers are on disk: never
-// renumber them.
+// ActorKind is how the actor of an audited change was authenticated. The numbers are on disk:
+// never renumber them.
 type ActorKind uint8
 
 // All kinds of actors.
 const (
-	ActorCluster   ActorKind = 0 // a member of the cluster, without a caller
+	ActorCluster   ActorKind = 0 // the cluster itself, not at the request of a caller
 	ActorOperator  ActorKind = 1 // the operator socket of a node
 	ActorAnonymous ActorKind = 2 // a client without credentials
 	ActorSession   ActorKind = 3
@@ -100,7 +100,7 @@ func (v *AuditRow) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Count)
 }
 
-// EncodeAuditRow returns the canonical bytes of a row. The hash of the row covers these bytes.
+// EncodeAuditRow returns the canonical bytes of a row, which its hash covers.
 func EncodeAuditRow(v *AuditRow) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 256))
 	v.Code(c)
@@ -114,13 +114,13 @@ func EncodeAuditRow(v *AuditRow) ([]byte, error) {
 // DecodeAuditRow decodes the canonical bytes of a row.
 func DecodeAuditRow(b []byte) (*AuditRow, error) { return decode[AuditRow](b) }
 
-// auditHash returns the hash of a row, from its canonical bytes and the hash prev of the row
-// before.
+// auditHash returns the hash of a row from its canonical bytes row and from prev, the hash of the
+// row before.
 func auditHash(prev AuditHash, row []byte) AuditHash {
 	return blake3.Sum256(append(prev[:], row...))
 }
 
-// clip shortens text to at most most bytes, and never cuts a character in two.
+// clip shortens text to at most most bytes without splitting a UTF-8 character.
 func clip[S ~string](text S, most int) S {
 	if len(text) <= most {
 		return text
@@ -131,7 +131,7 @@ func clip[S ~string](text S, most int) S {
 	return text[:most]
 }
 
-// clipped returns the actor with its texts shortened to the bounds of a row.
+// clipped returns the actor with its texts shortened to the limits of an audit row.
 func (v Actor) clipped() Actor {
 	v.Account, v.Email = clip(v.Account, MaxIDLen), clip(v.Email, MaxEmailLen)
 	v.Key, v.Session, v.Addr = clip(v.Key, MaxIDLen), clip(v.Session, MaxIDLen), clip(v.Addr, maxAuditAddr)

@@ -16,17 +16,17 @@ func bucketKey(a AccountID, name string) key { return part(bucketsOf(a), name) }
 
 func bornKey(a AccountID) key { return part(table(tableBorn), a) }
 
-// in returns the prefix of the rows of a table for one bucket.
+// in returns the prefix of the bucket's rows in the table t.
 func (v *Bucket) in(t byte) key { return part(table(t), v.Account).u64(uint64(v.Born)) }
 
 func (v *Bucket) objectKey(k string) key { return append(v.in(tableObject), k...) }
 
-// Counters of a bucket.
+// The counters of a bucket, as the last byte of their keys.
 const (
 	storedKeys     = 'k'
 	storedBytes    = 'b'
 	storedUploads  = 'u'
-	storedVersions = 'v' // number of versions that are not current, and of delete markers
+	storedVersions = 'v' // number of noncurrent versions and delete markers
 )
 
 func (v *Bucket) stored(what byte) key { return v.in(tableStored).byte(what) }
@@ -35,7 +35,7 @@ func emptyingKey(a AccountID, born Incarnation) key {
 	return part(table(tableEmptying), a).u64(uint64(born))
 }
 
-// liveAccount returns an error if the account does not exist any more.
+// liveAccount returns an error if the account does not exist.
 func liveAccount(r Reader, a AccountID) error {
 	known, err := has(r, accountKey(a))
 	if err == nil && !known {
@@ -44,7 +44,8 @@ func liveAccount(r Reader, a AccountID) error {
 	return err
 }
 
-// openBucket returns the bucket that a change names.
+// openBucket returns the bucket that a command names. It returns ErrNoBucket if there is none
+// with that name, or if it was created anew and is not the one with the Incarnation born.
 func openBucket(r Reader, a AccountID, name string, born Incarnation) (*Bucket, error) {
 	if err := liveAccount(r, a); err != nil {
 		return nil, err
@@ -116,8 +117,9 @@ func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, bucketKey(b.Account, b.Name), &b)
 }
 
-// DeleteBucket removes a bucket that has no objects, versions and delete markers. Its open
-// uploads are aborted; ClearBuckets removes those that do not fit into the entry. Its shares end.
+// DeleteBucket deletes a bucket without objects, versions and delete markers; otherwise the error
+// is ErrNotEmpty. Apply ends the bucket's shares and aborts its open uploads. If there are too
+// many uploads for one entry, later ClearBuckets commands remove the rest.
 type DeleteBucket struct {
 	Account AccountID
 	Name    string
@@ -127,7 +129,7 @@ type DeleteBucket struct {
 // Code implements Command.
 func (v *DeleteBucket) Code(c *codec.Coder) { codeBucket(c, &v.Account, &v.Name, &v.Born) }
 
-// codeBucket encodes or decodes the bucket that a change names.
+// codeBucket encodes or decodes the fields by which a command identifies a bucket.
 func codeBucket(c *codec.Coder, a *AccountID, name *string, born *Incarnation) {
 	codec.String(c, a, MaxIDLen)
 	codec.String(c, name, maxBucketName)
@@ -165,14 +167,14 @@ func (v *DeleteBucket) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, gathered(tx, func(tx Tx) error { return emptyBucket(tx, BucketRef{b.Account, b.Born}, e) })
 }
 
-// BucketRef identifies a bucket whose name was freed.
+// BucketRef identifies a deleted bucket, whose name may belong to another bucket by now.
 type BucketRef struct {
 	Account AccountID
 	Born    Incarnation
 }
 
-// ClearBuckets removes what deleted buckets have left, at most MaxSettle records in one
-// command.
+// ClearBuckets removes records of deleted buckets that did not fit into the entry of
+// DeleteBucket, at most MaxSettle records in one command.
 type ClearBuckets struct{ Items []BucketRef }
 
 // Code implements Command.
@@ -199,7 +201,8 @@ func (v *ClearBuckets) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// emptyBucket aborts the uploads of a deleted bucket, as far as the entry has room.
+// emptyBucket aborts the uploads of a deleted bucket, up to the entry's limit of changed records.
+// If uploads remain, it sets Effects.Settling.
 func emptyBucket(tx Tx, b BucketRef, e *entry) error {
 	bucket := &Bucket{Account: b.Account, Born: b.Born}
 	if err := clearUploads(tx, b.Account, bucket.in(tableUpload), e); err != nil {
@@ -212,8 +215,8 @@ func emptyBucket(tx Tx, b BucketRef, e *entry) error {
 	return tx.Delete(emptyingKey(b.Account, b.Born))
 }
 
-// clearNames removes the versions, objects, uploads and buckets of a closed account, as far as
-// the entry has room.
+// clearNames removes the versions, objects, uploads and buckets of a closed account, up to the
+// entry's limit of changed records.
 func clearNames(tx Tx, a AccountID, e *entry) error {
 	return gathered(tx, func(tx Tx) error {
 		if err := clearObjects(tx, a, tableVersion, (*Bucket).removeOld, e); err != nil {
@@ -241,8 +244,8 @@ func clearNames(tx Tx, a AccountID, e *entry) error {
 	})
 }
 
-// rowsIn reads up to limit records with a prefix, which begins with the account, and the
-// bucket of each.
+// rowsIn reads up to limit records of the table t whose keys begin with prefix, and the bucket of
+// each record. prefix begins with the account a.
 func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit int) (buckets []*Bucket, all []*T, err error) {
 	born := len(part(table(t), a))
 	err = r.Scan(prefix, prefix.end(), false, func(k, value []byte) (bool, error) {
@@ -260,11 +263,12 @@ func rowsIn[T any, P record[T]](r Reader, t byte, a AccountID, prefix key, limit
 	return buckets, all, err
 }
 
-// clearRead is the number of records that are read at once when they are cleared, because one
+// clearRead is the number of records that clearObjects reads at once. It is small because one
 // record can be large.
 const clearRead = 64
 
-// clearObjects removes the rows of an account in a table.
+// clearObjects calls remove for the objects of an account in the table t, up to the entry's limit
+// of changed records.
 func clearObjects(tx Tx, a AccountID, t byte, remove func(*Bucket, Tx, *Object, *entry) error, e *entry) error {
 	for e.settle > 0 {
 		buckets, objects, err := rowsIn[Object](tx, t, a, part(table(t), a), min(e.settle, clearRead))
@@ -296,7 +300,7 @@ func (v *Bucket) remove(tx Tx, o *Object, e *entry) error {
 	return unlink(tx, v.Account, link{o.Root, o.ID}, e)
 }
 
-// counted adds to the counters of a bucket.
+// counted adds to the bucket's counters of objects and bytes; the numbers may be negative.
 func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	if keys != 0 {
 		if err := count(tx, v.stored(storedKeys), keys); err != nil {
@@ -309,8 +313,9 @@ func (v *Bucket) counted(tx Tx, keys, bytes int64) error {
 	return count(tx, v.stored(storedBytes), bytes)
 }
 
-// naming returns the link of a new version of the bucket to its content, in the place of the
-// links that the version replaces.
+// naming returns the change of links for a new version: the link from the version to its root is
+// added, and the links of the versions that s replaces are removed. content may be nil if the
+// root exists.
 func (v *Bucket) naming(o *Object, s *succession, content *Content) linking {
 	return linking{
 		account: v.Account, link: link{o.Root, o.ID}, content: content, size: o.Size, public: v.Public,
@@ -318,8 +323,8 @@ func (v *Bucket) naming(o *Object, s *succession, content *Content) linking {
 	}
 }
 
-// putObject writes an object as the current version and makes the change of links that was
-// checked before.
+// putObject writes an object as the current version of its key, together with the changes in s
+// and l. The caller has checked them.
 func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry) error {
 	if err := s.write(tx, v, o); err != nil {
 		return err
@@ -331,7 +336,7 @@ func (v *Bucket) putObject(tx Tx, o *Object, s *succession, l *linking, e *entry
 	return s.follow(tx, v, e)
 }
 
-// room returns an error if a bucket cannot count so many more bytes.
+// room returns ErrTooLarge if the bucket's counter of bytes would overflow.
 func (v *Bucket) room(r Reader, bytes uint64) error {
 	n, err := counter(r, v.stored(storedBytes))
 	if err == nil && n > math.MaxInt64-bytes {
@@ -340,9 +345,9 @@ func (v *Bucket) room(r Reader, bytes uint64) error {
 	return err
 }
 
-// PutObject makes content the current version under its key if the condition holds. The
-// time of the version is later than that of the one it replaces. If a version with the same
-// id exists, nothing changes.
+// PutObject makes Content the current version of Object's key if the condition If holds. The
+// version gets a time that is later than that of the version it replaces. If a version with the
+// same id exists, nothing changes, so the command can be repeated.
 type PutObject struct {
 	Account AccountID
 	Bucket  string
@@ -374,8 +379,8 @@ func (v *PutObject) apply(tx Tx, e *entry) (Result, error) {
 	return b.change(tx, &v.Object, &v.If, &v.Content, e)
 }
 
-// change puts an object that was checked into the bucket. Without content, the object refers to
-// a root to which another object refers.
+// change makes a checked object the current version of its key if cond holds. If content is nil,
+// the object refers to a root that another object references already.
 func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content, e *entry) (Result, error) {
 	o := *object
 	old, err := findObject(tx, v, o.Key)
@@ -407,19 +412,20 @@ func (v *Bucket) change(tx Tx, object *Object, cond *Condition, content *Content
 	return v.made(&o), nil
 }
 
-// CopyObject makes another object with the content of an object, or changes the attributes of
-// an object. If the source version does not exist any more, the error is ErrConflict.
+// CopyObject creates an object that refers to the same content as an existing version, or changes
+// the attributes of an object by a copy onto itself. Errors: ErrConflict if the source version no
+// longer exists.
 type CopyObject struct {
 	Account      AccountID
 	Bucket       string
 	Born         Incarnation
-	Object       Object // Root and Size are those of the source
+	Object       Object // the new object; Root and Size are those of the source
 	If           Condition
 	SourceBucket string
 	SourceBorn   Incarnation
 	SourceKey    string
 	SourceID     VersionID
-	KeepTags     bool // Apply uses the present tags of the source, which can change without a new version
+	KeepTags     bool // the copy gets the tags that the source has when the command is applied
 }
 
 // Code implements Command.
@@ -469,8 +475,8 @@ func (v *CopyObject) apply(tx Tx, e *entry) (Result, error) {
 	return b.change(tx, &o, &v.If, nil, e)
 }
 
-// findSource returns the version from which a copy is made, as the proposer of the copy has
-// read it.
+// findSource returns the source version of a copy, which the proposer has read before. It returns
+// ErrConflict if the bucket or the version no longer exists.
 func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string, id VersionID) (*Object, error) {
 	b, err := findBucket(r, a, bucket)
 	if err != nil {
@@ -489,17 +495,18 @@ func findSource(r Reader, a AccountID, bucket string, born Incarnation, k string
 	return nil, Errorf(CodeConflict, "the object has changed while it was copied")
 }
 
-// DeleteObjects removes the objects with the given keys; a key without an object is no error.
-// In a bucket that keeps, or has kept, versions the objects stay as versions under a delete
-// marker; versions with given ids are removed permanently. A condition is possible with one key
-// only. The condition is on the version with the given id, if there is an id.
+// DeleteObjects deletes the objects with the given keys; a key without an object is no error. If
+// versioning is or was enabled for the bucket, Apply adds a delete marker and the objects remain
+// as noncurrent versions. Versions that IDs names are removed permanently. A condition is only
+// possible with a single key; it applies to the version with the given id if there is an id, and
+// otherwise to the current version.
 type DeleteObjects struct {
 	Account AccountID
 	Bucket  string
 	Born    Incarnation
 	Keys    []string
 	IDs     []VersionID // ids of versions, "" for none; nil means no ids
-	Marker  VersionID   // id of all delete markers that the command makes, because ids are unique only for one key
+	Marker  VersionID   // id of all delete markers that the command adds; one id suffices, because ids must be unique only within a key
 	Created Millis      // creation time of the delete markers
 	If      Condition
 }
@@ -560,7 +567,8 @@ func (v *DeleteObjects) checkMarkers() error {
 	return nil
 }
 
-// one deletes the object or the version that the command names for the key with index i.
+// one handles the key with index i: it deletes the object or the version, or adds a delete
+// marker, and returns what it did.
 func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	k := v.Keys[i]
 	current, err := findObject(tx, b, k)
@@ -598,8 +606,8 @@ func (v *DeleteObjects) one(tx Tx, b *Bucket, i int, e *entry) (Deed, error) {
 	return DidNothing, nil
 }
 
-// judged returns the version to which the condition applies, or nil if there is none. o is the
-// version to delete.
+// judged returns the version to which the condition of the command applies, or nil if there is
+// none. o is the version to delete; named means that the command names its id.
 func (v *DeleteObjects) judged(r Reader, b *Bucket, o *Object, k string, named bool) (*Object, error) {
 	switch {
 	case o != nil && (!o.Marker || v.If.AbsentOK):
@@ -663,8 +671,8 @@ func (v *SetObjectTags) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.objectKey(o.Key), o)
 }
 
-// Bucket returns a bucket of an account. It returns ErrNoBucket for a missing bucket and for
-// one of another account.
+// Bucket returns a bucket of an account by its name. It returns ErrNoBucket if the account has no
+// such bucket.
 func (v View) Bucket(a AccountID, name string) (Bucket, error) {
 	b, err := findBucket(v.r, a, name)
 	if err != nil {
@@ -683,8 +691,8 @@ func (v View) Buckets(a AccountID) ([]Bucket, error) {
 	return all, err
 }
 
-// BucketUsage returns how many objects a bucket has, the bytes of all of them, and
-// how many open uploads.
+// BucketUsage returns the number of objects in a bucket, the bytes of all its versions, and the
+// number of its open uploads.
 func (v View) BucketUsage(b *Bucket) (keys, bytes, uploads uint64, err error) {
 	for what, n := range map[byte]*uint64{storedKeys: &keys, storedBytes: &bytes, storedUploads: &uploads} {
 		if *n, err = counter(v.r, b.stored(what)); err != nil {
@@ -694,11 +702,10 @@ func (v View) BucketUsage(b *Bucket) (keys, bytes, uploads uint64, err error) {
 	return keys, bytes, uploads, nil
 }
 
-// OldVersions returns the number of versions of a bucket's objects that are not current, and of
-// its delete markers.
+// OldVersions returns the number of noncurrent versions and delete markers in a bucket.
 func (v View) OldVersions(b *Bucket) (uint64, error) { return counter(v.r, b.stored(storedVersions)) }
 
-// Object returns the current version under a key of a bucket, or ErrNoKey.
+// Object returns the current version of a key in a bucket, or ErrNoKey.
 func (v View) Object(b *Bucket, k string) (Object, error) {
 	o, err := findObject(v.r, b, k)
 	if err != nil {
@@ -710,7 +717,7 @@ func (v View) Object(b *Bucket, k string) (Object, error) {
 	return *o, nil
 }
 
-// Emptying returns up to limit deleted buckets of which records are left.
+// Emptying returns up to limit deleted buckets that still have records.
 func (v View) Emptying(limit int) ([]BucketRef, error) {
 	var refs []BucketRef
 	prefix := table(tableEmptying)

@@ -11,7 +11,7 @@ func (v *BucketTags) Code(c *codec.Coder) {
 	codeTags(c, &v.Tags, MaxBucketTags)
 }
 
-// SetBucketTags replaces the tags of a bucket; without tags it has none. The command needs
+// SetBucketTags replaces the tags of a bucket. An empty list removes them. The command needs
 // feature level 5.
 type SetBucketTags struct {
 	Account AccountID

@@ -6,17 +6,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// ByKey is a change that an API key requests. Apply checks that the key is valid, so a
-// revoked key changes nothing after the entry that revoked it, and a request need not read
-// the key from the cluster before it proposes the change.
+// ByKey wraps a change that the client of an API key has requested. Apply checks that the key is
+// valid. So no change takes effect after the log entry that revoked its key, and a node need not
+// make a linearizable read of the key before it proposes the change.
 type ByKey struct {
 	Key    KeyID
 	Change Command // a change that Asked accepts
 }
 
-// Forms of the change. The numbers are stored: never renumber. Those of the object
-// gateway belong to level 4, 18 belongs to level 5, and those from 19 on to
-// level 8.
+// Forms, which are the numbers of the types of change. The numbers are stored: never renumber.
+// Forms 4 to 17, of the object gateway, need feature level 4, form 18 needs level 5, and forms
+// from 19 on need level 8.
 const (
 	byKeyCreate          = 1
 	byKeyReplace         = 2
@@ -60,8 +60,8 @@ func codeChange(c *codec.Coder, change *Command) {
 	(*change).Code(c)
 }
 
-// asked returns the form of a change that a key or a session may request, and the account that
-// it changes. The form is 0 for other changes.
+// asked returns the form of a change that may be requested by a key or a session, and the account
+// that it changes. For other commands the form is 0.
 func asked(change Command) (form uint8, account AccountID) {
 	switch change := change.(type) {
 	case *CreatePin:
@@ -155,8 +155,8 @@ func newAsked(form uint8) Command {
 	return nil
 }
 
-// Asked returns true if a change may be proposed inside ByKey or BySession. The cluster
-// proposes all other commands by itself.
+// Asked returns true if a change may be wrapped in ByKey or BySession. Other commands are
+// proposed without the credentials of a caller.
 func Asked(change Command) bool {
 	form, _ := asked(change)
 	return form != 0
@@ -169,10 +169,11 @@ func (v *ByKey) apply(tx Tx, e *entry) (Result, error) {
 	return v.Change.apply(tx, e)
 }
 
-// judge returns an error if the key may not ask for the change, because there is no such key, because
-// its account is disabled, or because the limits of a share do not permit the change. The proposing node checks its
-// expiry, because the state has no clock. It also checks the key's scope in the object gateway,
-// because a key never changes its scope.
+// judge returns ErrUnauthorized if the key may not request the change: the key does not exist,
+// its account is disabled, it lacks the scope, or it is the key of a share that does not permit
+// the change. The proposing node checks whether the key has expired, because the state has no
+// clock. It also checks the scope for changes of the object gateway, which is safe because a
+// key's scope never changes.
 func (v *ByKey) judge(r Reader) error {
 	k, err := get[APIKey](r, apiKeyKey(v.Key))
 	if err != nil {
@@ -197,9 +198,9 @@ func (v *ByKey) judge(r Reader) error {
 	return err
 }
 
-// Judge makes the check that Apply would make for the caller of a change. It returns nil or
-// ErrUnauthorized, and the change without the credentials. Commands without a caller always
-// pass.
+// Judge checks the credentials of a wrapped change as Apply would. It returns the change without
+// its wrapper, and ErrUnauthorized if the check fails. For a command that is not wrapped it
+// returns the command and nil.
 func (v View) Judge(cmd Command) (change Command, err error) {
 	switch by := cmd.(type) {
 	case *ByKey:

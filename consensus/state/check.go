@@ -6,11 +6,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// MaxChecks is the number of checks of the state that stay on record, the newest ones.
+// MaxChecks is the number of state checks whose results are kept; the oldest is removed first.
 const MaxChecks = 16
 
-// Check is one comparison of the state on all nodes at one log entry. The reports of the nodes
-// are part of the state, so that all nodes decide by the same facts.
+// Check is the record of one state check: a comparison of the members' states after one log
+// entry. The members' reports are part of the replicated state, so that all members reach the
+// same verdict.
 type Check struct {
 	Index   uint64   // index of the entry, and of the compared state
 	At      Millis   // time at which the check was requested
@@ -114,8 +115,8 @@ func (v *CheckState) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, checkKey(e.index), &check)
 }
 
-// ReportHash reports the hash of a node's state at the entry of a check. Only the first
-// report of a node counts; reports of older checks are ignored.
+// ReportHash reports the hash of a node's state at the entry of a check. Only the first report of
+// each node counts. Reports for a check that was removed are ignored.
 type ReportHash struct {
 	Node  NodeID
 	Check uint64
@@ -152,8 +153,9 @@ func (v *ReportHash) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// judge puts a node into quarantine or ends its quarantine, depending on its report. The report
-// of an earlier check does not end the quarantine that a later check has begun.
+// judge compares one report with the majority's hash, and puts the node into quarantine or ends
+// its quarantine. A report for an older check does not change a quarantine that a newer check has
+// begun.
 func judge(tx Tx, check uint64, r HashReport, majority Hash, e *entry) error {
 	node, err := get[Node](tx, nodeKey(r.Node))
 	if err != nil || node == nil {

@@ -13,12 +13,13 @@ type Cluster struct {
 	// Replication is the number of copies of a root. A root never has more copies than there
 	// are members.
 	Replication uint8
-	// WriteCopies is the number of durable copies that make a pin pinned.
+	// WriteCopies is the number of durable copies that a root needs for its pins to get the
+	// status pinned.
 	WriteCopies uint8
 	// SealedSigningKey is the Ed25519 seed that signs API keys, encrypted with the cluster
 	// secret, which is not part of the state.
 	SealedSigningKey []byte
-	// Operator is the account with which local commands act.
+	// Operator is the operator account, with which local commands act.
 	Operator AccountID
 }
 
@@ -33,15 +34,14 @@ func (v *Cluster) Code(c *codec.Coder) {
 	codec.String(c, &v.Operator, MaxIDLen)
 }
 
-// need returns the number of holders that makes a root pinned in a cluster with the given
-// number of members. If a root got fewer copies because nodes were down, repair adds copies
-// later.
+// need returns the number of copies that a root needs to count as pinned, in a cluster with the
+// given number of members: WriteCopies, but at most the number of members.
 func (v *Cluster) need(members uint64) int {
 	return max(1, min(int(v.WriteCopies), int(min(members, MaxNodes))))
 }
 
-// copiesIn returns how many holders a root must have, and how many copies it should have, with
-// the present number of members. Members that are being drained do not count.
+// copiesIn returns how many copies a root needs to count as pinned, and how many it should
+// finally have. Only members that are not being drained count.
 func copiesIn(r Reader) (need, full int, err error) {
 	cl, err := cluster(r)
 	if err != nil {
@@ -61,8 +61,8 @@ func cluster(r Reader) (*Cluster, error) {
 	return v, err
 }
 
-// InitCluster is the first command of every cluster. One entry creates its settings, its
-// first member and the operator's account.
+// InitCluster is the first command of every cluster. It creates the cluster's settings, its first
+// member and the operator account.
 type InitCluster struct {
 	Cluster  Cluster
 	Node     Node

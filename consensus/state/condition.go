@@ -6,17 +6,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Condition must hold for the current version, or for the version that a change names, so that
-// the change is made. The zero Condition always holds. If several fields are set, all must
-// hold.
+// Condition is a precondition of a change, for S3's conditional requests. It must hold for the
+// current version of the key, or for the version that the change names. The zero Condition always
+// holds. If several fields are set, all must hold.
 type Condition struct {
-	Absent bool     // there is no version
-	Match  []string // the ETag of the version is one of these; "*" means any
+	Absent bool     // holds if there is no version
+	Match  []string // holds if the ETag of the version is one of these; "*" means any
 	// The fields below need feature level 5.
-	NoneMatch []string // there is no version, or its ETag is none of these
-	Size      uint64   // the version has this size in bytes, if Sized
+	NoneMatch []string // holds if there is no version, or if its ETag is none of these
+	Size      uint64   // required size of the version in bytes; only if Sized
 	Sized     bool
-	Modified  int64 // Unix time of the version in seconds; 0 means any
+	Modified  int64 // required creation time of the version in Unix seconds; 0 means any
 	// AbsentOK makes Match, Size and Modified hold if there is no version. A delete marker
 	// counts as a version: it has a time, but neither ETag nor size.
 	AbsentOK bool
@@ -83,8 +83,8 @@ func (v *Condition) asks() bool { return len(v.Match) > 0 || v.Sized || v.Modifi
 // None returns whether the condition always holds.
 func (v *Condition) None() bool { return !v.Absent && len(v.NoneMatch) == 0 && !v.asks() }
 
-// Judge returns nil if the condition holds for a version; nil as argument means that there is
-// no version. Otherwise the error is ErrPrecondition, or ErrNoKey if there must be a version.
+// Judge returns nil if the condition holds for the version o; nil means that there is no version.
+// Otherwise it returns ErrPrecondition, or ErrNoKey if the condition needs an existing version.
 func (v *Condition) Judge(o *Object) error {
 	if o == nil {
 		if v.asks() && !v.AbsentOK {

@@ -77,7 +77,7 @@ func (v *Cors) check() error {
 	return nil
 }
 
-// SetBucketCors replaces the CORS rules of a bucket; without rules it has none.
+// SetBucketCors replaces the CORS rules of a bucket. An empty list removes them.
 type SetBucketCors struct {
 	Account AccountID
 	Bucket  string

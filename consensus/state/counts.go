@@ -6,7 +6,9 @@ import (
 	"slices"
 )
 
-// buckets counts rows by their creation time. It has counters of the widths of counterShifts.
+// buckets counts rows by their creation time. It adds stored counters, each of which counts the
+// rows of one time interval, and reads rows only at the edges. The intervals of a level have a
+// length of 1<<counterShifts[level] ms.
 type buckets struct {
 	r       Reader
 	scanned *scanned
@@ -14,7 +16,7 @@ type buckets struct {
 	each    func(from, to Millis) (n uint64, err error) // counts rows in [from, to) by reading them
 }
 
-// countPins counts an account's pins of a status created in [from, to).
+// countPins returns how many pins with a status the account has that were created in [from, to).
 func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 	b := buckets{
 		r: l.r, scanned: &l.scanned,
@@ -32,7 +34,7 @@ func (l *lister) countPins(s Status, from, to Millis) (uint64, error) {
 	return b.count(from, to)
 }
 
-// count counts the rows created in [from, to).
+// count returns the number of rows that were created in [from, to).
 func (b *buckets) count(from, to Millis) (uint64, error) {
 	last := len(counterShifts) - 1
 	if from <= 1 && to >= maxMillis {
@@ -41,7 +43,8 @@ func (b *buckets) count(from, to Millis) (uint64, error) {
 	return b.countLevel(last-1, from, to)
 }
 
-// countLevel adds the complete buckets of a level. At both edges it uses the next finer level.
+// countLevel adds the counters of the intervals of a level that lie completely in [from, to). For
+// the rest at both edges it uses the next finer level.
 func (b *buckets) countLevel(level int, from, to Millis) (uint64, error) {
 	if from >= to {
 		return 0, nil
@@ -66,13 +69,15 @@ func (b *buckets) countLevel(level int, from, to Millis) (uint64, error) {
 	return n + older + newer, err
 }
 
-// wholeBuckets returns the numbers [first, end) of the buckets of a level that are whole in the time [from, to).
+// wholeBuckets returns the numbers [first, end) of the intervals of a level that lie completely
+// in [from, to).
 func wholeBuckets(level int, from, to Millis) (first, end Millis) {
 	shift := counterShifts[level]
 	return (from + (1 << shift) - 1) >> shift, to >> shift
 }
 
-// scanCounters calls fn for the counters under a prefix of the buckets [first, end), newest first.
+// scanCounters calls fn for the counters with the given prefix of the intervals [first, end),
+// newest first.
 func scanCounters(r Reader, scanned *scanned, prefix key, first, end Millis, fn func(bucket Millis, n uint64)) error {
 	lower, upper := slices.Clone(prefix).descending(end-1), slices.Clone(prefix).end()
 	if first > 0 {

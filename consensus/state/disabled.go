@@ -2,18 +2,19 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// DisableLevel is the lowest feature level with accounts that are disabled.
+// DisableLevel is the lowest feature level at which accounts can be disabled.
 const DisableLevel FeatureLevel = 11
 
 func disabledKey(a AccountID) key { return part(table(tableDisabled), a) }
 
-// SetDisabled disables an account or enables it again. The sessions of a disabled account end, its
-// API keys and shares are refused, and nobody can sign in to it; its content and its settings stay.
-// An account that is enabled has its keys and shares as they were. To disable a disabled account, or
-// to enable one that is not disabled, changes nothing. The command needs feature level DisableLevel.
+// SetDisabled disables an account or enables it again. The sessions of a disabled account end,
+// its API keys and shares are rejected, and nobody can sign in to it; its content and its
+// settings remain. Once the account is enabled again, its keys and shares are valid again. If the
+// account has the requested status already, nothing changes. The command needs feature level
+// DisableLevel.
 //
-// Errors: ErrNotFound without such an account; ErrForbidden for the account of local commands, for the
-// account that asks, and for the last administrator who is not disabled.
+// Errors: ErrNotFound without such an account; ErrForbidden for the operator account, for the
+// account of the caller, and for the last administrator who is not disabled.
 type SetDisabled struct {
 	Account AccountID
 	On      bool
@@ -57,8 +58,8 @@ func (v *SetDisabled) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Set(disabledKey(a.ID), key(nil).u64(uint64(v.At)))
 }
 
-// mayDisable returns an ErrForbidden if an account cannot be disabled. by is the account that asks; it
-// may be empty.
+// mayDisable returns ErrForbidden if the account a cannot be disabled. by is the account of the
+// caller, or "".
 func mayDisable(r Reader, a *Account, by AccountID) error {
 	cl, err := cluster(r)
 	if err != nil {
@@ -81,8 +82,8 @@ func mayDisable(r Reader, a *Account, by AccountID) error {
 	return err
 }
 
-// otherAdmin returns whether there is an administrator besides an account and the account of local
-// commands who is not disabled.
+// otherAdmin returns whether there is another administrator who is not disabled, besides the
+// account than and the operator account.
 func otherAdmin(r Reader, than AccountID) (there bool, err error) {
 	prefix := table(tableAdmin)
 	err = r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {
@@ -100,7 +101,8 @@ func otherAdmin(r Reader, than AccountID) (there bool, err error) {
 // disabled returns whether an account is disabled.
 func disabled(r Reader, a AccountID) (bool, error) { return has(r, disabledKey(a)) }
 
-// enabled returns an ErrForbidden if an account is disabled, for changes that would give it access.
+// enabled returns ErrForbidden if an account is disabled. It is for changes that would give
+// access to the account.
 func enabled(r Reader, a AccountID) error {
 	off, err := disabled(r, a)
 	if err == nil && off {
@@ -109,8 +111,8 @@ func enabled(r Reader, a AccountID) error {
 	return err
 }
 
-// Disabled returns the time at which an account was disabled, by the clock of the proposer. 0 means that
-// the account is not disabled.
+// Disabled returns when an account was disabled, by the clock of the proposer, or 0 if the
+// account is not disabled.
 func (v View) Disabled(a AccountID) (Millis, error) {
 	since, err := counter(v.r, disabledKey(a))
 	return Millis(since), err

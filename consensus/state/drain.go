@@ -23,10 +23,11 @@ func drainKey(id NodeID) key { return part(table(tableDrain), id) }
 
 var drainCount = metaKey("drains")
 
-// SetDrain begins or ends the drain of a member. To begin one that has begun, or to end one that has
-// not, changes nothing. The command needs feature level DrainLevel.
+// SetDrain begins or ends the drain of a member. If the member has the requested status already,
+// nothing changes. The command needs feature level DrainLevel.
 //
-// Errors: ErrNotFound if the node is not a member; ErrConflict if no other member would keep content.
+// Errors: ErrNotFound if the node is not a member; ErrConflict if no other member would keep
+// content.
 type SetDrain struct {
 	Node NodeID
 	On   bool

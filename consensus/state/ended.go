@@ -7,12 +7,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// ended marks a completed or aborted upload whose parts did not fit into its entry. Clients do
-// not see these parts. The parts keep their content until ClearUploads frees them, which
-// happens after the new object holds the content. Until then the account is charged for the
-// parts.
+// ended marks a completed or aborted upload that still has parts, because they did not fit into
+// its log entry. Clients do not see these parts. They reference their content until ClearUploads
+// removes them; a new object that uses the content references it by then. Until then the account
+// is charged for the parts.
 type ended struct {
-	After uint16 // the parts up to this number are freed
+	After uint16 // the parts up to this number are removed
 }
 
 // Code encodes or decodes the record.
@@ -30,7 +30,8 @@ type UploadRef struct {
 	ID      UploadID
 }
 
-// readUpload reads an account, an incarnation and an upload, which end a key.
+// readUpload decodes the end of a key, which consists of an account, the Incarnation of a bucket
+// and an upload id.
 func readUpload(k []byte) (u UploadRef, err error) {
 	var rest []byte
 	if u.Account, rest, err = readPart[AccountID](k); err != nil {
@@ -44,21 +45,21 @@ func readUpload(k []byte) (u UploadRef, err error) {
 	return u, err
 }
 
-// leaveParts marks an upload as ended.
+// leaveParts marks an upload as ended, so that its parts are removed later.
 func (v *Bucket) leaveParts(tx Tx, id UploadID, e *entry) error {
 	e.fx.Settling = true
 	return put(tx, v.endedKey(id), &ended{})
 }
 
-// freeing returns whether an account has parts of ended uploads. When they are freed, its
-// charge may fall.
+// freeing returns whether an account has parts of ended uploads. Their removal may reduce its
+// stored bytes.
 func freeing(r Reader, a AccountID) (bool, error) {
 	left, err := endedIn(r, part(table(tableEnded), a), 1)
 	return len(left) > 0, err
 }
 
-// noRoom returns the error for an account without enough quota for what; while parts are
-// being freed, the error asks the client to try again.
+// noRoom returns the error for an account whose quota does not suffice for what. While parts of
+// ended uploads are being removed, the error is ErrLimited, which asks the client to try again.
 func noRoom(r Reader, a AccountID, q *Quota, what string) error {
 	soon, err := freeing(r, a)
 	if err != nil {
@@ -70,10 +71,11 @@ func noRoom(r Reader, a AccountID, q *Quota, what string) error {
 	return overQuota(q, what)
 }
 
-// freed returns how many parts the entry may free. Freeing a part costs about as much as a put.
+// freed returns how many parts the entry may remove. The removal of a part costs about as much as
+// a put.
 func (e *entry) freed() int { return min(e.settle, MaxFreed) }
 
-// ClearUploads frees the parts that ended uploads have left, at most MaxFreed parts in one
+// ClearUploads removes the remaining parts of ended uploads, at most MaxFreed parts in one
 // command.
 type ClearUploads struct{ Items []UploadRef }
 
@@ -91,7 +93,8 @@ func (v *ClearUploads) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, gathered(tx, func(tx Tx) error { return clearEnded(tx, v.Items, e) })
 }
 
-// clearEnded frees the parts of uploads that have ended, as far as the entry has room.
+// clearEnded removes the parts of ended uploads, up to the entry's limit of changed records. If
+// parts remain, it sets Effects.Settling.
 func clearEnded(tx Tx, all []UploadRef, e *entry) error {
 	for _, u := range all {
 		if e.settle == 0 {
@@ -113,7 +116,8 @@ func clearEnded(tx Tx, all []UploadRef, e *entry) error {
 	return nil
 }
 
-// clearEnded frees parts of one upload.
+// clearEnded removes parts of one ended upload, up to the entry's limit, and stores how far it
+// got.
 func (v *Bucket) clearEnded(tx Tx, id UploadID, m *ended, e *entry) error {
 	parts, more, err := partsOf(tx, v, id, m.After, e.settle)
 	if err != nil {
@@ -132,7 +136,7 @@ func (v *Bucket) clearEnded(tx Tx, id UploadID, m *ended, e *entry) error {
 	return tx.Delete(v.endedKey(id))
 }
 
-// endedIn returns up to limit ended uploads with parts whose keys begin with a prefix.
+// endedIn returns up to limit ended uploads whose records have keys with the given prefix.
 func endedIn(r Reader, prefix key, limit int) (all []UploadRef, err error) {
 	if limit <= 0 {
 		return nil, nil
@@ -145,5 +149,5 @@ func endedIn(r Reader, prefix key, limit int) (all []UploadRef, err error) {
 	return all, err
 }
 
-// Ended returns up to limit ended uploads that have parts left.
+// Ended returns up to limit ended uploads that still have parts.
 func (v View) Ended(limit int) ([]UploadRef, error) { return endedIn(v.r, table(tableEnded), limit) }

@@ -9,7 +9,7 @@ import (
 // append only, never renumber.
 type Code uint16
 
-// All codes. The tables of the APIs map each code; a test there checks that none is missing.
+// All codes. The APIs map each code to a status; a test of theirs checks that no code is missing.
 const (
 	CodeOK           Code = 0
 	CodeInvalid      Code = 1  // the request breaks a rule of the state
@@ -20,7 +20,7 @@ const (
 	CodeForbidden    Code = 6  // the token lacks the permission
 	CodeQuota        Code = 7  // the account's allowance is used up
 	CodeUnavailable  Code = 8  // no leader, no majority, shutting down
-	CodeTooLarge     Code = 9  // above a bound
+	CodeTooLarge     Code = 9  // a size or a number is above its limit
 	CodeLimited      Code = 10 // too many requests
 	CodeNoSpace      Code = 11 // the disks that would have to store the content are full
 
@@ -47,8 +47,8 @@ func Codes() []Code {
 	}
 }
 
-// Error is an outcome with a stable identity. Compare with errors.Is against
-// the Err values; Detail is for people.
+// Error is the rejection of a command or a read, with a stable code. Compare it by errors.Is with
+// the Err values; Detail is a text for people.
 type Error struct {
 	Code   Code
 	Detail string
@@ -108,8 +108,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// isOutcome returns whether an error is an outcome of a command and not the error of a broken
-// store.
+// isOutcome returns whether an error is the rejection of a command, in contrast to an error of a
+// broken store.
 func isOutcome(err error) bool {
 	var outcome *Error
 	return errors.As(err, &outcome)

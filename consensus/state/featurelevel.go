@@ -8,11 +8,12 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// FeatureLevel is a version gate: it names the commands and records that a release understands.
-// The feature level of a cluster only rises. Nodes propose the commands of a level once the
-// cluster has it, that is when all members understand it, including those that are down.
+// FeatureLevel is a version gate: a number that stands for a set of commands and records. A
+// release supports all levels up to its newest. The feature level of a cluster only rises, and it
+// rises to a level when all members support it, including those that are down. Nodes propose
+// commands of a level only once the cluster has that level.
 //
-// The levels brought:
+// The levels introduced:
 //
 //   - 1: CheckState, ReportHash, GrantVote, RaiseLevel, ByKey; the fields FeatureLevel, Store and Votes of
 //     members; the bound in bytes of remembered operations.
@@ -41,7 +42,7 @@ type FeatureLevel uint32
 // other nodes have applied it.
 var ErrTooOld = errors.New("this release is too old for the cluster, upgrade it")
 
-// NewestFeatureLevel is the newest feature level that this release understands.
+// NewestFeatureLevel is the highest feature level that this release supports.
 const NewestFeatureLevel FeatureLevel = 11
 
 var levelKey = metaKey("level")
@@ -51,8 +52,8 @@ func levelOf(r Reader) (FeatureLevel, error) {
 	return FeatureLevel(n), err
 }
 
-// needsLevel returns an ErrUnavailable if the cluster is below a feature level. format is its text,
-// with %d for the level.
+// needsLevel returns ErrUnavailable if the cluster is below a feature level. format is the text
+// of the error, with %d for the level.
 func needsLevel(r Reader, level FeatureLevel, format string) error {
 	now, err := levelOf(r)
 	if err == nil && now < level {
@@ -66,10 +67,10 @@ func needsLevel(r Reader, level FeatureLevel, format string) error {
 func (v View) FeatureLevel() (FeatureLevel, error) { return levelOf(v.r) }
 
 // RaiseLevel raises the feature level of the cluster. The leader proposes it when all members
-// understand the level. A level that is not above the present one changes nothing.
+// support the level. If the level is not above the present one, nothing changes.
 //
-// Errors: ErrConflict if a member's record names a lower level other than 0; ErrTooOld for a
-// level that this release does not understand.
+// Errors: ErrConflict if a member's record has a lower level other than 0; ErrTooOld for a level
+// that this release does not support.
 type RaiseLevel struct{ FeatureLevel FeatureLevel }
 
 // Code implements Command.
@@ -95,8 +96,8 @@ func (v *RaiseLevel) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, raise(tx, now, v.FeatureLevel, e)
 }
 
-// raise sets the feature level and converts the state to the form that it has from that level
-// on.
+// raise sets the feature level, and converts records whose form changes at one of the levels
+// above from.
 func raise(tx Tx, from, to FeatureLevel, e *entry) error {
 	e.fx.FeatureLevel = true
 	if from < 1 && to >= 1 {

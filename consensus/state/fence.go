@@ -8,10 +8,10 @@ import (
 
 func fenceKey(n NodeID) key { return part(table(tableFence), n) }
 
-// Fence sets the lowest epoch of a node that counts: later entries ignore holdings that the node reported
-// in lower epochs. So no such holding can make an entry refer to content again, once the node has applied
-// the fence and nothing in the state refers to the content. An epoch that is not above the present one
-// changes nothing.
+// Fence sets the lowest epoch of a node whose reports are valid: later log entries ignore content
+// that the node has reported in lower epochs. After the node has applied the fence, no entry can
+// therefore reference such content anew, and the node may delete it if nothing references it. If
+// Epoch is not above the present one, nothing changes.
 //
 // Errors: ErrNotFound if the node is not a member.
 type Fence struct {
@@ -34,7 +34,7 @@ func (v *Fence) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, fence(tx, v.Node, v.Epoch)
 }
 
-// fence raises the first valid epoch of a node.
+// fence raises the lowest valid epoch of a node.
 func fence(tx Tx, n NodeID, epoch uint64) error {
 	now, err := counter(tx, fenceKey(n))
 	if err != nil || epoch <= now {
@@ -43,9 +43,9 @@ func fence(tx Tx, n NodeID, epoch uint64) error {
 	return tx.Set(fenceKey(n), binary.BigEndian.AppendUint64(nil, epoch))
 }
 
-// fenceJoined raises the fence of a node that joins, also again, above every epoch that it
-// can have had: each epoch except the first cost a log entry. Below feature level 3 epochs
-// are not used.
+// fenceJoined raises the fence of a node that joins, perhaps again, above every epoch that the
+// node can have used before. The index of the entry is such a value, because each epoch except
+// the first has cost a log entry. Below feature level 3 there are no epochs.
 func fenceJoined(tx Tx, n NodeID, e *entry) error {
 	level, err := levelOf(tx)
 	if err != nil || level < 3 {
@@ -54,5 +54,5 @@ func fenceJoined(tx Tx, n NodeID, e *entry) error {
 	return fence(tx, n, e.index)
 }
 
-// FenceOf returns the lowest epoch of a node that counts, or 0 if the node has no fence.
+// FenceOf returns the lowest valid epoch of a node, or 0 if the node has no fence.
 func (v View) FenceOf(n NodeID) (uint64, error) { return counter(v.r, fenceKey(n)) }

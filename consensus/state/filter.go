@@ -11,7 +11,7 @@ type filter struct {
 
 func (q *PinQuery) filter() filter { return filter{name: nameMatcher(q.Name, q.Match), meta: q.Meta} }
 
-// every returns whether all pins match.
+// every returns whether the filter matches all pins.
 func (f *filter) every() bool { return f.name == nil && len(f.meta) == 0 }
 
 func (f *filter) match(row []byte) (bool, error) {

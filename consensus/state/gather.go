@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// gather is a Tx that caches the counters and sums that one command changes repeatedly, and
-// writes each of them once. A command on 10,000 parts changes the same few rows 10,000 times.
+// gather is a Tx that caches counters and sums in memory while a command runs, so that each is
+// written once. A command on 10,000 parts, for example, changes the same few counters 10,000
+// times.
 type gather struct {
 	Tx
-	rows map[string][]byte // nil: there is none
+	rows map[string][]byte // a nil value means that the row does not exist
 }
 
-// gathered calls fn with a gathering Tx and then writes the cached rows. fn must refuse a
-// command before its first write, as every command must.
+// gathered calls fn with a gather on tx, and then writes the cached rows. If fn rejects the
+// command, it must do so before its first write.
 func gathered(tx Tx, fn func(Tx) error) error {
 	g := &gather{Tx: tx, rows: map[string][]byte{}}
 	if err := fn(g); err != nil {
@@ -33,8 +34,8 @@ func gathered(tx Tx, fn func(Tx) error) error {
 	return nil
 }
 
-// gathers returns whether the row of a key is cached. Scans never read a part of the tables of
-// such keys.
+// gathers returns whether gather caches the row of a key. No command scans the tables of such
+// rows in part, so a scan cannot miss a cached row.
 func gathers(k []byte) bool {
 	return len(k) > 0 && (k[0] == tableMeta || k[0] == tableQuota || k[0] == tableStored)
 }

@@ -2,7 +2,8 @@ package wire
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// FeatureLevelOf returns the feature level that a member must understand to apply a command.
+// FeatureLevelOf returns the lowest feature level of a cluster in which a command may be
+// proposed, because every member must understand the command.
 func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	switch cmd := cmd.(type) {
 	case *state.InitCluster:
@@ -93,7 +94,7 @@ func FeatureLevelOf(cmd state.Command) state.FeatureLevel {
 	return 0
 }
 
-// pinLevel returns the feature level of a pin's record.
+// pinLevel returns the lowest feature level whose releases can decode a pin's record.
 func pinLevel(p *state.Pin) state.FeatureLevel {
 	if p.Until != 0 || p.MaxBytes != 0 {
 		return state.PinsEndLevel
@@ -101,7 +102,7 @@ func pinLevel(p *state.Pin) state.FeatureLevel {
 	return 0
 }
 
-// objectLevel returns the feature level of an object's record.
+// objectLevel returns the lowest feature level whose releases can decode an object's record.
 func objectLevel(o *state.Object) state.FeatureLevel {
 	if o.Wanted != "" {
 		return 5
@@ -109,7 +110,8 @@ func objectLevel(o *state.Object) state.FeatureLevel {
 	return namedLevel(o.StorageClass, o.Checksums...)
 }
 
-// namedLevel returns the feature level of a record with a storage class and checksums.
+// namedLevel returns the lowest feature level for a record with the given storage class and
+// checksums.
 func namedLevel(class string, sums ...state.Checksum) state.FeatureLevel {
 	if class != "" || state.NewSums(sums...) {
 		return 5
@@ -117,7 +119,7 @@ func namedLevel(class string, sums ...state.Checksum) state.FeatureLevel {
 	return 3
 }
 
-// sessionLevel returns the feature level of a session's record.
+// sessionLevel returns the lowest feature level whose releases can decode a session's record.
 func sessionLevel(s *state.Session) state.FeatureLevel {
 	if s.Addr != "" || s.Agent != "" {
 		return state.SessionClientLevel
@@ -125,7 +127,7 @@ func sessionLevel(s *state.Session) state.FeatureLevel {
 	return 2
 }
 
-// nodeLevel returns the feature level of a member's record.
+// nodeLevel returns the lowest feature level whose releases can decode a member's record.
 func nodeLevel(n *state.Node) state.FeatureLevel {
 	if n.FeatureLevel == 0 && n.Store == "" && !n.Votes {
 		return 0
@@ -133,8 +135,9 @@ func nodeLevel(n *state.Node) state.FeatureLevel {
 	return 1
 }
 
-// askedLevel returns the feature level of a change inside ByKey or BySession, which are of level
-// by. Changes of the object gateway are of level 4 at least.
+// askedLevel returns the lowest feature level for a change wrapped in a ByKey or a BySession. by
+// is the level of that wrapper command. Wrapped changes of the object gateway need at least level
+// 4.
 func askedLevel(by state.FeatureLevel, change state.Command) state.FeatureLevel {
 	if level := FeatureLevelOf(change); level >= 3 {
 		return max(level, 4)

@@ -120,8 +120,8 @@ const (
 
 const entryVersion = 1
 
-// ErrUnknownKind means that a newer release wrote the command. The node cannot continue,
-// because it cannot apply the command.
+// ErrUnknownKind means that a newer release wrote the command. A node that meets such a command
+// in the log must stop, because it cannot apply it.
 var ErrUnknownKind = fmt.Errorf("command of an unknown kind: %w", state.ErrTooOld)
 
 // Command is a state.Command with its operation id.
@@ -296,8 +296,8 @@ func DecodeCommand(b []byte) (Command, error) {
 	return cmd, nil
 }
 
-// EncodeEntry returns the log entry that holds commands which EncodeCommand has encoded. It returns an
-// error above MaxBatch commands or MaxEntry bytes.
+// EncodeEntry returns a log entry that contains the given commands, each encoded by
+// EncodeCommand. It returns an error above MaxBatch commands or MaxEntry bytes.
 func EncodeEntry(commands [][]byte) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 512))
 	c.Version(entryVersion)
