@@ -7,31 +7,33 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// GraceLevel is the lowest feature level at which content of accounts without credits ends, and at
-// which requests have a price.
+// GraceLevel is the lowest feature level at which content of accounts without credits is deleted
+// after a grace period, and at which requests can have a price.
 const GraceLevel FeatureLevel = 10
 
-// Bounds of the end of content.
+// Limits for the deletion of content of dry accounts; see EndContent.
 const (
-	// MaxEnded is the largest number of pins, versions and uploads that one EndContent ends.
+	// MaxEnded is the largest number of pins, versions and uploads that one EndContent deletes.
 	MaxEnded = 256
 	// MaxGrace is the longest time for which a dry account can keep its content.
 	MaxGrace = 3660 * dayMillis
-	// A charge tolerates content above the allowance: the 1024th part of the allowance and slackBytes.
-	// Puts are checked by the bytes of a file, and a DAG has a few more, see linking.afford. Without
-	// credits, nobody should lose a file that was accepted.
+	// An account counts as over its allowance only above a tolerance: a 1024th (1/slackPart) of
+	// the allowance plus slackBytes. A put is checked by the bytes of its file, but its DAG has
+	// slightly more bytes (see linking.afford). Without the tolerance, a user without credits
+	// could lose a file that was accepted.
 	slackPart, slackBytes = 1024, 4096
 )
 
-// over returns whether an account stores more than its allowance and the tolerance.
+// over returns whether an account stores more than its allowance plus the tolerance.
 func (v *Quota) over() bool {
 	return v.Used() > addBounded(v.Allowance, v.Allowance/slackPart+slackBytes)
 }
 
 func dryKey(a AccountID) key { return part(table(tableDry), a) }
 
-// noteDry records that a charge found too few credits at a time, if the account stores more than its
-// allowance. Otherwise the account is not dry. An account that never had credits is not dry.
+// noteDry is called when an account has too few credits for a charge at the time now. It marks
+// the account as dry if the account is over its allowance, and otherwise removes the mark. An
+// account that never had credits is never dry.
 func noteDry(tx Tx, a AccountID, q *Quota, now Millis) error {
 	if q.Postings == 0 {
 		return nil
@@ -49,7 +51,8 @@ func noteDry(tx Tx, a AccountID, q *Quota, now Millis) error {
 	return tx.Set(dryKey(a), binary.BigEndian.AppendUint64(nil, uint64(now)))
 }
 
-// notDry ends the dry time of an account that has credits, or stores no more than its allowance.
+// notDry removes the mark of a dry account if the account has credits, or stores no more than its
+// allowance.
 func notDry(tx Tx, a AccountID, q *Quota) error {
 	if q.Credits == 0 && q.Used() > q.Allowance {
 		return nil
@@ -60,19 +63,19 @@ func notDry(tx Tx, a AccountID, q *Quota) error {
 	return tx.Delete(dryKey(a))
 }
 
-// Ending names a pin, a version or an upload that ends because its account is dry.
+// Ending names a pin, a version or an upload that is to be deleted because its account is dry.
 type Ending struct {
-	Created Millis    // with the name it identifies the content
-	Pin     RequestID // a pin; else empty
+	Created Millis    // creation time, which must match that of the named content
+	Pin     RequestID // set for a pin; otherwise empty
 
 	Bucket  string
 	Born    Incarnation
 	Key     string
-	Version VersionID // a version of the key; else empty
-	Upload  UploadID  // an upload to the key; else empty
+	Version VersionID // set for a version of Key; otherwise empty
+	Upload  UploadID  // set for an upload to Key; otherwise empty
 }
 
-// Code encodes or decodes the ending as a part of a command.
+// Code encodes or decodes the Ending as a part of a command.
 func (v *Ending) Code(c *codec.Coder) {
 	codec.Int(c, &v.Created)
 	codec.String(c, &v.Pin, MaxIDLen)
@@ -83,19 +86,19 @@ func (v *Ending) Code(c *codec.Coder) {
 	codec.String(c, &v.Upload, MaxIDLen)
 }
 
-// EndContent ends content of a dry account, an account that had too few credits for a charge and has got
-// none since. It ends Items in their order, as if the owner had deleted them for good, until the account
-// stores no more than its allowance. The proposer gives the newest content first. Apply passes over items
-// that are gone or have another time of creation. It ends nothing more while the parts of an ended upload
-// or the records of a deleted bucket are being freed, because that may be enough. The command changes
-// nothing if the account is not dry, is closed, or has been dry for less than Grace. The command needs
-// feature level GraceLevel.
+// EndContent deletes content of a dry account. An account is dry if it had too few credits for a
+// charge and stores more than its allowance. The command deletes the Items in their order,
+// permanently, until the account stores no more than its allowance; the proposer lists the newest
+// content first. It skips items that no longer exist or have another creation time. It stops
+// while parts of an ended upload, or records of a deleted bucket, are still being removed,
+// because their removal may be enough. It changes nothing if the account is not dry, has been dry
+// for less than Grace, or is closed. The command needs feature level GraceLevel.
 //
 // Errors: ErrInvalid.
 type EndContent struct {
 	Account AccountID
-	Now     Millis // a time that most members have reached
-	Grace   Millis // time for which a dry account keeps its content
+	Now     Millis // time that most members' clocks have reached
+	Grace   Millis // time for which an account keeps its content after it has become dry
 	Items   []Ending
 }
 
@@ -150,8 +153,8 @@ func (v *EndContent) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// endOf returns the time at which the content of an account begins to end, and whether the account is
-// dry.
+// endOf returns the time from which content of a dry account may be deleted, and whether the
+// account is dry.
 func endOf(r Reader, a AccountID, grace Millis) (end Millis, dry bool, err error) {
 	b, dry, err := r.Get(dryKey(a))
 	if err != nil || !dry {
@@ -171,7 +174,8 @@ func endOf(r Reader, a AccountID, grace Millis) (end Millis, dry bool, err error
 	return since + grace, true, nil
 }
 
-// endsMore returns whether more content of a dry account has to end.
+// endsMore returns whether more content of a dry account must be deleted. It returns false while
+// earlier deletions are not complete.
 func endsMore(r Reader, a AccountID, q *Quota) (bool, error) {
 	if q.Credits > 0 || q.Used() <= q.Allowance {
 		return false, nil
@@ -188,10 +192,10 @@ func endsMore(r Reader, a AccountID, q *Quota) (bool, error) {
 	return !soon, err
 }
 
-// endings counts what a command has ended.
+// endings counts what one EndContent has deleted.
 type endings struct {
 	pins, versions, uploads int
-	first, last             Millis // times of the oldest and the newest of them
+	first, last             Millis // creation times of the oldest and the newest of them
 }
 
 func (v *endings) all() int { return v.pins + v.versions + v.uploads }
@@ -204,7 +208,7 @@ func (v *endings) add(n *int, created Millis) {
 	v.first, v.last = min(v.first, created), max(v.last, created)
 }
 
-// String returns the counts and the times in words.
+// String returns the counts and the times as text for the audit log.
 func (v *endings) String() string {
 	const form = "2006-01-02 15:04:05"
 	text := ""
@@ -219,7 +223,7 @@ func (v *endings) String() string {
 	return fmt.Sprintf("%s, created from %s to %s", text, v.first.Time().UTC().Format(form), v.last.Time().UTC().Format(form))
 }
 
-// end ends one piece of content, if it is there.
+// end deletes the named content, if it exists, and counts it in t.
 func (v *Ending) end(tx Tx, a AccountID, t *endings, e *entry) error {
 	if v.Pin != "" {
 		p, err := findPin(tx, a, v.Pin)
@@ -260,8 +264,8 @@ func (v *Ending) end(tx Tx, a AccountID, t *endings, e *entry) error {
 	return err
 }
 
-// ContentEnds returns the time at which content of a dry account begins to end, if the account stores more
-// than its allowance. For all other accounts it returns false.
+// ContentEnds returns the time from which content of a dry account may be deleted. The second
+// result is false if the account is not dry or no longer stores more than its allowance.
 func (v View) ContentEnds(a AccountID, grace Millis) (Millis, bool, error) {
 	end, dry, err := endOf(v.r, a, grace)
 	if err != nil || !dry {
@@ -274,7 +278,7 @@ func (v View) ContentEnds(a AccountID, grace Millis) (Millis, bool, error) {
 	return end, q.Credits == 0 && q.Used() > q.Allowance, nil
 }
 
-// Dry returns up to limit dry accounts whose ids are above after, in the order of their ids.
+// Dry returns up to limit dry accounts with ids above after, in the order of their ids.
 func (v View) Dry(after AccountID, limit int) (all []AccountID, err error) {
 	from, prefix := table(tableDry), table(tableDry)
 	if after != "" {
@@ -288,8 +292,8 @@ func (v View) Dry(after AccountID, limit int) (all []AccountID, err error) {
 	return all, err
 }
 
-// EndsMore returns whether an EndContent would end another item of a dry account. The caller checks that
-// the account is dry and has content. EndsMore returns false for a closed account.
+// EndsMore returns whether an EndContent would delete another item of a dry account. The caller
+// has checked that the account is dry and has content. For a closed account it returns false.
 func (v View) EndsMore(a AccountID) (bool, error) {
 	if open, err := has(v.r, accountKey(a)); err != nil || !open {
 		return false, err

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Hash is the SHA-256 of a whole state. Nodes that applied the same entries have the same
-// hash, or the state of one of them is wrong.
+// Hash is the SHA-256 of a whole state. Nodes that have applied the same entries must have the
+// same hash; otherwise the state of one of them is wrong.
 type Hash [sha256.Size]byte
 
 var _ encoding.TextMarshaler = Hash{}
@@ -37,10 +37,11 @@ const hashDomain = "holdfast state 1\n"
 // hashBuffer is the number of bytes that are collected before they are hashed.
 const hashBuffer = 64 << 10
 
-// HashOf returns the hash of all rows in r. For each row in the order of the keys, it hashes the length of
-// the key (4 bytes, big endian), the key, the length of the value and the value. It leaves out table 0x00,
-// which is local to a node. After each hashBuffer bytes, about, it calls pace with the number of bytes
-// read, and it returns the first error of pace.
+// HashOf returns the hash of all rows in r except those of table 0x00, which is local to a node.
+// For each row, in key order, it hashes the length of the key (4 bytes, big endian), the key, the
+// length of the value and the value. It calls pace after about every hashBuffer bytes with the
+// number of bytes read since, so that the caller can limit the rate, and returns the first error
+// of pace.
 func HashOf(r Reader, pace func(bytes int) error) (Hash, error) {
 	sum := sha256.New()
 	buf := append(make([]byte, 0, 2*hashBuffer), hashDomain...)

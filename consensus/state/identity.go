@@ -8,19 +8,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of identities.
+// Limits of identities.
 const (
 	MaxIdentities = 16  // of an account
 	maxIssuer     = 512 // bytes
 	maxSubject    = 255 // bytes, OpenID Connect Core 1.0, section 2
 )
 
-// IdentityID identifies an identity. It is a hash of issuer and subject.
+// IdentityID identifies an Identity. It is a hash of the issuer and the subject.
 type IdentityID string
 
 // Identity is a person at an OpenID provider who may sign in to an account.
 type Identity struct {
-	Issuer, Subject string // as the provider's ID tokens have them; the pair is unique
+	Issuer, Subject string // claims iss and sub of the provider's ID tokens; the pair is unique
 	Account         AccountID
 	Email           string // address that the provider had verified when the identity was linked
 	Linked          Millis
@@ -58,10 +58,11 @@ func identityKey(id IdentityID) key { return part(table(tableIdentity), id) }
 
 func identitiesOf(a AccountID) key { return part(table(tableIdentityOf), a) }
 
-// LinkIdentity lets an identity sign in to an account. The command needs feature level 6.
+// LinkIdentity adds an identity to an account, so that its owner can sign in with it. The command
+// needs feature level 6.
 //
-// Errors: ErrInvalid, ErrNotFound without the account, ErrExists where the identity is of another
-// account, ErrTooLarge where the account has MaxIdentities.
+// Errors: ErrInvalid; ErrNotFound without such an account; ErrExists if the identity belongs to
+// another account; ErrTooLarge if the account has MaxIdentities identities.
 type LinkIdentity struct{ Identity Identity }
 
 // Code implements Command.
@@ -86,8 +87,8 @@ func (v *LinkIdentity) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, putIdentity(tx, &v.Identity)
 }
 
-// linkable returns an error if an identity cannot be linked. An identity that its account has
-// already is returned, and no error.
+// linkable returns an error if an identity cannot be linked to its account. If the account has
+// the identity already, linkable returns the stored record and no error.
 func linkable(r Reader, v *Identity) (*Identity, error) {
 	if err := v.check(); err != nil {
 		return nil, err
@@ -118,10 +119,11 @@ func putIdentity(tx Tx, v *Identity) error {
 	return put(tx, identityKey(v.ID()), v)
 }
 
-// UnlinkIdentity removes an identity from an account. Sessions of the account continue. The command needs
-// feature level 6.
+// UnlinkIdentity removes an identity from an account. Existing sessions continue. The command
+// needs feature level 6.
 //
-// Errors: ErrNotFound; ErrForbidden if the account has no password and no other identity.
+// Errors: ErrNotFound; ErrForbidden if the account could no longer sign in, because it has no
+// password and no other identity.
 type UnlinkIdentity struct {
 	Account AccountID
 	ID      IdentityID
@@ -162,7 +164,7 @@ func removeIdentity(tx Tx, account AccountID, id IdentityID) error {
 	return tx.Delete(identityKey(id))
 }
 
-// removeSignIns removes the identities and the one-time links of an account that is closed.
+// removeSignIns removes the identities and the one-time links of an account that is being closed.
 func removeSignIns(tx Tx, account AccountID) error {
 	all, err := parts[IdentityID](tx, identitiesOf(account), MaxIdentities)
 	if err != nil {
@@ -205,17 +207,17 @@ func (v View) Identities(account AccountID) ([]Identity, error) {
 	return all, nil
 }
 
-// SignUp opens an account for a person with an identity, a one-time link, or both. It needs
-// feature level 6.
+// SignUp opens an account for a person who has an identity at an OpenID provider, an invitation
+// link, or both. The command needs feature level 6.
 //
-// Errors: those of OpenAccount and LinkIdentity; ErrNotFound for a link that is not an
-// invitation for the account's e-mail address, or was used.
+// Errors: those of OpenAccount and LinkIdentity; ErrNotFound if the link is not an unused
+// invitation for the account's e-mail address.
 type SignUp struct {
 	Account   Account
 	Allowance uint64   // bytes; Unlimited: no limit
-	Identity  Identity // of the account; the zero value: none
-	Link      LinkID   // used up; empty: none
-	Admin     bool     // the account is an administrator, if no operator has taken that away
+	Identity  Identity // identity to link to the account; the zero value means none
+	Link      LinkID   // invitation link, which is used up; empty means none
+	Admin     bool     // make the account an administrator, unless an operator has withdrawn that role
 }
 
 // Code implements Command.

@@ -7,9 +7,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// The first byte of a key is its table. The account leads every key of what an
-// account owns, so that accounts could be spread over several groups one day.
-// The byte 0x00 is the consensus package's (its applied index).
+// The first byte of a key is its table. A comment gives the rest of the key -> the value, where
+// "-" means an empty value. Keys of data that belongs to an account begin with the account, so
+// that accounts could be divided among several Raft groups later. The byte 0x00 is not listed:
+// the consensus package stores its applied index there.
 const (
 	tableAccount     = 'A' // account -> Account
 	tableEmail       = 'E' // e-mail, lower case -> account
@@ -95,8 +96,8 @@ const (
 	chunkRow   = 1   // -> chunk
 )
 
-// key builds an ordered key: parts of variable length carry their length, so
-// that no key of one owner is a prefix of another's.
+// key is a key of the store. Methods append to it. A part of variable length is preceded by its
+// length, so that a key of one owner is never a prefix of a key of another.
 type key []byte
 
 func table(t byte) key { return append(make(key, 0, 96), t) }
@@ -111,8 +112,8 @@ func (k key) u64(v uint64) key { return binary.BigEndian.AppendUint64(k, v) }
 
 func (k key) u16(v uint16) key { return binary.BigEndian.AppendUint16(k, v) }
 
-// ordered appends a string so that what follows it does not disturb the order of
-// its bytes: a zero byte is 0x00 0xff, and 0x00 0x01 is the end.
+// ordered appends a string in a form that keeps the order of strings even if more parts follow: a
+// zero byte becomes 0x00 0xff, and 0x00 0x01 marks the end.
 func (k key) ordered(s string) key { return append(k.orderedPrefix(s), 0x00, 0x01) }
 
 // orderedPrefix appends the common prefix of all ordered strings that begin with s.
@@ -126,7 +127,7 @@ func (k key) orderedPrefix(s string) key {
 	return k
 }
 
-// readOrdered reads what ordered wrote.
+// readOrdered decodes a string that ordered has appended, and returns the bytes after it.
 func readOrdered(k []byte) (s string, rest []byte, err error) {
 	out := make([]byte, 0, len(k))
 	for i := 0; i < len(k); i++ {
@@ -145,10 +146,10 @@ func readOrdered(k []byte) (s string, rest []byte, err error) {
 	return "", nil, fmt.Errorf("state: key %x has no end", k)
 }
 
-// descending orders times newest first.
+// descending appends a time in a form that sorts newer times first.
 func (k key) descending(t Millis) key { return k.u64(^uint64(t)) }
 
-// end returns the smallest key above every key that k is a prefix of.
+// end returns the smallest key that is above all keys with the prefix k.
 func (k key) end() key {
 	e := append(key(nil), k...)
 	for i := len(e) - 1; i >= 0; i-- {
@@ -160,10 +161,11 @@ func (k key) end() key {
 	return nil
 }
 
-// Sparse returns true for keys that commands look up or delete although most of them do not exist. The
-// looked-up keys are an operation by its id, a pin by its request, a root, an object by its key, and the
-// mark of a disabled account. The deleted keys are the marks of a root that is settling and the arrivals
-// of a root. See Options.Sparse of storage/kv.
+// Sparse returns true for keys that commands often look up or delete although they do not exist,
+// so that the store should keep a filter of the existing ones. Looked up are an operation by its
+// id, a pin by its request, a root, an object by its key, and the mark of a disabled account.
+// Deleted are the marks of a root that is settling and of the bytes of a root that have arrived.
+// See Options.Sparse of storage/kv.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {
 		return false
@@ -178,8 +180,8 @@ func Sparse(k []byte) bool {
 	return false
 }
 
-// SparseAfter returns a key after k before which Sparse accepts no key. It returns nil if the key that
-// follows k may be sparse. k itself must not be sparse.
+// SparseAfter returns a key above k such that no key between them is sparse. It returns nil if
+// the next key after k may be sparse. k itself must not be sparse.
 func SparseAfter(k []byte) []byte {
 	switch {
 	case len(k) == 0 || k[0] < tableOp:
@@ -201,9 +203,9 @@ func SparseAfter(k []byte) []byte {
 	return nil
 }
 
-// Passing returns true for the rows of pins that are queued or pinning. A pin has no row under the key
-// before it gets the status, and the row is deleted when the pin gets another status, so the row's life is
-// short. See Options.Passing of storage/kv.
+// Passing returns true for rows that live only for a short time: those of pins that are queued or
+// pinning. A pin's row gets another key when its status changes, and the old row is deleted. See
+// Options.Passing of storage/kv.
 func Passing(k []byte) bool {
 	if len(k) == 0 || k[0] != tablePins {
 		return false
@@ -212,7 +214,8 @@ func Passing(k []byte) bool {
 	return at > 0 && at+1 < len(k) && k[at] == pinRow && (Status(k[at+1]) == Queued || Status(k[at+1]) == Pinning)
 }
 
-// partEnd returns where the first part behind the table ends, 0 when there is none.
+// partEnd returns the index at which the first part after the table byte ends, or 0 if k has no
+// complete part.
 func partEnd(k []byte) int {
 	if len(k) < 3 || len(k)-3 < int(binary.BigEndian.Uint16(k[1:])) {
 		return 0
@@ -220,7 +223,7 @@ func partEnd(k []byte) int {
 	return 3 + int(binary.BigEndian.Uint16(k[1:]))
 }
 
-// readPart reads a part that part wrote.
+// readPart decodes a part that the function part has appended, and returns the bytes after it.
 func readPart[S ~string](k []byte) (s S, rest []byte, err error) {
 	if len(k) < 2 || len(k)-2 < int(binary.BigEndian.Uint16(k)) {
 		return "", nil, fmt.Errorf("state: short key %x", k)
@@ -229,13 +232,13 @@ func readPart[S ~string](k []byte) (s S, rest []byte, err error) {
 	return S(k[2 : 2+n]), k[2+n:], nil
 }
 
-// record is a pointer to a T that can code itself.
+// record is the type constraint for a pointer to T that has the method Code.
 type record[T any] interface {
 	*T
 	Code(*codec.Coder)
 }
 
-// get reads the record at k; nil means there is none.
+// get returns the record at the key k, or nil if there is none.
 func get[T any, P record[T]](r Reader, k key) (*T, error) {
 	b, ok, err := r.Get(k)
 	if err != nil || !ok {
@@ -272,7 +275,7 @@ func has(r Reader, k key) (bool, error) {
 	return ok, err
 }
 
-// counter reads a counter; an absent one is zero.
+// counter returns the value of a counter; a missing counter is 0.
 func counter(r Reader, k key) (uint64, error) {
 	b, ok, err := r.Get(k)
 	if err != nil || !ok {
@@ -284,8 +287,8 @@ func counter(r Reader, k key) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// count adds delta to a counter; at zero the key goes away. A counter that
-// would fall below zero means that records and counters differ: the node stops.
+// count adds delta to a counter, and deletes the row of the counter at zero. If the result would
+// be negative, records and counters disagree; count then returns an error that stops the node.
 func count(tx Tx, k key, delta int64) error {
 	n, err := counter(tx, k)
 	if err != nil {

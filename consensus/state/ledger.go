@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// LedgerLevel is the lowest feature level with postings other than grants, with their order and
-// with balances.
+// LedgerLevel is the lowest feature level with postings other than grants, and with ordered
+// postings that record the balance.
 const LedgerLevel FeatureLevel = 9
 
 // Bounds of the ledger of an account.
 const (
-	// MaxPostings is the largest number of postings. An account that is charged every hour reaches
-	// it after more than a thousand years.
+	// MaxPostings is the largest number of postings of an account. Charged every hour, an account
+	// reaches it after more than a thousand years.
 	MaxPostings = 10_000_000
 	// MaxCredits is the largest number of credits of one posting.
 	MaxCredits = math.MaxInt64
@@ -29,11 +29,11 @@ const (
 	maxNote = 512
 )
 
-// PostingKind is why a posting was made. The numbers are on disk: never renumber them.
+// PostingKind is the reason for a posting. The numbers are on disk: never renumber them.
 type PostingKind uint8
 
-// All kinds of postings. Only a correction can add credits or take them; the direction of all others
-// is fixed.
+// All kinds of postings. A correction can add or remove credits; the other kinds have one fixed
+// direction.
 const (
 	Grant      PostingKind = 1 // an operator gives credits
 	Refund     PostingKind = 2 // credits that were charged come back
@@ -56,13 +56,13 @@ func (k PostingKind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Posting is one row of the ledger of an account. No posting changes while the account exists.
+// Posting is one row of an account's ledger. It never changes while the account exists.
 type Posting struct {
 	ID       string // chosen by the client; unique in the account
 	Account  AccountID
 	Kind     PostingKind // 0 in records from before LedgerLevel: a grant
 	Credits  uint64
-	Takes    bool   // the credits leave the account
+	Takes    bool   // true if the account loses the credits
 	Corrects string // id of the posting that a correction corrects
 	Note     string
 	Made     Millis // time by the clock of the proposer
@@ -95,7 +95,8 @@ func (v *Posting) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Balance)
 }
 
-// codeRest codes the fields that a client sets and that version 1 lacks.
+// codeRest encodes or decodes the fields that a client sets and that version 1 of the record
+// lacks.
 func (v *Posting) codeRest(c *codec.Coder) {
 	codec.Uint(c, &v.Kind)
 	codec.Bool(c, &v.Takes)
@@ -103,7 +104,7 @@ func (v *Posting) codeRest(c *codec.Coder) {
 	codec.String(c, &v.Note, maxNote)
 }
 
-// Check returns an ErrInvalid if the fields that a client sets are outside of the bounds.
+// Check returns ErrInvalid if a field that a client sets is out of bounds.
 func (v *Posting) Check() error {
 	switch {
 	case v.ID == "" || len(v.ID) > MaxIDLen || !isPrintable(v.ID):
@@ -124,7 +125,7 @@ func (v *Posting) Check() error {
 	return nil
 }
 
-// isPrintable returns whether a text is UTF-8 without control characters.
+// isPrintable returns whether a text is valid UTF-8 without control characters.
 func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
@@ -137,8 +138,8 @@ func (v *Posting) Signed() string {
 	return fmt.Sprintf("%d", v.Credits)
 }
 
-// same returns whether two postings of one id ask for the same. A repeat may have another note and
-// time.
+// same returns whether a posting is a repeat of o, which has the same id. The note and the time
+// may differ.
 func (v *Posting) same(o *Posting) bool {
 	return max(v.Kind, Grant) == max(o.Kind, Grant) && v.Credits == o.Credits && v.Takes == o.Takes && v.Corrects == o.Corrects
 }
@@ -147,13 +148,13 @@ func postingKey(a AccountID, id string) key { return part(postingsOf(a), id) }
 
 func postingsOf(a AccountID) key { return part(table(tablePosting), a) }
 
-// ledgerKey orders postings newest first.
+// ledgerKey returns the key of a posting in the order of the ledger, newest first.
 func ledgerKey(a AccountID, seq uint64) key { return ledgerOf(a).u64(^seq) }
 
 func ledgerOf(a AccountID) key { return part(table(tableLedger), a) }
 
-// GrantCredits adds credits to an account, once even if it is applied several times. From
-// LedgerLevel on nodes propose PostCredits instead.
+// GrantCredits adds credits to an account; a repeat with the same posting id changes nothing.
+// From LedgerLevel on, nodes propose PostCredits instead.
 type GrantCredits struct{ Posting Posting }
 
 // Code implements Command.
@@ -189,8 +190,9 @@ func (v *GrantCredits) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, quotaKey(p.Account), q)
 }
 
-// postedAs returns the quota of the account of a posting, and whether the ledger has the posting
-// already. Errors: ErrNotFound without such an account, ErrExists if the id has another posting.
+// postedAs returns the quota of the posting's account, and whether the ledger already has the
+// posting. Errors: ErrNotFound without such an account; ErrExists if the ledger has a different
+// posting with the same id.
 func postedAs(r Reader, p *Posting) (q *Quota, posted bool, err error) {
 	if q, err = quotaOf(r, p.Account); err != nil {
 		return nil, false, err
@@ -205,12 +207,13 @@ func postedAs(r Reader, p *Posting) (q *Quota, posted bool, err error) {
 	return q, old != nil, err
 }
 
-// PostCredits adds a posting to the ledger of an account. A posting of the same id that asks for the
-// same changes nothing. The command needs feature level LedgerLevel.
+// PostCredits adds a posting to the ledger of an account. If the ledger has an equal posting with
+// the same id, nothing changes, so the command can be repeated. The command needs feature level
+// LedgerLevel.
 //
-// Errors: ErrInvalid; ErrNotFound without such an account or such a posting to correct; ErrExists if
-// the id has another posting; ErrCredits if the balance would be negative; ErrTooLarge above
-// MaxPostings.
+// Errors: ErrInvalid; ErrNotFound without such an account or without the posting to correct;
+// ErrExists if the ledger has a different posting with the same id; ErrCredits if the balance
+// would become negative; ErrTooLarge above MaxPostings.
 type PostCredits struct{ Posting Posting }
 
 // Code implements Command.
@@ -234,7 +237,7 @@ func (v *PostCredits) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, post(tx, &p, e)
 }
 
-// post adds a posting to a ledger, if the ledger does not have it.
+// post checks a posting and adds it to the ledger, unless the ledger has it already.
 func post(tx Tx, p *Posting, e *entry) error {
 	q, posted, err := postedAs(tx, p)
 	if err != nil || posted {
@@ -258,7 +261,7 @@ func post(tx Tx, p *Posting, e *entry) error {
 	return enter(tx, p, q, e)
 }
 
-// enter writes a posting that was checked.
+// enter adds a checked posting to the ledger and changes the balance in q.
 func enter(tx Tx, p *Posting, q *Quota, e *entry) error {
 	if p.Takes {
 		q.Credits -= p.Credits
@@ -270,7 +273,7 @@ func enter(tx Tx, p *Posting, q *Quota, e *entry) error {
 	return putPosting(tx, p, q)
 }
 
-// putPosting writes a new posting, its place in the order and the quota of its account.
+// putPosting writes a new posting with its sequence and balance, and the quota of its account.
 func putPosting(tx Tx, p *Posting, q *Quota) error {
 	p.Seq, p.Balance = q.Postings, q.Credits
 	if err := notDry(tx, p.Account, q); err != nil {
@@ -285,8 +288,8 @@ func putPosting(tx Tx, p *Posting, q *Quota) error {
 	return put(tx, quotaKey(p.Account), q)
 }
 
-// orderPostings gives the grants of all accounts their order and balances when the cluster reaches
-// LedgerLevel. Grants of one account are in the order of their times and then of their ids.
+// orderPostings numbers the existing grants of all accounts and computes their balances when the
+// cluster reaches LedgerLevel. It orders the grants of an account by time and then by id.
 func orderPostings(tx Tx) error {
 	all, err := scanAll[Posting](tx, table(tablePosting))
 	if err != nil {
@@ -326,7 +329,7 @@ func (v View) Posting(a AccountID, id string) (Posting, error) {
 }
 
 // Ledger returns up to limit postings of an account with a sequence below before, newest first.
-// before 0 begins at the newest posting. The ledger is empty below LedgerLevel.
+// If before is 0, it begins with the newest posting. Below LedgerLevel the ledger is empty.
 func (v View) Ledger(a AccountID, before uint64, limit int) ([]Posting, error) {
 	from := ledgerOf(a)
 	if before > 0 {

@@ -11,33 +11,34 @@ func linksOf(k RootKey) key { return part(table(tableLink), k) }
 
 func linkKey(k RootKey, a AccountID, id VersionID) key { return part(part(linksOf(k), a), id) }
 
-// link is one object or part of an account that refers to a root.
+// link is a reference from an object version, or an upload part, of an account to a root.
 type link struct {
 	root RootKey
 	id   VersionID
 }
 
-// linking is a change in which a new object or part refers to content, and others stop
-// referring to theirs.
+// linking is a change in which a new version or part references content, and others that it
+// replaces no longer do. judge checks the change, then write makes it.
 type linking struct {
 	account AccountID
 	link
 	content *Content // nil if the root exists and another link of the account refers to it
-	size    uint64   // size of the object or part; not used without content
-	joined  bool     // the parts, which are stored already, are joined
+	size    uint64   // size of the version or part in bytes; not used without content
+	joined  bool     // the content consists of the upload's parts, which are stored already
 	public  bool     // the new link counts as public
 	drops   []link
-	comes   uint64 // weight of the record that the change creates
-	goes    uint64 // weight of the records that the change removes
+	comes   uint64 // quota weight of the record that the change creates
+	goes    uint64 // quota weight of the records that the change removes
 
 	// The following fields are results of judge.
 	was     *Root
-	holders []NodeID // holders whose reports count
-	need    int      // number of holders that the content must have
-	full    int      // number of copies that the content should have
+	holders []NodeID // members that have the content, with a valid report
+	need    int      // number of copies that the content must have now
+	full    int      // number of copies that the content should finally have
 }
 
-// judge makes all checks of the change before it writes anything.
+// judge makes all checks of the change and writes nothing. Errors: ErrExists, ErrQuota;
+// ErrConflict if too few nodes still have the content.
 func (l *linking) judge(tx Tx) error {
 	var err error
 	if l.was, err = get[Root](tx, rootKey(l.root)); err != nil {
@@ -72,8 +73,8 @@ func (l *linking) judge(tx Tx) error {
 	return l.afford(tx, l.content.Bytes)
 }
 
-// holders returns the nodes whose report that they hold some content counts: members that have
-// not fenced since the report.
+// holders returns the nodes with a valid report that they hold some content: the node is a
+// member, and the report is not from an epoch below the node's fence.
 func holders(r Reader, held []Holding) ([]NodeID, error) {
 	var nodes []NodeID
 	for _, h := range held {
@@ -88,15 +89,15 @@ func holders(r Reader, held []Holding) ([]NodeID, error) {
 	return onlyMembers(r, nodes)
 }
 
-// afford returns ErrQuota if the account may not store the content and records that the change
-// leaves it with. dag is the size of the root's DAG in bytes. A change that does not increase
-// the stored bytes is always allowed.
+// afford returns ErrQuota if the account may not store the content and the records that it would
+// have after the change. dag is the size of the root's DAG in bytes. A change that does not
+// increase the stored bytes is always allowed.
 //
-// The account is charged for the blocks of a DAG, but this check counts the bytes of its
-// content, which the client sees. So the last change may exceed the allowance by the inner
-// nodes, some 60 bytes for each MiB. If blocks repeat, a DAG is smaller than its content. A put
-// is still checked by all bytes of its content, because its DAG is unknown before it arrives;
-// see Incoming.
+// The account is charged for the blocks of the DAG, but this check counts the bytes of the
+// content, which the client knows. So the last change may exceed the allowance by the inner nodes
+// of the DAG, about 60 bytes per MiB. If blocks repeat, the DAG is smaller than the content. A
+// put is nevertheless checked by all bytes of its content, because its DAG is unknown before it
+// arrives; see Incoming.
 func (l *linking) afford(r Reader, dag uint64) error {
 	least, most := dag, dag
 	arrives := l.content != nil && !l.joined
@@ -146,13 +147,14 @@ func (l *linking) afford(r Reader, dag uint64) error {
 	return nil
 }
 
-// stays returns whether the account certainly keeps the content without the change. Parts of an
-// ended upload do not count: they cannot be the source of a copy, and nothing else drops them.
+// stays returns whether the account certainly references the root before the change, apart from
+// parts of an ended upload. Such parts do not count: they can be neither the source of a copy nor
+// replaced by another change.
 func (l *linking) stays() bool {
 	return l.content == nil || slices.ContainsFunc(l.drops, func(d link) bool { return d.root == l.root })
 }
 
-// freed returns by how much the account's use falls because the change removes links.
+// freed returns by how many bytes the account's use falls because the change removes links.
 func (l *linking) freed(r Reader) (uint64, error) {
 	going := make(map[RootKey]int, len(l.drops))
 	for _, d := range l.drops {
@@ -190,8 +192,8 @@ func (l *linking) freed(r Reader) (uint64, error) {
 	return sum, nil
 }
 
-// write makes the checked change. It adds the new link before it removes the old ones, so
-// that shared blocks keep a reference.
+// write makes the change that judge has checked. It adds the new link before it removes the old
+// ones, so that content that both reference is never unreferenced.
 func (l *linking) write(tx Tx, e *entry) error {
 	if err := tx.Set(linkKey(l.root, l.account, l.id), linkRow(l.public)); err != nil {
 		return err
@@ -214,7 +216,7 @@ func (l *linking) write(tx Tx, e *entry) error {
 	return nil
 }
 
-// charge charges the account for the content to which it refers from now on.
+// charge counts size bytes of content against the account's quota for this root.
 func (l *linking) charge(tx Tx, size uint64) error {
 	q, err := get[Quota](tx, quotaKey(l.account))
 	if err != nil || q == nil {
@@ -233,8 +235,8 @@ func (l *linking) charge(tx Tx, size uint64) error {
 	return put(tx, chargeKey(l.account, l.root), &to)
 }
 
-// found creates the record of new content, which is held from the start. It avoids look-ups
-// that cannot succeed, because new content needs the most look-ups.
+// found creates the root record of new content, with the status pinned. It skips look-ups that
+// cannot find anything, because new content is the case with the most look-ups.
 func (l *linking) found(tx Tx, e *entry) error {
 	root := &Root{Key: l.root, Born: e.index, Status: Pinned, Size: l.content.Bytes, Blocks: l.content.Blocks}
 	root.link(l.public)
@@ -265,8 +267,9 @@ func (l *linking) found(tx Tx, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// finish makes pins pinned that wait for this content, and a root that has failed and is about
-// to be removed. The pins get the new status.
+// finish handles a root that exists but is not pinned: pins wait for its content, or it has
+// failed and is about to be removed. The content is here now, so the root and its pins become
+// pinned.
 func (l *linking) finish(tx Tx, e *entry) error {
 	root := l.was
 	e.fx.touch(root) // the nodes that lose it
@@ -284,8 +287,8 @@ func (l *linking) finish(tx Tx, e *entry) error {
 	return rejudge(tx, root, e)
 }
 
-// hold allocates a root to l.holders, then to nodes, in total to at most MaxCopies nodes; of
-// nodes, those that hold the root come first. Repair removes surplus copies.
+// hold allocates a root to l.holders and then to nodes, to at most MaxCopies nodes in total;
+// among nodes, those that hold the root come first. Repair removes surplus copies later.
 func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	keep := slices.Clone(l.holders)
 	for _, held := range []bool{true, false} {
@@ -308,8 +311,8 @@ func (l *linking) hold(tx Tx, root *Root, nodes []NodeID, e *entry) error {
 	return tx.Set(surplusKey(root.Key), binary.BigEndian.AppendUint64(nil, e.index))
 }
 
-// held records the holders of the content. Nodes that gave up get a new attempt, because there
-// is a source now.
+// held sets the phase of the copies on l.holders to Held. Allocated nodes that gave up fetching
+// get another attempt, because there is a source now. changed is true if a phase changed.
 func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 	for i := range root.Copies {
 		c := &root.Copies[i]
@@ -332,9 +335,9 @@ func (l *linking) held(tx Tx, root *Root) (changed bool, err error) {
 	return changed, nil
 }
 
-// join adds a link to a pinned root. The placement stays if enough of its nodes hold the root
-// now. Otherwise all present holders keep it, because it is unknown whether the other nodes
-// still hold it.
+// join adds a link to a root that is pinned. The allocations remain if enough of the allocated
+// nodes are among l.holders. Otherwise all of l.holders are allocated too, because it is unknown
+// whether the other nodes still have the content.
 func (l *linking) join(tx Tx, e *entry) error {
 	root := l.was
 	private := root.Private()
@@ -361,7 +364,7 @@ func (l *linking) join(tx Tx, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// known returns how many of the holders are allocated to the content already.
+// known returns how many of l.holders are allocated to the root already.
 func (l *linking) known() (n int) {
 	for _, h := range l.holders {
 		if l.was.Copy(h) != nil {
@@ -371,7 +374,7 @@ func (l *linking) known() (n int) {
 	return n
 }
 
-// unlink removes one link. A root to which nothing refers any more is removed.
+// unlink removes one link. It also removes the root if nothing references the root any more.
 func unlink(tx Tx, a AccountID, l link, e *entry) error {
 	row := linkKey(l.root, a, l.id)
 	value, linked, err := tx.Get(row)

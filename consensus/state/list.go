@@ -13,17 +13,18 @@ import (
 // Match is a way to compare names, with the names of the Pinning Service API 1.0.0.
 type Match uint8
 
-// The four ways to compare names.
+// The four ways to compare names. IExact and IPartial ignore letter case.
 const (
 	Exact    Match = iota // equal
-	IExact                // equal, letter case aside
+	IExact                // equal, ignoring letter case
 	Partial               // contains
-	IPartial              // contains, letter case aside
+	IPartial              // contains, ignoring letter case
 )
 
-// PinQuery selects pins of one account. The zero value of a field selects all.
+// PinQuery selects pins of one account. A field with its zero value does not restrict the result,
+// except Limit.
 type PinQuery struct {
-	CIDs          []cid.Cid // any of these; the two versions of a CID are different
+	CIDs          []cid.Cid // any of these; CIDv0 and CIDv1 of the same hash are different
 	Statuses      []Status  // any of these
 	Name          string
 	Match         Match
@@ -31,30 +32,31 @@ type PinQuery struct {
 	Meta          map[string]string
 	Limit         int // rows returned, at least 0
 
-	// Brief makes a list that reads or returns much fail with ErrLong.
+	// Brief makes ListPins return ErrLong instead of reading many rows.
 	Brief bool
 }
 
-// ErrLong means that a brief list would have to read much.
+// ErrLong is returned by ListPins for a Brief query that would have to read many rows.
 var ErrLong = errors.New("state: the list is long")
 
-// Bounds of a list.
+// Limits of a list of pins.
 const (
 	// MaxListBytes is the largest size of a page in bytes, as ListBytes counts its rows.
 	MaxListBytes = 4 << 20
-	// rowBytes is what a row counts in addition to its texts. textBytes is what each origin and
-	// each pair of meta counts in addition to its bytes.
+	// rowBytes is the size that ListBytes adds for each row, and textBytes the size that it adds
+	// for each origin and each pair of meta.
 	rowBytes  = 256
 	textBytes = 64
-	// A brief list reads at most briefRows rows that it does not return, and at most
-	// briefBytes.
+	// A Brief query fails with ErrLong above briefRows rows that are read but not returned, or
+	// above briefBytes bytes that are read.
 	briefRows  = 1024
 	briefBytes = 2 << 20
-	// edgeBytes of each row at an edge of a count are free: the widths of counters
-	// bound the number of those rows.
+	// When pins are counted, rows are read only at the edges of a time range. edgeBytes of each
+	// such row are not counted against briefBytes, because the intervals of the counters bound
+	// the number of these rows.
 	edgeBytes = 1 << 10
-	// maxNamed is the largest number of pins that are read one by one when a filter has found
-	// their names.
+	// maxNamed is the largest number of pins that are read one by one after a search by name has
+	// found them.
 	maxNamed = 1024
 	// checkEvery is the number of rows between two checks of the context.
 	checkEvery = 256
@@ -72,17 +74,18 @@ func ListBytes(p *Pin) int {
 	return n
 }
 
-// ListPins returns the newest pins that match, newest first, and the number of all matches.
-// A page has at most Limit rows, and ends before the row that would exceed MaxListBytes,
-// unless that is the first. A query with Before, the creation time of the last row, returns
-// the older ones.
+// ListPins returns the newest pins that match the query, newest first, and the number of all
+// matches. A page has at most Limit rows, and ends before the row that would exceed MaxListBytes,
+// unless that is the first row. For the next page, the caller sets Before to the creation time of
+// the last row. Errors: that of ctx, ErrLong for a Brief query.
 //
-// Without filters by cid, name or meta it reads the returned rows and counters. With a
-// filter by cid or exact name it reads the pins of that cid or name. With a filter by one pair of
-// meta it reads the returned rows and counters, with several pairs also the index where counters
-// do not decide. With another filter by name it reads the account's packed names, the returned rows, and the rows
-// of pins that are not pinned. Otherwise it reads all rows of the account with the requested
-// statuses and times. It fails with the error of ctx, or with ErrLong.
+// The cost depends on the filters:
+//
+//   - None by CID, name or meta: it reads the returned rows and counters.
+//   - By CID or exact name: the pins with that CID or name.
+//   - By one pair of meta: the returned rows and counters. By several pairs: also entries of the index.
+//   - By another match of the name: the account's packed names, the returned rows, and the rows of pins that are not pinned.
+//   - Otherwise: all rows of the account with the requested statuses and times.
 func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = Statuses()
@@ -105,7 +108,7 @@ func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint
 	return l.total, l.page.done(), nil
 }
 
-// lister is one call of ListPins.
+// lister is the state of one call of ListPins.
 type lister struct {
 	r       Reader
 	account AccountID
@@ -154,15 +157,16 @@ func (l *lister) list() error {
 	return nil
 }
 
-// scanned counts what a list has read.
+// scanned counts the rows and bytes that a list has read, to stop it at its limits.
 type scanned struct {
-	over        func() error // reason to stop
+	over        func() error // returns the error of ctx, if it has ended
 	brief       bool
 	rows, bytes int
 	calls       int
 }
 
-// add counts rows that are not returned, and bytes. It returns an error if the list must stop.
+// add counts rows that were read but are not returned, and bytes that were read. It returns an
+// error if the list must stop.
 func (s *scanned) add(rows, bytes int) error {
 	s.rows += rows
 	s.bytes += bytes
@@ -175,7 +179,7 @@ func (s *scanned) add(rows, bytes int) error {
 	return nil
 }
 
-// keep adds a row to the page if the page wants it.
+// keep decodes a row and adds it to the page.
 func (l *lister) keep(row []byte) error {
 	p, err := decode[Pin](row)
 	if err != nil {
@@ -187,13 +191,14 @@ func (l *lister) keep(row []byte) error {
 // maxMillis is later than every time. The top bit stays free for arithmetic.
 const maxMillis = Millis(1) << 62
 
-// window narrows a range ordered by descending time to (after, before).
+// window returns the key range of creation times between After and Before under a prefix that
+// sorts by descending time.
 func (q *PinQuery) window(prefix key) (lower, upper key) {
 	return slices.Clone(prefix).descending(q.Before - 1), slices.Clone(prefix).descending(max(q.After, 0))
 }
 
-// rows reads the pins of a status, newest first. If the counters have counted all of them,
-// it stops at the end of the page.
+// rows reads the pins with a status, newest first. every means that all pins match and are
+// already counted in total; rows then stops at the end of the page.
 func (l *lister) rows(s Status, every bool) error {
 	if every && !l.page.wants() {
 		return nil
@@ -206,8 +211,8 @@ func (l *lister) rows(s Status, every bool) error {
 	})
 }
 
-// offer adds a row to the list if it matches. It counts the row unless the counters have
-// counted all.
+// offer adds a row to the page if it matches. It also counts the match in total, unless every
+// says that all pins are counted already.
 func (l *lister) offer(row []byte, every bool) error {
 	matches, err := l.filter.match(row)
 	if err != nil {
@@ -222,15 +227,16 @@ func (l *lister) offer(row []byte, every bool) error {
 	return l.keep(row)
 }
 
-// indexed reads the pins that an index names, newest first. It reads a row only if the row
-// is returned or the index is not enough to decide.
+// indexed lists the pins to which the index entries with a prefix refer, newest first. It reads a
+// pin's row only if the row is returned or the index cannot decide whether the pin matches.
 func (l *lister) indexed(prefix key) error {
 	defer l.page.next()
 	lower, upper := l.q.window(prefix)
 	return l.r.Scan(lower, upper, false, func(_, id []byte) (bool, error) { return l.pin(RequestID(id)) })
 }
 
-// pin processes one pin that an index names; more is always true.
+// pin lists the pin with the id, which an index has named, if it matches. more is true unless
+// there is an error.
 func (l *lister) pin(id RequestID) (more bool, err error) {
 	at, err := locate(l.r, l.account, id)
 	if err != nil {
@@ -263,21 +269,21 @@ func distinct(cids []cid.Cid) (each []cid.Cid) {
 	return each
 }
 
-// page merges the newest rows of several runs, each ordered newest first. It holds little
-// more than it returns.
+// page collects the newest pins from several runs; each run adds pins newest first. It stores few
+// more pins than it finally returns.
 type page struct {
 	limit int
 	pins  []Pin
 	bytes int // bytes of pins
 	run   int // start in pins of the run that is being added
-	taken int // bytes of that run
+	taken int // bytes added in that run
 }
 
-// wants returns true if the next row of the run may belong to the page. The row that exceeds
-// the page's limit is still read; older rows do not belong to the page.
+// wants returns true if the next pin of the run may belong to the page. The caller may stop the
+// run at false. The pin that exceeds MaxListBytes is still accepted.
 func (p *page) wants() bool { return len(p.pins)-p.run < p.limit && p.taken <= MaxListBytes }
 
-// add adds the next row of the run, and returns its bytes.
+// add appends the next pin of the run, and returns its size by ListBytes.
 func (p *page) add(pin *Pin) int {
 	n := ListBytes(pin)
 	p.pins = append(p.pins, *pin)
@@ -300,7 +306,7 @@ func (p *page) done() []Pin {
 	return p.pins
 }
 
-// cut sorts the rows and removes those beyond the page, except a margin of more.
+// cut sorts the pins and removes those that do not fit on the page, except for more of them.
 func (p *page) cut(more int) {
 	slices.SortFunc(p.pins, func(a, b Pin) int {
 		if a.Created != b.Created {

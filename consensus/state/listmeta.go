@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// rowsPerEntry is about how many entries of the index by meta can be read in the time of one row.
+// rowsPerEntry is about how many entries of the index by meta can be read in the time that one
+// row takes.
 const rowsPerEntry = 4
 
-// byMeta lists the pins with the requested meta by its index. done is false, and nothing was
-// listed, while the index is not complete, or if reading names is faster.
+// byMeta lists the pins with the requested meta by means of the index. done is false, and nothing
+// was listed, if the index is not complete or a search by name is faster.
 func (l *lister) byMeta() (done bool, err error) {
 	if complete, err := metaIndexed(l.r); err != nil || !complete {
 		return false, err
@@ -43,9 +44,9 @@ func (l *lister) byMeta() (done bool, err error) {
 	return true, nil
 }
 
-// rarest returns which requested pair the fewest pinned pins have, the other requested pairs, and
-// how many pinned pins the index of that pair has, those with many pairs included. A query with
-// many pairs has no other pairs.
+// rarest returns the requested pair that the fewest pinned pins have, the other requested pairs,
+// and how many pinned pins must be examined: those with that pair and those indexed under
+// manyPairs. If the query itself has too many pairs, it returns manyPairs and no others.
 func (l *lister) rarest() (rarest pair, others []pair, pinned uint64, err error) {
 	many, err := counter(l.r, metaCounter(l.account, manyPairs, len(counterShifts)-1, 0))
 	if err != nil {
@@ -69,8 +70,8 @@ func (l *lister) rarest() (rarest pair, others []pair, pinned uint64, err error)
 	return rarest, slices.Delete(all, at, at+1), least + many, nil
 }
 
-// withMeta lists the pins of these statuses with a pair and the others. Pins with many pairs have
-// an index of their own, and their rows decide.
+// withMeta lists the pins with one of the statuses that have the pair p and the others. For pins
+// indexed under manyPairs it must read the rows to decide.
 func (l *lister) withMeta(p pair, others []pair, statuses []Status) error {
 	for _, s := range statuses {
 		if p != manyPairs {
@@ -91,8 +92,9 @@ func (l *lister) withMeta(p pair, others []pair, statuses []Status) error {
 	return nil
 }
 
-// withPair lists the pins of a status whose pairs the index has one by one. The total of one pair
-// of pinned pins comes from counters, and then no more is read than returned.
+// withPair lists the pins with status s that have the pair p and the others, except those indexed
+// under manyPairs. For pinned pins and a single pair, the total comes from counters, and only the
+// returned rows are read.
 func (l *lister) withPair(p pair, others []pair, s Status) error {
 	if s == Pinned && len(others) > 0 && l.filter.name == nil {
 		return l.withAll(append([]pair{p}, others...))
@@ -131,7 +133,8 @@ func (l *lister) withPair(p pair, others []pair, s Status) error {
 	return rows.read()
 }
 
-// countPair counts the pinned pins with a pair that were created in [from, to).
+// countPair returns how many pinned pins with a pair were created in [from, to), without those
+// indexed under manyPairs.
 func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 	b := buckets{
 		r: l.r, scanned: &l.scanned,
@@ -148,8 +151,8 @@ func (l *lister) countPair(p pair, from, to Millis) (uint64, error) {
 	return b.count(from, to)
 }
 
-// entries calls fn for the entries of a pair in the time of a query whose pins have a status, newest
-// first.
+// entries calls fn for the index entries of a pair whose pins have the status s and were created
+// within the query's times, newest first.
 func (l *lister) entries(q *PinQuery, p pair, s Status, fn func(created Millis) (more bool, err error)) error {
 	prefix := metaIndex(l.account, p)
 	lower, upper := q.window(prefix)
@@ -168,20 +171,21 @@ func (l *lister) entries(q *PinQuery, p pair, s Status, fn func(created Millis) 
 	})
 }
 
-// madeRows reads the rows of pins of one status by their creation times, newest first, a few at
-// a time: rows that are near each other are read in one scan.
+// madeRows reads the rows of pins with one status, given their creation times, newest first. It
+// reads rows that are near each other in one scan.
 type madeRows struct {
 	*lister
 	status Status
-	use    func(row []byte) error // for each row; valid only during the call
+	use    func(row []byte) error // called for each row, which is valid only during the call
 	made   []Millis
 }
 
-// Bounds of madeRows.
+// Limits of madeRows.
 const (
 	// madeAtOnce is the largest number of rows that are read in one scan.
 	madeAtOnce = 64
-	// otherRows is how many rows between them a scan passes for each. One more scan costs as much.
+	// otherRows is how many other rows a scan may pass per wanted row. Beyond that, a new scan is
+	// as fast.
 	otherRows = 8
 )
 
@@ -190,7 +194,7 @@ func (m *madeRows) wanted() bool {
 	return len(m.page.pins)-m.page.run+len(m.made) < m.page.limit && m.page.wants()
 }
 
-// add adds a row to those that are to be read.
+// add adds the creation time of a row to read. It may read some of the rows.
 func (m *madeRows) add(created Millis) error {
 	if m.made = append(m.made, created); len(m.made) < madeAtOnce {
 		return nil
@@ -198,7 +202,7 @@ func (m *madeRows) add(created Millis) error {
 	return m.read()
 }
 
-// read reads the rows that were added.
+// read reads all rows that were added and not read yet.
 func (m *madeRows) read() error {
 	for len(m.made) > 0 {
 		if err := m.readSome(); err != nil {

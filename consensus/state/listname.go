@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// Bounds of lists by packed names.
+// Limits of lists by packed names. Packed names are the names of many pins in one row.
 const (
-	// rowsShare says when rows are read instead of names: if they are at most one in rowsShare of the
-	// account's pins.
+	// rowsShare decides whether to read rows instead of names: rows are read if at most one in
+	// rowsShare of the account's pins has a requested status.
 	rowsShare = 4
-	// maxTail is the largest number of pinned pins whose names are not packed and whose rows are read.
-	// There are more of them only during an upgrade.
+	// maxTail is the largest number of pinned pins without packed names whose rows are read.
+	// There are more only during an upgrade.
 	maxTail = 16 << 10
-	// maxUnpinned is the largest number of pins with matching names that are not pinned. A list by
-	// packed names remembers them.
+	// maxUnpinned is the largest number of pins that match by name but are not pinned. A list by
+	// packed names stores their creation times in memory.
 	maxUnpinned = 1 << 17
 )
 
-// byName lists the pins with a matching name. done is false, and nothing was listed, if reading the
-// rows of the requested statuses is faster.
+// byName lists the pins with a matching name by reading names first. done is false, and nothing
+// was listed, if reading the rows with the requested statuses is faster.
 func (l *lister) byName() (done bool, err error) {
 	var all, asked, pinned uint64
 	for _, s := range Statuses() {
@@ -48,9 +48,9 @@ func (l *lister) byName() (done bool, err error) {
 	return l.named()
 }
 
-// packed lists the pins with a matching name by the packed names, which have pins of every status.
-// So it first finds the pins that are not pinned. done is false, and nothing was listed, if
-// the packed names are no help.
+// packed lists the pins with a matching name by the packed names. Packed names include pins of
+// every status, so it first finds the matching pins that are not pinned. done is false, and
+// nothing was listed, if the account has no packed names or too many pins without them.
 func (l *lister) packed() (done bool, err error) {
 	to, err := packedTo(l.r, l.account)
 	if err != nil || to == 0 {
@@ -63,12 +63,12 @@ func (l *lister) packed() (done bool, err error) {
 	return done, err
 }
 
-// packedSearch is a list by packed names.
+// packedSearch is the state of one list by packed names.
 type packedSearch struct {
 	*lister
 	to       Millis // creation time up to which names are packed
 	matcher  *chunkMatcher
-	unpinned []Millis // pins with packed names that match and that are not pinned, newest first
+	unpinned []Millis // creation times of matching pins that have packed names and are not pinned, newest first
 	rows     madeRows
 	found    []int
 	made     []Millis
@@ -102,7 +102,8 @@ func (s *packedSearch) list() (done bool, err error) {
 	return true, s.rows.read()
 }
 
-// notPinned reads the rows of a status other than Pinned. ok is false if too many match.
+// notPinned reads the rows with a status other than Pinned, lists those that are requested, and
+// remembers in unpinned which match by name. ok is false if more than maxUnpinned match.
 func (s *packedSearch) notPinned(status Status) (ok bool, err error) {
 	listed := slices.Contains(s.q.Statuses, status)
 	if listed {
@@ -133,7 +134,8 @@ func (s *packedSearch) notPinned(status Status) (ok bool, err error) {
 	return len(s.unpinned) <= maxUnpinned, err
 }
 
-// tail reads the rows of pinned pins whose names are not packed. ok is false if they are many.
+// tail lists the pinned pins whose names are not packed yet, by reading their rows. ok is false
+// if there are more than maxTail.
 func (s *packedSearch) tail() (ok bool, err error) {
 	q := *s.q
 	if q.After = max(q.After, s.to); q.After+1 >= q.Before {
@@ -148,7 +150,7 @@ func (s *packedSearch) tail() (ok bool, err error) {
 	return n <= maxTail, err
 }
 
-// chunks reads the packed names, newest first.
+// chunks lists the matches among all packed names, newest first.
 func (s *packedSearch) chunks() error {
 	prefix := chunksOf(s.account)
 	var gone []byte
@@ -174,7 +176,8 @@ func (s *packedSearch) chunks() error {
 	})
 }
 
-// chunk lists the pinned pins of a chunk whose names match.
+// chunk lists the pinned pins of a chunk whose names match. gone has the bits of the names whose
+// pins no longer exist.
 func (s *packedSearch) chunk(c *chunk, gone []byte) error {
 	newest := c.newest()
 	for len(s.unpinned) > 0 && s.unpinned[0] > newest {
@@ -208,7 +211,8 @@ func (s *packedSearch) chunk(c *chunk, gone []byte) error {
 	return nil
 }
 
-// match lists the pin of a name that matches, if it is pinned.
+// match lists the pin that was created at the given time and whose name matches, if the pin is
+// pinned.
 func (s *packedSearch) match(created Millis) error {
 	if created <= s.q.After || created >= s.q.Before {
 		return nil
@@ -229,8 +233,8 @@ func (s *packedSearch) match(created Millis) error {
 	return s.rows.add(created)
 }
 
-// named lists the pins with a matching name. It first reads only the names, because rows can be
-// large. done is false, and nothing was listed, when more than maxNamed match.
+// named lists the pins with a matching name. It first reads only the index by name, because rows
+// can be large. done is false, and nothing was listed, if more than maxNamed names match.
 func (l *lister) named() (done bool, err error) {
 	var found []Pin
 	prefix := pinKey(l.account, pinByName)

@@ -2,25 +2,27 @@ package state
 
 import "slices"
 
-// Bounds of a list by several pairs.
+// Limits of a list by several pairs of meta.
 const (
-	// pairChunk is the number of entries of the rarest pair that are compared at a time with those
-	// of another pair.
+	// pairChunk is the number of index entries of the rarest pair that are compared at once with
+	// those of another pair.
 	pairChunk = 1024
-	// entriesPerLookup is about how many entries of an index can be read in the time of one look-up.
+	// entriesPerLookup is about how many index entries can be read by a scan in the time that one
+	// look-up takes.
 	entriesPerLookup = 8
 )
 
-// conjunction lists the pinned pins that have all of several pairs, none of which is manyPairs. In
-// a bucket of the counters in which all pins have a pair, that pair selects nothing. With one pair
-// left, its counter is the number of matches, and entries are read only for the rows of the page.
-// Elsewhere the entries of all pairs are compared.
+// conjunction lists the pinned pins that have all of several pairs of meta, none of which is
+// manyPairs. It works by the time intervals of the counters. If all pins of an interval have a
+// pair, that pair need not be compared there. If only one pair remains, its counter is the number
+// of matches, and index entries are read only for the rows of the page. Otherwise it compares the
+// index entries of the remaining pairs.
 type conjunction struct {
 	*lister
 	rows madeRows
 }
 
-// withAll lists the pinned pins with all pairs; the first one is the rarest.
+// withAll lists the pinned pins that have all pairs; pairs[0] is the rarest one.
 func (l *lister) withAll(pairs []pair) error {
 	defer l.page.next()
 	c := conjunction{lister: l, rows: madeRows{lister: l, status: Pinned, use: l.keep}}
@@ -34,8 +36,8 @@ func (l *lister) withAll(pairs []pair) error {
 	return c.rows.read()
 }
 
-// span lists the matches created in [from, to), newest first, by the whole buckets of a level, and
-// at both edges by finer levels.
+// span lists the matches created in [from, to), newest first. It uses the intervals of a level
+// that lie completely in that range, and finer levels at both edges.
 func (c *conjunction) span(level int, pairs []pair, from, to Millis) error {
 	if from >= to {
 		return nil
@@ -63,7 +65,7 @@ func (c *conjunction) span(level int, pairs []pair, from, to Millis) error {
 	return c.span(level-1, pairs, from, first<<shift)
 }
 
-// bucket lists the matches of one bucket.
+// bucket lists the matches of one interval.
 func (c *conjunction) bucket(level int, pairs []pair, b *pairCounts) error {
 	left := make([]pair, 0, len(pairs))
 	for i, n := range b.with {
@@ -93,14 +95,15 @@ func (c *conjunction) bucket(level int, pairs []pair, b *pairCounts) error {
 	})
 }
 
-// pairCounts are the numbers of pinned pins of one bucket.
+// pairCounts has the numbers of pinned pins of one interval; with has one number per pair.
 type pairCounts struct {
-	at   Millis // number of the bucket
-	pins uint64 // those that the index has pair by pair, with or without meta
+	at   Millis // number of the interval
+	pins uint64 // all pinned pins except those indexed under manyPairs
 	with []uint64
 }
 
-// counts returns the buckets [first, end) of a level in which pins have the first pair, newest first.
+// counts returns the counters of the intervals [first, end) of a level in which pins have
+// pairs[0], newest first.
 func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []pairCounts, err error) {
 	err = scanCounters(c.r, &c.scanned, metaCounters(c.account, pairs[0], level), first, end, func(bucket Millis, n uint64) {
 		with := make([]uint64, len(pairs))
@@ -132,7 +135,7 @@ func (c *conjunction) counts(level int, pairs []pair, first, end Millis) (all []
 	return all, err
 }
 
-// compare lists the matches created in [from, to) by the entries of all pairs.
+// compare lists the matches created in [from, to) by comparing the index entries of all pairs.
 func (c *conjunction) compare(pairs []pair, from, to Millis) error {
 	chunk := make([]Millis, 0, pairChunk)
 	use := func() (err error) {
@@ -168,7 +171,8 @@ func (c *conjunction) compare(pairs []pair, from, to Millis) error {
 	return use()
 }
 
-// among returns which of the pins created at some times, newest first, have a pair. It changes made.
+// among returns those of the creation times in made whose pins have the pair p. made is sorted
+// newest first, and is overwritten.
 func (c *conjunction) among(made []Millis, p pair) ([]Millis, error) {
 	if len(made) == 0 {
 		return made, nil

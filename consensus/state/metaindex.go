@@ -9,25 +9,29 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// MetaIndexLevel is the lowest feature level with an index of pins by the pairs of their meta.
+// MetaIndexLevel is the lowest feature level with an index of pins by the key-value pairs of
+// their meta.
 const MetaIndexLevel FeatureLevel = 10
 
-// Bounds of the index of pins by meta.
+// Limits of the index of pins by meta.
 const (
-	// maxIndexedPairs is the largest number of pairs of a pin that are indexed one by one. A pin
-	// with more has one row under manyPairs, so that a pin costs a bounded number of rows.
+	// maxIndexedPairs is the largest number of pairs of a pin that get an index entry each. A pin
+	// with more pairs gets a single entry under manyPairs instead, so that the number of entries
+	// of a pin is bounded.
 	maxIndexedPairs = 16
-	// IndexPins reads at most indexPins pins, and ends with the pin that makes them indexBytes or
-	// their pairs indexPairs.
+	// One IndexPins reads at most indexPins pins. It ends earlier, after the pin with which the
+	// pins read have indexBytes bytes or indexPairs pairs.
 	indexPins  = 1024
 	indexPairs = 2048
 	indexBytes = 4 << 20
 )
 
-// pair identifies a pair of meta in the index: the first bytes of a SHA-256 hash of it.
+// pair identifies a key-value pair of meta in the index: the first bytes of a SHA-256 hash of the
+// pair.
 type pair [16]byte
 
-// manyPairs is under which the index has pins with more than maxIndexedPairs.
+// manyPairs is the special value under which pins with more than maxIndexedPairs pairs are
+// indexed.
 var manyPairs = pair(bytes.Repeat([]byte{0xff}, len(pair{})))
 
 func pairOf(k, value string) (p pair) {
@@ -37,7 +41,8 @@ func pairOf(k, value string) (p pair) {
 	return p
 }
 
-// pairs returns under which pairs the index has a pin, in an order that is the same on all nodes.
+// pairs returns the pairs under which a pin is indexed, in an order that is the same on all
+// nodes.
 func (v *Pin) pairs() []pair {
 	switch n := len(v.Meta); {
 	case n == 0:
@@ -55,8 +60,8 @@ func (v *Pin) pairs() []pair {
 
 func metaIndex(a AccountID, p pair) key { return append(pinKey(a, pinByMeta), p[:]...) }
 
-// metaCounters returns the prefix of the counters of the pinned pins with a pair, in buckets as
-// counterShifts has them.
+// metaCounters returns the key prefix of the counters of pinned pins with a pair, at a level of
+// counterShifts.
 func metaCounters(a AccountID, p pair, level int) key {
 	return append(pinKey(a, pinMetaCounter), p[:]...).byte(byte(level))
 }
@@ -67,10 +72,10 @@ func metaCounter(a AccountID, p pair, level int, t Millis) key {
 
 var indexingKey = metaKey("pins/indexing")
 
-// indexing says how far IndexPins has come with the index by meta.
+// indexing records the progress of IndexPins.
 type indexing struct {
 	Complete bool
-	To       string // key of the locator up to which pins are in the index
+	To       string // locator key of the last pin that IndexPins has added; pins are added in the order of these keys
 	Pins     uint64 // number of pins that IndexPins has read
 }
 
@@ -85,7 +90,8 @@ func (v *indexing) Code(c *codec.Coder) {
 // maxLocatorKey is more than the length of any locatorKey in bytes.
 const maxLocatorKey = 2*MaxIDLen + 16
 
-// foundMetaIndex begins the index. In a cluster with pins, IndexPins builds it.
+// foundMetaIndex creates the record of the index. In a cluster that has pins already, IndexPins
+// then builds the index.
 func foundMetaIndex(tx Tx) error {
 	n, err := pinsOfAll(tx)
 	if err != nil {
@@ -103,7 +109,8 @@ func pinsOfAll(r Reader) (n uint64, err error) {
 	return n, err
 }
 
-// inMetaIndex returns whether the index has the rows of a pin with meta, if the pin exists.
+// inMetaIndex returns whether the index includes, or must include, a pin with meta: the index is
+// complete or IndexPins has passed the pin.
 func inMetaIndex(r Reader, p *Pin) (bool, error) {
 	at, err := get[indexing](r, indexingKey)
 	if err != nil || at == nil {
@@ -118,11 +125,11 @@ func metaIndexed(r Reader) (bool, error) {
 	return at != nil && at.Complete, err
 }
 
-// addToMetaIndex writes the rows of a pin that has none.
+// addToMetaIndex adds a pin that is not in the index.
 func addToMetaIndex(tx Tx, p *Pin) error { return changeMetaIndex(tx, p, 0, p.Status) }
 
-// reindexPin changes the rows of a pin in the index by meta from one status to another: 0 is that of a
-// pin that does not exist. It does nothing if IndexPins will find the pin later.
+// reindexPin changes the index entries of a pin when its status changes; from is 0 for a new pin,
+// and to is 0 for a deleted one. It does nothing if IndexPins will reach the pin later.
 func reindexPin(tx Tx, p *Pin, from, to Status) error {
 	if len(p.Meta) == 0 || from == to {
 		return nil
@@ -168,12 +175,12 @@ func countMeta(tx Tx, p *Pin, pair pair, delta int64) error {
 }
 
 // IndexPins adds the next pins to the index by meta, in a cluster that had pins before
-// MetaIndexLevel. The leader proposes it until View.PinsToIndex returns nil. It changes nothing if the
-// index has come farther than From. A pin that is created meanwhile is added on creation if the
-// index has reached its place, and by IndexPins otherwise.
+// MetaIndexLevel. The leader proposes it until View.PinsToIndex returns nil. It changes nothing
+// if the index is no longer at From. A pin that is created meanwhile is indexed at once if
+// IndexPins has passed its place in the order, and later by IndexPins otherwise.
 type IndexPins struct {
-	From string // as View.PinsToIndex returned it
-	Most uint32 // pins to read at most, and no more than indexPins
+	From string // value that View.PinsToIndex has returned
+	Most uint32 // largest number of pins to read, at most indexPins
 }
 
 // Code implements Command.
@@ -224,11 +231,11 @@ func (v *IndexPins) apply(tx Tx, _ *entry) (Result, error) {
 }
 
 // wholeIndexLevel is the lowest feature level at which IndexPins begins with the first pin. Below it,
-// IndexPins takes the first row of any table for a row of a pin, and leaves out the accounts whose names
-// come before the name in that row.
+// IndexPins begins at the account in the first row of the whole store, although that row is not about
+// a pin, and so omits the pins of accounts with smaller ids.
 const wholeIndexLevel FeatureLevel = 11
 
-// indexedTo returns the key after which IndexPins reads.
+// indexedTo returns the key after which the next IndexPins reads pins.
 func indexedTo(r Reader, at *indexing) (key, error) {
 	level, err := levelOf(r)
 	if at.To == "" && level >= wholeIndexLevel {
@@ -237,8 +244,8 @@ func indexedTo(r Reader, at *indexing) (key, error) {
 	return key(at.To), err
 }
 
-// pinsAfter returns where the next pins after the key of a locator are, at most a number of them, in
-// the order of those keys. end says that there are no more.
+// pinsAfter returns the locators of up to most pins after the key of a locator, in key order. end
+// means that there are no further pins.
 func pinsAfter(r Reader, after key, most int) (pins []Pin, end bool, err error) {
 	for len(pins) < most {
 		account, ok, err := accountAt(r, after)
@@ -272,7 +279,7 @@ func pinsAfter(r Reader, after key, most int) (pins []Pin, end bool, err error) 
 	return pins, false, nil
 }
 
-// accountAt returns the account of the first row of a pin at or after a key.
+// accountAt returns the account of the first pin at or after a key. ok is false if there is none.
 func accountAt(r Reader, from key) (a AccountID, ok bool, err error) {
 	err = r.Scan(from, table(tablePins).end(), false, func(k, _ []byte) (bool, error) {
 		a, _, err = readPart[AccountID](k[1:])
@@ -282,9 +289,9 @@ func accountAt(r Reader, from key) (a AccountID, ok bool, err error) {
 	return a, ok, err
 }
 
-// PinsToIndex returns the next IndexPins to propose, the number of pins that earlier commands have read,
-// and the number of all pins. The command is nil if the index by meta is complete, or if the cluster is
-// below MetaIndexLevel.
+// PinsToIndex returns the next IndexPins to propose, the number of pins that earlier commands
+// have read, and the number of all pins. next is nil if the index by meta is complete, or if the
+// cluster is below MetaIndexLevel.
 func (v View) PinsToIndex() (next *IndexPins, done, of uint64, err error) {
 	at, err := get[indexing](v.r, indexingKey)
 	if err != nil || at == nil || at.Complete {

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of charges for storage.
+// Limits of charges for storage and requests.
 const (
-	// MaxCharged is the largest number of accounts that one ChargeStorage charges from GraceLevel on.
-	// Other writes wait for it about 4 ms. oldMaxCharged is the number below GraceLevel.
+	// MaxCharged is the largest number of accounts that one ChargeStorage charges from GraceLevel
+	// on; it delays other writes by about 4 ms. oldMaxCharged is the number below GraceLevel.
 	MaxCharged    = 100
 	oldMaxCharged = 500
 	// MaxChargePeriods is the largest number of past periods that are charged. Earlier periods, in
@@ -21,27 +21,28 @@ const (
 	MaxChargePeriod = 31 * dayMillis
 	// MaxRate is the largest price of a GB-month, and of a million requests, in credits.
 	MaxRate = 1_000_000_000_000
-	// requestsOfPrice is the number of requests that have one price. It divides chargeUnit.
+	// requestsOfPrice is the number of requests to which the price of requests applies. It
+	// divides chargeUnit.
 	requestsOfPrice = 1_000_000
-	// chargeUnit divides bytes times milliseconds times credits for a GB-month: a gigabyte has
-	// 1,000,000,000 bytes, and a month 30 days. It is below 2^63.
+	// chargeUnit is the divisor that converts bytes * milliseconds * credits per GB-month to
+	// credits. A gigabyte has 1,000,000,000 bytes, and a month 30 days. It is below 2^63.
 	chargeUnit = 1_000_000_000 * 30 * uint64(dayMillis)
 )
 
-// metering is the progress of charges.
+// metering is the record of how far accounts have been charged.
 type metering struct {
-	Charged Millis    // all earlier periods are charged or waived
+	Charged Millis    // all periods before this time are charged or waived
 	Every   Millis    // length of the period that is being charged; 0 between periods
 	Rate    uint64    // credits for a GB-month in that period
-	After   AccountID // accounts up to this one are charged for that period
+	After   AccountID // accounts with ids up to this one are charged for that period
 
 	// The following fields need GraceLevel.
 
-	// Requests is the price of a million requests in the period that is being charged, or in the last
-	// one. Above 0, requests are counted for the next period.
+	// Requests is the price of a million requests in the current period, or in the last one if
+	// none is being charged. If it is above 0, nodes count requests for the next period.
 	Requests uint64
-	// Since is the agreed time at which periods were last waived. The grace of an account never
-	// begins before it. 0 means never.
+	// Since is the time (Now of a command) at which periods were last waived. The grace period of
+	// a dry account never begins earlier. 0 means never.
 	Since Millis
 }
 
@@ -66,19 +67,19 @@ var meteringKey = metaKey("metering")
 
 func owedKey(a AccountID) key { return part(table(tableOwed), a) }
 
-// ChargeStorage charges accounts for what they store above their allowance and for their requests, in
-// fixed periods. Each command charges the next MaxCharged accounts for the oldest period that is not
-// charged, so a repeat never charges an account twice for a period. The first command begins the
-// periods and charges nothing. A period keeps the length and the prices that its first command has.
-// Prices of 0 waive the periods that are over. The command needs feature level LedgerLevel, and
-// GraceLevel with a price of requests.
+// ChargeStorage charges accounts for the bytes that they store above their allowance, and for
+// their requests, in periods of fixed length. Each command charges the next MaxCharged accounts
+// for the oldest period that is not charged yet; so a repeated command never charges an account
+// twice for a period. The first command ever only starts the periods. A period has the length and
+// the prices of the first command that charges it. A command with prices of 0 waives past
+// periods. The command needs feature level LedgerLevel, and GraceLevel if requests have a price.
 //
-// A balance never falls below zero: the charge takes what is left, and the rest is waived. From
-// GraceLevel on, the account then is dry, see EndContent.
+// A balance never becomes negative: a charge takes at most the remaining credits, and the rest is
+// waived. From GraceLevel on, the account then becomes dry, see EndContent.
 //
 // Errors: ErrInvalid.
 type ChargeStorage struct {
-	Now      Millis // a time that most members have reached
+	Now      Millis // time that most members' clocks have reached
 	Every    Millis // length of a period
 	Rate     uint64 // credits for a GB-month
 	Requests uint64 // credits for a million requests
@@ -139,17 +140,17 @@ func (v *ChargeStorage) level() FeatureLevel {
 	return LedgerLevel
 }
 
-// free returns whether nothing has a price.
+// free returns whether neither storage nor requests have a price.
 func (v *ChargeStorage) free() bool { return v.Rate == 0 && v.Requests == 0 }
 
-// waived records the time at which periods are waived.
+// waived records now as the time at which periods were waived.
 func (v *metering) waived(now Millis, level FeatureLevel) {
 	if level >= GraceLevel {
 		v.Since = max(v.Since, now)
 	}
 }
 
-// due returns whether a command changes anything.
+// due returns whether a command would change anything. v is nil before the first command.
 func (v *metering) due(c *ChargeStorage) bool {
 	if v == nil {
 		return !c.free()
@@ -157,10 +158,11 @@ func (v *metering) due(c *ChargeStorage) bool {
 	return v.Every > 0 || v.over(c) > 0
 }
 
-// over returns the number of periods that are over and not charged.
+// over returns the number of periods that have ended and are not charged.
 func (v *metering) over(c *ChargeStorage) Millis { return max(0, c.Now-v.Charged) / c.Every }
 
-// charge charges the next accounts, and ends the period after the last one. now is the agreed time.
+// charge charges the next accounts for the current period, and ends the period after the last
+// account. now is the time of the command.
 func (v *metering) charge(tx Tx, now Millis, level FeatureLevel, e *entry) error {
 	from, all := table(tableQuota), table(tableQuota)
 	if v.After != "" {
@@ -200,8 +202,8 @@ func (v *metering) charge(tx Tx, now Millis, level FeatureLevel, e *entry) error
 	return nil
 }
 
-// chargeAccount charges an account for the period, and records whether it is dry. The fraction of a
-// credit that is left is added to the charge of the next period.
+// chargeAccount charges one account for the current period, and updates whether it is dry. A
+// remaining fraction of a credit is stored and added to the next charge.
 func (v *metering) chargeAccount(tx Tx, a AccountID, q *Quota, now Millis, level FeatureLevel, e *entry) error {
 	var requests uint64
 	if level >= GraceLevel {
@@ -245,8 +247,8 @@ func (v *metering) chargeAccount(tx Tx, a AccountID, q *Quota, now Millis, level
 	return v.post(tx, a, q, credits, above, requests, e)
 }
 
-// sum returns the whole credits for bytes above the allowance in the period, for requests, and for the
-// fraction of a credit that is owed. It also returns the new fraction.
+// sum returns the credits to charge for the bytes above the allowance, the requests and the
+// fraction owed from before, in chargeUnits. rest is the new fraction.
 func (v *metering) sum(above, requests, owed uint64) (whole *big.Int, rest uint64) {
 	product := func(factors ...uint64) *big.Int {
 		p := big.NewInt(1)
@@ -290,8 +292,8 @@ func (v *metering) post(tx Tx, a AccountID, q *Quota, credits, above, requests u
 
 func requestsKey(a AccountID) key { return part(table(tableRequests), a) }
 
-// takeRequests returns the number of requests of an account that are not charged yet, and resets it.
-// The number is 0 if requests have no price.
+// takeRequests returns the number of an account's requests that are not charged yet, and resets
+// the counter. It returns 0 if requests have no price.
 func (v *metering) takeRequests(tx Tx, a AccountID) (uint64, error) {
 	n, err := counter(tx, requestsKey(a))
 	if err != nil || n == 0 {
@@ -309,7 +311,7 @@ func requestsPriced(r Reader) (bool, error) {
 	return m != nil && m.Requests > 0, err
 }
 
-// countRequests adds requests to those that are charged with the next period.
+// countRequests adds n to the number of requests that the next charge includes.
 func countRequests(tx Tx, a AccountID, n uint64) error {
 	old, err := counter(tx, requestsKey(a))
 	if err != nil {
@@ -318,7 +320,7 @@ func countRequests(tx Tx, a AccountID, n uint64) error {
 	return tx.Set(requestsKey(a), binary.BigEndian.AppendUint64(nil, addBounded(old, n)))
 }
 
-// ChargeDue returns whether a ChargeStorage changes anything now.
+// ChargeDue returns whether the command c would change anything now.
 func (v View) ChargeDue(c ChargeStorage) (bool, error) {
 	m, err := get[metering](v.r, meteringKey)
 	if err != nil {

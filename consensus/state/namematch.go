@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// nameMatcher returns a function that compares names, or nil if no name is requested. The
-// function is for one goroutine.
+// nameMatcher returns a function that returns whether a name matches want in the given way. It
+// returns nil if want is empty. Only one goroutine at a time may call the function.
 func nameMatcher(want string, how Match) func([]byte) bool {
 	if want == "" {
 		return nil
@@ -34,25 +34,28 @@ func nameMatcher(want string, how Match) func([]byte) bool {
 	}
 }
 
-// folder replaces characters by the smallest characters that equal them without regard to case, as
-// bytes.EqualFold does. Bytes that are no UTF-8 stay. The zero value works.
+// folder implements case folding: it replaces each character by the smallest one that equals it
+// without regard to case, in the sense of bytes.EqualFold. Invalid UTF-8 is not changed. The zero
+// value is ready to use.
 type folder struct {
-	least []uint16 // what characters below foldTable fold to; nil until enough of them were folded one by one
-	slow  int      // number of characters that were folded one by one
+	least []uint16 // table of the folded characters below foldTable; nil until it is worth its cost
+	slow  int      // number of characters that were folded without the table
 }
 
 const (
-	// foldTable is above the characters of the scripts with two cases that most names are written in.
+	// foldTable is the length of the table of folded characters. It covers the scripts with upper
+	// and lower case in which most names are written.
 	foldTable = 0x2000
-	// foldOneByOne is how many characters cost about as much as the table.
+	// foldOneByOne is the number of characters at which folding without the table has cost about
+	// as much as building it.
 	foldOneByOne = foldTable / 2
-	// Characters in these ranges have one case.
+	// Characters in these ranges have no case.
 	oneCaseFrom, oneCaseTo = 0x2e80, 0xa640 // Chinese, Japanese and others
 	hangulFrom, hangulTo   = 0xac00, 0xd800
 	emojiFrom, emojiTo     = 0x1f000, 0x20000
 )
 
-// fold appends text to buf and folds it.
+// fold appends the folded form of text to buf.
 func (f *folder) fold(buf, text []byte) []byte {
 	for len(text) > 0 {
 		n, word := 0, uint64(0)
@@ -82,7 +85,7 @@ func (f *folder) fold(buf, text []byte) []byte {
 	return buf
 }
 
-// character folds a character that is not ASCII.
+// character returns the folded form of a character that is not ASCII.
 func (f *folder) character(r rune) rune {
 	switch {
 	case r < foldTable && f.least != nil:
@@ -109,14 +112,14 @@ func leastFold(r rune) rune {
 	return least
 }
 
-// Words of eight bytes.
+// Masks for processing eight bytes at once.
 const (
 	allHigh  = 0x8080808080808080
 	eachByte = 0x0101010101010101
 )
 
-// upperWord returns eight bytes with ASCII letters in upper case. It does not change bytes that are not
-// ASCII.
+// upperWord converts the ASCII letters among the eight bytes of a word to upper case, and leaves
+// other bytes unchanged.
 func upperWord(word uint64) uint64 {
 	low := word &^ allHigh
 	fromA, beyondZ := low+(0x80-'a')*eachByte, low+(0x80-'z'-1)*eachByte
@@ -150,18 +153,18 @@ func isASCII(text []byte) bool {
 	return true
 }
 
-// chunkMatcher finds names in chunks as nameMatcher does in one name. It is for one goroutine.
+// chunkMatcher searches the names of a chunk at once, with the same result as nameMatcher for
+// each name. Only one goroutine at a time may use it.
 type chunkMatcher struct {
-	want   []byte // with nameEnd on both sides if a whole name must match
+	want   []byte // text to find; with nameEnd on both sides if a whole name must match
 	folds  bool
 	ascii  bool // want has only ASCII characters
-	plain  bool // no other character than ASCII folds to one of want
+	plain  bool // only ASCII characters fold to a character of want
 	folder folder
 	buf    []byte
 }
 
-// newChunkMatcher returns a matcher of names that contain text, or that equal it without regard to
-// case.
+// newChunkMatcher returns a matcher for text. how must not be Exact, for which there is an index.
 func newChunkMatcher(text string, how Match) *chunkMatcher {
 	m := &chunkMatcher{want: []byte(text), folds: how == IExact || how == IPartial}
 	if m.folds {
@@ -177,7 +180,8 @@ func newChunkMatcher(text string, how Match) *chunkMatcher {
 	return m
 }
 
-// text returns the names of a chunk in the form in which want is to be found; nil if none can match.
+// text returns the names of a chunk in the form in which want can be searched, or nil if none can
+// match.
 func (m *chunkMatcher) text(c *chunk) []byte {
 	text := c.names
 	switch {
@@ -194,8 +198,9 @@ func (m *chunkMatcher) text(c *chunk) []byte {
 	return text
 }
 
-// next returns where in text the next name that matches has a match, and the rest of the text from the
-// end of the name on: the end of a name is the beginning of the next one. at is -1 if none matches.
+// next searches text for the next matching name. It returns the position of the match, or -1 if
+// there is none, and the rest of text from the end of that name on. The end mark of a name is
+// also the start mark of the next one.
 func (m *chunkMatcher) next(text []byte) (at int, rest []byte) {
 	if at = bytes.Index(text, m.want); at < 0 {
 		return -1, nil
@@ -218,7 +223,7 @@ func (m *chunkMatcher) count(c *chunk) (n int) {
 	return n
 }
 
-// find appends the numbers of a chunk's names that match to found.
+// find appends to found the indexes of the chunk's names that match.
 func (m *chunkMatcher) find(c *chunk, found []int) []int {
 	before := 0 // number of nameEnd before text
 	for text := m.text(c); len(text) > 0; {

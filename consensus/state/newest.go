@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// newest collects the newest of many pieces of content.
+// newest collects the newest of many pins, versions and uploads.
 type newest struct {
 	limit int
 	all   []Ending
 }
 
-// add adds a piece of content. It keeps at most twice the limit.
+// add adds one element. It stores at most twice the limit before it calls cut.
 func (v *newest) add(e Ending) {
 	v.all = append(v.all, e)
 	if len(v.all) >= 2*v.limit {
@@ -19,7 +19,7 @@ func (v *newest) add(e Ending) {
 	}
 }
 
-// cut sorts the content, newest first, and drops the content above the limit.
+// cut sorts the elements, newest first, and removes those above the limit.
 func (v *newest) cut() {
 	slices.SortFunc(v.all, func(a, b Ending) int {
 		return cmp.Or(
@@ -30,9 +30,9 @@ func (v *newest) cut() {
 	v.all = v.all[:min(len(v.all), v.limit)]
 }
 
-// Newest returns the newest pins, versions and uploads of an account, newest first, at most limit. It
-// leaves out delete markers, and failed pins that have no weight. It reads the rows of all versions of
-// the account, so it takes a second or more for a million of them.
+// Newest returns the newest pins, versions and uploads of an account, newest first, at most
+// limit. It omits delete markers, and failed pins without quota weight. It reads the rows of all
+// versions of the account, which takes at least a second for a million versions.
 func (v View) Newest(a AccountID, limit int) ([]Ending, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -56,7 +56,7 @@ func (v View) Newest(a AccountID, limit int) ([]Ending, error) {
 	return n.all, nil
 }
 
-// newestPins adds the newest pins of a status.
+// newestPins adds to n the newest pins with a status.
 func (v View) newestPins(a AccountID, s Status, n *newest) error {
 	prefix, found := pinKey(a, pinRow).byte(byte(s)), 0
 	return v.r.Scan(prefix, prefix.end(), false, func(k, row []byte) (bool, error) {
@@ -76,7 +76,7 @@ func (v View) newestPins(a AccountID, s Status, n *newest) error {
 	})
 }
 
-// newestIn adds the versions and uploads of a bucket.
+// newestIn adds to n the versions and uploads of a bucket.
 func (v View) newestIn(b *Bucket, n *newest) error {
 	in := func(key string, created Millis) Ending {
 		return Ending{Created: created, Bucket: b.Name, Born: b.Born, Key: key}
@@ -110,7 +110,7 @@ func (v View) newestIn(b *Bucket, n *newest) error {
 	})
 }
 
-// Has returns whether an account has a pin, a version or an upload.
+// Has returns whether the pin, the version or the upload that e names exists.
 func (v View) Has(a AccountID, e *Ending) (bool, error) {
 	if e.Pin != "" {
 		p, err := locate(v.r, a, e.Pin)

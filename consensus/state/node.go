@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Node is a member of the cluster. This record decides on membership; the Raft configuration
-// and the connection gates follow it.
+// Node is the record of a cluster member. The record alone decides on membership; the Raft
+// configuration and the filter for peer connections follow it.
 type Node struct {
 	ID           NodeID
 	Name         string
@@ -17,13 +17,13 @@ type Node struct {
 	Version      string   // release that the node runs
 	Joined       Millis
 
-	FeatureLevel FeatureLevel // newest feature level that the release understands; 0 also before level 1
+	FeatureLevel FeatureLevel // highest feature level that its release supports; 0 if unknown
 	Store        StoreID      // id of its Raft store; empty before level 1
-	Votes        bool         // the store may be given a vote; see GrantVote
+	Votes        bool         // the store is eligible to vote; see GrantVote
 }
 
-// Code encodes or decodes the record. Version 2 is written only if a field is set that version 1 does not
-// have, because members below feature level 1 read version 1 only.
+// Code encodes or decodes the record. It writes version 2 only if a field of version 2 is set,
+// because members below feature level 1 cannot read version 2.
 func (v *Node) Code(c *codec.Coder) {
 	version := uint64(2)
 	if !c.Decoding() && v.FeatureLevel == 0 && v.Store == "" && !v.Votes {
@@ -63,8 +63,8 @@ func (v *Node) check() error {
 	return nil
 }
 
-// understands refuses a release that does not know the feature level of the cluster, because it
-// could not read the log.
+// understands returns ErrConflict if the node's release does not support the feature level of the
+// cluster, because it could not read the log.
 func (v *Node) understands(r Reader) error {
 	level, err := levelOf(r)
 	if err == nil && v.FeatureLevel < level {
@@ -74,8 +74,8 @@ func (v *Node) understands(r Reader) error {
 	return err
 }
 
-// Short returns the end of the id, which is enough to distinguish the members of a cluster.
-// All ids have the same beginning.
+// Short returns the last characters of the id, which distinguish the members of a cluster. The
+// first characters of all ids are equal.
 func (id NodeID) Short() string {
 	const end = 8
 	if len(id) <= end+len("...") {
@@ -102,8 +102,8 @@ func putNode(tx Tx, v *Node, e *entry) error {
 	return put(tx, nodeKey(v.ID), v)
 }
 
-// UpdateNode replaces the facts that a member reports about itself: addresses, name,
-// version.
+// UpdateNode replaces the facts that a member reports about itself, such as its addresses, name
+// and release.
 type UpdateNode struct{ Node Node }
 
 // Code implements Command.
@@ -129,8 +129,8 @@ func (v *UpdateNode) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, putNode(tx, &node, e)
 }
 
-// Ticket allows one node to join. Its id is the peer id of the key that the ticket's secret
-// derives. So nobody can join with what the state contains.
+// Ticket allows one node to join. The node gets a secret, from which it derives a key pair; the
+// ID is the peer id of that key. So the state contains nothing with which somebody could join.
 type Ticket struct {
 	ID      NodeID
 	Created Millis
@@ -152,9 +152,9 @@ func ticketKey(id NodeID) key { return part(table(tableTicket), id) }
 // CreateTicket adds a ticket that is valid until Expires. It also removes expired tickets.
 type CreateTicket struct {
 	Ticket Ticket
-	// Expired is a time: tickets that expired before it may be removed. Most members agree on
-	// this time, because the clock of one node must not end the ticket of another. 0 means that
-	// no ticket may be removed.
+	// Expired is the time by which a ticket must have expired to be removed. The proposer chooses
+	// a time that most members' clocks have passed, so that a single wrong clock ends no ticket
+	// of another node. 0 means that no ticket may be removed.
 	Expired Millis
 }
 
@@ -218,10 +218,10 @@ func dropTicket(tx Tx, id NodeID) error {
 	return tx.Delete(ticketKey(id))
 }
 
-// JoinNode makes a node a member and spends its ticket. With an empty Ticket the node has
-// proved the cluster secret. If the node is a member already, only its addresses change. At
-// is the clock of the admitting member: a ticket that has expired by it admits no node and
-// is not spent.
+// JoinNode makes a node a member and removes its ticket. An empty Ticket means that the node has
+// proved that it knows the cluster secret. If the node is a member already, only its addresses
+// change. At is the time of the admitting member; if the ticket has expired by then, the node is
+// rejected and the ticket remains.
 type JoinNode struct {
 	Node   Node
 	Ticket NodeID
@@ -276,11 +276,12 @@ func (v *JoinNode) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, putNode(tx, &node, e)
 }
 
-// lastKeeperLevel is the feature level from which the last member that is not being drained cannot be
-// removed. Members of older releases remove it, and all members must decide alike.
+// lastKeeperLevel is the feature level from which on RemoveNode is rejected for the last member
+// that is not being drained. Older releases accept it, and all members must decide alike.
 const lastKeeperLevel FeatureLevel = 11
 
-// leavesKeeper returns ErrConflict if no member would take content without a node.
+// leavesKeeper returns ErrConflict if the node is the last member that is not being drained, so
+// that without it no member would store content.
 func leavesKeeper(r Reader, id NodeID) error {
 	level, err := levelOf(r)
 	if err != nil || level < lastKeeperLevel {
@@ -297,19 +298,21 @@ func leavesKeeper(r Reader, id NodeID) error {
 	return err
 }
 
-// RemoveNode ends a membership. The node's allocations stay on record until PlaceRoots moves them, so that
-// the state still counts what the node held.
+// RemoveNode ends a node's membership. The node's allocations remain on record until PlaceRoots
+// replaces them, so that the state still shows which copies were lost.
 //
-// Errors: ErrNotFound; ErrInvalid for the last member; ErrConflict if the members are not those in Of, if
-// the node has become the only holder of content after At, or if all other members are being drained.
+// Errors: ErrNotFound; ErrInvalid for the only member; ErrConflict if the members differ from Of,
+// if the node has become the only holder of some content after At, or if all other members are
+// being drained.
 type RemoveNode struct {
 	ID NodeID
-	// Of lists the members, in their order, with which the proposer found that no content is lost without
-	// this one. Without that check, two members that are removed at once could together be the only
-	// holders of content. Of is empty if the proposer has not checked.
+	// Of lists the members on which the proposer based its check that no content is lost without
+	// this node. If the members have changed since, the command is rejected: two nodes that are
+	// removed at once could together be the only holders of content. Of is empty if the proposer
+	// has not checked.
 	Of []NodeID
-	// At is the index of the state in which the proposer found that no content is held by this
-	// node alone. Later content is not covered. 0 if the proposer has not checked.
+	// At is the log index of the state in which the proposer found that this node is not the only
+	// holder of any content. 0 if the proposer has not checked.
 	At uint64
 }
 
@@ -373,7 +376,7 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Delete(nodeKey(v.ID))
 }
 
-// Node returns a member, whose addresses are to be read only, or ErrNotFound.
+// Node returns a member by its id, or ErrNotFound. The caller must not change its address slices.
 func (v View) Node(id NodeID) (Node, error) {
 	if v.members != nil {
 		at, known := slices.BinarySearchFunc(v.members.nodes, id, func(n Node, id NodeID) int { return orderOf(n.ID, id) })
@@ -392,8 +395,8 @@ func (v View) Node(id NodeID) (Node, error) {
 	return *n, nil
 }
 
-// Nodes returns all members in the order of their keys. Their addresses are to
-// be read only.
+// Nodes returns all members in the order of their keys. The caller must not change their address
+// slices.
 func (v View) Nodes() ([]Node, error) {
 	if v.members != nil {
 		return slices.Clone(v.members.nodes), nil
@@ -401,8 +404,8 @@ func (v View) Nodes() ([]Node, error) {
 	return scanAll[Node](v.r, table(tableNode))
 }
 
-// orderOf returns a key that sorts node ids like the keys of nodes: first by the length of the
-// ids.
+// orderOf compares two node ids in the order of the keys of nodes: by length first, then by
+// bytes.
 func orderOf(a, b NodeID) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
 // Tickets returns the join tickets on record, including expired ones.
@@ -421,8 +424,7 @@ func scanAll[T any, P record[T]](r Reader, prefix key) ([]T, error) {
 	return all, err
 }
 
-// scanPage returns up to limit records of the rows from one key up to another, and whether there are
-// more.
+// scanPage returns up to limit records with keys in [from, to), and whether there are more.
 func scanPage[T any, P record[T]](r Reader, from, to key, limit int) (page []T, more bool, err error) {
 	err = r.Scan(from, to, false, func(_, value []byte) (bool, error) {
 		if more = len(page) >= limit; more {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of what the object gateway stores.
+// Limits of what the object gateway stores.
 const (
 	MaxBucketsPerUser = 1000     // buckets of an account
 	MaxKeyBytes       = 1024     // bytes of an object's key
@@ -43,8 +43,8 @@ type Bucket struct {
 	Born       Incarnation
 	Created    Millis
 	Versioning Versioning
-	Public     bool // its versions are public: every IPFS peer may get them by their CIDs
-	Turning    bool // it may have versions that do not follow Public yet
+	Public     bool // every IPFS peer may fetch its content by CID
+	Turning    bool // some of its versions may not follow a change of Public yet
 }
 
 // Code encodes or decodes the record.
@@ -59,8 +59,8 @@ func (v *Bucket) Code(c *codec.Coder) {
 	codec.Bool(c, &v.Turning)
 }
 
-// VersionID identifies a version of an object, or a part. The proposer creates it, and it is
-// unique.
+// VersionID identifies a version of an object, or an upload part. The proposer generates a unique
+// one.
 type VersionID string
 
 // Object is a version of an object, or a delete marker.
@@ -79,15 +79,15 @@ type Object struct {
 	Upload    UploadID  // id of the upload that made it, or ""
 	Listed    Hash      // HashList of the parts from which the upload was completed
 	Blake3    []byte    // BLAKE3 hash of the content; nil if it is not known
-	// Versioned is true if the bucket kept versions when this one was created: ID
-	// identifies it. Otherwise it is the null version.
+	// Versioned is true if versioning was enabled when this version was created, so that clients
+	// name it by ID. Otherwise it is the key's null version.
 	Versioned bool
 	Marker    bool // delete marker, of which only ID, Key and Created are set
-	// StorageClass is the name that the client gave, "" for the standard one. It does not
-	// change the storage. It needs feature level 5, like Wanted.
+	// StorageClass is the name that the client sent, or "" for the standard class. It has no
+	// effect on where or how the object is stored. Like Wanted, it needs feature level 5.
 	StorageClass string
-	// Wanted is the algorithm of the checksum of all bytes that is yet to be computed, see
-	// SetObjectSums; "" is none.
+	// Wanted is the algorithm of a whole-object checksum that is still to be computed, see
+	// SetObjectSums; "" means none.
 	Wanted string
 }
 
@@ -110,8 +110,8 @@ func (v *Object) Code(c *codec.Coder) {
 	}
 }
 
-// codeListed encodes or decodes the fields that a list of objects shows, which come first in
-// the record. It returns the version of the record: 2 if it has a field that level 5 added.
+// codeListed encodes or decodes the first fields of the record, which a list of objects shows. It
+// returns the version of the record: 2 if the record has a field of feature level 5.
 func (v *Object) codeListed(c *codec.Coder) (version uint64) {
 	version = 1
 	if c.Decoding() || v.StorageClass != "" || v.Wanted != "" {
@@ -181,8 +181,8 @@ func (v *Object) check() error {
 	return nil
 }
 
-// checkClass checks the form of the name of a storage class. The gateway decides which
-// names exist.
+// checkClass checks the characters and the length of a storage class. Which classes exist is
+// decided by the gateway.
 func checkClass(name string) error {
 	if len(name) > MaxClassBytes {
 		return Errorf(CodeInvalid, "a storage class with a name of %d bytes, the most is %d", len(name), MaxClassBytes)
@@ -197,7 +197,7 @@ func checkBlake3(sum []byte) error {
 	return nil
 }
 
-// addBounded returns a + b, or the largest number if that overflows.
+// addBounded returns a + b, or math.MaxUint64 on overflow.
 func addBounded(a, b uint64) uint64 {
 	if a > math.MaxUint64-b {
 		return math.MaxUint64
@@ -251,7 +251,8 @@ func checkTags(tags []Tag, most int) error {
 	return nil
 }
 
-// checksumBytes returns the lengths of the digests that an object may have, by algorithm.
+// checksumBytes returns the length in bytes of an algorithm's digests, or 0 for an unknown
+// algorithm.
 func checksumBytes(algorithm string) int {
 	switch algorithm {
 	case "CRC32", "CRC32C":
@@ -266,7 +267,7 @@ func checksumBytes(algorithm string) int {
 	return newChecksumBytes(algorithm)
 }
 
-// newChecksumBytes does the same as checksumBytes for the algorithms that level 5 added.
+// newChecksumBytes is checksumBytes for the algorithms that feature level 5 has added.
 func newChecksumBytes(algorithm string) int {
 	switch algorithm {
 	case "XXHASH64", "XXHASH3":
@@ -335,7 +336,7 @@ func codeChecksums(c *codec.Coder, sums *[]Checksum) {
 	codec.List(c, sums, MaxChecksums, func(c *codec.Coder, s *Checksum) { s.Code(c) })
 }
 
-// PartRun describes consecutive parts of one size.
+// PartRun describes Count consecutive parts of Size bytes each.
 type PartRun struct{ Size, Count uint64 }
 
 // UploadID identifies a multipart upload.
@@ -349,8 +350,8 @@ type Upload struct {
 	ID      UploadID
 	Key     string
 	Created Millis
-	// Since is a time at which the upload was certainly open, by the clocks of most members.
-	// Its age counts from there. 0 means that their time was not known.
+	// Since is a time by most members' clocks at which the upload existed already. Its age is
+	// measured from there. 0 means that no such time is known yet.
 	Since    Millis
 	Headers  map[string]string
 	Meta     map[string]string
@@ -413,7 +414,7 @@ type Part struct {
 	// The following fields are the known part of the BLAKE3 tree of the object to which the
 	// part belongs.
 	Blake3 []byte // hash of the part's content as a separate object; nil if unknown
-	At     uint64 // offset of the part in the object, as Trees assumes it
+	At     uint64 // offset of the part in the object for which Trees was computed
 	Trees  []byte // chaining values of the subtrees of the part; nil if not known
 }
 
@@ -452,20 +453,20 @@ func (v *Part) check() error {
 	return checkChecksums(v.Checksums)
 }
 
-// Holding says that a node reported, in one of its epochs, that it holds the complete
-// content of a root durably. After a Fence, holdings of earlier epochs do not count.
+// Holding is a node's report, made in one of its epochs, that it durably stores the complete
+// content of a root. After a Fence, reports of earlier epochs are not valid.
 type Holding struct {
 	Node  NodeID
 	Epoch uint64
 }
 
-// Content is what was stored on nodes before a command refers to it.
+// Content describes content that was stored on nodes before a command references it.
 type Content struct {
 	Root   RootKey
 	Bytes  uint64    // bytes of the DAG's blocks
 	Blocks uint64    // number of the DAG's blocks
-	Nodes  []NodeID  // nodes that are to hold the root if the root is new
-	Held   []Holding // nodes that hold it already
+	Nodes  []NodeID  // nodes to which the root is allocated if it is new
+	Held   []Holding // reports of nodes that store it already
 }
 
 // Code encodes or decodes the content as a part of a command.
@@ -480,7 +481,7 @@ func (v *Content) Code(c *codec.Coder) {
 	})
 }
 
-// check checks the content of an object or part that names root.
+// check checks the fields. root is the root that the object or part names, which must equal Root.
 func (v *Content) check(root RootKey) error {
 	if v.Root != root {
 		return Errorf(CodeInvalid, "the content is not that of the object")
@@ -497,14 +498,14 @@ func (v *Content) check(root RootKey) error {
 	return nil
 }
 
-// ObjectsQuery asks for a page of a bucket's keys, in the order of their bytes.
+// ObjectsQuery requests a page of a bucket's keys, in byte order.
 type ObjectsQuery struct {
 	Prefix    string
 	Delimiter string // keys that contain it after the prefix are combined into one common prefix
 	After     string // only keys above this one, and common prefixes above it
 	Limit     int    // keys and prefixes, at most MaxListLimit
-	// Backward reverses the order. The page then has only keys and common prefixes below After, the
-	// last ones first; an empty After begins with the last key.
+	// Backward reverses the order: the page has the last keys and common prefixes below After,
+	// last ones first. An empty After then means the end of the bucket.
 	Backward bool
 }
 
@@ -522,9 +523,9 @@ type ObjectsPage struct {
 type VersionsQuery struct {
 	Prefix, Delimiter string
 	AfterKey          string
-	// AfterID belongs to AfterKey: the page begins after that version. If it does not exist
-	// any more, the page begins with the newest version of AfterKey, so versions may be
-	// repeated but none is left out. "" begins after all versions of AfterKey.
+	// AfterID names a version of AfterKey; the page begins after that version. If the version no
+	// longer exists, the page begins with the newest version of AfterKey, so that versions may be
+	// repeated but none is missed. "" means after all versions of AfterKey.
 	AfterID VersionID
 	Limit   int // versions and prefixes, at most MaxListLimit
 }

@@ -5,16 +5,17 @@ import (
 	"sync"
 )
 
-// Bounds of the recent changes of objects in memory: 25 MiB if all keys have MaxKeyBytes.
+// Limits of the recent object changes that a Watch keeps in memory; they take at most about 25
+// MiB.
 const (
 	// maxRecentChanges is the number of changes that a Watch keeps of one account.
 	maxRecentChanges = 5
-	// maxRecentAccounts is the largest number of accounts whose changes a Watch keeps. It keeps at least
-	// those of the half of them that have changed last.
+	// maxRecentAccounts is the largest number of accounts whose changes a Watch keeps. At least
+	// the half of them that changed last is kept.
 	maxRecentAccounts = 4096
 )
 
-// ObjectChange says that a key got another current object, or has none any more.
+// ObjectChange records that a key has another current object than before, or none any more.
 type ObjectChange struct {
 	Account AccountID
 	Bucket  string
@@ -23,8 +24,8 @@ type ObjectChange struct {
 	Deleted bool   // the key has no object any more
 }
 
-// noteObject adds a change of a key to the effects of the entry. An account that is being cleared has
-// no buckets with names any more, and nobody who asks for its changes.
+// noteObject adds an ObjectChange to the effects of the entry. It adds none for an account that
+// is being cleared, whose buckets have no names any more.
 func (e *entry) noteObject(b *Bucket, k string, at Millis, deleted bool) {
 	if b.Name == "" {
 		return
@@ -32,8 +33,9 @@ func (e *entry) noteObject(b *Bucket, k string, at Millis, deleted bool) {
 	e.fx.Objects = append(e.fx.Objects, ObjectChange{b.Account, b.Name, k, at, deleted})
 }
 
-// recentChanges has the newest changes of objects by account, the oldest first and at most one of a key.
-// Accounts are in two generations: when the younger one is full, it replaces the older one.
+// recentChanges stores the newest object changes of accounts, per account oldest first and at
+// most one per key. It has two generations of accounts: when the younger one is full, it becomes
+// the old one, and the former old one is dropped.
 type recentChanges struct {
 	mu           sync.Mutex // guards the fields below
 	younger, old map[AccountID][]ObjectChange
@@ -68,9 +70,9 @@ func (r *recentChanges) clear() {
 	r.younger, r.old = nil, nil
 }
 
-// ObjectChanges returns the newest changes of objects of an account, at most one of each key, the
-// newest first. Changes from before this node started, or before it replaced its state, are not
-// among them.
+// ObjectChanges returns the newest object changes of an account, newest first, at most one per
+// key. It does not include changes from before the start of this node or the last restored
+// snapshot.
 func (w *Watch) ObjectChanges(a AccountID) []ObjectChange {
 	r := &w.recent
 	r.mu.Lock()

@@ -2,8 +2,8 @@ package state
 
 import "bytes"
 
-// rolling reads rows in the order of their keys and combines rows with the same prefix up to a
-// delimiter.
+// rolling reads the rows of a list in key order. It combines the keys that have the same prefix
+// up to a delimiter into one common prefix, as in S3.
 type rolling struct {
 	r         Reader
 	base      key // prefix of all rows of the table
@@ -18,12 +18,11 @@ type rolling struct {
 	truncated bool
 }
 
-// passRolled is the number of rows of one common prefix that are read before the rest is
-// skipped. A skip within one walk costs as much as reading a few rows.
+// passRolled is the number of rows of one common prefix that are read before the rest of them is
+// skipped by a seek. A seek costs as much as reading a few rows.
 const passRolled = 1
 
-// rolledUp returns the common prefix into which a key is combined, or "" if the key is listed
-// itself.
+// rolledUp returns the common prefix that represents a key, or "" if the key is listed itself.
 func (w *rolling) rolledUp(k string) string {
 	if w.delimiter == "" || len(k) < len(w.prefix) || k[:len(w.prefix)] != w.prefix {
 		return ""
@@ -44,7 +43,7 @@ func (w *rolling) at(prefix string) key {
 	return append(k, prefix...)
 }
 
-// nameOf reads the object key from the key of a row.
+// nameOf returns the object key in the key of a row.
 func (w *rolling) nameOf(row []byte) (string, error) {
 	if !w.ordered {
 		return string(row[len(w.base):]), nil
@@ -53,8 +52,8 @@ func (w *rolling) nameOf(row []byte) (string, error) {
 	return name, err
 }
 
-// walk calls take for the rows from one on that are not rolled up, until the page
-// has its limit.
+// walk reads rows from the key from on until the page has limit entries. It calls take for each
+// row that is listed itself, and adds common prefixes to prefixes.
 func (w *rolling) walk(from key, take func(row, value []byte) error) error {
 	if begin := w.at(w.prefix); bytes.Compare(from, begin) < 0 {
 		from = begin
@@ -88,13 +87,14 @@ func (w *rolling) walk(from key, take func(row, value []byte) error) error {
 	})
 }
 
-// walker is a Reader whose walks may skip rows at less than a Scan for each time.
+// walker is implemented by a Reader that can skip rows within one iteration, which is cheaper
+// than a new Scan. The result on of fn is the key to continue with, or nil for the next row.
 type walker interface {
 	Walk(lower, upper []byte, fn func(key, value []byte) (on []byte, more bool, err error)) error
 }
 
-// walk calls fn for the rows of [from, end) in order. fn may return a later row to continue
-// with; nil: the next one.
+// walk calls fn for the rows of [from, end) in order. fn may return a later key with which to
+// continue; nil means the next row.
 func walk(r Reader, from, end key, fn func(row, value []byte) (on key, more bool, err error)) error {
 	if w, ok := r.(walker); ok {
 		return w.Walk(from, end, func(row, value []byte) ([]byte, bool, error) { return fn(row, value) })
@@ -152,7 +152,8 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 	return page, nil
 }
 
-// back reads a page in the reverse order: what is below a key or a common prefix.
+// back reads a page in reverse order: the entries below the key or common prefix below, or the
+// last entries if it is empty.
 func (w *rolling) back(below string, page *ObjectsPage) error {
 	begin, end := w.at(w.prefix), w.at(w.prefix).end()
 	if below != "" {
