@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// RotateSigningKey makes a new signing key, which signs API keys from now on, and returns its number. Existing
-// API keys stay valid; to end the API keys that an old signing key has signed, revoke them. If the state has no
-// room for a new signing key, RotateSigningKey first removes an old one whose API keys have all expired,
-// together with these API keys.
+// RotateSigningKey adds a new signing key, which signs API keys from now on, and returns its
+// generation. Existing API keys remain valid; to end those that an old signing key has signed,
+// revoke them. If the state has no room for another signing key, RotateSigningKey first removes
+// one whose API keys and shares have all expired, together with these.
 //
-// Errors: state.ErrTooLarge if state.MaxSigningKeys-1 signing keys have valid API keys; state.ErrUnavailable
-// without a majority.
+// Errors: state.ErrTooLarge if there is no room and each signing key from an earlier rotation has
+// signed an API key or share that is still valid; state.ErrUnavailable without a majority.
 func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err error) {
 	if err := a.Fits(); err != nil { // else no other node could open the new one
 		return 0, fmt.Errorf("rotate: %w", err)
@@ -46,9 +46,9 @@ func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err
 	return known.newest, nil
 }
 
-// clearExpired deletes the API keys and shares of a signing key all of which have expired, by the
-// clocks of most members. It chooses the signing key that has signed the fewest. If there is
-// none, it changes nothing.
+// clearExpired makes room for a new signing key: it revokes all API keys and shares that one old
+// signing key has signed, if all of them have expired by the clocks of most members. Among such
+// signing keys it chooses the one with the fewest. If there is none, it changes nothing.
 func (a *Accounts) clearExpired(ctx context.Context) error {
 	expired, err := a.expiredOf(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *Accounts) clearExpired(ctx context.Context) error {
 	return nil
 }
 
-// expiredOf returns the keys, of shares too, that clearExpired deletes.
+// expiredOf returns the ids of the API keys and of the keys of shares that clearExpired revokes.
 func (a *Accounts) expiredOf(ctx context.Context) ([]state.KeyID, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

@@ -83,8 +83,10 @@ func ListBytes(p *Pin) int {
 //
 //   - None by CID, name or meta: it reads the returned rows and counters.
 //   - By CID or exact name: the pins with that CID or name.
-//   - By one pair of meta: the returned rows and counters. By several pairs: also entries of the index.
-//   - By another match of the name: the account's packed names, the returned rows, and the rows of pins that are not pinned.
+//   - By one pair of meta: the returned rows and counters. By several pairs: also entries of the
+//     index.
+//   - By another match of the name: the account's packed names, the returned rows, and the rows
+//     of pins that are not pinned.
 //   - Otherwise: all rows of the account with the requested statuses and times.
 func (v View) ListPins(ctx context.Context, a AccountID, q PinQuery) (total uint64, pins []Pin, err error) {
 	if len(q.Statuses) == 0 {

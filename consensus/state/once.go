@@ -8,34 +8,37 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of the remembered requests with an idempotency key.
+// Limits of the remembered requests with an idempotency key.
 const (
-	// MaxOnce is the number of remembered requests of an account, the newest ones.
+	// MaxOnce is the largest number of remembered requests of an account. Beyond it, the oldest
+	// are forgotten.
 	MaxOnce = 10_000
-	// OnceFor is how long requests are remembered, by a time on which most members agree.
+	// OnceFor is how long a request is remembered, by times on which most members agree.
 	OnceFor Millis = 24 * 60 * 60 * 1000
 	// maxOnceForget is the largest number of old requests that one command forgets.
 	maxOnceForget = 8
 )
 
-// CreateOnce creates a pin once, however often the request is repeated and through whichever
-// node. A repeat with the same key and pin returns the first answer; one with another pin
-// returns CodeExists. Refused requests are not remembered, so the caller can try again.
+// CreateOnce creates a pin at most once for an idempotency key, even if the request is repeated
+// through other nodes. A repeat with the same key and pin returns the first answer; a request
+// with the same key and another pin returns ErrExists. Rejected requests are not remembered, so
+// the client can try again.
 type CreateOnce struct {
 	Key    Hash    // hash of the client's idempotency key
 	Change Command // *CreatePin, or a *ByKey or *BySession with one
-	// By is a time that most clocks have passed: Apply forgets requests that are remembered since before
-	// By - OnceFor. At is a time that most clocks have not passed: the request counts as remembered since
-	// At. With two times, a single wrong clock makes no node forget a request. 0 means unknown: no request
-	// is then too old.
+	// By is a time that most members' clocks have passed: Apply forgets requests that are
+	// remembered since before By - OnceFor. At is a time that most clocks have not reached: the
+	// new request counts as remembered since At. Because the two times differ, a single wrong
+	// clock makes no node forget a request too early. A By of 0 means unknown; then no request is
+	// too old.
 	By, At Millis
-	// Lasts is the duration of the pin in milliseconds, if the client asked for a duration and not for an
-	// end. A repeat then has to have the same duration, and its end may differ. 0: a repeat has to have
-	// the same end.
+	// Lasts is the duration of the pin, if the client gave a duration instead of an end. A repeat
+	// must then have the same duration, and its computed end may differ. 0 means that a repeat
+	// must have the same end.
 	Lasts Millis
 }
 
-// Forms of the change. The numbers are stored: never renumber.
+// Forms, which are the numbers of the types of Change. The numbers are stored: never renumber.
 const (
 	onceBare      = 1
 	onceByKey     = 2
@@ -84,7 +87,7 @@ func (v *CreateOnce) Code(c *codec.Coder) {
 	}
 }
 
-// create returns the command that creates the pin.
+// create returns the CreatePin in the command, or an error if Change is of another type.
 func (v *CreateOnce) create() (*CreatePin, error) {
 	change := v.Change
 	switch by := change.(type) {
@@ -108,7 +111,7 @@ type once struct {
 	Until   Millis    // end of the pin; 0: none
 }
 
-// over returns whether a request is too old to be remembered at a time.
+// over returns whether the request is too old at the time by, so that it counts as forgotten.
 func (v *once) over(by Millis) bool { return by-OnceFor >= v.At }
 
 // Code encodes or decodes the record. Version 2 is written only if the pin has an end.
@@ -137,9 +140,9 @@ func onceByTime(a AccountID) key { return part(table(tableOnce), a).byte('t') }
 
 func onceCount(a AccountID) key { return part(table(tableOnce), a).byte('#') }
 
-// askedFor returns the hash of the request of a client: all fields of the pin except those that
-// the node has created. If the client asked for a time from now, that counts instead of the end; as
-// a negative number, because it is no end.
+// askedFor returns the hash by which a repeat is recognized: of all fields of the pin that the
+// client has given. If lasts is above 0, the duration is hashed instead of the end, as a negative
+// number, because ends are positive.
 func askedFor(p *Pin, lasts Millis) (Hash, error) {
 	asked := Pin{Account: p.Account, CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta, Until: p.Until, MaxBytes: p.MaxBytes}
 	if lasts > 0 {
@@ -185,8 +188,9 @@ func (v *CreateOnce) apply(tx Tx, e *entry) (Result, error) {
 	return result, v.remember(tx, asked, result.Pin)
 }
 
-// find returns the hash of the request, the record with its name, and if the record still counts, the pin
-// of the first answer. The error is ErrExists if the first request asked for another pin.
+// find returns the hash of the request, the stored record with the same idempotency key, and, if
+// that record is not too old, the pin of the first answer as again. Errors: ErrExists if the
+// first request was for another pin.
 func (v *CreateOnce) find(r Reader, pin *Pin) (asked Hash, first *once, again *Pin, err error) {
 	if asked, err = askedFor(pin, v.Lasts); err != nil {
 		return asked, nil, nil, err
@@ -203,9 +207,9 @@ func (v *CreateOnce) find(r Reader, pin *Pin) (asked Hash, first *once, again *P
 	return asked, first, &was, nil
 }
 
-// FirstAnswer returns the pin of the first request with the idempotency key of cmd, also if the pin is
-// gone. Errors: ErrNotFound if the state does not remember the request; ErrExists if that request asked
-// for another pin.
+// FirstAnswer returns the pin that answered the first request with the idempotency key of cmd,
+// even if the pin was deleted since. Errors: ErrNotFound if no such request is remembered;
+// ErrExists if it was for another pin.
 func (v View) FirstAnswer(cmd *CreateOnce) (Pin, error) {
 	create, err := cmd.create()
 	if err != nil {
@@ -221,8 +225,8 @@ func (v View) FirstAnswer(cmd *CreateOnce) (Pin, error) {
 	return *accepted(again).Pin, nil
 }
 
-// remember notes a request, and forgets the oldest ones that are too old or too
-// many.
+// remember stores a request, and removes up to maxOnceForget of the oldest ones that are too old
+// or above MaxOnce.
 func (v *CreateOnce) remember(tx Tx, asked Hash, pin *Pin) error {
 	a := pin.Account
 	n, err := counter(tx, onceCount(a))

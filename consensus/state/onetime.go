@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// MaxOneTimeLinks is how many one-time links a cluster has at once.
+// MaxOneTimeLinks is the largest number of one-time links that a cluster has at once.
 const MaxOneTimeLinks = 1000
 
 // LinkID identifies a one-time link. It is a hash of the link's token, so that a copy of
@@ -23,15 +23,15 @@ const (
 	ForSession  LinkPurpose = 3 // starts a session of an account
 )
 
-// OneTimeLink is a link that an administrator made and that works once. Its proposer checks
-// whether it has expired, because the state has no clock.
+// OneTimeLink is the record of a link that an administrator has created and that works once. The
+// node that uses it checks whether it has expired, because the state has no clock.
 type OneTimeLink struct {
 	ID      LinkID
 	Purpose LinkPurpose
-	Email   string    // for ForSignUp, in lower case; otherwise empty
-	Account AccountID // for the other purposes; otherwise empty
-	// Proof is PasswordProof of the account's password. So a change of the password ends the
-	// link.
+	Email   string    // address of the invited person, in lower case, for ForSignUp; otherwise empty
+	Account AccountID // account for the other purposes; otherwise empty
+	// Proof is the PasswordProof of the account's password at the creation of the link. So the
+	// link is void once the password has changed.
 	Proof   Hash
 	Expires Millis
 }
@@ -55,21 +55,21 @@ func (v *OneTimeLink) check() error {
 	return nil
 }
 
-// errNoLink is the error for a link that was used, was replaced, or never existed.
+// errNoLink is returned for a link that was used or replaced, or that never existed.
 var errNoLink = Errorf(CodeNotFound, "the link was used already or is not valid any more")
 
 func oneTimeKey(id LinkID) key { return part(table(tableOneTime), id) }
 
-// AddOneTimeLink adds a link. It replaces the link of the same purpose for the same account or
-// e-mail address, and removes links that have expired by Over. The command needs feature level
-// 6.
+// AddOneTimeLink adds a link. It replaces an existing link with the same purpose for the same
+// account or e-mail address, and removes links that have expired by Over. The command needs
+// feature level 6.
 //
-// Errors: ErrInvalid, ErrNotFound without the account, ErrExists where the e-mail address of an
-// invitation has an account, ErrForbidden for a disabled account, ErrTooLarge where there are
-// MaxOneTimeLinks.
+// Errors: ErrInvalid; ErrNotFound without such an account; ErrExists if the e-mail address of an
+// invitation has an account already; ErrForbidden for a disabled account; ErrTooLarge if there
+// are MaxOneTimeLinks links.
 type AddOneTimeLink struct {
 	Link OneTimeLink
-	Over Millis // a time that most members have reached; 0: none expires
+	Over Millis // time that most members' clocks have reached; 0 means to remove no expired links
 }
 
 // Code implements Command.
@@ -119,7 +119,7 @@ func (v *AddOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, oneTimeKey(l.ID), &l)
 }
 
-// removeLinks removes the links for which goes returns true.
+// removeLinks removes the one-time links for which goes returns true.
 func removeLinks(tx Tx, goes func(*OneTimeLink) bool) error {
 	all, err := scanAll[OneTimeLink](tx, table(tableOneTime))
 	if err != nil {
@@ -136,9 +136,9 @@ func removeLinks(tx Tx, goes func(*OneTimeLink) bool) error {
 	return nil
 }
 
-// RemoveOneTimeLink removes a link before it is used. It needs feature level 7.
+// RemoveOneTimeLink removes a link that was not used. The command needs feature level 7.
 //
-// Errors: ErrNotFound for a link that was used, was replaced, or never existed.
+// Errors: ErrNotFound for a link that was used or replaced, or that never existed.
 type RemoveOneTimeLink struct{ ID LinkID }
 
 // Code implements Command.
@@ -153,8 +153,8 @@ func (v *RemoveOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.ID))
 }
 
-// linkOf returns the account of a link that opens it for a purpose, or errNoLink. A link opens no
-// disabled account, and opens it again once it is enabled.
+// linkOf returns the account if the link is valid for the purpose and the account, and otherwise
+// errNoLink. A link of a disabled account is not valid until the account is enabled again.
 func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Account, error) {
 	l, err := get[OneTimeLink](r, oneTimeKey(id))
 	if err != nil {
@@ -175,10 +175,10 @@ func linkOf(r Reader, id LinkID, purpose LinkPurpose, account AccountID) (*Accou
 	return a, nil
 }
 
-// ResetPassword sets a new password for the holder of a one-time link and uses the link up. It
-// needs feature level 6.
+// ResetPassword sets a new password for the holder of a one-time link, and removes the link. The
+// command needs feature level 6.
 //
-// Errors: ErrNotFound if the link does not permit that.
+// Errors: ErrNotFound if the link is not valid for that.
 type ResetPassword struct {
 	Link    LinkID
 	Account AccountID
@@ -205,12 +205,12 @@ func (v *ResetPassword) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.Link))
 }
 
-// BeginSession begins a session like CreateSession, but without a password: for an identity of
-// the account, or for the holder of a one-time link, which it uses up. It needs feature level
-// 6.
+// BeginSession creates a session like CreateSession, but without a password: for a person with an
+// identity of the account, or for the holder of a one-time link, which it removes. The command
+// needs feature level 6.
 //
-// Errors: those of CreateSession; ErrUnauthorized if the identity belongs to no account, to another
-// one or to a disabled one, ErrNotFound if the link does not open the account.
+// Errors: those of CreateSession; ErrUnauthorized if the identity is not one of the account, or
+// if the account is disabled; ErrNotFound if the link is not valid for the account.
 type BeginSession struct {
 	Session  Session
 	Identity IdentityID // empty: none
@@ -254,8 +254,9 @@ func (v *BeginSession) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, tx.Delete(oneTimeKey(v.Link))
 }
 
-// OneTimeLink returns a link. It returns ErrNotFound if the link was used, has never existed,
-// if the password of its account has changed, or if its account is disabled.
+// OneTimeLink returns a link by its id. It returns ErrNotFound if the link was used or never
+// existed, or if it is void because the password of its account has changed or the account is
+// disabled.
 func (v View) OneTimeLink(id LinkID) (OneTimeLink, error) {
 	if id == "" || len(id) > MaxIDLen {
 		return OneTimeLink{}, errNoLink
@@ -275,8 +276,8 @@ func (v View) OneTimeLink(id LinkID) (OneTimeLink, error) {
 	return *l, nil
 }
 
-// OneTimeLinks returns the links that OneTimeLink finds, in the order of their ids. Some may have
-// expired.
+// OneTimeLinks returns all links for which OneTimeLink returns no error, in the order of their
+// ids. Some may have expired.
 func (v View) OneTimeLinks() (open []OneTimeLink, err error) {
 	all, err := scanAll[OneTimeLink](v.r, table(tableOneTime))
 	if err != nil {

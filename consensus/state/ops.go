@@ -7,24 +7,24 @@ import (
 	"slices"
 )
 
-// Bounds of the remembered operations, in addition to MaxOps.
+// Limits of the remembered operations, in addition to MaxOps. The state remembers the results of
+// recent operations, so that a repeated command takes effect once.
 const (
 	// MaxOpBytes is the largest size of all remembered results in bytes, because a result can
 	// contain a whole pin.
 	MaxOpBytes = 64 << 20
-	// maxForget is the largest number of operations that one command forgets, so that the cost
-	// of an entry does not grow when large results were many.
+	// maxForget is the largest number of operations that one command forgets, so that the cost of
+	// a command is bounded even after many large results.
 	maxForget = 64
 )
 
-// operations is the bookkeeping of the remembered operations: 8 bytes, the
-// sequence of the next one, up to level 0, and three numbers of 8 bytes from
-// level 1 on.
+// operations is the record about the remembered operations. It is stored as 8 bytes at feature
+// level 0 (next), and as three numbers of 8 bytes from level 1 on.
 type operations struct {
 	next    uint64 // sequence number of the next operation
 	first   uint64 // sequence number of the oldest operation
 	bytes   uint64 // bytes of all results
-	bounded bool   // the bytes are known and bounded
+	bounded bool   // bytes is known, and limited to MaxOpBytes
 }
 
 var opNext = metaKey("ops")
@@ -55,10 +55,9 @@ func (o operations) write(tx Tx) error {
 	return tx.Set(opNext, b)
 }
 
-// remember stores the outcome of an operation and forgets the oldest ones beyond MaxOps, or
-// MaxOpBytes of results. It stores only the code of an error, because the text may differ
-// between releases, and this record is part of the state, which must be equal on all
-// members during an upgrade.
+// remember stores the outcome of an operation, and forgets the oldest ones beyond MaxOps
+// operations or MaxOpBytes of results. It stores only the code of an error, because the text may
+// differ between releases and this record must be equal on all members during an upgrade.
 func (a *Applier) remember(tx Tx, op OpID, r Result, e *Error) error {
 	if e != nil {
 		e = &Error{Code: e.Code}
@@ -86,9 +85,10 @@ func (a *Applier) remember(tx Tx, op OpID, r Result, e *Error) error {
 	return o.write(tx)
 }
 
-// brief returns the part of a result that is stored: of a pin, which can have 84 KiB, only
-// what its command does not have. Otherwise an account with large pins would push out the
-// operations of others before they are retried. Below feature level 4 everything is stored.
+// brief returns the part of a result that is stored. If the result contains the pin of the
+// command, which can have 84 KiB, it stores only the fields that Apply has set. Otherwise an
+// account with large pins could displace the operations of others before they are retried. Below
+// feature level 4, the whole result is stored.
 func brief(r Reader, result Result, cmd Command) (Result, error) {
 	pin, asked := result.Pin, pinIn(cmd)
 	if pin == nil || asked == nil || pin.Account != asked.Account || pin.CID != asked.CID || pin.Given != asked.Given ||
@@ -103,7 +103,7 @@ func brief(r Reader, result Result, cmd Command) (Result, error) {
 	return Result{Pin: &Pin{ID: pin.ID, Created: pin.Created}}, nil
 }
 
-// recalled returns the full result from a brief one and the same command.
+// recalled restores the full result from a stored brief one and the repeated command.
 func recalled(result Result, cmd Command) Result {
 	asked := pinIn(cmd)
 	if result.Pin == nil || result.Pin.CID != "" || asked == nil {
@@ -114,7 +114,7 @@ func recalled(result Result, cmd Command) Result {
 	return accepted(&pin)
 }
 
-// pinIn returns the pin that a command creates, or nil if it creates none.
+// pinIn returns the pin in a command that creates one, or nil.
 func pinIn(cmd Command) *Pin {
 	switch v := cmd.(type) {
 	case *CreatePin:
@@ -131,7 +131,8 @@ func pinIn(cmd Command) *Pin {
 	return nil
 }
 
-// forget removes the oldest operations that are too many; the newest stays.
+// forget removes the oldest operations beyond the limits, at most maxForget. It never removes the
+// newest one.
 func (o *operations) forget(tx Tx, recent *recentOps) error {
 	for range maxForget {
 		tooMany := o.next-o.first > MaxOps || o.bounded && o.bytes > MaxOpBytes
@@ -159,7 +160,7 @@ func (o *operations) forget(tx Tx, recent *recentOps) error {
 	return nil
 }
 
-// oldest reads the oldest operation, and the size of its result where that counts.
+// oldest returns the oldest operation, with the size of its result if bounded is set.
 func (o *operations) oldest(tx Tx) (op recentOp, err error) {
 	id, ok, err := tx.Get(opOrderKey(o.first))
 	if err != nil || !ok || len(id) != len(OpID{}) {
@@ -176,7 +177,8 @@ func (o *operations) oldest(tx Tx) (op recentOp, err error) {
 	return op, nil
 }
 
-// boundOps starts to count and limit the bytes of remembered results.
+// boundOps counts the bytes of the remembered results when the cluster reaches feature level 1.
+// From then on they are limited.
 func boundOps(tx Tx) error {
 	o, err := readOperations(tx)
 	if err != nil || o.bounded {

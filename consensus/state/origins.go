@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// Origins are stored in the pins that name them. Keys with this prefix find the attached pins
-// that have origins, by root and account, and of an account the newest pin first.
+// The origins of a root are those in its pins; they are not stored separately. originsOf returns
+// the prefix of an index of the attached pins that have origins, by account, newest pin first.
 func originsOf(k RootKey) key { return part(table(tableOrigin), k) }
 
 func originKey(p *Pin, k RootKey) key {
 	return append(part(originsOf(k), p.Account).descending(p.Created), p.ID...)
 }
 
-// hold attaches a pin to a root. The caller increases the count of the root.
+// hold writes the index rows by which a pin is attached to a root. The caller increases the
+// root's reference count.
 func (v *Pin) hold(tx Tx, k RootKey) error {
 	if len(v.Origins) > 0 {
 		if err := tx.Set(originKey(v, k), nil); err != nil {
@@ -28,7 +29,7 @@ func (v *Pin) hold(tx Tx, k RootKey) error {
 	return tx.Set(attachedKey(v, k), nil)
 }
 
-// release deletes the records that hold has written.
+// release deletes the index rows that hold has written.
 func (v *Pin) release(tx Tx, k RootKey) error {
 	if len(v.Origins) > 0 {
 		if err := tx.Delete(originKey(v, k)); err != nil {
@@ -47,9 +48,9 @@ func (v *Pin) release(tx Tx, k RootKey) error {
 // of a root.
 const maxOriginPins = 16
 
-// Origins returns up to MaxOrigins origins of the pins of a root, each once. The first
-// MaxOrigins accounts with origins take turns, and each begins with its newest pin, so that
-// one account cannot displace the origins of another.
+// Origins returns up to MaxOrigins different origins of a root's pins. It takes one origin in
+// turn from each of the first MaxOrigins accounts with origins, starting with the newest pin of
+// each, so that one account cannot displace the origins of another.
 func (v View) Origins(k RootKey) ([]string, error) {
 	accounts, err := v.accountsIn(originsOf(k), MaxOrigins)
 	if err != nil || len(accounts) == 0 {
@@ -80,17 +81,17 @@ func (v View) Origins(k RootKey) ([]string, error) {
 	return all, nil
 }
 
-// originLine has the origins of one account's pins of a root.
+// originLine iterates over the origins in one account's pins of a root, for Origins.
 type originLine struct {
 	account AccountID
 	prefix  key
-	from    key      // position of the pins that are not read yet; nil if there are none
+	from    key      // position of the next pin to read; nil if there are no more
 	pins    int      // number of pins that were read
-	named   []string // origins of these pins that were not taken yet
+	named   []string // origins of the pins read so far that next has not returned
 	over    bool
 }
 
-// next returns the next origin that was not taken yet, or "" if there is none.
+// next returns the account's next origin that is not in taken, or "" if there is none.
 func (l *originLine) next(r Reader, taken []string) (origin string, err error) {
 	for {
 		for len(l.named) > 0 {
@@ -108,7 +109,7 @@ func (l *originLine) next(r Reader, taken []string) (origin string, err error) {
 	}
 }
 
-// read reads the next pin.
+// read reads the account's next pin and its origins.
 func (l *originLine) read(r Reader) error {
 	var id RequestID
 	found := false

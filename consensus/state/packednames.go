@@ -13,35 +13,40 @@ import (
 // PackedNamesLevel is the lowest feature level with packed names.
 const PackedNamesLevel FeatureLevel = 11
 
-// The names of an account's pins are packed in the order of their creation, so that a list by a part
-// of a name reads few large rows instead of one row for each pin. A chunk has the names of the pins
-// that were created in a range of time, and the chunks of an account cover all time up to packedTo.
-// Creation times rise, so no name is ever added to a chunk. A removed pin sets a bit beside its
-// chunk; the chunk is written anew when a quarter of its names are gone.
+// The names of an account's pins are packed, many in one row, in the order of the pins' creation.
+// So a list by a part of a name reads few large rows instead of one row per pin. A chunk is a row
+// with the names of the pins that were created in a range of time; the chunks of an account cover
+// all times up to packedTo. No name is ever added to a chunk, because new pins have later
+// creation times. When a pin is deleted, a bit in a row beside the chunk is set; the chunk is
+// rewritten when a quarter of its names are deleted.
 
-// Bounds of packed names.
+// Limits of packed names.
 const (
-	// packEvery is the mean number of pins between two packings, if the account creates a pin a
-	// millisecond: a new pin whose creation time is a multiple of packEvery packs the names of all pins
-	// up to itself.
+	// packEvery decides when names are packed: a new pin whose creation time in milliseconds is a
+	// multiple of packEvery packs the names of all pins up to itself. For an account that creates
+	// one pin per millisecond, that is every packEvery pins.
 	packEvery = 512
-	// A chunk has at most chunkNames names. It ends with the name that makes them chunkBytes.
+	// A chunk has at most chunkNames names. It also ends after the name with which it reaches
+	// chunkBytes.
 	chunkNames = 512
 	chunkBytes = 16 << 10
-	// One packing reads at most packRows pins of each status, and ends with those that make them
-	// packBytes. It is enough for the pins between two packings, and for some of an older release.
+	// One packing reads at most packRows pins of each status. It also ends after the pins with
+	// which it reaches packBytes. That is enough for the pins since the last packing, and for
+	// some that an older release has left unpacked.
 	packRows  = 2048
 	packBytes = 8 << 20
-	// goneShare is the part of a chunk's names, one in goneShare, that are gone when it is written anew.
+	// goneShare decides when a chunk is rewritten: when one in goneShare of its names is deleted.
 	goneShare = 4
-	// smallAccount is what PackNames counts for an account, in pins, besides the pins that it reads.
+	// smallAccount is the cost, in pins, that PackNames counts for each account in addition to
+	// the pins that it reads.
 	smallAccount = 8
 
 	maxTimesBytes = chunkNames * binary.MaxVarintLen64
 	maxNamesBytes = chunkBytes + maxNameBytes + chunkNames + 1
 )
 
-// nameEnd is before the first name of a chunk and after each. UTF-8 has no such byte.
+// nameEnd is the byte before the first name of a chunk and after each name. It never occurs in
+// UTF-8.
 const nameEnd = 0xff
 
 func packedNames(a AccountID) key { return part(table(tableNames), a) }
@@ -51,12 +56,14 @@ func packedToKey(a AccountID) key { return packedNames(a).byte(namesTo) }
 // chunksOf returns the prefix of the rows of an account's chunks, newest first.
 func chunksOf(a AccountID) key { return packedNames(a).byte(namesChunk) }
 
-// goneKey returns the key of the bits of a chunk's names that are gone. chunkKey is the next key.
+// goneKey returns the key of the row with the bits of a chunk's deleted names. chunkKey, the key
+// of the chunk itself, follows it directly.
 func goneKey(a AccountID, oldest Millis) key { return chunksOf(a).descending(oldest).byte(chunkGone) }
 
 func chunkKey(a AccountID, oldest Millis) key { return chunksOf(a).descending(oldest).byte(chunkRow) }
 
-// readChunkKey reads what follows chunksOf in the key of a row.
+// readChunkKey decodes the part of a row's key that follows the prefix of chunksOf. form is
+// chunkGone or chunkRow.
 func readChunkKey(k []byte) (oldest Millis, form byte, err error) {
 	if len(k) != 8+1 || k[8] != chunkGone && k[8] != chunkRow {
 		return 0, 0, fmt.Errorf("state: key %x of packed names", k)
@@ -64,8 +71,8 @@ func readChunkKey(k []byte) (oldest Millis, form byte, err error) {
 	return Millis(^binary.BigEndian.Uint64(k)), k[8], nil
 }
 
-// packedTo returns the creation time up to which the names of an account's pins are packed; 0 means
-// that none are.
+// packedTo returns the creation time up to which the names of an account's pins are packed, or 0
+// if none are.
 func packedTo(r Reader, a AccountID) (Millis, error) {
 	to, err := counter(r, packedToKey(a))
 	return Millis(to), err
@@ -73,7 +80,7 @@ func packedTo(r Reader, a AccountID) (Millis, error) {
 
 // chunk is a row of packed names, newest pin first.
 type chunk struct {
-	oldest Millis // from the key; no name of the chunk is of an older pin
+	oldest Millis // from the key; lower bound of the creation times of the chunk's pins
 	count  int
 	ascii  bool   // all characters are ASCII
 	times  []byte // varints: how much later than oldest the newest pin was created, then how much earlier each next one
@@ -91,7 +98,7 @@ func (v *chunk) Code(c *codec.Coder) {
 	codec.Bytes(c, &v.names, maxNamesBytes)
 }
 
-// readChunk reads a row of packed names without copying it.
+// readChunk decodes a chunk. The result refers to the bytes of row.
 func readChunk(oldest Millis, row []byte) (chunk, error) {
 	c := codec.Decoder(row)
 	c.Version(1)
@@ -107,7 +114,8 @@ func readChunk(oldest Millis, row []byte) (chunk, error) {
 	return v, nil
 }
 
-// each calls fn for the creation times of the chunk's pins until fn returns false.
+// each calls fn with the index and the creation time of each of the chunk's pins, newest first,
+// until fn returns false.
 func (v *chunk) each(fn func(at int, created Millis) (more bool)) error {
 	created := v.oldest
 	rest := v.times
@@ -128,7 +136,7 @@ func (v *chunk) each(fn func(at int, created Millis) (more bool)) error {
 	return nil
 }
 
-// created appends the creation times of the chunk's pins to made.
+// created appends to made the creation times of the chunk's pins, newest first.
 func (v *chunk) created(made []Millis) ([]Millis, error) {
 	err := v.each(func(_ int, created Millis) bool {
 		made = append(made, created)
@@ -137,7 +145,7 @@ func (v *chunk) created(made []Millis) ([]Millis, error) {
 	return made, err
 }
 
-// find returns the number of the name of the pin that was created at a time, or -1.
+// find returns the index of the name whose pin was created at the given time, or -1.
 func (v *chunk) find(created Millis) (at int, err error) {
 	at = -1
 	err = v.each(func(i int, is Millis) bool {
@@ -155,13 +163,14 @@ func (v *chunk) newest() Millis {
 	return v.oldest + Millis(d)
 }
 
-// pinName is the name of a pin, and when it was created.
+// pinName is the name and the creation time of a pin.
 type pinName struct {
 	created Millis
 	name    []byte
 }
 
-// add adds the name of an older pin.
+// add appends a name, whose pin must be older than that of the previous name. last is the
+// creation time of the previous pin.
 func (v *chunk) add(n pinName, last Millis) {
 	if v.count == 0 {
 		*v = chunk{oldest: v.oldest, ascii: true, names: append(make([]byte, 0, maxNamesBytes), nameEnd)}
@@ -174,7 +183,7 @@ func (v *chunk) add(n pinName, last Millis) {
 	v.names = append(append(v.names, n.name...), nameEnd)
 }
 
-// newChunk returns a chunk of names, newest first.
+// newChunk returns a chunk with the given names, which are sorted newest first.
 func newChunk(oldest Millis, all []pinName) *chunk {
 	v := &chunk{oldest: oldest}
 	last := Millis(0)
@@ -185,7 +194,8 @@ func newChunk(oldest Millis, all []pinName) *chunk {
 	return v
 }
 
-// packOnCreation packs the names of an account if its new pin is the one to do it.
+// packOnCreation packs the names of an account if the creation time of its new pin is a multiple
+// of packEvery.
 func packOnCreation(tx Tx, p *Pin) error {
 	if p.Created%packEvery != 0 {
 		return nil
@@ -198,11 +208,12 @@ func packOnCreation(tx Tx, p *Pin) error {
 	return err
 }
 
-// packing is how much a packing may read, of each status.
+// packing is how many rows and bytes of each status a packing may still read.
 type packing struct{ rows, bytes int }
 
-// packNames packs the names of an account's oldest pins that are not packed, and subtracts from what
-// it may read. It returns the number of pins that it has passed, and whether no others are left.
+// packNames packs the names of the oldest pins of an account that are not packed, and subtracts
+// from may what it has read. It returns the number of pins that it has processed, and all, which
+// is true if all pins are packed now.
 func packNames(tx Tx, a AccountID, may *packing) (passed int, all bool, err error) {
 	from, err := packedTo(tx, a)
 	if err != nil {
@@ -232,8 +243,8 @@ func packNames(tx Tx, a AccountID, may *packing) (passed int, all bool, err erro
 	return passed, all, tx.Set(packedToKey(a), binary.BigEndian.AppendUint64(nil, uint64(to)))
 }
 
-// unpacked returns an account's pins that were created after from and not after to, in no order. all
-// says that no pin was created later.
+// unpacked returns the pins of an account that were created after from and not after to,
+// unsorted. all is true if there are no later pins.
 func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName, to Millis, all bool, err error) {
 	until := maxMillis
 	newest, rows, size := from, 0, 0
@@ -270,7 +281,7 @@ func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName,
 	return slices.DeleteFunc(pins, func(n pinName) bool { return n.created > until }), until, false, nil
 }
 
-// unpackName removes the name of a pin that is removed from the packed names, if it is there.
+// unpackName marks the name of a deleted pin as deleted in its chunk, if the name is packed.
 func unpackName(tx Tx, p *Pin) error {
 	if p.Name == "" {
 		return nil
@@ -296,7 +307,8 @@ func unpackName(tx Tx, p *Pin) error {
 	return renewChunk(tx, p.Account, is)
 }
 
-// renewChunk writes a chunk without the names that are gone, or deletes it if none are left.
+// renewChunk rewrites a chunk without its deleted names, or deletes the chunk if no names are
+// left.
 func renewChunk(tx Tx, a AccountID, is place) error {
 	row, ok, err := tx.Get(chunkKey(a, is.oldest))
 	if err == nil && !ok {
@@ -332,7 +344,7 @@ func renewChunk(tx Tx, a AccountID, is place) error {
 	return put(tx, chunkKey(a, is.oldest), newChunk(is.oldest, left))
 }
 
-// list returns the names of the chunk, which are parts of it.
+// list returns the names of the chunk as slices of its bytes.
 func (v *chunk) list() (all [][]byte) {
 	from := 1
 	for i := 1; i < len(v.names); i++ {
@@ -343,15 +355,15 @@ func (v *chunk) list() (all [][]byte) {
 	return all
 }
 
-// place is where a chunk has the name of a pin.
+// place is the position of a pin's name in a chunk.
 type place struct {
-	oldest Millis // of the chunk
+	oldest Millis // start of the chunk's range of creation times
 	count  int    // number of names of the chunk
-	at     int    // number of the name; -1: the chunk does not have it
-	gone   []byte // bits of the names that are gone; nil if none are
+	at     int    // index of the name; -1 if the chunk does not have it
+	gone   []byte // bits of the deleted names; nil if there are none
 }
 
-// placeOf returns the place of the name of a pin that was created at a time.
+// placeOf returns the position of the name of the pin that was created at a time.
 func placeOf(r Reader, a AccountID, created Millis) (is place, err error) {
 	is.at = -1
 	prefix := chunksOf(a)
@@ -375,7 +387,7 @@ func placeOf(r Reader, a AccountID, created Millis) (is place, err error) {
 	return is, err
 }
 
-// isGone returns whether the bits say that a name is gone.
+// isGone returns whether the name with the index at is marked as deleted.
 func isGone(gone []byte, at int) bool { return at/8 < len(gone) && gone[at/8]&(1<<(at%8)) != 0 }
 
 func countGone(gone []byte) (n int) {
@@ -387,11 +399,11 @@ func countGone(gone []byte) (n int) {
 
 var packingKey = metaKey("pins/packing")
 
-// packingNames says how far PackNames has come.
+// packingNames records the progress of PackNames.
 type packingNames struct {
 	Complete bool
-	At       string // where the next account begins among the rows of pins, or the account of which only some names are packed, and up to when
-	Pins     uint64 // number of pins of the accounts that PackNames has passed
+	At       string // key from which to search the next account in the table of pins; if an account is only partly packed, a key before its first row
+	Pins     uint64 // number of pins that PackNames has processed
 }
 
 // Code encodes or decodes the record.
@@ -405,7 +417,8 @@ func (v *packingNames) Code(c *codec.Coder) {
 // maxPackingAt is more than the length of packingNames.At in bytes.
 const maxPackingAt = MaxIDLen + 16
 
-// foundPackedNames begins to pack names. In a cluster with pins, PackNames packs those that are there.
+// foundPackedNames creates the record of the packing. In a cluster that has pins already,
+// PackNames then packs their names.
 func foundPackedNames(tx Tx) error {
 	n, err := pinsOfAll(tx)
 	if err != nil {
@@ -414,13 +427,13 @@ func foundPackedNames(tx Tx) error {
 	return put(tx, packingKey, &packingNames{Complete: n == 0})
 }
 
-// PackNames packs names of pins in a cluster that had pins before PackedNamesLevel. The leader proposes
-// the command until View.NamesToPack returns nil. The command changes nothing if From is not the place at
-// which the command before it ended. It skips accounts with few pins, because the creation of further pins
-// packs their names.
+// PackNames packs names of pins in a cluster that had pins before PackedNamesLevel. The leader
+// proposes it until View.NamesToPack returns nil. It changes nothing if the packing is no longer
+// at From. It skips accounts with at most packEvery pins, whose names are packed when further
+// pins are created.
 type PackNames struct {
-	From string // as View.NamesToPack returned it
-	Most uint32 // pins to read at most, about, and no more than packRows
+	From string // value that View.NamesToPack has returned
+	Most uint32 // approximate largest number of pins to read, at most packRows
 }
 
 // Code implements Command.
@@ -457,8 +470,8 @@ func (v *PackNames) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, packingKey, at)
 }
 
-// packAccount packs names of an account if it has more than a few pins, as many as it may, and
-// records how far it has come.
+// packAccount packs names of an account that has more than packEvery pins, within the limits in
+// may, and records the progress in at.
 func packAccount(tx Tx, a AccountID, at *packingNames, may *packing) error {
 	n, err := pinsOf(tx, a)
 	if err != nil {
@@ -493,9 +506,9 @@ func pinsOf(r Reader, a AccountID) (sum uint64, err error) {
 	return sum, nil
 }
 
-// NamesToPack returns the next PackNames to propose, the number of pins that earlier commands have passed,
-// and the number of all pins. The command is nil if the names of all older pins are packed, or if the
-// cluster is below PackedNamesLevel.
+// NamesToPack returns the next PackNames to propose, the number of pins that earlier commands
+// have processed, and the number of all pins. next is nil if the names of all older pins are
+// packed, or if the cluster is below PackedNamesLevel.
 func (v View) NamesToPack() (next *PackNames, done, of uint64, err error) {
 	at, err := get[packingNames](v.r, packingKey)
 	if err != nil || at == nil || at.Complete {

@@ -1,8 +1,9 @@
 package state
 
-// The internal account that has all paid content, and its only bucket. ReservePayment creates both.
-// Nobody can sign in to the account, it has no keys and no row by its e-mail address, and it cannot be
-// closed. Its allowance is Unlimited, and it is never charged for credits.
+// The internal account of the paid gateway, which owns all paid content, and its only bucket. The
+// first ReservePayment creates both. Nobody can sign in to the account, it has no API keys and is
+// not found by its e-mail address, and it cannot be closed. Its allowance is Unlimited, and it is
+// never charged credits.
 const (
 	PaidAccount      AccountID = "paid"
 	PaidAccountEmail string    = "paid gateway"
@@ -31,8 +32,8 @@ func ensurePaid(tx Tx, at Millis, e *entry) error {
 	return err
 }
 
-// forPeople returns an ErrForbidden for the internal account. Commands that only make sense for the
-// account of a person call it after they have found the account.
+// forPeople returns ErrForbidden for the internal account of the paid gateway. Commands that only
+// make sense for a person's account call it after they have found the account.
 func forPeople(a AccountID) error {
 	if a == PaidAccount {
 		return Errorf(CodeForbidden, "%s is the account of the paid gateway: it belongs to nobody", a)

@@ -6,15 +6,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// PaidObject says to whom a paid object belongs and until when. Its content is the object with the key
-// Object in the bucket PaidBucket of PaidAccount. The record stays for PaidTrace after the end of the
-// paid time, so that a read can tell the end from an object that never was.
+// PaidObject is the record of who owns a paid object and until when. Its content is the object
+// with the key Object in the bucket PaidBucket of PaidAccount. The record remains for PaidTrace
+// after the end of the paid time, so that a read can distinguish an expired object from one that
+// never existed.
 type PaidObject struct {
 	Object  string // bucket/key
 	Payer   string // address
 	Until   Millis
 	Version VersionID // version of the object that was paid for
-	Ended   bool      // the time is over, and the content was removed
+	Ended   bool      // the paid time is over, and the content was removed
 }
 
 // Code encodes or decodes the record.
@@ -27,7 +28,7 @@ func (v *PaidObject) Code(c *codec.Coder) {
 	codec.Bool(c, &v.Ended)
 }
 
-// Lives returns whether the paid time is not over at a time.
+// Lives returns whether the object is still paid for at the time now.
 func (v *PaidObject) Lives(now Millis) bool { return !v.Ended && now < v.Until }
 
 func ownerKey(object string) key { return part(paidKey(paidOwner), object) }
@@ -40,7 +41,7 @@ func (v *PaidObject) endKey() key {
 	return append(paidKey(of).u64(uint64(v.Until)), v.Object...)
 }
 
-// write writes the record in place of old, which may be nil.
+// write stores the record and its index row, and removes those of old, which may be nil.
 func (v *PaidObject) write(tx Tx, old *PaidObject) error {
 	if old != nil {
 		if err := tx.Delete(old.endKey()); err != nil {
@@ -53,7 +54,7 @@ func (v *PaidObject) write(tx Tx, old *PaidObject) error {
 	return put(tx, ownerKey(v.Object), v)
 }
 
-// erase removes the record.
+// erase removes the record and its index row.
 func (v *PaidObject) erase(tx Tx) error {
 	if err := tx.Delete(v.endKey()); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (v *PaidObject) erase(tx Tx) error {
 	return tx.Delete(ownerKey(v.Object))
 }
 
-// paidContent returns the object that a record of an owner means; nil if it is not there.
+// paidContent returns the object with the content of a paid object, or nil if it does not exist
+// or was replaced.
 func paidContent(r Reader, owner *PaidObject) (*Object, error) {
 	b, err := findBucket(r, PaidAccount, PaidBucket)
 	if err != nil || b == nil {
@@ -74,8 +76,8 @@ func paidContent(r Reader, owner *PaidObject) (*Object, error) {
 	return o, nil
 }
 
-// dropContent removes the content of a paid object, if the current version is the one that was paid
-// for.
+// dropContent removes the content of a paid object, if the current version is still the one that
+// was paid for.
 func (v *PaidObject) dropContent(tx Tx, e *entry) error {
 	o, err := paidContent(tx, v)
 	if err != nil || o == nil {
@@ -88,9 +90,9 @@ func (v *PaidObject) dropContent(tx Tx, e *entry) error {
 	return b.remove(tx, o, e)
 }
 
-// EndPaidObjects removes the content of paid objects whose time is over, and the records of owners
-// PaidTrace later: at most MaxSettle of both. The command needs feature level PaymentsLevel.
-type EndPaidObjects struct{ Now Millis } // a time that most members have reached
+// EndPaidObjects removes the content of paid objects whose time is over, and their records
+// PaidTrace later, at most MaxSettle in total. The command needs feature level PaymentsLevel.
+type EndPaidObjects struct{ Now Millis } // time that most members' clocks have reached
 
 // Code implements Command.
 func (v *EndPaidObjects) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
@@ -127,8 +129,8 @@ func (v *EndPaidObjects) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// paidBy returns up to limit records of an index whose end is not after a time, in the order of their
-// ends.
+// paidBy returns up to limit paid objects in the index of whose end is not after now, in the
+// order of their ends.
 func paidBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err error) {
 	if now <= 0 || limit <= 0 {
 		return nil, nil
@@ -158,12 +160,12 @@ func paidBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err er
 	return all, nil
 }
 
-// DeletePaidObject commits a payment for the deletion of a paid object by its owner. Apply removes the
-// content and the record of the owner, and the payment becomes paid. If the object does not belong to the
-// payer any more, the payment becomes refundable, and its record has the reason. A repeat changes nothing.
-// The command needs feature level PaymentsLevel.
+// DeletePaidObject records a settled payment for the deletion of a paid object by its owner.
+// Apply removes the content and the record of the object, and the payment becomes paid. If the
+// object no longer belongs to the payer, the payment becomes refundable instead, and its record
+// has the reason. A repeat changes nothing. The command needs feature level PaymentsLevel.
 //
-// Errors: ErrInvalid; ErrExists for a payment of another attempt.
+// Errors: ErrInvalid; ErrExists if another attempt has reserved the payment.
 type DeletePaidObject struct{ PaymentOutcome }
 
 // Code implements Command.

@@ -16,7 +16,8 @@ func (v View) Payment(id PaymentID) (Payment, error) {
 
 // PaymentsQuery selects a page of payments, newest first.
 type PaymentsQuery struct {
-	// After is the Place of the last payment of the page before; the zero value begins at the newest.
+	// After is the Place of the last payment of the previous page; the zero value means to begin
+	// with the newest payment.
 	After PaymentPlace
 	Limit int
 }
@@ -114,8 +115,8 @@ func (v View) PaidObject(object string) (PaidObject, error) {
 	return PaidObject{}, Errorf(CodeNotFound, "there is no paid object %s", object)
 }
 
-// PaymentsDue returns a command that is due at a time: SweepPayments, EndPaidObjects or ForgetPayments. It
-// returns nil if none of them would change anything.
+// PaymentsDue returns a command that would change something at the time now: a SweepPayments,
+// EndPaidObjects or ForgetPayments. It returns nil if there is none.
 func (v View) PaymentsDue(now Millis) (Command, error) {
 	left, err := paymentsBy(v.r, paidReserved, now-PaymentTimeout, 1)
 	if err != nil {

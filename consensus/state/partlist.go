@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// PartList identifies the parts of which an object is made, as the proposer read them.
-// Apply only compares it with the parts that it reads. For 10,000 parts it has 1.3 kB,
-// while their numbers and ids have 390 kB.
+// PartList identifies the parts of an object, as the proposer has read them. Apply compares it
+// with the parts that it reads itself. For 10,000 parts it has 1.3 kB, while their numbers and
+// ids would have 390 kB.
 type PartList struct {
-	Numbers []byte // a bit for each part: that of part 1 is the lowest of the first byte
+	Numbers []byte // one bit per part number; bit 0 of the first byte is part 1
 	Hash    Hash   // hash of their numbers and ids
 }
 
@@ -26,9 +26,9 @@ const (
 // maxPartBits is the largest size of PartList.Numbers in bytes.
 const maxPartBits = (MaxPartNumber + 7) / 8
 
-// ListParts returns the list of parts that are in ascending order, with numbers from 1 to
-// MaxPartNumber. It hashes of each part the number (2 bytes, big endian), the length of its id
-// (4 bytes) and the id.
+// ListParts returns the PartList of parts, which must be in ascending order with numbers from 1
+// to MaxPartNumber. For each part it hashes the number (2 bytes, big endian), the length of its
+// id (4 bytes) and the id.
 func ListParts(parts []Part) PartList {
 	var l PartList
 	sum := sha256.New()
@@ -50,9 +50,9 @@ func ListParts(parts []Part) PartList {
 	return l
 }
 
-// HashList returns the hash of a list of parts as clients give one: of each part its number
-// (2 bytes, big endian), the length of its ETag (4 bytes) and the ETag. A part that is
-// put again with the same bytes leaves it as it is.
+// HashList returns the hash of a list of parts in the form in which clients name them: for each
+// part its number (2 bytes, big endian), the length of its ETag (4 bytes) and the ETag. The hash
+// does not change if a part is put again with the same bytes.
 func HashList(parts []Part) (h Hash) {
 	sum := sha256.New()
 	_, _ = sum.Write([]byte(listDomain))
@@ -65,7 +65,7 @@ func HashList(parts []Part) (h Hash) {
 	return Hash(sum.Sum(nil))
 }
 
-// Code encodes or decodes the list inside a command.
+// Code encodes or decodes the list as a part of a command.
 func (l *PartList) Code(c *codec.Coder) {
 	codec.Bytes(c, &l.Numbers, maxPartBits)
 	codec.Fixed(c, l.Hash[:])
@@ -77,9 +77,9 @@ func (l *PartList) names(number uint16) bool {
 	return at < len(l.Numbers) && l.Numbers[at]>>((number-1)%8)&1 == 1
 }
 
-// of returns the parts of an upload that are in the list. The parts of the upload must be in
-// ascending order. It returns an error if a listed part is missing or is not the one that the
-// proposer read.
+// of returns those of the parts that are in the list. parts are the parts of an upload in
+// ascending order. It returns ErrInvalidPart if a listed part is missing or was replaced since
+// the proposer has read it.
 func (l *PartList) of(parts []Part) ([]Part, error) {
 	want := 0
 	for _, b := range l.Numbers {

@@ -26,18 +26,19 @@ func (v *PartSums) Of(part int) []byte {
 	return v.Values[(part-1)*size : part*size]
 }
 
-// HasPartSums returns true if the object keeps the checksums of its parts. Objects of uploads
-// with such checksums do; copies do not.
+// HasPartSums returns true if the checksums of the object's parts are stored: for an object that
+// was made by an upload with checksums, but not for a copy.
 func (v *Object) HasPartSums() bool {
 	return v.Upload != "" && len(v.Parts) > 0 && len(v.Checksums) > 0
 }
 
-// partSumsKey uses the id of the upload, because clients may know the version by another id.
+// partSumsKey returns the key of the PartSums of an object. It contains the id of the upload and
+// not that of the version, because a null version has two ids.
 func (v *Bucket) partSumsKey(o *Object) key {
 	return v.ofVersion(tablePartSums, o.Key, VersionOf(o.Upload))
 }
 
-// forget removes the other rows of a version, and their weight.
+// forget removes the rows that exist beside the row of a version, and the version's weight.
 func (v *Bucket) forget(tx Tx, o *Object) error {
 	if err := reweigh(tx, v.Account, o.weight(), 0); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (v *Bucket) forget(tx Tx, o *Object) error {
 	return nil
 }
 
-// sums collects the checksums of the parts from which the object is made. It returns nil if the
-// object stores none.
+// sums returns the PartSums of the listed parts, or nil if the object has no part checksums. It
+// returns ErrInvalid if a part lacks its checksum.
 func (v *CompleteUpload) sums(listed []Part) (*PartSums, error) {
 	if !v.Object.HasPartSums() {
 		return nil, nil
@@ -75,9 +76,8 @@ func (v *CompleteUpload) sums(listed []Part) (*PartSums, error) {
 	return p, nil
 }
 
-// PartSums returns the checksums of an object's parts. It returns nil if none are stored or if
-// the object was replaced. The id may be NullVersion, because clients may know the version by
-// that id.
+// PartSums returns the checksums of an object's parts, or nil if none are stored or the object
+// was replaced.
 func (v View) PartSums(b *Bucket, o *Object) (*PartSums, error) {
 	if !o.HasPartSums() {
 		return nil, nil

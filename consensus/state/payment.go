@@ -10,19 +10,21 @@ import (
 // PaymentsLevel is the lowest feature level with payments and paid content.
 const PaymentsLevel FeatureLevel = 10
 
-// Bounds of payments.
+// Limits of payments.
 const (
-	// PaymentTimeout is how long a payment stays reserved without a renewal, in milliseconds. Then
-	// SweepPayments makes it refundable.
+	// PaymentTimeout is how long a reservation lasts without a renewal, in milliseconds.
+	// Afterwards SweepPayments makes the payment refundable.
 	PaymentTimeout = Millis(15 * 60 * 1000)
-	// FailedTrace is how long a failed payment stays known after it failed and after its authorization
-	// has ended, in milliseconds. Then ForgetPayments removes it.
+	// FailedTrace is how long the record of a failed payment is kept after the failure and after
+	// the end of its authorization, in milliseconds. Afterwards ForgetPayments removes it.
 	FailedTrace = 30 * dayMillis
-	// PaidTrace is how long the owner of an object whose time is over stays known, in milliseconds.
+	// PaidTrace is how long the record of a paid object is kept after the end of its paid time,
+	// in milliseconds.
 	PaidTrace = 30 * dayMillis
 	// MaxPaidSeconds is the longest time that one payment can pay for.
 	MaxPaidSeconds = 10 * 366 * 24 * 3600
-	// MaxAmountDigits is the largest number of decimal digits of an amount: a number of 256 bits.
+	// MaxAmountDigits is the largest number of decimal digits of an amount, which is a number of
+	// 256 bits.
 	MaxAmountDigits = 78
 
 	maxNetwork     = 64  // bytes of the name of a network, and of an address
@@ -31,15 +33,16 @@ const (
 	maxSumDigits   = 128 // decimal digits of a sum of amounts
 )
 
-// PaymentState is what became of a payment. The numbers are on disk: never renumber them.
+// PaymentState is the outcome of a payment. The numbers are on disk: never renumber them.
 type PaymentState uint8
 
-// All states of payments. A payment leaves the state reserved once, and no other.
+// All states of payments. A payment is reserved first, and then changes to one of the other
+// states, which are final.
 const (
-	PaymentReserved   PaymentState = 1 // its nonce is recorded, and the outcome is not known yet
-	PaymentPaid       PaymentState = 2 // settled, and what it pays for was done
+	PaymentReserved   PaymentState = 1 // its nonce is recorded, so that no other attempt uses it; the outcome is not known yet
+	PaymentPaid       PaymentState = 2 // settled, and the content was stored or deleted
 	PaymentFailed     PaymentState = 3 // the facilitator refused to settle it; nothing was done
-	PaymentRefundable PaymentState = 4 // settled, or maybe settled, and nothing was done
+	PaymentRefundable PaymentState = 4 // settled, or perhaps settled, but nothing was stored or deleted
 )
 
 // PaymentStates lists all states.
@@ -69,7 +72,7 @@ type PaymentKind uint8
 const (
 	PaysObject PaymentKind = 1
 	PaysPin    PaymentKind = 2
-	PaysDelete PaymentKind = 3 // of an object, by its owner
+	PaysDelete PaymentKind = 3 // deletion of an object by its owner
 )
 
 // String returns the name of the kind.
@@ -85,7 +88,7 @@ func (k PaymentKind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// PaymentID identifies a payment. A network executes a payment with one ID once at most.
+// PaymentID identifies a payment. A network executes at most one payment with the same ID.
 type PaymentID struct {
 	Network string // plain name, such as base-sepolia
 	Asset   string // address of the asset's contract
@@ -112,8 +115,8 @@ func (v *PaymentID) check() error {
 	return nil
 }
 
-// plainText returns whether a text has at most so many bytes, all of them visible ASCII without capital
-// letters.
+// plainText returns whether a text has at most most bytes, all of them visible ASCII characters
+// other than capital letters.
 func plainText(text string, most int) bool {
 	for i := range len(text) {
 		if b := text[i]; b <= ' ' || b > '~' || b >= 'A' && b <= 'Z' {
@@ -130,11 +133,11 @@ type Payment struct {
 	Kind   PaymentKind
 	Amount string // decimal number of atomic units of the asset
 	PayTo  string // address
-	// Request is the id of the attempt that reserved the payment. The command of another attempt
-	// changes nothing.
+	// Request is the id of the attempt that has reserved the payment. Commands of other attempts
+	// change nothing.
 	Request string
 	Node    NodeID    // node of the attempt
-	Object  string    // bucket/key, for an object and for a deletion
+	Object  string    // bucket/key of the paid object, for PaysObject and PaysDelete
 	Pin     RequestID // for a pin
 	Bytes   uint64    // the paid size
 	Seconds uint64    // the paid time
@@ -142,11 +145,11 @@ type Payment struct {
 	Transaction string
 	Reason      string // why the payment has failed or is refundable
 	Reserved    Millis
-	Renewed     Millis // the newest time at which the attempt was known to go on
-	Settled     Millis // when the payment left the state reserved
+	Renewed     Millis // time of the last renewal of the reservation
+	Settled     Millis // when the payment left the state PaymentReserved
 	Until       Millis // end of the paid time
-	// ValidBefore is the end of the payer's authorization: no network executes the payment from then
-	// on. 0: unknown.
+	// ValidBefore is the end of the payer's authorization: from then on no network executes the
+	// payment. 0 means unknown.
 	ValidBefore Millis
 }
 
@@ -179,7 +182,7 @@ func (v *Payment) Code(c *codec.Coder) {
 	}
 }
 
-// Check returns an ErrInvalid if a field that the proposer sets is outside of the bounds.
+// Check returns ErrInvalid if a field that the proposer sets is out of bounds.
 func (v *Payment) Check() error {
 	if err := v.ID.check(); err != nil {
 		return err
@@ -224,7 +227,8 @@ func validAmount(text string) bool {
 	return true
 }
 
-// Parts of the table of payments and paid objects.
+// Parts of the table of payments and paid objects. A comment gives the rest of the key -> the
+// value; "-" means an empty value.
 const (
 	paidRow      = 'p' // payment -> Payment
 	paidByTime   = 't' // reserved descending, payment -> -
@@ -239,7 +243,7 @@ const (
 
 func paidKey(of byte) key { return table(tablePaid).byte(of) }
 
-// in appends the id to a key.
+// in appends the id to the key k.
 func (v *PaymentID) in(k key) key {
 	return part(part(part(part(k, v.Network), v.Asset), v.Payer), v.Nonce)
 }
@@ -250,8 +254,8 @@ func (v *Payment) timeKey() key { return v.ID.in(paidKey(paidByTime).descending(
 
 func (v *Payment) reservedKey() key { return v.ID.in(paidKey(paidReserved).u64(uint64(v.Renewed))) }
 
-// forgotten returns when the record of a failed payment goes. 0: it stays, because nobody knows how long
-// its authorization is valid.
+// forgotten returns the time at which the record of a failed payment is removed, or 0 if it is
+// kept, because the end of its authorization is unknown.
 func (v *Payment) forgotten() Millis {
 	if v.State != PaymentFailed || v.ValidBefore == 0 {
 		return 0
@@ -269,7 +273,7 @@ func (v *Payment) sumKey() key {
 	return part(part(paidKey(paidSum).byte(byte(v.State)), v.ID.Network), v.ID.Asset)
 }
 
-// readPaymentID reads what PaymentID.in wrote.
+// readPaymentID decodes an id that PaymentID.in has appended.
 func readPaymentID(k []byte) (id PaymentID, err error) {
 	for _, text := range []*string{&id.Network, &id.Asset, &id.Payer, &id.Nonce} {
 		if *text, k, err = readPart[string](k); err != nil {
@@ -284,7 +288,8 @@ func readPaymentID(k []byte) (id PaymentID, err error) {
 
 func findPayment(r Reader, id *PaymentID) (*Payment, error) { return get[Payment](r, id.key()) }
 
-// write writes a payment in place of old, which is nil for a new one, with its indexes and sums.
+// write stores a payment with its index rows and sums, in place of old, which is nil for a new
+// payment.
 func (v *Payment) write(tx Tx, old *Payment) error {
 	if old != nil {
 		if err := old.unindex(tx); err != nil {
@@ -314,7 +319,8 @@ func (v *Payment) write(tx Tx, old *Payment) error {
 	return put(tx, v.ID.key(), v)
 }
 
-// unindex removes what write has written beside the row and its place in time.
+// unindex removes the index rows that depend on the state of the payment, and subtracts the
+// payment from the sums.
 func (v *Payment) unindex(tx Tx) error {
 	if v.State == PaymentReserved {
 		if err := tx.Delete(v.reservedKey()); err != nil {
@@ -358,7 +364,7 @@ func (v *paidTotal) Code(c *codec.Coder) {
 	codec.String(c, &v.Amount, maxSumDigits)
 }
 
-// sum adds the payment to the total of its state, or subtracts it.
+// sum adds the payment to the total of its state, or subtracts it if sign is negative.
 func (v *Payment) sum(tx Tx, sign int64) error {
 	k := v.sumKey()
 	total, err := get[paidTotal](tx, k)

@@ -7,28 +7,31 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// needsPayments returns an ErrUnavailable below PaymentsLevel.
+// needsPayments returns ErrUnavailable if the cluster is below PaymentsLevel.
 func needsPayments(r Reader) error {
 	return needsLevel(r, PaymentsLevel, "payments need feature level %d")
 }
 
 var errPaymentUsed = Errorf(CodeExists, "this payment was used before")
 
-// ReservePayment records a payment before anything is stored, so that no other attempt can use it. It
-// creates the internal account and its bucket if they do not exist. If the same attempt has reserved
-// the payment, the command renews the reservation: an attempt that takes long repeats the command
-// within PaymentTimeout. While a payment for an object is reserved, no other payer can reserve one for
-// the object. The command needs feature level PaymentsLevel.
+// ReservePayment records a payment before it is settled and before anything is stored, so that no
+// other attempt can use it. It creates the internal account and its bucket if they do not exist.
+// If the same attempt has reserved the payment already, the command renews the reservation; a
+// long attempt must repeat it within PaymentTimeout. While a payment for an object is reserved,
+// no other payer can reserve one for that object. The command needs feature level PaymentsLevel.
 //
-// Errors: ErrInvalid and ErrTooLarge for a record out of bounds; ErrInvalid for an authorization that has
-// ended FailedTrace ago, whose record may be forgotten; ErrExists if the state has the payment
-// of another attempt, or of this one and it is not reserved any more; ErrForbidden if the object
-// belongs to another payer and its time is not over; ErrConflict if another payer has reserved a
-// payment for the object; ErrNotFound for the deletion of an object that nobody owns or whose time is
-// over.
+// Errors:
+//
+//   - ErrInvalid or ErrTooLarge: a field is out of bounds, or the authorization has ended more
+//     than FailedTrace ago, so that the record of an earlier use may have been removed.
+//   - ErrExists: another attempt has used the payment, or this attempt has and the payment is no
+//     longer reserved.
+//   - ErrForbidden: the object belongs to another payer and its paid time is not over.
+//   - ErrConflict: another payer has reserved a payment for the object.
+//   - ErrNotFound: the object to delete has no owner, or its paid time is over.
 type ReservePayment struct {
 	Payment Payment // Apply sets State, Renewed and the fields of the outcome
-	Now     Millis  // a time that most members have reached
+	Now     Millis  // time that most members' clocks have reached
 }
 
 // Code implements Command.
@@ -74,12 +77,13 @@ func (v *ReservePayment) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, p.write(tx, nil)
 }
 
-// sameAttempt returns whether two records are of one attempt: they pay for the same.
+// sameAttempt returns whether two records are from the same attempt and pay for the same thing.
 func (v *Payment) sameAttempt(o *Payment) bool {
 	return v.Request == o.Request && v.Kind == o.Kind && v.Object == o.Object && v.Pin == o.Pin
 }
 
-// claimable returns nil if the payer may change the object at a time.
+// claimable returns nil if the payer may create, extend or delete the object at the time now.
+// Otherwise it returns one of the errors of ReservePayment.
 func (v *Payment) claimable(r Reader, now Millis) error {
 	if v.Object == "" {
 		return nil
@@ -107,9 +111,10 @@ func (v *Payment) claimable(r Reader, now Millis) error {
 	return err
 }
 
-// ReleasePayment removes a reservation, so that the client can use the payment again. The proposer has not
-// asked the facilitator to settle the payment. The command changes nothing if another attempt has reserved
-// the payment, or if it is not reserved any more. It needs feature level PaymentsLevel.
+// ReleasePayment removes a reservation, so that the client can use the payment again. Only an
+// attempt that has not asked the facilitator to settle the payment may propose it. It changes
+// nothing if another attempt has reserved the payment, or if the payment is no longer reserved.
+// It needs feature level PaymentsLevel.
 type ReleasePayment struct {
 	ID      PaymentID
 	Request string
@@ -132,13 +137,13 @@ func (v *ReleasePayment) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, p.erase(tx)
 }
 
-// PaymentOutcome is what the commands that end a reservation have in common.
+// PaymentOutcome has the fields that the commands with the outcome of a payment have in common.
 type PaymentOutcome struct {
-	// Payment is the record as it was reserved. Apply needs all of it if the state has lost the
-	// reservation.
+	// Payment is the record as it was reserved. Apply uses all of it if the state no longer has
+	// the reservation.
 	Payment     Payment
 	Transaction string
-	Now         Millis // a time that most members have reached
+	Now         Millis // time that most members' clocks have reached
 }
 
 func (v *PaymentOutcome) code(c *codec.Coder) {
@@ -147,8 +152,8 @@ func (v *PaymentOutcome) code(c *codec.Coder) {
 	codec.Int(c, &v.Now)
 }
 
-// find checks the command and returns the row of the payment: the reservation; or the record of the
-// command in the state 0 if there is no row.
+// find checks the fields and returns the stored record of the payment. If there is none, it
+// returns a copy of v.Payment with the state 0.
 func (v *PaymentOutcome) find(r Reader) (row *Payment, err error) {
 	if err := needsPayments(r); err != nil {
 		return nil, err
@@ -173,7 +178,7 @@ func (v *PaymentOutcome) find(r Reader) (row *Payment, err error) {
 	return row, nil
 }
 
-// end writes the outcome of a payment whose row find has returned.
+// end stores the state to and the reason for a payment. row is the record that find has returned.
 func (v *PaymentOutcome) end(tx Tx, row *Payment, to PaymentState, reason string) error {
 	p := *row
 	p.State, p.Reason, p.Settled = to, clipped(reason), max(v.Now, row.Reserved)
@@ -186,8 +191,8 @@ func (v *PaymentOutcome) end(tx Tx, row *Payment, to PaymentState, reason string
 	return p.write(tx, row)
 }
 
-// refund makes a payment refundable. A payment that is refundable gets the transaction, and the reason if it
-// had no transaction.
+// refund makes a payment refundable. If the payment is refundable already, refund adds the
+// transaction, and replaces the reason if no transaction was known before.
 func (v *PaymentOutcome) refund(tx Tx, row *Payment, reason string) error {
 	switch row.State {
 	case 0:
@@ -207,19 +212,19 @@ func (v *PaymentOutcome) refund(tx Tx, row *Payment, reason string) error {
 	return v.end(tx, row, PaymentRefundable, reason)
 }
 
-// clipped returns the first MaxReasonLen bytes of a text at most.
+// clipped returns at most the first MaxReasonLen bytes of a text.
 func clipped(text string) string { return text[:min(len(text), MaxReasonLen)] }
 
-// CommitPayment commits a payment that was settled. Apply puts the object or creates the pin, and the
-// payment becomes paid, in one entry. The paid time begins now. If the payer owns the object with the same
-// content and paid time is left, the new time begins at the end of that time. If Apply cannot make the
-// change, or if the payment is not reserved any more, the payment becomes refundable: the command
-// succeeds, and the record of the payment has the reason. A repeat changes nothing. The command needs
-// feature level PaymentsLevel.
+// CommitPayment records a payment that was settled, and in the same entry puts the object or
+// creates the pin that it pays for. The paid time begins now. If the payer already owns the
+// object with the same content, the new time begins at the end of the remaining paid time. If
+// Apply cannot put the object or create the pin, or if the payment is no longer reserved, the
+// payment becomes refundable: the command succeeds, and the record of the payment has the reason.
+// A repeat changes nothing. The command needs feature level PaymentsLevel.
 //
-// Errors: ErrInvalid; ErrExists for a payment of another attempt; ErrConflict if the holders of the
-// content have changed. After ErrConflict nothing has changed, and the proposer tries again with the
-// present holders.
+// Errors: ErrInvalid; ErrExists if another attempt has reserved the payment; ErrConflict if the
+// holders of the content have changed. After ErrConflict nothing has changed, and the proposer
+// should try again with the present holders.
 type CommitPayment struct {
 	PaymentOutcome
 	// Exactly one of Put and Pin is set.
@@ -288,7 +293,7 @@ func (v *CommitPayment) check() error {
 	return Errorf(CodeInvalid, "a payment commits what it was reserved for")
 }
 
-// make makes the change that is paid for. It returns the end of the paid time.
+// make puts the object or creates the pin, and returns the end of the paid time.
 func (v *CommitPayment) make(tx Tx, row *Payment, e *entry) (until Millis, r Result, err error) {
 	from := max(v.Now, row.Reserved)
 	paid := Millis(row.Seconds) * 1000 //nolint:gosec // at most MaxPaidSeconds
@@ -322,12 +327,12 @@ func (v *CommitPayment) make(tx Tx, row *Payment, e *entry) (until Millis, r Res
 	return until, r, is.write(tx, owner)
 }
 
-// FailPayment ends a reservation, and nothing is stored for the payment. The payment becomes failed if the
-// facilitator has refused to settle it, and refundable if it was settled or may have been settled. A
-// payment that is not reserved any more never becomes failed, and a paid one stays paid. The command needs
-// feature level PaymentsLevel.
+// FailPayment records that nothing is stored for a payment. The payment becomes failed if the
+// facilitator has refused to settle it, and refundable if it was settled or may have been. A
+// payment that is no longer reserved never becomes failed, and a paid payment remains paid. The
+// command needs feature level PaymentsLevel.
 //
-// Errors: ErrInvalid; ErrExists for a payment of another attempt.
+// Errors: ErrInvalid; ErrExists if another attempt has reserved the payment.
 type FailPayment struct {
 	PaymentOutcome
 	Refundable bool
@@ -357,22 +362,23 @@ func (v *FailPayment) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// SweepPayments makes payments refundable that were not renewed for PaymentTimeout, at most MaxSettle
-// of them: their node has stopped, and nobody can say whether they were settled. The command needs
-// feature level PaymentsLevel.
-type SweepPayments struct{ Now Millis } // a time that most members have reached
+// SweepPayments makes payments refundable whose reservation was not renewed for PaymentTimeout,
+// at most MaxSettle of them. Their node has stopped, and it is unknown whether they were settled.
+// The command needs feature level PaymentsLevel.
+type SweepPayments struct{ Now Millis } // time that most members' clocks have reached
 
 // Code implements Command.
 func (v *SweepPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
-// SweptReason is the reason of payments that SweepPayments has made refundable.
+// SweptReason is the reason in the record of a payment that SweepPayments has made refundable.
 const SweptReason = "the node stopped before it recorded the outcome; the payment may have been settled: look its payer and nonce up on the network"
 
-// sweptReason10 is SweptReason below plainReasonsLevel.
+// sweptReason10 is the reason that SweepPayments writes below plainReasonsLevel.
 const sweptReason10 = "the node stopped before it recorded the outcome; look the nonce up on the network"
 
-// plainReasonsLevel is the feature level from which SweepPayments writes SweptReason, and from which a payment
-// that is refundable without a transaction gets a reason with it. All members must write the same.
+// plainReasonsLevel is the feature level from which on SweepPayments writes SweptReason, and from
+// which on the reason of a refundable payment is replaced when its transaction becomes known. All
+// members must write the same.
 const plainReasonsLevel FeatureLevel = 11
 
 func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
@@ -401,10 +407,11 @@ func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// ForgetPayments removes failed payments FailedTrace after they failed and after their authorizations
-// have ended, at most MaxSettle of them. Nothing was paid for them, and nobody can send them again. All
-// other payments stay. The command needs feature level PaymentsLevel.
-type ForgetPayments struct{ Now Millis } // a time that most members have reached
+// ForgetPayments removes the records of failed payments, FailedTrace after the failure and after
+// the end of their authorization, at most MaxSettle of them. Nothing was paid, and the
+// authorization can no longer be used. Other payments are kept forever. The command needs feature
+// level PaymentsLevel.
+type ForgetPayments struct{ Now Millis } // time that most members' clocks have reached
 
 // Code implements Command.
 func (v *ForgetPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
@@ -425,8 +432,8 @@ func (v *ForgetPayments) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// paymentsBy returns up to limit payments of an index by a time that is not after by, in the order of
-// their times.
+// paymentsBy returns up to limit payments in the index of whose time is not after by, in the
+// order of the times.
 func paymentsBy(r Reader, of byte, by Millis, limit int) (all []*Payment, err error) {
 	if by <= 0 || limit <= 0 {
 		return nil, nil

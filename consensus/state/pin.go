@@ -37,7 +37,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// Given says which optional fields a client submitted, so that the answer has exactly
+// Given records which optional fields a client has sent, so that an answer contains exactly
 // these.
 type Given uint8
 
@@ -48,7 +48,7 @@ const (
 	GivenMeta
 )
 
-// Pin is the request of an account to keep a root.
+// Pin is the request of an account to store a root.
 type Pin struct {
 	ID      RequestID
 	Account AccountID
@@ -60,14 +60,15 @@ type Pin struct {
 	Origins []string
 	Meta    map[string]string
 	Detail  string // reason why the pin has failed
-	// Until is the end of the pin: EndPins removes it then. 0: it has no end.
+	// Until is the time at which EndPins removes the pin. 0 means never.
 	Until Millis
-	// MaxBytes is the largest size of the DAG in bytes. The pin of a larger one fails. 0: no bound.
+	// MaxBytes is the largest size in bytes that the DAG may have; if it is larger, the pin
+	// fails. 0 means no limit.
 	MaxBytes uint64
 }
 
-// Code encodes or decodes the record. Version 2 is written only if the pin has an end or a bound:
-// below PinsEndLevel, members may know only version 1.
+// Code encodes or decodes the record. It writes version 2 only if the pin has an end or a size
+// limit, because members below PinsEndLevel may know only version 1.
 func (v *Pin) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || v.ends() {
@@ -90,9 +91,9 @@ func (v *Pin) Code(c *codec.Coder) {
 	}
 }
 
-// peekPin returns the name of a stored pin and the position of its meta without decoding
-// the pin, because a filter rejects most rows, and a row can have 64 KiB. The name is a
-// part of row.
+// peekPin returns the name of an encoded pin, and a decoder at the position of its meta. It does
+// not decode the rest of the pin, because a filter rejects most rows and a row can have 64 KiB.
+// The name refers to the bytes of row.
 func peekPin(row []byte) (name []byte, meta codec.Coder, err error) {
 	c := *codec.Decoder(row)
 	c.Version(2)
@@ -151,11 +152,11 @@ func (v *Pin) check() (cid.Cid, error) {
 	return c, nil
 }
 
-// maxCreated is the end of the year 9999. A later time would leave no later times for the next
-// pins of the account.
+// maxCreated is the largest allowed creation time, the end of the year 9999. The limit ensures
+// that the next pins of an account, which need later times, can be created.
 const maxCreated = Millis(253_402_300_799_999)
 
-// root returns the key of the root to which a stored pin refers.
+// root returns the key of the root that a stored pin references.
 func (v *Pin) root() (RootKey, error) {
 	c, err := cid.Decode(v.CID)
 	if err != nil {
@@ -176,18 +177,18 @@ func cidIndex(a AccountID, c cid.Cid) key { return part(pinKey(a, pinByCID), c.K
 
 func nameIndex(a AccountID, name string) key { return part(pinKey(a, pinByName), name) }
 
-// counterShifts are the widths of a counter's buckets, in powers of two of a
-// millisecond: 4 seconds, 70 minutes, and all of time. Creation times are
-// unique in an account, so a count between two times reads at most 2^12 rows
-// at each edge, 2^10 buckets of the first width, and the buckets of the second.
+// counterShifts are the lengths of the time intervals for which pins are counted, as powers of
+// two of a millisecond: 4 seconds, 70 minutes, and all of time. Creation times are unique in an
+// account, so a count between two times reads at most 2^12 rows at each edge, 2^10 counters of
+// the first length, and the counters of the second.
 var counterShifts = [...]uint{12, 22, 63}
 
 func counterKey(a AccountID, s Status, level int, t Millis) key {
 	return pinKey(a, pinCounter).byte(byte(s)).byte(byte(level)).descending(t >> counterShifts[level])
 }
 
-// createdOf returns when the pin of a row or of an entry of an index was created. prefix is what all keys of the
-// kind have before that time.
+// createdOf returns the creation time in the key of a pin's row or index entry. prefix is the
+// part of the key before the time.
 func createdOf(k, prefix key) (Millis, error) {
 	if len(k) < len(prefix)+8 {
 		return 0, fmt.Errorf("state: key %x of a pin", k)
@@ -206,7 +207,8 @@ func countPin(tx Tx, p *Pin, delta int64) error {
 	return count(tx, totalKey(p.Status), delta)
 }
 
-// insertPin writes a new pin with its indexes and counters, and charges its weight.
+// insertPin writes a new pin with its index entries and counters, and adds its weight to the
+// account's quota.
 func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 	if err := reweigh(tx, p.Account, 0, p.weight()); err != nil {
 		return err
@@ -233,7 +235,7 @@ func insertPin(tx Tx, p *Pin, c cid.Cid) error {
 	return packOnCreation(tx, p)
 }
 
-// writeRow writes a pin under its status, and counts it there.
+// writeRow writes the row and the locator of a pin under its status, and counts the pin there.
 func writeRow(tx Tx, p *Pin) error {
 	locator := binary.BigEndian.AppendUint64([]byte{byte(p.Status)}, uint64(p.Created))
 	if err := tx.Set(locatorKey(p.Account, p.ID), locator); err != nil {
@@ -245,7 +247,7 @@ func writeRow(tx Tx, p *Pin) error {
 	return countPin(tx, p, 1)
 }
 
-// movePin moves a pin to another status.
+// movePin changes the status and the detail of a pin, and moves its row.
 func movePin(tx Tx, p *Pin, to Status, detail string) error {
 	if err := tx.Delete(rowKey(p)); err != nil {
 		return err
@@ -261,7 +263,7 @@ func movePin(tx Tx, p *Pin, to Status, detail string) error {
 	return writeRow(tx, p)
 }
 
-// removePin deletes a pin with its indexes and counters.
+// removePin deletes a pin with its index entries and counters.
 func removePin(tx Tx, p *Pin) error {
 	c, err := cid.Decode(p.CID)
 	if err != nil {
@@ -304,7 +306,8 @@ func findPin(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	return decode[Pin](row)
 }
 
-// locate returns the locator of a pin of an account, or nil if there is none.
+// locate returns the locator of a pin, or nil if there is none. The locator is a Pin with only
+// the fields from which the key of its row is computed.
 func locate(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	if len(id) > MaxIDLen {
 		return nil, nil
@@ -316,7 +319,7 @@ func locate(r Reader, a AccountID, id RequestID) (*Pin, error) {
 	return readLocator(a, id, b)
 }
 
-// readLocator reads the locator of a pin that writeRow wrote.
+// readLocator decodes a locator that writeRow has written.
 func readLocator(a AccountID, id RequestID, b []byte) (*Pin, error) {
 	if len(b) != 9 {
 		return nil, fmt.Errorf("state: locator of pin %s has %d bytes", id, len(b))
@@ -333,8 +336,9 @@ func rowAt(r Reader, at *Pin) ([]byte, error) {
 	return row, err
 }
 
-// nextCreated returns the creation time for a pin proposed at t: later than every earlier
-// one of the account, whatever the clocks of the proposers say.
+// nextCreated returns the creation time of a new pin that was proposed for the time t: t, or a
+// later time if the account has a pin with that time or a later one. So creation times rise, even
+// if the clocks of proposers differ.
 func nextCreated(tx Tx, a AccountID, t Millis) (Millis, error) {
 	k := pinKey(a, pinLast)
 	last, err := counter(tx, k)
@@ -345,10 +349,10 @@ func nextCreated(tx Tx, a AccountID, t Millis) (Millis, error) {
 	return t, tx.Set(k, binary.BigEndian.AppendUint64(nil, uint64(t)))
 }
 
-// CreatePin adds a pin. Nodes are the nodes for a new root. A root that exists stays where it
-// is.
+// CreatePin adds a pin. If its root is new, the root is allocated to Nodes. An existing root
+// keeps its allocation.
 type CreatePin struct {
-	Pin   Pin // the proposer creates ID and Created; Status is ignored
+	Pin   Pin // the proposer sets ID and Created; Status is ignored
 	Nodes []NodeID
 }
 
@@ -373,8 +377,8 @@ func (v *CreatePin) apply(tx Tx, e *entry) (Result, error) {
 	return accepted(&p), nil
 }
 
-// accepted returns the result for the proposer of a pin: the pin as it was accepted, with the
-// status queued, even if the pin has another status now.
+// accepted returns the result of a command that has created the pin p: the pin with the status
+// queued, whatever its status is now. For nil it returns an empty result.
 func accepted(p *Pin) Result {
 	if p == nil {
 		return Result{}
@@ -384,8 +388,8 @@ func accepted(p *Pin) Result {
 	return Result{Pin: &q}
 }
 
-// checkPin finds all errors of a new pin before anything is written. The new pin may replace an
-// old one. It returns those of the nodes for a new root that are still members.
+// checkPin makes all checks of a new pin p and writes nothing. old is the pin that it replaces,
+// or nil. It returns the parsed CID, and the nodes for a new root that are still members.
 func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	c, err := p.check()
 	if err != nil {
@@ -414,8 +418,8 @@ func checkPin(tx Tx, p, old *Pin, nodes []NodeID) (cid.Cid, []NodeID, error) {
 	return c, members, afford(tx, p, root, k, old)
 }
 
-// addPin writes a checked pin and attaches it to its root. A pin whose content is known to be larger
-// than it permits fails on creation, and holds nothing.
+// addPin writes a checked pin and attaches it to its root. If the content is already known to be
+// larger than the pin permits, the pin is created with the status failed and references nothing.
 func addPin(tx Tx, p *Pin, c cid.Cid, nodes []NodeID, e *entry) error {
 	var err error
 	if p.Created, err = nextCreated(tx, p.Account, p.Created); err != nil {
@@ -463,8 +467,8 @@ func (v *DeletePin) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, dropPin(tx, p, nil, e)
 }
 
-// dropPin removes a pin. If its root would be removed with it, the root is kept until the root
-// of the replacing pin is settled. The replacing pin may be nil.
+// dropPin removes a pin. by is the pin that replaces it, or nil. If nothing else references the
+// root of p, the root is nevertheless kept until the root of by is replicated or has failed.
 func dropPin(tx Tx, p, by *Pin, e *entry) error {
 	if err := removePin(tx, p); err != nil {
 		return err
@@ -476,11 +480,10 @@ func dropPin(tx Tx, p, by *Pin, e *entry) error {
 	return detach(tx, p, k, by, e)
 }
 
-// ReplacePin replaces a pin in one log entry, so that the user sees one change: at no index do
-// both pins exist, or neither.
+// ReplacePin replaces a pin in one log entry, so that a client never sees both pins or neither.
 type ReplacePin struct {
 	Old   RequestID
-	Pin   Pin // as in CreatePin; the same account owns the old pin
+	Pin   Pin // as in CreatePin; the old pin must belong to the same account
 	Nodes []NodeID
 }
 
@@ -521,8 +524,8 @@ func (v *ReplacePin) apply(tx Tx, e *entry) (Result, error) {
 	return accepted(&p), reserve(tx, &p, RootOf(c), spared)
 }
 
-// Pin returns a pin of an account. It returns ErrNotFound for a missing pin and for a pin of
-// another account.
+// Pin returns a pin of an account by its id. It returns ErrNotFound if the account has no such
+// pin.
 func (v View) Pin(a AccountID, id RequestID) (Pin, error) {
 	p, err := findPin(v.r, a, id)
 	if err != nil {

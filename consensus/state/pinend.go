@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// PinsEndLevel is the lowest feature level with pins that have an end or a bound of their size.
+// PinsEndLevel is the lowest feature level with pins that have an end or a size limit.
 const PinsEndLevel FeatureLevel = 10
 
 func endsOf() key { return table(tablePinEnd) }
 
-// endKey orders pins by their end, then by account and id.
+// endKey returns the key of a pin in the index of ends, which sorts by end, account and id.
 func endKey(p *Pin) key { return part(part(endsOf().u64(uint64(p.Until)), p.Account), p.ID) }
 
-// readEnd reads a key that endKey wrote.
+// readEnd decodes a key that endKey has returned.
 func readEnd(k []byte) (p Pin, err error) {
 	rest := k[len(endsOf()):]
 	if len(rest) < 8 {
@@ -34,11 +34,11 @@ func boundedOf(k RootKey) key { return part(table(tableBounded), k) }
 
 func boundedKey(p *Pin, k RootKey) key { return part(part(boundedOf(k), p.Account), p.ID) }
 
-// ends returns whether a pin has an end or a bound of its size, which need PinsEndLevel.
+// ends returns whether a pin has an end or a size limit, which need PinsEndLevel.
 func (v *Pin) ends() bool { return v.Until != 0 || v.MaxBytes != 0 }
 
-// checkEnd returns an error if the end of a pin is no time, or if the cluster is below
-// PinsEndLevel.
+// checkEnd returns an error if the end of a pin is not a valid time, or if the pin has an end or
+// a size limit and the cluster is below PinsEndLevel.
 func (v *Pin) checkEnd(r Reader) error {
 	if !v.ends() {
 		return nil
@@ -53,10 +53,10 @@ func (v *Pin) checkEnd(r Reader) error {
 	return err
 }
 
-// EndPins removes pins whose end is not after Now, at most MaxSettle in one command, earliest ends
-// first. It removes each pin as DeletePin does. The command needs feature level PinsEndLevel.
+// EndPins removes pins whose end is not after Now, like DeletePin: at most MaxSettle in one
+// command, those with the earliest ends first. The command needs feature level PinsEndLevel.
 type EndPins struct {
-	Now Millis // a time that most members have reached
+	Now Millis // time that most members' clocks have reached
 }
 
 // Code implements Command.
@@ -104,13 +104,13 @@ func endedBy(r Reader, now Millis, limit int) (all []Pin, err error) {
 	return all, err
 }
 
-// PinsDue returns whether an EndPins of this time removes a pin.
+// PinsDue returns whether an EndPins with this time would remove a pin.
 func (v View) PinsDue(now Millis) (bool, error) {
 	due, err := endedBy(v.r, now, 1)
 	return len(due) > 0, err
 }
 
-// exceeds returns whether content of so many bytes is larger than the pin permits.
+// exceeds returns whether content of the given size is larger than the pin permits.
 func (v *Pin) exceeds(bytes uint64) bool { return v.MaxBytes > 0 && bytes > v.MaxBytes }
 
 // tooLarge returns the failure reason of a pin whose content is larger than it permits.
@@ -118,8 +118,8 @@ func (v *Pin) tooLarge(bytes uint64) string {
 	return fmt.Sprintf("the content, %d bytes or more, is larger than the %d bytes that the request permits", bytes, v.MaxBytes)
 }
 
-// tooLargeNow returns the failure reason of a new pin if the known part of its content is too large
-// already. The reason is empty otherwise.
+// tooLargeNow returns the failure reason of a new pin if the content of root k is already known
+// to be larger than the pin permits, and otherwise "".
 func (v *Pin) tooLargeNow(r Reader, k RootKey) (string, error) {
 	if v.MaxBytes == 0 {
 		return "", nil
@@ -138,9 +138,10 @@ func (v *Pin) tooLargeNow(r Reader, k RootKey) (string, error) {
 	return "", nil
 }
 
-// letGoTooLarge lets the pins of a root fail that permit less than its size, which has become known.
-// It reads the pins with a bound that the entry has room for; settle finds the others. The caller
-// writes the root, unless gone says that nothing needs the root any more and it was removed.
+// letGoTooLarge is called when the size of a root has become known. It makes those pins fail
+// whose size limit is smaller. It checks as many pins with a size limit as the entry may change;
+// settle checks the others. gone is true if nothing references the root any more and it was
+// removed. Otherwise the caller stores the root.
 func letGoTooLarge(tx Tx, root *Root, e *entry) (gone bool, err error) {
 	if root.Refs == 0 {
 		return false, nil

@@ -2,19 +2,20 @@ package state
 
 import "fmt"
 
-// Incoming is the size of content before its upload, while its root is unknown.
+// Incoming is the size of content that a client is going to upload, and whose root is therefore
+// unknown.
 type Incoming struct {
 	Size uint64 // bytes of content
 	Most uint64 // upper bound of the bytes of the DAG's blocks; at least Size
 }
 
-// maxPrecheckRoots bounds the roots of an account that the quota pre-check reads, to find
-// content that the account may have already.
+// maxPrecheckRoots is the largest number of an account's roots that the quota pre-check reads to
+// find out whether the account may have the content already.
 const maxPrecheckRoots = 1000
 
-// RoomForObject returns the quota pre-check of PutObject. It returns ErrQuota only if Apply refuses
-// the put for any content of that size; Apply checks all others again. It returns
-// ErrNotFound for an unknown account.
+// RoomForObject is the quota pre-check of PutObject, before the upload of the content. It returns
+// ErrQuota only if Apply would reject every put of that size, and ErrNotFound for an unknown
+// account. If it returns nil, Apply may still reject the put.
 func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
 	q, err := quotaOf(v.r, b.Account)
 	if err != nil || !q.exceeds(addBounded(q.Used(), in.Size)) {
@@ -31,7 +32,7 @@ func (v View) RoomForObject(b *Bucket, k string, in Incoming) error {
 	return in.precheck(v.r, b.Account, q, s.drops(), s.sheds())
 }
 
-// RoomForPart returns the quota pre-check of PutPart, with the errors of RoomForObject.
+// RoomForPart is the quota pre-check of PutPart, with the errors of RoomForObject.
 func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) error {
 	q, err := quotaOf(v.r, b.Account)
 	if err != nil || !q.exceeds(addBounded(q.Used(), in.Size)) {
@@ -48,10 +49,9 @@ func (v View) RoomForPart(b *Bucket, id UploadID, number uint16, in Incoming) er
 	return in.precheck(v.r, b.Account, q, drops, 0)
 }
 
-// precheck returns ErrQuota if the content does not fit into the free part of the quota, plus
-// the freed links and goes bytes of freed records. It lets content through that the account
-// may have already; see linking.afford for its charge. Content on its way is charged with at
-// least the missing bytes, see reserve.
+// precheck returns ErrQuota if the content does not fit into the free part of the quota plus what
+// the change frees: the links in drops and goes bytes of records. It returns nil if the account
+// may have the same content already; see linking.afford for the charge in that case.
 func (in Incoming) precheck(r Reader, a AccountID, q *Quota, drops []link, goes uint64) error {
 	l := linking{account: a, drops: drops}
 	freed, err := l.freed(r)
@@ -89,13 +89,13 @@ func (in Incoming) precheck(r Reader, a AccountID, q *Quota, drops []link, goes 
 	return overQuota(q, unfit(in.Size, 0))
 }
 
-// overQuota returns the error for a change for which the account has no room.
+// overQuota returns the ErrQuota for a change that needs more bytes than the account has left.
 func overQuota(q *Quota, what string) error {
 	return Errorf(CodeQuota, "%s: %d of the %d bytes of the account's free storage are used, and it has no credits", what, q.Used(), q.Allowance)
 }
 
-// unfit returns the message for content of size bytes, or of an undisclosed size if size is 0,
-// and a record of weight bytes that do not fit.
+// unfit returns the message that content of size bytes and a record with the given weight do not
+// fit. A size of 0 means that the size must not be disclosed.
 func unfit(size, weight uint64) string {
 	what := "the content"
 	if size > 0 {
@@ -107,9 +107,8 @@ func unfit(size, weight uint64) string {
 	return fmt.Sprintf("%s and its metadata, %d bytes above those that are free, do not fit", what, weight)
 }
 
-// tellable returns the size of a root's content. It returns 0 if the size is not known, or if
-// only objects of private buckets refer to the root, because then only their accounts may know
-// the size.
+// tellable returns the size of a root's content if it may be disclosed to any account. It returns
+// 0 if the size is not known, or if only objects of private buckets reference the root.
 func tellable(root *Root) uint64 {
 	if root == nil || root.Status != Pinned || root.Private() {
 		return 0

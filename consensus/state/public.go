@@ -8,14 +8,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Any IPFS peer that knows its CID may fetch content of a public bucket. A root counts its
-// links from public buckets, and the row of a link says whether it is counted. So a link is
-// counted once, whether a change of the object or the walk through a bucket with a new
-// setting reaches it first.
+// Any IPFS peer that knows the CID may fetch content of a public bucket. A root counts its links
+// from public buckets, and the row of each link records whether the link is counted. So each link
+// is counted once, whether a change of its object or the command that applies a changed bucket
+// setting (TurnBuckets) comes first.
 
+// turningKey returns the key of the mark of a bucket whose setting was changed and is not yet
+// applied to all objects.
 func turningKey(a AccountID, name string) key { return part(part(table(tableTurning), a), name) }
 
-// linkRow returns the key of the row of a link.
+// linkRow returns the value of the row of a link: whether the link counts as public.
 func linkRow(public bool) []byte {
 	if public {
 		return []byte{1}
@@ -23,10 +25,10 @@ func linkRow(public bool) []byte {
 	return nil
 }
 
-// isPublic returns whether a link counts as public.
+// isPublic returns whether a link counts as public, from the value of its row.
 func isPublic(row []byte) bool { return len(row) > 0 }
 
-// link counts one more link of the root.
+// link adds one link to the root's counters.
 func (v *Root) link(public bool) {
 	v.Links++
 	if public {
@@ -34,15 +36,14 @@ func (v *Root) link(public bool) {
 	}
 }
 
-// named returns the tables of a bucket's versions, in the order of their keys. A version that
-// becomes current again moves to the table that the walk reaches later; for a version that
-// stops being current see succession.follow. Parts are not included: a part becomes public with
-// its object.
+// named returns the tables of a bucket's versions in the order in which turn reads them. A
+// noncurrent version that becomes current during the migration moves to the table that is read
+// later; for a version that becomes noncurrent see succession.follow. Parts are not included: a
+// part becomes public with its object.
 func named() []byte { return []byte{tableVersion, tableObject} }
 
-// SetBucketPublic makes the objects of a bucket public or private. The command changes new
-// objects, and as many existing objects as fit into the entry, at once; TurnBuckets changes the
-// others.
+// SetBucketPublic makes a bucket public or private. New objects follow the setting at once, and
+// so do as many existing objects as the entry may change. TurnBuckets changes the others.
 type SetBucketPublic struct {
 	Account AccountID
 	Name    string
@@ -71,8 +72,8 @@ type BucketName struct {
 	Name    string
 }
 
-// TurnBuckets makes the objects of buckets public or private by the setting of their bucket, at
-// most MaxSettle objects in one command.
+// TurnBuckets continues to apply the changed public or private setting of buckets to their
+// existing objects, at most MaxSettle objects in one command.
 type TurnBuckets struct{ Items []BucketName }
 
 // Code implements Command.
@@ -109,8 +110,8 @@ func (v *TurnBuckets) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// turn makes the links of a bucket's versions follow its setting, beginning at a key, as far as
-// the entry has room, and writes the bucket. A mark has the key at which to continue.
+// turn applies the bucket's setting to the links of its versions, from a key on and up to the
+// entry's limit, and stores the bucket. It stores the key at which to continue as a mark.
 func (v *Bucket) turn(tx Tx, from key, e *entry) error {
 	links, next, err := v.links(tx, from, e.settle)
 	if err != nil {
@@ -138,8 +139,8 @@ func (v *Bucket) turn(tx Tx, from key, e *entry) error {
 	return put(tx, bucketKey(v.Account, v.Name), v)
 }
 
-// links returns up to limit links of a bucket's versions, beginning at a key, and the key of
-// the next version. Delete markers have no link. The key is nil at the end.
+// links returns up to limit links of a bucket's versions from a key on, and the key of the next
+// version, or nil at the end. For a delete marker the link is empty.
 func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, err error) {
 	for _, t := range named() {
 		prefix := v.in(t)
@@ -164,7 +165,7 @@ func (v *Bucket) links(r Reader, from key, limit int) (links []link, next key, e
 	return links, nil, nil
 }
 
-// turnLink makes a link count as the setting of the bucket says.
+// turnLink counts a link as public or not, according to the bucket's setting.
 func (v *Bucket) turnLink(tx Tx, l link, e *entry) error {
 	row := linkKey(l.root, v.Account, l.id)
 	value, linked, err := tx.Get(row)
@@ -193,8 +194,8 @@ func (v *Bucket) turnLink(tx Tx, l link, e *entry) error {
 	return put(tx, rootKey(root.Key), root)
 }
 
-// Turning returns up to limit buckets whose setting has changed and whose objects do not all
-// follow it yet.
+// Turning returns up to limit buckets whose public or private setting is not yet applied to all
+// objects.
 func (v View) Turning(limit int) ([]BucketName, error) {
 	var names []BucketName
 	prefix := table(tableTurning)

@@ -8,24 +8,24 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// DefaultAllowance is the default of how many bytes an account may store without credits: 500
+// DefaultAllowance is the default number of bytes that an account may store without credits: 500
 // MiB, the free storage of the specification (acceptance row 103).
 const DefaultAllowance = 500 << 20
 
 // Unlimited is the allowance of accounts without a limit.
 const Unlimited = math.MaxUint64
 
-// Quota says how much an account may store, and how much it stores. Content counts once for an
-// account, even if many of its pins, objects and parts refer to it, and counts in full for each
-// account that has one of these. In addition each large record counts, see weight.
+// Quota records how much an account may store and how much it stores. Content counts once per
+// account, even if several of its pins, objects and parts reference it, and counts in full for
+// each account that references it. Large records count in addition, see weight.
 type Quota struct {
 	Allowance uint64 // bytes that the account may store without credits
-	Credits   uint64 // above zero, there is no limit
+	Credits   uint64 // above 0 there is no limit on stored bytes
 	Stored    uint64 // bytes of pinned content
 	Coming    uint64 // received bytes of content that is not pinned yet
 	Postings  uint64 // number of postings in the ledger
 	Records   uint64 // weight of its pins, versions and open uploads in bytes
-	Retained  uint64 // bytes of replaced content that is still kept; it does not count as used
+	Retained  uint64 // bytes of replaced content that is still stored; not part of Used
 }
 
 // Code encodes or decodes the record.
@@ -43,13 +43,13 @@ func (v *Quota) Code(c *codec.Coder) {
 // Used returns the number of bytes that count against the allowance.
 func (v *Quota) Used() uint64 { return v.Stored + v.Coming + v.Records }
 
-// exceeds returns whether the account may not store so many bytes.
+// exceeds returns whether the account may not use so many bytes.
 func (v *Quota) exceeds(used uint64) bool { return v.Credits == 0 && used > v.Allowance }
 
-// charge is what one root counts for one account.
+// charge is the number of bytes that one root counts against the quota of one account.
 type charge struct {
 	Bytes  uint64
-	Stored bool // bytes of pinned content, or of content that is being fetched
+	Stored bool // true for pinned content, false for content that is being fetched
 }
 
 // Code encodes or decodes the record.
@@ -59,7 +59,7 @@ func (v *charge) Code(c *codec.Coder) {
 	codec.Bool(c, &v.Stored)
 }
 
-// on adds the charge to the account's sums, or subtracts it.
+// on adds the charge to the sums in q, or subtracts it if add is false.
 func (v *charge) on(q *Quota, add bool) error {
 	sum := &q.Coming
 	if v.Stored {
@@ -82,8 +82,8 @@ func chargeKey(a AccountID, k RootKey) key { return part(part(table(tableCharge)
 
 func arrivedKey(k RootKey) key { return part(table(tableArrived), k) }
 
-// setCharge writes what a root counts for an account from now on. The zero charge removes the
-// record.
+// setCharge replaces the charge of a root for an account, and changes the sums in q accordingly.
+// A zero charge removes the record.
 func setCharge(tx Tx, a AccountID, q *Quota, k RootKey, to charge) error {
 	row := chargeKey(a, k)
 	old, err := get[charge](tx, row)
@@ -109,8 +109,9 @@ func setCharge(tx Tx, a AccountID, q *Quota, k RootKey, to charge) error {
 	return put(tx, row, &to)
 }
 
-// price returns the charge of a root for an account: the size of a pinned root, and the arrived
-// bytes of a root that is not pinned yet. The second value is true if the size is known.
+// price returns what a root should be charged: the size of a pinned root, the arrived bytes of a
+// root that is being fetched, and nothing for a failed or missing root. The second result is true
+// if the size is known.
 func price(r Reader, root *Root) (charge, bool, error) {
 	if root == nil || root.Status == Failed {
 		return charge{}, false, nil
@@ -122,9 +123,9 @@ func price(r Reader, root *Root) (charge, bool, error) {
 	return charge{Bytes: arrived}, false, err
 }
 
-// afford returns an error if an account may not have a new pin, of root k, in place of old
-// (nil: none). It checks content and records together, and allows any change that does not
-// increase the total. Below feature level 2 accounts have no quota.
+// afford returns ErrQuota if an account cannot afford the new pin p of root k, which replaces the
+// pin old (nil: none). It checks content and record together, and allows any change that does not
+// increase the total. Below feature level 2, accounts have no quota.
 func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 	q, err := get[Quota](r, quotaKey(p.Account))
 	if err != nil || q == nil {
@@ -161,9 +162,9 @@ func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 	return nil
 }
 
-// reserve charges the account of a pin that waits for root k with the result of spare, so
-// that the bytes that a replacement freed stay with the pin. Once the root's size is known,
-// that is charged instead.
+// reserve charges the account of a pin, which waits for root k, the bytes that spare has
+// returned. So the bytes that a replacement has freed cannot be used for something else in the
+// meantime. Once the size of the root is known, the size is charged instead.
 func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 	if bytes == 0 || p.Status == Pinned || p.Status == Failed {
 		return nil
@@ -179,11 +180,10 @@ func reserve(tx Tx, p *Pin, k RootKey, bytes uint64) error {
 	return setCharge(tx, p.Account, q, k, charge{Bytes: bytes})
 }
 
-// spare returns the total charge for root k that the account may have when a pin is
-// replaced by p, of that root, although the account is above its allowance: its present
-// charge, and what the replacement frees, which includes bytes of the content that arrived
-// for others. Below the allowance it returns 0: then free allowance goes to the first
-// request.
+// spare returns the charge for root k that an account may have when p, a pin of root k, replaces
+// the pin old, although the account is above its allowance: its present charge plus the bytes
+// that the replacement frees. If the account is not above its allowance, spare returns 0, because
+// then the free bytes are available to any request.
 func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 	q, err := get[Quota](r, quotaKey(old.Account))
 	if err != nil || q == nil || !q.exceeds(q.Used()) {
@@ -208,14 +208,14 @@ func spare(r Reader, old, p *Pin, k RootKey) (uint64, error) {
 	return left, err
 }
 
-// waitsFor returns whether the pin refers to root k or waits for it.
+// waitsFor returns whether the pin is of root k and has not failed.
 func (v *Pin) waitsFor(k RootKey) (bool, error) {
 	own, err := v.root()
 	return own == k && v.Status != Failed, err
 }
 
-// freedBy returns by how much an account's charges fall when a pin is replaced by one of
-// root k. A failed pin has no charge.
+// freedBy returns the number of charged bytes that an account frees when the pin old is replaced
+// by one of root k. A failed pin has no charge.
 func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	oldRoot, err := old.root()
 	if err != nil || oldRoot == k || old.Status == Failed {
@@ -236,8 +236,8 @@ func freedBy(r Reader, old *Pin, k RootKey) (uint64, error) {
 	return c.Bytes, nil
 }
 
-// holdsAt returns the number of pins, objects and parts of an account that refer to a root, at
-// most limit.
+// holdsAt returns how many pins, objects and parts of an account reference a root, but at most
+// limit.
 func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
 	for _, of := range []struct {
 		rows key
@@ -258,8 +258,8 @@ func holdsAt(r Reader, a AccountID, root *Root, limit int) (n int, err error) {
 	return n, nil
 }
 
-// bill charges an account for a root to which one of its pins was attached. Content being
-// fetched may be charged with more than has arrived, see reserve, but never with less.
+// bill charges an account for a root after one of its pins was attached. Content that is being
+// fetched may be charged more than has arrived (see reserve), but never less.
 func bill(tx Tx, a AccountID, root *Root) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -277,10 +277,11 @@ func bill(tx Tx, a AccountID, root *Root) error {
 	return setCharge(tx, a, q, root.Key, to)
 }
 
-// unbill ends the charge for a root when the last of an account's pins, objects and parts
-// no longer refers to it, and the root's counters have been updated. gone is the row, in
-// rows, that ended its reference. The search starts after it: if rows end one after the
-// other in order, each search would otherwise pass over all earlier ones.
+// unbill removes the charge of an account for a root if none of its pins, objects and parts
+// references the root any more. The counters of the root are already updated. gone is the deleted
+// row of the last reference, and rows is the prefix of such rows. The search for other rows
+// starts after gone: if rows are deleted one after the other in order, each search would
+// otherwise pass over all deleted ones.
 func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -302,14 +303,14 @@ func unbill(tx Tx, a AccountID, root *Root, rows, gone key) error {
 	return setCharge(tx, a, q, root.Key, charge{})
 }
 
-// unbillPin does the same as unbill after a pin was detached from the root.
+// unbillPin calls unbill after the pin p was detached from the root.
 func unbillPin(tx Tx, p *Pin, root *Root) error {
 	return unbill(tx, p.Account, root, attachedTo(root.Key), attachedKey(p, root.Key))
 }
 
-// affordCharge charges an account for the present bytes of its root. It returns false if that
-// exceeds the allowance. Stored content is charged already, and arrived content is never
-// charged with less.
+// affordCharge charges an account to for a root whose content has arrived or is being fetched. ok
+// is false if the account cannot afford that; then nothing is charged. A charge for stored
+// content, or a larger charge for arriving content, remains.
 func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error) {
 	q, err := get[Quota](tx, quotaKey(a))
 	if err != nil || q == nil {
@@ -332,12 +333,13 @@ func affordCharge(tx Tx, a AccountID, k RootKey, to charge) (ok bool, err error)
 	return true, setCharge(tx, a, q, k, to)
 }
 
-// tooMuch returns the failure reason of a pin that its account cannot afford.
+// tooMuch returns the failure reason of a pin whose content its account cannot afford.
 func tooMuch(bytes uint64) string {
 	return fmt.Sprintf("the content, %d bytes or more, does not fit into what is left of the account's free storage, and the account has no credits", bytes)
 }
 
-// Arrival says how many bytes of a root one node has received.
+// Arrival is a node's report of how many bytes of a root it has received. Born is that of the
+// root's record.
 type Arrival struct {
 	Root  RootKey
 	Born  uint64
@@ -351,9 +353,9 @@ func (v *Arrival) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Bytes)
 }
 
-// ReportArrivals charges accounts for content of unknown size while it arrives. Pins of
-// accounts that cannot afford it fail. Of the accounts that wait for a root, only those of its
-// first MaxSettle pins are charged now; the others are charged when the root is pinned.
+// ReportArrivals charges accounts for content of unknown size while it arrives. Pins of accounts
+// that cannot afford it fail. One command checks at most MaxSettle pins; accounts of other pins
+// are charged when the root becomes pinned.
 type ReportArrivals struct{ Items []Arrival }
 
 // Code implements Command.
@@ -414,8 +416,8 @@ func arrived(tx Tx, item Arrival, e *entry) error {
 	return keepOrRemove(tx, root, e)
 }
 
-// letGo makes one pin of a root fail while other pins of the root continue. The caller writes
-// the root.
+// letGo makes one pin of a root fail with the reason why, while other pins of the root continue.
+// The caller stores the root.
 func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	if err := movePin(tx, p, Failed, why); err != nil {
 		return err
@@ -427,8 +429,8 @@ func letGo(tx Tx, p *Pin, root *Root, why string) error {
 	return unbillPin(tx, p, root)
 }
 
-// SetQuota changes the allowance of an account. Content above a lower allowance stays, unless a charge
-// finds that the account is dry, see EndContent.
+// SetQuota changes the allowance of an account. Content above a smaller allowance remains, unless
+// a charge finds that the account is dry, see EndContent.
 type SetQuota struct {
 	Account   AccountID
 	Allowance uint64 // bytes; Unlimited: no limit
@@ -463,8 +465,8 @@ func quotaOf(r Reader, a AccountID) (*Quota, error) {
 	return q, err
 }
 
-// Quota returns the quota of an account. It returns ErrNotFound without such an account, and
-// while the cluster is below feature level 2.
+// Quota returns the quota of an account. It returns ErrNotFound if there is no such account or
+// the cluster is below feature level 2.
 func (v View) Quota(a AccountID) (Quota, error) {
 	q, err := quotaOf(v.r, a)
 	if err != nil {
@@ -473,8 +475,8 @@ func (v View) Quota(a AccountID) (Quota, error) {
 	return *q, nil
 }
 
-// foundQuotas gives every account its quota when the cluster reaches feature level 2, and
-// charges it for its pinned content and its pins. Objects exist only from level 3.
+// foundQuotas creates the quota of every account when the cluster reaches feature level 2, and
+// charges it for its pins and their content.
 func foundQuotas(tx Tx) error {
 	cl, err := cluster(tx)
 	if err != nil {

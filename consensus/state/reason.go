@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// remarkBegin and remarkEnd enclose a remark about an origin in a reason. All pins of the
-// content show the rest of the reason; an account sees remarks about its own origins only.
+// remarkBegin and remarkEnd enclose, in a stored failure reason, a remark about an origin. All
+// pins of the content show the rest of the reason; an account sees only remarks about origins of
+// its own pins.
 const (
 	remarkBegin = "\x02"
 	remarkEnd   = "\x03"
 )
 
-// ReasonOf returns the reason that a copy stores: text, which every account with a pin of
-// the content may read, followed by the remarks, which only pins with that origin show. A
+// ReasonOf returns the failure reason to store: text, which every account with a pin of the
+// content may read, followed by the remarks, each of which only pins with that origin show. A
 // remark has the form "origin: message". Control characters become spaces.
 func ReasonOf(text string, remarks []string) string {
 	var b strings.Builder
@@ -35,8 +36,9 @@ func printable(text string) string {
 	}, text)
 }
 
-// OwnReason returns reason without the remarks about origins that are not in origins. A
-// remark without an end mark, because the reason was truncated, ends with the reason.
+// OwnReason returns a stored reason without the remarks about origins that are not in origins,
+// for a pin with these origins. If the reason was truncated within a remark, the remark extends
+// to the end.
 func OwnReason(reason string, origins []string) string {
 	var b strings.Builder
 	for {
@@ -53,7 +55,7 @@ func OwnReason(reason string, origins []string) string {
 	}
 }
 
-// closed returns reason with an end mark added if truncation removed that of the last remark.
+// closed returns reason, and appends remarkEnd if truncation has removed that of the last remark.
 func closed(reason string) string {
 	if strings.LastIndex(reason, remarkBegin) > strings.LastIndex(reason, remarkEnd) {
 		reason += remarkEnd
@@ -61,12 +63,12 @@ func closed(reason string) string {
 	return reason
 }
 
-// maxNamedNodes is the largest number of nodes that a failure names for one reason.
+// maxNamedNodes is the largest number of nodes that a failure message names for one reason.
 const maxNamedNodes = 4
 
-// failure joins the reasons of all nodes into one sentence. It contains each reason once, with
-// the nodes that gave it. If the reasons are too long, all of them are shortened and none is
-// left out.
+// failure joins the reasons of all copies of a root into one message. It contains each reason
+// once, preceded by the nodes that gave it. If the message would be too long, it shortens all
+// reasons and omits none.
 func failure(root *Root) string {
 	var reasons []string
 	nodes := map[string][]NodeID{}
@@ -94,7 +96,7 @@ func failure(root *Root) string {
 	return strings.Join(whole, "; ")
 }
 
-// nodesText names up to maxNamedNodes nodes by short ids.
+// nodesText returns a text that names up to maxNamedNodes nodes by their short ids.
 func nodesText(nodes []NodeID) string {
 	text := "node "
 	if len(nodes) > 1 {
@@ -112,7 +114,7 @@ func nodesText(nodes []NodeID) string {
 	return text
 }
 
-// cutText cuts a text to the given number of bytes, at the end of a character.
+// cutText returns at most the first most bytes of a text, without splitting a UTF-8 character.
 func cutText(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -9,13 +9,13 @@ import (
 // CopyReport is a node's report about its copy of one root.
 type CopyReport struct {
 	Root   RootKey
-	Born   uint64 // Born of the record that the report is about; another incarnation of the root ignores the report
+	Born   uint64 // Born of the root's record that the node has read; if the record is another one now, the report is ignored
 	Phase  Phase
 	Size   uint64 // bytes of the blocks, for Held
 	Blocks uint64 // number of the blocks, for Held
-	Reason string // for people; set for GaveUp, and after a failed attempt
-	// Seen is, with GaveUp, PinnedAt of the record that the node read: pins added later may
-	// have sources that it has not tried. 0: not reported.
+	Reason string // text for people; set for GaveUp, and after a failed attempt
+	// Seen is set with GaveUp: PinnedAt of the record that the node has read. Pins that were
+	// added later may have origins that the node has not tried. 0 means not reported.
 	Seen uint64
 }
 
@@ -29,7 +29,7 @@ func (v *CopyReport) Code(c *codec.Coder) {
 	codec.String(c, &v.Reason, MaxReasonLen)
 }
 
-// ReportCopies reports the copies of one node, in one entry. Apply ignores outdated items.
+// ReportCopies contains reports of one node about its copies. Apply ignores outdated reports.
 type ReportCopies struct {
 	Node  NodeID
 	Items []CopyReport
@@ -117,12 +117,12 @@ func setPhase(tx Tx, root *Root, c *Copy, phase Phase, reason string) error {
 	return tx.Set(part(wantedOn(c.Node), root.Key), []byte{byte(phase)})
 }
 
-// Placement moves one root to other nodes.
+// Placement is a new allocation of one root to nodes.
 type Placement struct {
 	Root  RootKey
 	Born  uint64
 	Nodes []NodeID // the complete new allocation
-	Held  []NodeID // the holders at the time when Nodes were chosen
+	Held  []NodeID // the nodes that held the root when Nodes was chosen
 }
 
 // Code encodes or decodes the placement as a part of a command, without Held.
@@ -132,21 +132,22 @@ func (v *Placement) Code(c *codec.Coder) {
 	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
 }
 
-// takes returns whether the placement would remove the root from a node that became a
-// holder after the nodes were chosen.
+// takes returns whether the placement would remove the root from a node that has become a holder
+// after Nodes was chosen.
 func (v *Placement) takes(root *Root) bool {
 	return slices.ContainsFunc(root.Copies, func(c Copy) bool {
 		return c.Phase == Held && !slices.Contains(v.Nodes, c.Node) && !slices.Contains(v.Held, c.Node)
 	})
 }
 
-// PlaceRoots changes the nodes of roots, for repair. It ignores nodes that are not members,
-// placements without nodes, and placements chosen before other nodes became holders: a put
-// may have been accepted because of these, and the other recorded holders may be lost.
+// PlaceRoots changes the allocation of roots, for repair. It ignores nodes that are not members,
+// and placements without nodes. It also ignores a placement that would remove a node that has
+// become a holder since the placement was chosen: a put may have been acknowledged because of
+// that node, and the copies on the other nodes may be lost.
 type PlaceRoots struct {
 	Items []Placement
-	// At is the index of the state by which the nodes were chosen; 0: neither At nor Held
-	// is set.
+	// At is the log index of the state from which the placements were computed. 0 means that
+	// neither At nor Held is set.
 	At uint64
 }
 
@@ -194,7 +195,7 @@ func (v *PlaceRoots) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// unmarkSurplus removes the mark that a root has more copies than it should have.
+// unmarkSurplus removes the mark of a root with surplus copies if the root has none any more.
 func unmarkSurplus(tx Tx, root *Root) error {
 	_, full, err := copiesIn(tx)
 	if err != nil || len(root.Copies) > full {
@@ -203,7 +204,8 @@ func unmarkSurplus(tx Tx, root *Root) error {
 	return tx.Delete(surplusKey(root.Key))
 }
 
-// SettleRoots continues to change pins to the status of their roots.
+// SettleRoots continues to change the status of pins to that of their root, for pins that did not
+// fit into an earlier entry.
 type SettleRoots struct{ Roots []RootKey }
 
 // Code implements Command.

@@ -7,18 +7,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// tableRetained: root, replaced root -> retained. The blocks of the replaced root stay until
-// root is replicated or has failed.
+// tableRetained is the table of replaced roots that are kept: replacement root, replaced root ->
+// retained. The blocks of the replaced root are kept until the replacement is replicated or has
+// failed, so that a client who replaces a pin never loses both.
 const tableRetained = 'G'
 
 func retainedPrefix(k RootKey) key { return part(table(tableRetained), k) }
 
 func retainedKey(old, replacement RootKey) key { return part(retainedPrefix(replacement), old) }
 
-// retained records a replaced root that is kept for an account without a charge.
+// retained is the record of a replaced root that is kept for an account. It is not charged to the
+// account.
 type retained struct {
 	Account AccountID
-	Bytes   uint64 // of the blocks, as the account's quota counts them
+	Bytes   uint64 // bytes of its blocks, as counted in Quota.Retained
 }
 
 // Code encodes or decodes the record.
@@ -28,7 +30,7 @@ func (v *retained) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Bytes)
 }
 
-// retainedAt returns an existing record, or an error if it is missing.
+// retainedAt returns the record by which replacement keeps old, or an error if it is missing.
 func retainedAt(r Reader, old, replacement RootKey) (*retained, error) {
 	kept, err := get[retained](r, retainedKey(old, replacement))
 	if err == nil && kept == nil {
@@ -37,10 +39,10 @@ func retainedAt(r Reader, old, replacement RootKey) (*retained, error) {
 	return kept, err
 }
 
-// retain keeps a replaced root for an account until replacement is replicated or has failed.
-// It returns false if the retained bytes of the account would exceed its quota, except for the
-// first root: replacements that never complete must not pile up content. The caller writes the
-// replaced root.
+// retain keeps a replaced root for an account until replacement is replicated or has failed. It
+// returns false if the retained bytes of the account would exceed its quota, unless this is the
+// first one, so that replacements that never complete cannot accumulate content. The caller
+// stores the replaced root.
 func retain(tx Tx, a AccountID, old *Root, replacement RootKey) (bool, error) {
 	kept := &retained{Account: a}
 	q, err := get[Quota](tx, quotaKey(a))
@@ -61,8 +63,8 @@ func retain(tx Tx, a AccountID, old *Root, replacement RootKey) (bool, error) {
 	return true, put(tx, retainedKey(old.Key, replacement), kept)
 }
 
-// end subtracts the bytes of the record from the quota of its account. The account may be
-// closed.
+// end subtracts the bytes of the record from Quota.Retained of its account, if the account still
+// exists.
 func (v *retained) end(tx Tx) error {
 	q, err := get[Quota](tx, quotaKey(v.Account))
 	if err != nil || q == nil || v.Bytes == 0 {
@@ -76,11 +78,11 @@ func (v *retained) end(tx Tx) error {
 }
 
 // retainReplaced keeps the blocks of a replaced root until its replacement is replicated or has
-// failed. A replaced root that was never complete hands over the roots that it retains itself,
-// so chains of replacements do not grow.
+// failed. If the replaced root is itself not settled, the roots that it keeps are handed over to
+// the replacement, so that chains of replacements do not grow.
 //
-// The account is not charged for the retained content, because it may need its quota for the
-// replacement. The bound is that of retain.
+// The account is not charged for the kept content, because it may need its quota for the
+// replacement. retain and MaxRetained limit how much is kept.
 func retainReplaced(tx Tx, a AccountID, old *Root, replacement RootKey) error {
 	g, err := get[Root](tx, rootKey(replacement))
 	if err != nil || g == nil || g.settled() {
@@ -134,8 +136,8 @@ func retainReplaced(tx Tx, a AccountID, old *Root, replacement RootKey) error {
 	return nil
 }
 
-// unretain removes the record by which replacement retains root k, and returns k's root with
-// its count lowered. The caller writes that root.
+// unretain removes the record by which replacement keeps root k, and returns the root k with its
+// number of Retainers decreased. The caller stores that root.
 func unretain(tx Tx, k, replacement RootKey) (*Root, error) {
 	kept, err := retainedAt(tx, k, replacement)
 	if err != nil {
@@ -170,7 +172,8 @@ func retainedBy(r Reader, k RootKey) ([]RootKey, error) {
 	return olds, err
 }
 
-// releaseRetained releases the roots that k replaced, because k is settled or gone.
+// releaseRetained stops keeping the roots that k has replaced, because k is replicated, has
+// failed or was removed.
 func releaseRetained(tx Tx, k RootKey, e *entry) error {
 	olds, err := retainedBy(tx, k)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// RootKey identifies a root: its binary CIDv1, which has codec and multihash. So both versions
-// of a CID have the same root.
+// RootKey identifies a root by its binary CIDv1, which contains the codec and the multihash. So
+// CIDv0 and CIDv1 of the same block identify the same root.
 type RootKey string
 
-// RootOf returns the key of the root that c names.
+// RootOf returns the key of the root with the CID c.
 func RootOf(c cid.Cid) RootKey { return RootKey(cid.NewCidV1(c.Prefix().Codec, c.Hash()).KeyString()) }
 
 // Cid returns the key as a CIDv1, or cid.Undef if the key is malformed.
@@ -32,12 +32,12 @@ func (k RootKey) String() string {
 	return fmt.Sprintf("root(%x)", string(k))
 }
 
-// Phase says how far one node is with its copy of a root.
+// Phase is the progress of one node's copy of a root.
 type Phase uint8
 
 // The phases. The numbers are stored: never renumber.
 const (
-	Assigned   Phase = 1 // the node is to fetch the root
+	Assigned   Phase = 1 // the node should fetch the root
 	Fetching   Phase = 2 // the node is fetching the root
 	Held       Phase = 3 // the copy is complete, verified and durable
 	GaveUp     Phase = 4 // the node could not fetch it; the reason says why
@@ -58,7 +58,7 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase(%d)", uint8(p))
 }
 
-// Copy is one allocation of a root.
+// Copy is the allocation of a root to one node, with the state of the node's copy.
 type Copy struct {
 	Node   NodeID
 	Phase  Phase
@@ -72,30 +72,31 @@ func (v *Copy) Code(c *codec.Coder) {
 	codec.String(c, &v.Reason, MaxReasonLen)
 }
 
-// Root is a DAG that the cluster keeps. All pins, objects and parts that refer to it share it.
+// Root is the record of a DAG that the cluster stores. All pins, objects and parts with the same
+// root share it.
 type Root struct {
 	Key       RootKey
-	Born      uint64 // log index that created this record; distinguishes incarnations
+	Born      uint64 // log index at which this record was created; changes if the root is removed and added again
 	Refs      uint64 // number of attached pins
-	Retainers uint64 // number of roots that replace this one and are not settled yet
+	Retainers uint64 // number of roots that have replaced this one and keep it for now; see retainReplaced
 	Size      uint64 // bytes of the DAG's blocks; 0 until a copy is held
 	Blocks    uint64
-	Status    Status // the status that the attached pins have or are getting; but see UnderReplicated
+	Status    Status // status that the attached pins have or are being changed to, except with UnderReplicated
 	Detail    string // reason of a failure; see ReasonOf
-	Copies    []Copy // copies by node
-	Links     uint64 // number of objects and parts that refer to it; above 0 the status is Pinned
+	Copies    []Copy // sorted by node
+	Links     uint64 // number of objects and parts that reference it; if above 0, Status is Pinned
 	Public    uint64 // number of links that count as public
-	// UnderReplicated is true if pins may have been added while too few nodes held the root. The
-	// root stays pinned, but these pins are pinning until enough nodes hold it.
+	// UnderReplicated is true if pins were added while too few nodes held the pinned root. The
+	// root remains pinned, but these pins are pinning until enough nodes hold it.
 	UnderReplicated bool
-	// Repinned is the log index of the newest pin that was added after this record was
-	// created; 0: none.
+	// Repinned is the log index at which a pin was last added after the creation of this record;
+	// 0 means never.
 	Repinned uint64
 }
 
-// Code codes the record. Version 2 is written only if there are links: below feature level
-// 3, members may know only version 1. Version 3 is written only if UnderReplicated is set,
-// and version 4 only if Repinned is.
+// Code encodes or decodes the record. It writes version 2 only if there are links, because
+// members below feature level 3 may know only version 1; version 3 only if UnderReplicated is
+// set; and version 4 only if Repinned is set.
 func (v *Root) Code(c *codec.Coder) {
 	version := uint64(4)
 	switch {
@@ -129,8 +130,8 @@ func (v *Root) Code(c *codec.Coder) {
 	}
 }
 
-// PinnedAt returns the log index of the newest pin that was added to the root, or of the
-// creation of this record. An attempt to fetch that began earlier was not for that pin.
+// PinnedAt returns the log index at which a pin was last added to the root, or the record was
+// created. A node that began to fetch earlier has not tried the origins of that pin.
 func (v *Root) PinnedAt() uint64 { return max(v.Born, v.Repinned) }
 
 // Nodes returns the nodes to which the root is allocated, in the order of their ids.
@@ -152,8 +153,8 @@ func (v *Root) Copy(n NodeID) *Copy {
 	return nil
 }
 
-// Holders returns the nodes that hold the complete root, in the order of its copies; nil:
-// none.
+// Holders returns the nodes with a complete copy of the root, in the order of Copies, or nil if
+// there are none.
 func (v *Root) Holders() (nodes []NodeID) {
 	for _, c := range v.Copies {
 		if c.Phase == Held {
@@ -173,8 +174,8 @@ func (v *Root) In(p Phase) (n int) {
 	return n
 }
 
-// holding returns up to limit members that hold the root. Copies on nodes that were removed
-// are on record until repair has moved them, and keep nothing.
+// holding returns up to limit members with a complete copy of the root. It omits nodes that are
+// no longer members; their copies remain on record until repair has replaced them.
 func (v *Root) holding(r Reader, limit int) (nodes []NodeID, err error) {
 	for _, c := range v.Copies {
 		if c.Phase != Held || len(nodes) == limit {
@@ -191,8 +192,8 @@ func (v *Root) holding(r Reader, limit int) (nodes []NodeID, err error) {
 	return nodes, nil
 }
 
-// enough returns whether enough members hold the root for it to be pinned. Below feature
-// level 4 all recorded copies count.
+// enough returns whether at least need members have a complete copy of the root. Below feature
+// level 4, copies on former members count too.
 func (v *Root) enough(r Reader, need int) (bool, error) {
 	if v.In(Held) < need {
 		return false, nil
@@ -205,10 +206,10 @@ func (v *Root) enough(r Reader, need int) (bool, error) {
 	return err == nil && level < 4, err
 }
 
-// judge returns the status that follows from the copies. enough says that there are enough of
-// them. A pinned root stays pinned while it is repaired. It fails only when no node holds it
-// and all have given up. A root of an object never fails; it is missing until a node holds it
-// again.
+// judge returns the status that follows from the copies. enough means that there are enough
+// complete copies. A pinned root remains pinned while it is repaired. A root fails only if all
+// its nodes have given up; a root that an object references never fails, even if no node holds it
+// at the moment.
 func (v *Root) judge(enough bool) Status {
 	held, gaveUp := v.In(Held), v.In(GaveUp)
 	switch {
@@ -226,12 +227,13 @@ func (v *Root) judge(enough bool) Status {
 	return Queued
 }
 
-// settled returns whether no pin waits for the root any more.
+// settled returns whether the root is pinned with enough copies or has failed, so that no pin
+// waits for it.
 func (v *Root) settled() bool {
 	return v.Status == Failed || v.Status == Pinned && !v.UnderReplicated
 }
 
-// pins returns the status of a new pin of the root.
+// pins returns the status that a new pin of the root gets.
 func (v *Root) pins() Status {
 	if v.Status == Pinned && v.UnderReplicated {
 		return Pinning
@@ -253,7 +255,7 @@ func attachedKey(p *Pin, k RootKey) key {
 
 var shortCount = metaKey("short")
 
-// onlyMembers returns the nodes that are members, each once, in order.
+// onlyMembers returns those of the nodes that are members, sorted and without duplicates.
 func onlyMembers(r Reader, nodes []NodeID) ([]NodeID, error) {
 	sorted := slices.Clone(nodes)
 	slices.Sort(sorted)
@@ -270,7 +272,8 @@ func onlyMembers(r Reader, nodes []NodeID) ([]NodeID, error) {
 	return members, nil
 }
 
-// attach adds the reference of a new pin to a root, and creates the root if it is new.
+// attach adds the reference of a new pin to a root, and creates the root on the given nodes if it
+// does not exist.
 func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	root, err := get[Root](tx, rootKey(k))
 	if err != nil {
@@ -310,7 +313,7 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	return root, bill(tx, p.Account, root)
 }
 
-// repin records that a pin was added to a root. Below feature level 3 this is not used.
+// repin sets Repinned after a pin was added. Below feature level 3 it does nothing.
 func (v *Root) repin(r Reader, e *entry) error {
 	if v.Born == e.index {
 		return nil
@@ -322,8 +325,8 @@ func (v *Root) repin(r Reader, e *entry) error {
 	return err
 }
 
-// lacking returns whether a pinned root has since lost all or most of its copies. Below feature
-// level 3 this is not used.
+// lacking returns whether a pinned root has lost so many copies that it has fewer than a root
+// needs to become pinned. Below feature level 3 it returns false.
 func lacking(r Reader, root *Root) (bool, error) {
 	need, _, err := copiesIn(r)
 	if err != nil {
@@ -336,7 +339,8 @@ func lacking(r Reader, root *Root) (bool, error) {
 	return level >= 3, err
 }
 
-// allocate sets the nodes for a root. Copies that stay keep their phase.
+// allocate sets the nodes to which a root is allocated. Nodes that were allocated before keep the
+// phase of their copy.
 func allocate(tx Tx, root *Root, nodes []NodeID) error {
 	copies := make([]Copy, 0, len(nodes))
 	for _, n := range nodes {
@@ -373,8 +377,9 @@ func allocate(tx Tx, root *Root, nodes []NodeID) error {
 	return nil
 }
 
-// detach removes the reference of a pin. A root that nothing needs is removed, unless the root
-// of the replacing pin is still being fetched. There may be no replacing pin.
+// detach removes the reference of the pin p to root k. by is the pin that replaces p, or nil. A
+// root without references is removed, unless it is kept because the root of by is not yet
+// replicated; see retainReplaced.
 func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	var replacement RootKey
 	if by != nil {
@@ -408,14 +413,14 @@ func detach(tx Tx, p *Pin, k RootKey, by *Pin, e *entry) error {
 	return keepOrRemove(tx, root, e)
 }
 
-// needed returns whether anything refers to the root.
+// needed returns whether a pin, an object, a part or a replacement still needs the root.
 func (v *Root) needed() bool { return v.Refs+v.Retainers+v.Links > 0 }
 
-// Private returns whether only the cluster may see the content: only objects refer to it,
-// none of them in a public bucket, and no pin.
+// Private returns whether only members may read the content: objects or parts reference it, none
+// of them in a public bucket, and no pin does.
 func (v *Root) Private() bool { return v.Refs == 0 && v.Links > 0 && v.Public == 0 }
 
-// keepOrRemove writes a root back, or removes it if nothing refers to it.
+// keepOrRemove stores a changed root, or removes it if nothing needs it any more.
 func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	e.fx.touch(root)
 	if root.needed() {
@@ -438,7 +443,7 @@ func keepOrRemove(tx Tx, root *Root, e *entry) error {
 	return releaseRetained(tx, root.Key, e)
 }
 
-// markShort records whether a pinned root has fewer holders than it should have.
+// markShort sets or removes the mark of a root with fewer copies than it should have.
 func markShort(tx Tx, k RootKey, short bool) error {
 	was, err := has(tx, shortKey(k))
 	if err != nil || was == short {
@@ -456,8 +461,8 @@ func markShort(tx Tx, k RootKey, short bool) error {
 	return count(tx, shortCount, -1)
 }
 
-// rejudge writes a root whose copies have changed, and changes the status of its pins
-// accordingly.
+// rejudge computes the status of a root whose copies have changed, stores the root, and changes
+// the status of its pins.
 func rejudge(tx Tx, root *Root, e *entry) error {
 	need, full, err := copiesIn(tx)
 	if err != nil {
@@ -501,9 +506,9 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 	return settle(tx, root.Key, e)
 }
 
-// settle moves the pins of a root to its status, or to failed if their account cannot
-// afford the content, at most MaxSettle in one command. SettleRoots moves the others. The
-// settling mark has the key at which to continue.
+// settle changes the pins of a root to the root's status, or to failed if their account cannot
+// afford the content. It changes at most as many pins as the entry may; the mark then has the key
+// at which SettleRoots continues.
 func settle(tx Tx, k RootKey, e *entry) error {
 	from, settling, err := tx.Get(settlingKey(k))
 	if err != nil || !settling {
@@ -574,8 +579,8 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	return nil
 }
 
-// attachedPins returns up to limit pins of a root, beginning at a key, and the key of the next
-// pin, which is nil at the end.
+// attachedPins returns up to limit pins with index rows under prefix, from a key on, and the key
+// of the next row, or nil at the end.
 func attachedPins(tx Tx, prefix, from key, limit int) (pins []*Pin, next []byte, err error) {
 	var at []Pin
 	err = tx.Scan(from, prefix.end(), false, func(k, _ []byte) (bool, error) {

@@ -15,27 +15,29 @@ import (
 // the state, such as a backup, cannot be used as a session.
 type SessionID string
 
-// Session is what a sign-in has begun. It ends by a command, when it was not used for Idle, or
-// at Expires. It has all permissions of its account.
+// Session is the record of a signed-in client. It ends by a command, after the time Idle without
+// use, or at Expires. It has all permissions of its account.
 type Session struct {
 	ID      SessionID
 	Account AccountID
 	Created Millis
 	Expires Millis // latest end
 	Idle    Millis // longest time without use
-	// Addr is the address from which the session began, and Agent says which program the client is, in
-	// its own words. Both may be empty; they are of feature level SessionClientLevel.
+	// Addr is the client's address at the sign-in, and Agent a short name of the client's
+	// program, such as "Firefox 140 on Linux". Both may be empty; they need feature level
+	// SessionClientLevel.
 	Addr, Agent string
 }
 
-// SessionClientLevel is the lowest feature level with sessions that say from where they began.
+// SessionClientLevel is the lowest feature level with sessions that record the address and the
+// agent of their client.
 const SessionClientLevel FeatureLevel = 11
 
 // MaxAgentBytes is the largest size of Session.Agent in bytes.
 const MaxAgentBytes = 96
 
-// From returns the session with the address and the program of its client, shortened to the bounds of
-// the record. Characters of agent that are not printable, and bytes that are no UTF-8, become spaces.
+// From returns the session with the given address and agent of the client, shortened to the
+// limits of the record. Unprintable characters and invalid UTF-8 in agent become spaces.
 func (v Session) From(addr, agent string) Session {
 	printable := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == utf8.RuneError {
@@ -47,7 +49,8 @@ func (v Session) From(addr, agent string) Session {
 	return v
 }
 
-// Code encodes or decodes the record. Without a client it has the form of earlier feature levels.
+// Code encodes or decodes the record. It writes version 2 only if Addr or Agent is set, because
+// members below SessionClientLevel know only version 1.
 func (v *Session) Code(c *codec.Coder) {
 	version := uint64(2)
 	if !c.Decoding() && v.Addr == "" && v.Agent == "" {
@@ -65,7 +68,8 @@ func (v *Session) Code(c *codec.Coder) {
 	}
 }
 
-// Ended returns whether the session has ended at a time; used is its last use.
+// Ended returns whether the session has ended at the time now. used is the time of its last use,
+// or 0.
 func (v *Session) Ended(used, now Millis) bool {
 	return now >= v.Expires || now >= max(used, v.Created)+v.Idle
 }
@@ -74,15 +78,16 @@ func sessionKey(id SessionID) key { return part(table(tableSession), id) }
 
 func sessionsOf(a AccountID) key { return part(table(tableSessionsOf), a) }
 
-// CreateSession starts a session. Password is the hash of the account's password hash at
-// the sign-in; if the password has changed since, or if the account is disabled, the session is refused. Apply deletes the
-// account's expired sessions, and the least recently used one if MaxSessions are left.
+// CreateSession creates a session after a sign-in with a password. Password is the PasswordProof
+// at the sign-in: if the password has changed since, or if the account is disabled, the error is
+// ErrUnauthorized. Apply deletes the account's expired sessions, and the least recently used one
+// if the account still has MaxSessions.
 type CreateSession struct {
 	Session  Session
 	Password Hash
-	// Over is the expiry by which sessions of the account are deleted: a time that most
-	// members have passed, so that a single wrong clock ends no session. 0: none is
-	// deleted.
+	// Over is the time by which a session of the account must have ended to be deleted. The
+	// proposer chooses a time that most members' clocks have passed, so that a single wrong clock
+	// ends no session. 0 means to delete none.
 	Over Millis
 }
 
@@ -125,7 +130,8 @@ func (v *Session) check() error {
 	return nil
 }
 
-// addSession writes a session of an account that exists. The same one again changes nothing.
+// addSession writes a session of an existing account. If the same session exists already, nothing
+// changes.
 func addSession(tx Tx, s *Session, over Millis) error {
 	old, err := get[Session](tx, sessionKey(s.ID))
 	if err != nil {
@@ -146,8 +152,8 @@ func addSession(tx Tx, s *Session, over Millis) error {
 	return put(tx, sessionKey(s.ID), s)
 }
 
-// makeRoom removes the sessions of an account that have expired at a time, and one more if
-// MaxSessions are left.
+// makeRoom removes the sessions of an account that have ended at the time by, and the least
+// recently used one if MaxSessions remain.
 func makeRoom(tx Tx, account AccountID, by Millis) error {
 	all, err := sessionsIn(tx, account)
 	if err != nil {
@@ -214,7 +220,7 @@ func sessionsIn(r Reader, account AccountID) (all []Session, err error) {
 	return all, nil
 }
 
-// EndSession ends a session everywhere.
+// EndSession deletes a session. Errors: ErrNotFound.
 type EndSession struct{ ID SessionID }
 
 // Code implements Command.
@@ -232,8 +238,8 @@ func (v *EndSession) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, removeSession(tx, s)
 }
 
-// Session returns a session and its last use, or ErrNotFound. The caller must check its
-// expiry, because the state has no clock.
+// Session returns a session and the time of its last use, or ErrNotFound. The caller must check
+// whether the session has ended, because the state has no clock.
 func (v View) Session(id SessionID) (s Session, used Millis, err error) {
 	if len(id) > MaxIDLen {
 		return s, 0, Errorf(CodeNotFound, "no such session")
@@ -251,8 +257,8 @@ func (v View) Session(id SessionID) (s Session, used Millis, err error) {
 	return *found, max(used, found.Created), nil
 }
 
-// Sessions returns the sessions of an account, including expired ones, in the order of their
-// ids.
+// Sessions returns the sessions of an account, including ended ones that were not deleted yet, in
+// the order of their ids.
 func (v View) Sessions(account AccountID) ([]Session, error) { return sessionsIn(v.r, account) }
 
 // Kinds of used credentials. The numbers are stored: never renumber.
@@ -275,9 +281,9 @@ type Use struct {
 	At      Millis
 }
 
-// NoteUses records when keys and sessions were last used. Nodes collect uses and propose them
-// in batches, so that a request causes no write. Apply ignores keys and sessions that are gone
-// or have a later use.
+// NoteUses records when keys and sessions were last used. Nodes collect uses and propose them in
+// batches, so that a request causes no write. Apply ignores keys and sessions that no longer
+// exist or have a later use.
 type NoteUses struct{ Items []Use }
 
 // Code implements Command.
@@ -319,11 +325,11 @@ func (v *NoteUses) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// KeyUsed returns when a key was last used, with one-minute resolution. Zero means never, or
-// before such times were recorded.
+// KeyUsed returns when a key was last used, with one-minute resolution. 0 means never, or before
+// uses were recorded.
 func (v View) KeyUsed(id KeyID) (Millis, error) { return lastUse(v.r, useOfKey, string(id)) }
 
-// BySession does the same as ByKey for a change that a session requests.
+// BySession wraps a change that a signed-in client has requested, as ByKey does for an API key.
 type BySession struct {
 	Session SessionID
 	Change  Command // a change that Asked accepts
@@ -342,8 +348,8 @@ func (v *BySession) apply(tx Tx, e *entry) (Result, error) {
 	return v.Change.apply(tx, e)
 }
 
-// judge returns an error if the session may not request the change. The proposing node
-// checks its expiry.
+// judge returns ErrUnauthorized if the session does not exist or belongs to another account. The
+// proposing node checks whether the session has ended.
 func (v *BySession) judge(r Reader) error {
 	s, err := get[Session](r, sessionKey(v.Session))
 	if err != nil {
@@ -355,18 +361,18 @@ func (v *BySession) judge(r Reader) error {
 	return nil
 }
 
-// MaxSigningKeys is the largest number of signing keys that a cluster has at once: the newest,
-// the first, and those that have signed an existing API key.
+// MaxSigningKeys is the largest number of signing keys that a cluster has at once: the first, the
+// newest, and those that have signed an existing API key or share.
 const MaxSigningKeys = 16
 
-// SigningKey is a key that signs API keys, encrypted like Cluster.SealedSigningKey, which
-// is generation 0.
+// SigningKey is a key that signs API keys, encrypted like Cluster.SealedSigningKey. The key in
+// Cluster is generation 0; each rotation adds the next generation.
 type SigningKey struct {
 	Generation uint64
 	Sealed     []byte
 }
 
-// signingKeys are the signing keys of later generations, oldest first.
+// signingKeys has the signing keys of generations above 0, oldest first.
 type signingKeys struct{ Items []SigningKey }
 
 // Code encodes or decodes the record.
@@ -380,8 +386,9 @@ func (v *signingKeys) Code(c *codec.Coder) {
 
 var signingKey = metaKey("signing")
 
-// generationKey returns the key of the counter of existing API keys that a generation has
-// signed. madeByKey has the generation of an API key. Neither exists for generation 0.
+// generationKey returns the key of the counter of existing API keys that generation g has signed.
+// madeByKey returns the key of the row with the generation that has signed an API key. Neither
+// row exists for generation 0.
 func generationKey(g uint64) key { return metaKey("signed").u64(g) }
 
 func madeByKey(id KeyID) key { return part(table(tableMadeBy), id) }
@@ -394,8 +401,11 @@ func readSigningKeys(r Reader) (*signingKeys, error) {
 	return new(signingKeys), nil
 }
 
-// RotateSigningKey gives the cluster a new key for signing API keys. Existing API keys stay
-// valid and are still signed with the key under which they were made.
+// RotateSigningKey adds a new key with which the cluster signs later API keys. Existing API keys
+// remain valid with the signing key that has signed them. Signing keys of generations above 0
+// that have no existing API key or share are removed.
+//
+// Errors: ErrInvalid; ErrTooLarge if there are MaxSigningKeys signing keys that must be kept.
 type RotateSigningKey struct{ Sealed []byte }
 
 // Code implements Command.
@@ -427,13 +437,14 @@ func (v *RotateSigningKey) apply(tx Tx, _ *entry) (Result, error) {
 		}
 	}
 	if len(kept)+2 > MaxSigningKeys {
-		return Result{}, Errorf(CodeTooLarge, "API keys of %d signing keys live, the most is %d: revoke the oldest ones", len(kept)+1, MaxSigningKeys-1)
+		return Result{}, Errorf(CodeTooLarge, "the cluster has its most signing keys, %d, and each one from a rotation has signed API keys or shares that still exist: "+
+			"revoke all API keys and shares that were created between two successive rotations, and rotate again", MaxSigningKeys)
 	}
 	keys.Items = append(kept, SigningKey{Generation: next, Sealed: v.Sealed})
 	return Result{}, put(tx, signingKey, keys)
 }
 
-// signWith records which generation signs a new API key.
+// signWith records that the newest signing key signs a new API key.
 func signWith(tx Tx, id KeyID) error {
 	keys, err := readSigningKeys(tx)
 	if err != nil || len(keys.Items) == 0 {
@@ -446,7 +457,8 @@ func signWith(tx Tx, id KeyID) error {
 	return count(tx, generationKey(g), 1)
 }
 
-// signedNoMore removes the record of which generation has signed a revoked API key.
+// signedNoMore removes the record of which generation has signed an API key, because the key is
+// being revoked.
 func signedNoMore(tx Tx, id KeyID) error {
 	g, err := counter(tx, madeByKey(id))
 	if err != nil || g == 0 {
@@ -458,7 +470,7 @@ func signedNoMore(tx Tx, id KeyID) error {
 	return count(tx, generationKey(g), -1)
 }
 
-// SigningKeys returns the signing keys of later generations than 0, oldest first.
+// SigningKeys returns the signing keys of generations above 0, oldest first.
 func (v View) SigningKeys() ([]SigningKey, error) {
 	keys, err := readSigningKeys(v.r)
 	if err != nil {
@@ -467,5 +479,5 @@ func (v View) SigningKeys() ([]SigningKey, error) {
 	return keys.Items, nil
 }
 
-// SignedBy returns the generation of the signing key that signs an API key.
+// SignedBy returns the generation of the signing key that signs an API key or the key of a share.
 func (v View) SignedBy(id KeyID) (uint64, error) { return counter(v.r, madeByKey(id)) }

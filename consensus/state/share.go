@@ -12,9 +12,9 @@ import (
 // ShareLevel is the lowest feature level with shares.
 const ShareLevel FeatureLevel = 8
 
-// Bounds of shares.
+// Limits of shares.
 const (
-	MaxShares        = 1000 // shares of an account, as many as API keys: deleting the account or a bucket ends all in one entry
+	MaxShares        = 1000 // shares of an account; small enough that closing the account or deleting a bucket ends all in one entry
 	MaxSharePrefixes = 8    // prefixes of a share
 	ShareIDLen       = 32   // hexadecimal digits of the id of a share: 128 bits, as in a share token
 )
@@ -22,17 +22,17 @@ const (
 // ShareID is the id of a share. The owner chooses it, and it is unique in its bucket.
 type ShareID string
 
-// Share is a key for a part of one bucket of its owner. The key opens the object gateway for the
-// objects that the share covers, and nothing else: it is no API key.
+// Share gives the holder of its key access to a part of one bucket through the object gateway.
+// Its key is not an API key and permits nothing else.
 type Share struct {
 	ID      ShareID
 	Account AccountID
 	Bucket  string
-	Born    Incarnation // the share ends with this incarnation of the bucket
+	Born    Incarnation // the share ends when this bucket is deleted
 	Key     KeyID       // id of the token and of the key pair
 	Name    string
-	// Prefixes limit the keys of objects. A prefix that ends in "/" covers all keys that begin with
-	// it, and any other prefix covers the key that equals it.
+	// Prefixes select the object keys that the share covers. A prefix that ends in "/" covers all
+	// keys that begin with it; any other covers only the key that is equal to it.
 	Prefixes []string
 	Read     bool // read and list objects
 	Write    bool // create and replace objects, also by uploads
@@ -41,17 +41,17 @@ type Share struct {
 	Expires  Millis // zero means never
 }
 
-// Expired returns whether the share has expired at a time.
+// Expired returns whether the share has expired at the time now.
 func (v *Share) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
 
-// Covers returns whether an object's key is within the limits of the share. It compares bytes.
+// Covers returns whether Prefixes cover an object key. It compares bytes.
 func (v *Share) Covers(objectKey string) bool {
 	return slices.ContainsFunc(v.Prefixes, func(p string) bool {
 		return objectKey == p || strings.HasSuffix(p, "/") && strings.HasPrefix(objectKey, p)
 	})
 }
 
-// CoversList returns whether the share covers every key that begins with a prefix.
+// CoversList returns whether Prefixes cover every key that begins with prefix.
 func (v *Share) CoversList(prefix string) bool {
 	return slices.ContainsFunc(v.Prefixes, func(p string) bool {
 		return strings.HasSuffix(p, "/") && strings.HasPrefix(prefix, p)
@@ -73,7 +73,7 @@ func (v *Share) Code(c *codec.Coder) {
 	codec.Int(c, &v.Expires)
 }
 
-// Check returns an ErrInvalid if a share is outside of the bounds.
+// Check returns ErrInvalid if a field of the share is out of bounds.
 func (v *Share) Check() error {
 	switch {
 	case !ValidShareID(v.ID):
@@ -100,14 +100,14 @@ func (v *Share) Check() error {
 	return nil
 }
 
-// ValidShareID returns whether text has the form of the id of a share.
+// ValidShareID returns whether an id has the form of a share's id.
 func ValidShareID(id ShareID) bool {
 	return len(id) == ShareIDLen && !strings.ContainsFunc(string(id), func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'f')
 	})
 }
 
-// same returns whether two shares grant the same.
+// same returns whether two shares have the same name, prefixes, permissions and expiry.
 func (v *Share) same(o *Share) bool {
 	return v.Name == o.Name && slices.Equal(v.Prefixes, o.Prefixes) && v.Read == o.Read && v.Write == o.Write && v.Delete == o.Delete &&
 		v.Expires == o.Expires
@@ -123,15 +123,15 @@ func (v *Share) key() key { return shareKey(v.Account, v.Born, v.ID) }
 
 func shareByKey(id KeyID) key { return part(table(tableShareKey), id) }
 
-// CreateShare adds a share to a bucket. If a share with this id grants the same already, nothing
-// changes. If the account has MaxShares shares, expired shares are removed first. The command needs
+// CreateShare adds a share to a bucket. If an equal share with this id exists, nothing changes.
+// If the account has MaxShares shares, Apply first removes expired ones. The command needs
 // feature level 8.
 //
-// Errors: ErrInvalid, ErrNoBucket, ErrExists for an id whose share grants something else,
-// ErrTooLarge.
+// Errors: ErrInvalid; ErrNoBucket; ErrExists if the id belongs to a different share; ErrTooLarge
+// if no share can be removed.
 type CreateShare struct {
 	Share Share
-	// Expired is a time: shares that expired before it may be removed to make room, see CreateKey.
+	// Expired is the time by which a share must have expired to be removed, see CreateKey.
 	Expired Millis
 }
 
@@ -175,8 +175,8 @@ func (v *CreateShare) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, put(tx, s.key(), &s)
 }
 
-// roomForShare ensures that an account has room for one more share. If necessary, it removes shares
-// that had expired at a given time.
+// roomForShare ensures that an account has fewer than MaxShares shares. If necessary, it removes
+// shares that had expired at the time by; if none had, it returns ErrTooLarge.
 func roomForShare(tx Tx, a AccountID, by Millis, e *entry) error {
 	all, err := sharesIn(tx, sharesOf(a))
 	if err != nil || len(all) < MaxShares {
@@ -204,7 +204,7 @@ func roomForShare(tx Tx, a AccountID, by Millis, e *entry) error {
 // sharesIn returns the shares whose rows begin with a prefix.
 func sharesIn(r Reader, prefix key) ([]Share, error) { return scanAll[Share](r, prefix) }
 
-// removeShare removes a share and its records.
+// removeShare removes a share and all records about it.
 func removeShare(tx Tx, s *Share, e *entry) error {
 	e.fx.Keys = true
 	if err := signedNoMore(tx, s.Key); err != nil {
@@ -232,9 +232,9 @@ func removeShares(tx Tx, prefix key, e *entry) error {
 	return nil
 }
 
-// RevokeShare ends a share. The command needs feature level 8.
+// RevokeShare removes a share. The command needs feature level 8.
 //
-// Errors: ErrNoBucket, ErrNotFound.
+// Errors: ErrNoBucket; ErrNotFound.
 type RevokeShare struct {
 	Account AccountID
 	Bucket  string
@@ -264,7 +264,7 @@ func (v *RevokeShare) apply(tx Tx, e *entry) (Result, error) {
 
 var errNoShare = Errorf(CodeNotFound, "no such share")
 
-// findShare returns the share of a key; nil if there is none.
+// findShare returns the share with a key, or nil if there is none.
 func findShare(r Reader, id KeyID) (*Share, error) {
 	if id == "" || len(id) > MaxIDLen {
 		return nil, nil
@@ -280,8 +280,8 @@ func findShare(r Reader, id KeyID) (*Share, error) {
 	return s, err
 }
 
-// ShareByKey returns the share of a key, or ErrNotFound. The caller must check its expiry, because
-// the state has no clock.
+// ShareByKey returns the share with a key, or ErrNotFound. The caller must check whether the
+// share has expired, because the state has no clock.
 func (v View) ShareByKey(id KeyID) (Share, error) {
 	s, err := findShare(v.r, id)
 	if err != nil {
@@ -305,11 +305,11 @@ func (v View) Share(b *Bucket, id ShareID) (Share, error) {
 	return *s, nil
 }
 
-// SharesQuery selects a page of the shares of an account, in the order of buckets by their creation
-// and of ids.
+// SharesQuery selects a page of an account's shares, ordered by the creation of their bucket and
+// then by id.
 type SharesQuery struct {
 	Account AccountID
-	Bucket  *Bucket // only the shares of this bucket; nil: of all
+	Bucket  *Bucket // return only shares of this bucket; nil means all buckets
 	After   SharePlace
 	Limit   int // at most MaxListLimit
 }
@@ -339,8 +339,8 @@ func (v View) Shares(q SharesQuery) (all []Share, more bool, err error) {
 // AllShares returns the shares of all accounts.
 func (v View) AllShares() ([]Share, error) { return sharesIn(v.r, table(tableShare)) }
 
-// permits returns whether the key of a share may ask for a change. It permits the changes of objects
-// that it names and no others, so that a new command is refused until it is listed here.
+// permits returns whether the key of the share may request a change. Only the kinds of changes
+// that this function lists are permitted, so that a new command is rejected by default.
 func (v *Share) permits(change Command) bool {
 	covers := func(bucket string, born Incarnation, objectKeys ...string) bool {
 		return bucket == v.Bucket && born == v.Born && !slices.ContainsFunc(objectKeys, func(k string) bool { return !v.Covers(k) })

@@ -1,13 +1,13 @@
 package state
 
-// maxCounted is the largest number of recorded copies that are read for an exact count. This
+// maxCounted is the largest number of copies that ShortWithout examines for an exact count, which
 // takes some tens of milliseconds.
 const maxCounted = 1 << 14
 
-// ShortWithout counts the pinned roots that have too few copies if only those on members
-// that are there count. It is exact if the other nodes together have at most maxCounted
-// recorded copies. Otherwise it is an upper bound: the roots recorded as short, plus all
-// roots of each of these nodes.
+// ShortWithout returns how many pinned roots have too few copies if only copies on members for
+// which there returns true count. The number is exact if all other nodes together have at most
+// maxCounted allocated copies. Otherwise it is an upper bound: the roots that are marked as
+// short, plus all copies on these nodes.
 func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	short, err := counter(v.r, shortCount)
 	if err != nil {
@@ -47,8 +47,8 @@ func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	return short, nil
 }
 
-// lacks returns whether a pinned root has fewer than full holders without those in gone,
-// and is not marked as short already.
+// lacks returns whether a pinned root has fewer than full copies without those on the nodes in
+// gone, and is not marked as short.
 func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	root, err := v.Root(k)
 	if err != nil || root.Status != Pinned {
@@ -66,17 +66,17 @@ func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	return full > 0, nil
 }
 
-// HoldersOnRecord returns the nodes that hold something on record, members or not.
+// HoldersOnRecord returns the nodes with at least one recorded copy, including former members,
+// whose copies remain on record until repair has replaced them.
 func (v View) HoldersOnRecord() (nodes []NodeID, err error) {
 	return parts[NodeID](v.r, metaKey("held/"), MaxNodes+maxFormer)
 }
 
-// maxFormer bounds the former members that HoldersOnRecord returns. Their copies are on record only
-// until repair has moved them.
+// maxFormer is the largest number of former members that HoldersOnRecord returns.
 const maxFormer = 1024
 
-// holdersWithout returns the nodes that hold recorded copies and are no members or are away,
-// and how many copies these nodes hold and have allocated in total.
+// holdersWithout returns the nodes with recorded copies for which there returns false, how many
+// copies they hold in total, and how many are allocated to them.
 func (v View) holdersWithout(there func(NodeID) bool) (away []NodeID, held, wanted uint64, err error) {
 	prefix := metaKey("held/")
 	err = v.r.Scan(prefix, prefix.end(), false, func(k, _ []byte) (bool, error) {

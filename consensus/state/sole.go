@@ -2,13 +2,13 @@ package state
 
 import "encoding/binary"
 
-// soleKey returns the index of the last entry that left a node as the only holder of content
-// that counts as kept.
+// soleKey returns the key of the row with the index of the last entry that made a node the only
+// holder of a pinned root.
 func soleKey(n NodeID) key { return part(metaKey("sole/"), n) }
 
-// noteSole records for a node that from this entry on it is the only holder of some root,
-// because an earlier check of the roots of the node could not see that. Below feature level 4
-// any other recorded copy counts as a holder.
+// noteSole records the index of the entry if the root is pinned and exactly one member holds it.
+// RemoveNode compares it with the index of the proposer's earlier check, which could not see this
+// root. Below feature level 4, copies on former members count as holders too.
 func noteSole(tx Tx, root *Root, e *entry) error {
 	if root.Status != Pinned {
 		return nil

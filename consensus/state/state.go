@@ -1,6 +1,6 @@
-// Package state is the replicated state machine: records, commands, and a pure function
-// that applies a command to the records. Each node keeps the records in an ordered
-// key-value store and reads them through views.
+// Package state is the replicated state machine: records, commands, and a deterministic function
+// that applies a command to the records. Each node stores the records in an ordered key-value
+// store and reads them through views.
 //
 // Imports: std, go-cid, blake3, consensus/codec.
 // Never:   raft, libp2p, storage, cluster, api, config, clocks, randomness,
@@ -25,7 +25,7 @@ type Tx interface {
 	Delete(key []byte) error
 }
 
-// Identifiers. All are minted by proposers, never by Apply.
+// Identifiers. Proposers create them; Apply never does, because it must be deterministic.
 type (
 	// AccountID is the internal id of an account; it never changes.
 	AccountID string
@@ -35,8 +35,8 @@ type (
 	NodeID string
 	// KeyID identifies an API key. It is the jti of the token.
 	KeyID string
-	// OpID names one change, so that applying it twice equals once. The zero
-	// OpID marks commands that are idempotent by their content.
+	// OpID identifies one proposed change, so that a repeated command takes effect once. The zero
+	// OpID marks commands whose repetition has no effect anyway.
 	OpID [16]byte
 )
 
@@ -46,8 +46,8 @@ type Millis int64
 // MillisOf returns t in milliseconds, rounded down.
 func MillisOf(t time.Time) Millis { return Millis(t.UnixMilli()) }
 
-// OneClock returns the bounds of the time for a node that knows only its own clock: both bounds are the
-// time of that clock, and ok is always true.
+// OneClock returns a function for a node that knows no other clocks. It returns the node's own
+// time as both bounds of the cluster's time; ok is always true.
 func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 	return func() (early, late Millis, ok bool) {
 		at := MillisOf(now())
@@ -55,14 +55,16 @@ func OneClock(now func() time.Time) func() (early, late Millis, ok bool) {
 	}
 }
 
-// sampleDelay is by how much a right clock may be later than the late bound of the time: the times of
-// other members are old by the time for which they were on their way.
+// sampleDelay is the tolerance by which a correct clock may be later than the late bound, which
+// is computed from times that other members have sent some moments before.
 const sampleDelay Millis = 1000
 
-// BeginsAt returns the time at which a duration begins if it begins now. That is own, the time of the
-// node's clock, if it is within the bounds that agreed returns, or if agreed knows no bounds. A clock that
-// is behind the bounds gives the early bound, and a clock ahead of them the late bound. The early bound
-// lags behind all clocks, so a duration that began there would end too early.
+// BeginsAt returns the time from which to count a duration that begins now. agreed returns the
+// bounds between which most members' clocks are. BeginsAt returns own, the time of the node's
+// clock, if it is within the bounds or if ok is false. For an earlier own it returns the early
+// bound, and for a later own the late bound, so that a wrong clock has a limited effect. The
+// early bound alone would not do, because it is behind all correct clocks, and the duration would
+// end too early.
 func BeginsAt(own Millis, agreed func() (early, late Millis, ok bool)) Millis {
 	if early, late, ok := agreed(); ok {
 		return BeginsWithin(own, early, late)
@@ -70,7 +72,7 @@ func BeginsAt(own Millis, agreed func() (early, late Millis, ok bool)) Millis {
 	return own
 }
 
-// BeginsWithin does the same as BeginsAt if the bounds are known.
+// BeginsWithin is BeginsAt with known bounds.
 func BeginsWithin(own, early, late Millis) Millis {
 	switch {
 	case own >= early && own <= late+sampleDelay:
@@ -84,8 +86,8 @@ func BeginsWithin(own, early, late Millis) Millis {
 // Time returns m as a time in UTC.
 func (m Millis) Time() time.Time { return time.UnixMilli(int64(m)).UTC() }
 
-// Bounds of the state. Nodes refuse commands above them before the proposal, and Apply refuses
-// them again.
+// Limits of the state. Nodes reject a command above them before they propose it, and Apply
+// rejects it again.
 const (
 	MaxIDLen       = 128      // bytes of any identifier
 	MaxEmailLen    = 254      // bytes, RFC 5321
@@ -102,12 +104,12 @@ const (
 	MaxKeysPerUser = 1000     // API keys of an account
 	MaxSessions    = 100      // sessions of an account
 	MaxUses        = 512      // uses in one command
-	MaxTickets     = 10_000   // join tickets that are neither spent nor expired
+	MaxTickets     = 10_000   // join tickets that were neither used nor removed
 	MaxReports     = 512      // reports in one command
 	MaxOps         = 1 << 16  // operations whose first result is remembered
-	MaxRetained    = 64       // replaced roots that one root keeps until it is settled
-	MaxSettle      = 1024     // pins that one command changes to the status of their root
-	MaxFreed       = 256      // parts of ended uploads that one command frees
+	MaxRetained    = 64       // replaced roots that are kept until their replacement is replicated or has failed
+	MaxSettle      = 1024     // pins, or other records, that one command changes in addition to its own
+	MaxFreed       = 256      // parts of ended uploads that one command removes
 	maxRecordBytes = 4 << 20  // bytes of any record
 	maxNameBytes   = 255 * 4  // bytes of a name, because characters take up to four
 )

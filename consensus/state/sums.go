@@ -2,8 +2,8 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// WholeSum returns the object's checksum of all its bytes by an algorithm; nil if it has
-// none, or only a composite one.
+// WholeSum returns the object's checksum by an algorithm over all its bytes, or nil if it has
+// none or only a composite one.
 func (v *Object) WholeSum(algorithm string) *Checksum {
 	for i := range v.Checksums {
 		if s := &v.Checksums[i]; s.Algorithm == algorithm && !s.Composite {
@@ -13,15 +13,17 @@ func (v *Object) WholeSum(algorithm string) *Checksum {
 	return nil
 }
 
-// SetObjectSums sets the wanted checksum of all bytes of a version, and its BLAKE3 hash if
-// that is unknown. It changes nothing if the version is gone or has them already. It needs
-// feature level 5.
+// SetObjectSums sets the checksum that the version's field Wanted names, and the BLAKE3 hash if
+// it is missing. It changes nothing if the version no longer exists or has both. It needs feature
+// level 5.
+//
+// Errors: ErrInvalid if the root or the algorithm is not that of the version.
 type SetObjectSums struct {
 	Account  AccountID
 	Born     Incarnation // Born of the bucket
 	Key      string
 	ID       VersionID
-	Root     RootKey // root that was hashed
+	Root     RootKey // root of the content that was hashed
 	Blake3   []byte
 	Checksum Checksum
 }

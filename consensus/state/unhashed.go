@@ -17,7 +17,7 @@ func (v *Object) unhashed() bool {
 	return !v.Marker && (len(v.Blake3) == 0 || v.Wanted != "")
 }
 
-// markUnhashed marks a version whose hash must still be computed.
+// markUnhashed adds the mark of a version if a hash of it must still be computed.
 func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
 	if !o.unhashed() {
 		return nil
@@ -28,7 +28,7 @@ func (v *Bucket) markUnhashed(tx Tx, o *Object) error {
 	return count(tx, unhashedCount, 1)
 }
 
-// unmark removes the mark of a version whose hash is not known.
+// unmark removes the mark of a version.
 func (v *Bucket) unmark(tx Tx, o *Object) error {
 	if err := tx.Delete(v.unhashedKey(o)); err != nil {
 		return err
@@ -36,14 +36,14 @@ func (v *Bucket) unmark(tx Tx, o *Object) error {
 	return count(tx, unhashedCount, -1)
 }
 
-// SetObjectHash sets the BLAKE3 hash of a version without one. It changes nothing if the
-// version is gone or has its hash already.
+// SetObjectHash sets the BLAKE3 hash of a version that has none. It changes nothing if the
+// version no longer exists or has its hash.
 type SetObjectHash struct {
 	Account AccountID
 	Born    Incarnation // Born of the bucket
 	Key     string
 	ID      VersionID
-	Root    RootKey // root that was hashed
+	Root    RootKey // root of the content that was hashed
 	Blake3  []byte
 }
 
@@ -73,8 +73,8 @@ func (v *SetObjectHash) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, b.hashed(tx, row, o)
 }
 
-// lacking returns a marked version that still lacks a hash, and its position. It returns nil if
-// the version is gone or has all its hashes.
+// lacking returns a marked version, which still lacks a hash, and the key of its row. It returns
+// nil if the version is not marked, because it no longer exists or has all hashes.
 func (v *Bucket) lacking(tx Tx, k string, id VersionID) (*Object, key, error) {
 	if marked, err := has(tx, v.unhashedKey(&Object{Key: k, ID: id})); err != nil || !marked {
 		return nil, nil, err
@@ -82,8 +82,8 @@ func (v *Bucket) lacking(tx Tx, k string, id VersionID) (*Object, key, error) {
 	return v.markedVersion(tx, k, id)
 }
 
-// hashed writes a marked version that has got a hash, and removes the mark if the version lacks
-// no other hash.
+// hashed stores a marked version that has received a hash, and removes the mark if the version
+// now has all hashes.
 func (v *Bucket) hashed(tx Tx, row key, o *Object) error {
 	if err := put(tx, row, o); err != nil || o.unhashed() {
 		return err
@@ -91,7 +91,8 @@ func (v *Bucket) hashed(tx Tx, row key, o *Object) error {
 	return v.unmark(tx, o)
 }
 
-// markedVersion returns the version of a mark and its key. It exists as long as the mark.
+// markedVersion returns a marked version and the key of its row. A missing version is an error,
+// because the mark is removed together with it.
 func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, error) {
 	o, err := findObject(r, v, k)
 	if err != nil {
@@ -109,16 +110,17 @@ func (v *Bucket) markedVersion(r Reader, k string, id VersionID) (*Object, key, 
 	return o, v.versionKey(k, o.Created), nil
 }
 
-// Unhashed is a version with a hash that is yet to be computed: BLAKE3, or Wanted.
+// Unhashed is a version of which a hash must still be computed: BLAKE3, or the checksum that
+// Wanted names.
 type Unhashed struct {
 	Account AccountID
 	Born    Incarnation // Born of the bucket
 	Object  Object
 }
 
-// Unhashed returns up to limit versions that lack a hash. The page begins after the position after, which
-// an earlier page returned as next, or at the first version if after is nil. next is nil if there are no
-// more.
+// Unhashed returns up to limit versions that lack a hash. The page begins after the position
+// after, which is the next of an earlier page, or with the first version if after is nil. next is
+// nil if there are no more.
 func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, err error) {
 	prefix := table(tableUnhashed)
 	from := prefix
@@ -140,7 +142,7 @@ func (v View) Unhashed(after []byte, limit int) (page []Unhashed, next []byte, e
 	return page, next, err
 }
 
-// unhashed reads the version to which a row belongs.
+// unhashed returns the version of a mark. row is the key of the mark after the table.
 func (v View) unhashed(row []byte) (u Unhashed, err error) {
 	var rest []byte
 	if u.Account, rest, err = readPart[AccountID](row); err != nil {

@@ -16,12 +16,13 @@ func (v *Bucket) partKey(id UploadID, number uint16) key {
 	return part(v.in(tablePart), id).u16(number)
 }
 
-// begunKey orders the open uploads of all accounts by age.
+// begunKey returns the key of an open upload in the index that sorts the uploads of all accounts
+// by Since.
 func (v *Bucket) begunKey(u *Upload) key {
 	return part(part(table(tableBegun).u64(uint64(u.Since)), v.Account).u64(uint64(v.Born)), u.ID)
 }
 
-// begun is the position of an upload that has been open for some time.
+// begun is the value in the index of open uploads: where the upload is.
 type begun struct{ Bucket, Key string }
 
 // Code encodes or decodes the record.
@@ -38,7 +39,7 @@ func findUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
 	return get[Upload](r, b.uploadKey(k, id))
 }
 
-// openUpload returns the upload that a change names.
+// openUpload returns the upload that a command names, or ErrNoUpload.
 func openUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
 	u, err := findUpload(r, b, k, id)
 	if err == nil && u == nil {
@@ -47,7 +48,7 @@ func openUpload(r Reader, b *Bucket, k string, id UploadID) (*Upload, error) {
 	return u, err
 }
 
-// CreateUpload starts a multipart upload. Applying it again changes nothing.
+// CreateUpload starts a multipart upload. If the upload exists already, nothing changes.
 type CreateUpload struct {
 	Account AccountID
 	Bucket  string
@@ -104,7 +105,8 @@ func (v *CreateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.uploadKey(u.Key, u.ID), &u)
 }
 
-// AbortUpload ends an upload and frees its parts, see endUpload.
+// AbortUpload aborts an upload and removes its parts, see endUpload. Errors: ErrNoBucket,
+// ErrNoUpload.
 type AbortUpload struct {
 	Account AccountID
 	Bucket  string
@@ -132,8 +134,8 @@ func (v *AbortUpload) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, gathered(tx, func(tx Tx) error { return b.endUpload(tx, u, e) })
 }
 
-// endUpload ends an upload and frees its parts. ClearUploads frees those that do not fit into the
-// entry.
+// endUpload removes an upload and its parts. If it has more parts than one entry may remove,
+// ClearUploads removes them later.
 func (v *Bucket) endUpload(tx Tx, u *Upload, e *entry) error {
 	parts, _, err := partsOf(tx, v, u.ID, 0, MaxPartNumber)
 	if err != nil {
@@ -149,8 +151,8 @@ func (v *Bucket) endUpload(tx Tx, u *Upload, e *entry) error {
 	return v.freeParts(tx, u.ID, parts, e)
 }
 
-// DateUpload sets the latest time at which an upload was started. If it is applied several
-// times, the earliest such time counts.
+// DateUpload sets Since of an upload, a time at which the upload certainly existed. If it is
+// applied several times, the earliest Since remains.
 type DateUpload struct {
 	Account AccountID
 	Bucket  string
@@ -190,14 +192,15 @@ func (v *DateUpload) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, b.uploadKey(u.Key, u.ID), u)
 }
 
-// partsOf returns up to limit parts of an upload with numbers above a number.
+// partsOf returns up to limit parts of an upload with numbers above after, and whether there are
+// more.
 func partsOf(r Reader, b *Bucket, id UploadID, after uint16, limit int) (parts []Part, more bool, err error) {
 	prefix := part(b.in(tablePart), id)
 	from := slices.Clone(prefix).u16(min(after, MaxPartNumber) + 1)
 	return scanPage[Part](r, from, prefix.end(), limit)
 }
 
-// freeParts removes parts of an upload.
+// freeParts removes the given parts of an upload and their references to content.
 func (v *Bucket) freeParts(tx Tx, id UploadID, parts []Part, e *entry) error {
 	for i := range parts {
 		p := &parts[i]
@@ -211,7 +214,8 @@ func (v *Bucket) freeParts(tx Tx, id UploadID, parts []Part, e *entry) error {
 	return nil
 }
 
-// removeUpload removes an upload and its parts from the view of clients.
+// removeUpload removes the record of an upload, so that clients no longer see the upload and its
+// parts. The parts themselves remain.
 func (v *Bucket) removeUpload(tx Tx, u *Upload) error {
 	for _, k := range []key{v.uploadKey(u.Key, u.ID), v.partKey(u.ID, 0), v.begunKey(u)} {
 		if err := tx.Delete(k); err != nil {
@@ -224,7 +228,8 @@ func (v *Bucket) removeUpload(tx Tx, u *Upload) error {
 	return count(tx, v.stored(storedUploads), -1)
 }
 
-// clearUploads ends the uploads whose keys begin with a prefix, as far as the entry has room.
+// clearUploads removes the uploads whose keys begin with a prefix, with their parts, up to the
+// entry's limit of changed records.
 func clearUploads(tx Tx, a AccountID, prefix key, e *entry) error {
 	for e.settle > 0 {
 		buckets, uploads, err := rowsIn[Upload](tx, tableUpload, a, prefix, min(e.settle, clearRead))
@@ -240,8 +245,8 @@ func clearUploads(tx Tx, a AccountID, prefix key, e *entry) error {
 	return nil
 }
 
-// clearUpload ends one upload. If the entry has no room for that, it frees as many parts as
-// fit.
+// clearUpload removes one upload with its parts. If that exceeds the entry's limit, it removes as
+// many parts as it may.
 func clearUpload(tx Tx, b *Bucket, u *Upload, e *entry) error {
 	parts, _, err := partsOf(tx, b, u.ID, 0, e.settle)
 	if err != nil {
@@ -257,8 +262,8 @@ func clearUpload(tx Tx, b *Bucket, u *Upload, e *entry) error {
 	return b.removeUpload(tx, u)
 }
 
-// PutPart gives content a part number in an upload. It replaces the part with that number. If
-// the part with that id is put again, nothing changes.
+// PutPart adds content to an upload as the part with a number, and replaces an existing part with
+// that number. If the same part (with the same id) is put again, nothing changes.
 type PutPart struct {
 	Account AccountID
 	Bucket  string
@@ -292,8 +297,8 @@ func (v *PutPart) apply(tx Tx, e *entry) (Result, error) {
 	return b.putPart(tx, v.Key, v.Upload, v.Part, &v.Content, nil, e)
 }
 
-// putPart adds a checked part to an upload. Without content it refers to a root that an
-// object names; source finds that object.
+// putPart adds a checked part to an upload. For a copy, content is nil and the part references
+// the root of an existing object; source then checks that this object still exists.
 func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content, source func() error, e *entry) (Result, error) {
 	u, err := openUpload(tx, v, k, id)
 	if err != nil {
@@ -326,8 +331,8 @@ func (v *Bucket) putPart(tx Tx, k string, id UploadID, p Part, content *Content,
 	return Result{Created: p.Created}, l.write(tx, e)
 }
 
-// CopyPart makes a part from a whole object. The source must be the version that the proposer
-// read; otherwise the error is ErrConflict.
+// CopyPart adds a part that has the content of a whole existing object. Errors: ErrConflict if
+// the source is no longer the version that the proposer has read.
 type CopyPart struct {
 	Account      AccountID
 	Bucket       string
@@ -371,11 +376,11 @@ func (v *CopyPart) apply(tx Tx, e *entry) (Result, error) {
 	return b.putPart(tx, v.Key, v.Upload, v.Part, nil, source, e)
 }
 
-// CompleteUpload makes an object from parts of an upload and ends the upload with all its
-// parts; ClearUploads frees those that do not fit into the entry. The object has the
-// upload's id (VersionOf), so that a repeat, also one through another node at the same
-// time, finds it among the versions. If the upload is gone and has become that object of
-// the same parts, nothing changes, whatever the condition is.
+// CompleteUpload makes an object from parts of an upload, and ends the upload. If all parts do
+// not fit into the entry, ClearUploads removes the rest later. The version gets the id of the
+// upload (VersionOf), so that a repeat, perhaps through another node, finds it. If the upload no
+// longer exists and has become this version with the same parts, nothing changes, whatever the
+// condition is.
 type CompleteUpload struct {
 	Account AccountID
 	Bucket  string
@@ -479,7 +484,8 @@ func (v *CompleteUpload) apply(tx Tx, e *entry) (Result, error) {
 	return b.made(&o), nil
 }
 
-// dropped returns the links of the parts, followed by the links of the replaced object.
+// dropped returns the links that a completed upload removes: those of its parts, followed by
+// those of the replaced object.
 func dropped(parts []Part, replaced []link) []link {
 	all := make([]link, 0, len(parts)+len(replaced))
 	for i := range parts {
@@ -488,7 +494,8 @@ func dropped(parts []Part, replaced []link) []link {
 	return append(all, replaced...)
 }
 
-// look returns the upload to complete, or the object that it has become.
+// look returns the upload to complete. If the upload was completed already, it returns the
+// resulting object instead.
 func (v *CompleteUpload) look(r Reader, b *Bucket, current *Object) (*Upload, *Object, error) {
 	o := &v.Object
 	u, err := findUpload(r, b, o.Key, o.Upload)
@@ -511,7 +518,8 @@ func (v *CompleteUpload) look(r Reader, b *Bucket, current *Object) (*Upload, *O
 	return nil, there, nil
 }
 
-// listed returns the parts of an upload from which the object is made.
+// listed returns those of the upload's parts of which the object consists, and checks their
+// sizes.
 func (v *CompleteUpload) listed(parts []Part) ([]Part, error) {
 	listed, err := v.Parts.of(parts)
 	if err != nil {
@@ -543,8 +551,8 @@ func (v View) Upload(b *Bucket, k string, id UploadID) (Upload, error) {
 	return *u, nil
 }
 
-// Parts returns up to limit parts of an upload whose numbers are above one, in order,
-// and whether there are more.
+// Parts returns up to limit parts of an upload with numbers above after, in ascending order, and
+// whether there are more.
 func (v View) Parts(b *Bucket, id UploadID, after uint16, limit int) (parts []Part, more bool, err error) {
 	return partsOf(v.r, b, id, after, min(max(limit, 0), MaxPartNumber))
 }
@@ -559,9 +567,9 @@ type OpenUpload struct {
 	Since   Millis
 }
 
-// UploadsBefore returns up to limit open uploads of all accounts that have certainly been
-// open since before a time, oldest first. It leaves out those of deleted buckets and closed
-// accounts, which are removed anyway.
+// UploadsBefore returns up to limit open uploads of all accounts with a Since before t, which
+// have therefore certainly existed at t, oldest first. It omits uploads of deleted buckets and
+// closed accounts, which are removed anyway.
 func (v View) UploadsBefore(t Millis, limit int) ([]OpenUpload, error) {
 	if t <= 1 {
 		return nil, nil
@@ -569,8 +577,9 @@ func (v View) UploadsBefore(t Millis, limit int) ([]OpenUpload, error) {
 	return v.openUploads(table(tableBegun).u64(1), table(tableBegun).u64(uint64(t)), limit)
 }
 
-// UploadsUndated returns up to limit open uploads of all accounts that have no time of their start, or one
-// after t. Like UploadsBefore, it leaves out uploads of deleted buckets and closed accounts.
+// UploadsUndated returns up to limit open uploads of all accounts whose Since is unknown or after
+// t, so that DateUpload may set an earlier one. It omits uploads of deleted buckets and closed
+// accounts.
 func (v View) UploadsUndated(t Millis, limit int) ([]OpenUpload, error) {
 	unknown, err := v.openUploads(table(tableBegun), table(tableBegun).u64(1), limit)
 	if err != nil {
@@ -580,7 +589,7 @@ func (v View) UploadsUndated(t Millis, limit int) ([]OpenUpload, error) {
 	return append(unknown, later...), err
 }
 
-// openUploads returns up to limit open uploads by age.
+// openUploads returns up to limit open uploads in a key range of the index by Since.
 func (v View) openUploads(from, to key, limit int) ([]OpenUpload, error) {
 	if limit <= 0 {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of the usage of accounts.
+// Limits of the recorded usage of accounts.
 const (
 	MaxUsage  = 1000 // accounts of one NoteUsage
 	UsageDays = 90   // days for which usage is kept
@@ -30,7 +30,7 @@ func (d Day) Time() time.Time { return (Millis(d) * dayMillis).Time() }
 // Usage is what an account used on a day.
 type Usage struct {
 	Day      Day
-	Stored   uint64 // bytes that counted against the allowance when usage was last recorded on that day
+	Stored   uint64 // bytes counted against the allowance when usage was last recorded on that day
 	Requests uint64 // requests of the account to all nodes
 }
 
@@ -46,19 +46,20 @@ func usageOf(a AccountID) key { return part(table(tableUsage), a) }
 
 func usageKey(a AccountID, d Day) key { return usageOf(a).u64(uint64(d)) }
 
-// AccountRequests is the number of requests of an account since the last record.
+// AccountRequests is the number of requests of an account since the previous NoteUsage of the
+// node.
 type AccountRequests struct {
 	Account AccountID
 	Count   uint64
 }
 
-// NoteUsage adds requests of accounts to a day, and records how much each of them stores. It
-// skips accounts that are gone, and removes records older than UsageDays. The command needs
-// feature level 6, and GraceLevel with a node.
+// NoteUsage adds numbers of requests to the usage of accounts on a day, and records how much each
+// of them stores. It skips accounts that no longer exist, and removes records that are older than
+// UsageDays. The command needs feature level 6, and GraceLevel if Node is set.
 //
-// A command with a node also counts the requests for the next charge, see ChargeStorage. A node numbers
-// these commands upwards. A command whose number is not above that of the node's last one changes
-// nothing, so a repeat never counts a request twice.
+// If Node is set, the requests also count for the next charge, see ChargeStorage. A node numbers
+// its commands upwards. If the Number is not above that of the node's last command, nothing
+// changes, so that a repeat never counts a request twice.
 //
 // Errors: ErrInvalid for a day that is out of bounds.
 type NoteUsage struct {
@@ -134,8 +135,8 @@ func (v *NoteUsage) apply(tx Tx, _ *entry) (Result, error) {
 
 func countedKey(id NodeID) key { return part(table(tableCounted), id) }
 
-// number records the number of the command. It returns false if the node has counted with that number
-// or a later one already, or is no member.
+// number records the Number of the command for its node. It returns false if the command must be
+// ignored: its number is not above the last one, or the node is not a member.
 func (v *NoteUsage) number(tx Tx) (fresh bool, err error) {
 	if err := needsLevel(tx, GraceLevel, "counts of a node need feature level %d"); err != nil {
 		return false, err
@@ -150,10 +151,11 @@ func (v *NoteUsage) number(tx Tx) (fresh bool, err error) {
 	return true, tx.Set(countedKey(v.Node), binary.BigEndian.AppendUint64(nil, v.Number))
 }
 
-// Counted returns the number of the last NoteUsage of a node that was applied.
+// Counted returns the Number of a node's last NoteUsage that was applied.
 func (v View) Counted(id NodeID) (uint64, error) { return counter(v.r, countedKey(id)) }
 
-// removeUsage removes the usage of an account that is UsageDays before a day, or older.
+// removeUsage removes the usage records of an account that are at least UsageDays older than the
+// day before.
 func removeUsage(tx Tx, a AccountID, before Day) error {
 	all, err := (View{r: tx}).Usage(a, 0)
 	if err != nil {
@@ -170,7 +172,7 @@ func removeUsage(tx Tx, a AccountID, before Day) error {
 	return nil
 }
 
-// Usage returns the usage of an account from a day on, the oldest day first. Days without
+// Usage returns the usage of an account from the day since on, oldest day first. Days without
 // requests have no record.
 func (v View) Usage(a AccountID, since Day) (all []Usage, err error) {
 	err = v.r.Scan(usageKey(a, since), usageOf(a).end(), false, func(_, value []byte) (bool, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// OpenAccount does the same as CreateAccount and also sets the account's quota.
+// OpenAccount adds an account like CreateAccount, with the given allowance.
 type OpenAccount struct {
 	Account   Account
 	Allowance uint64 // bytes; Unlimited: no limit
@@ -23,7 +23,7 @@ func (v *OpenAccount) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, open(tx, &v.Account, v.Allowance)
 }
 
-// open adds an account. Below level 2 there are no quotas.
+// open adds an account and its quota. Below feature level 2 there are no quotas.
 func open(tx Tx, a *Account, allowance uint64) error {
 	if err := a.check(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func endSessions(tx Tx, a AccountID, e *entry) error {
 
 func closingKey(a AccountID) key { return part(table(tableClosing), a) }
 
-// CloseAccount ends an account: from this entry on, the account, its keys, its shares and its
-// sessions do not exist. ClearAccounts removes its pins afterwards.
+// CloseAccount deletes an account: from this entry on, the account, its keys, its shares and its
+// sessions do not exist. Later ClearAccounts commands remove its content.
 type CloseAccount struct{ Account AccountID }
 
 // Code implements Command.
@@ -150,13 +150,13 @@ func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
 	return Result{}, tx.Set(closingKey(a.ID), nil)
 }
 
-// errOperator is the error for removing the account with which local commands act.
+// errOperator returns the error for an attempt to close or disable the operator account.
 func errOperator(a *Account) error {
 	return Errorf(CodeForbidden, "local commands act as %s: it stays", a.Email)
 }
 
-// CloseOwnAccount does the same as CloseAccount for people who close their own account. It
-// needs feature level 6.
+// CloseOwnAccount is CloseAccount for people who close their own account. It needs feature level
+// 6.
 //
 // Errors: those of MayClose.
 type CloseOwnAccount struct{ Account AccountID }
@@ -171,9 +171,9 @@ func (v *CloseOwnAccount) apply(tx Tx, e *entry) (Result, error) {
 	return (&CloseAccount{Account: v.Account}).apply(tx, e)
 }
 
-// MayClose returns nil if the person of an account may close it. Errors: ErrNotFound without such an
-// account, ErrForbidden for the account of local commands and for the only administrator beside it who
-// is not disabled.
+// MayClose returns nil if the owner of an account may close it. Errors: ErrNotFound without such
+// an account; ErrForbidden for the operator account, and for the only other administrator who is
+// not disabled.
 func (v View) MayClose(id AccountID) error {
 	a, err := v.Account(id)
 	if err != nil {
@@ -197,8 +197,8 @@ func (v View) MayClose(id AccountID) error {
 	return err
 }
 
-// ClearAccounts removes what closed accounts have left, at most MaxSettle records in one
-// command.
+// ClearAccounts removes pins, objects and other records of closed accounts, at most MaxSettle
+// records in one command.
 type ClearAccounts struct{ Accounts []AccountID }
 
 // Code implements Command.
@@ -256,7 +256,8 @@ func clearAccount(tx Tx, a AccountID, e *entry) error {
 	return nil
 }
 
-// clearRows deletes the rows with a prefix, as many as fit into the entry.
+// clearRows deletes the rows whose keys begin with a prefix, up to the entry's limit of changed
+// records.
 func clearRows(tx Tx, prefix key, e *entry) error {
 	if e.settle == 0 {
 		return nil
@@ -278,7 +279,7 @@ func clearRows(tx Tx, prefix key, e *entry) error {
 	return nil
 }
 
-// parts reads what follows a prefix in up to limit keys.
+// parts returns the key parts that follow a prefix, from up to limit keys.
 func parts[S ~string](r Reader, prefix key, limit int) (all []S, err error) {
 	if limit == 0 {
 		return nil, nil
@@ -291,7 +292,7 @@ func parts[S ~string](r Reader, prefix key, limit int) (all []S, err error) {
 	return all, err
 }
 
-// Closing returns up to limit closed accounts of which records are left.
+// Closing returns up to limit closed accounts that still have records.
 func (v View) Closing(limit int) ([]AccountID, error) {
 	return parts[AccountID](v.r, table(tableClosing), limit)
 }

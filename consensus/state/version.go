@@ -9,23 +9,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Versioning says what happens to a version that is replaced.
+// Versioning is a bucket's versioning state, which decides what happens to a replaced version.
 type Versioning uint8
 
-// Versioning states of a bucket. A versioned bucket never becomes unversioned again.
+// The versioning states. A bucket never becomes Unversioned again.
 const (
 	Unversioned Versioning = iota // a replaced version is removed
-	Versioned                     // a replaced version stays under its id
-	Suspended                     // a replaced version stays, except a null version
+	Versioned                     // a replaced version remains as a noncurrent version
+	Suspended                     // as Versioned, except that a new version replaces the null version
 )
 
-// NullVersion is the id of a version that was created while its bucket kept no versions.
-// Each key has at most one.
+// NullVersion is the id by which clients name a version that was created while versioning was not
+// enabled. Each key has at most one.
 const NullVersion VersionID = "null"
 
-// codeID encodes or decodes an id in a list that may have few ids. A UUID, which proposers
-// normally create, takes 17 bytes, so that a command of MaxDeleteKeys keys of MaxKeyBytes has
-// room for the ids of all versions.
+// codeID encodes or decodes a version id in a compact form: a UUID, which proposers normally
+// create, takes 17 bytes. So the ids of MaxDeleteKeys versions fit into one command together with
+// keys of MaxKeyBytes.
 func codeID(c *codec.Coder, id *VersionID) {
 	const none, text, uuid uint8 = 0, 1, 2
 	form := text
@@ -51,7 +51,7 @@ func codeID(c *codec.Coder, id *VersionID) {
 	}
 }
 
-// rawUUID reads a UUID as proposers write it.
+// rawUUID parses a UUID in the form in which proposers write it. ok is false for other texts.
 func rawUUID(id string) (raw [16]byte, ok bool) {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || strings.ToLower(id) != id {
 		return raw, false
@@ -60,21 +60,21 @@ func rawUUID(id string) (raw [16]byte, ok bool) {
 	return raw, err == nil && n == len(raw)
 }
 
-// Deed says what a command did to the versions of one key in a bucket that has or had
-// versioning.
+// Deed is what a command did to the versions of one key, in a bucket for which versioning is or
+// was enabled.
 type Deed uint8
 
-// Every deed. They are remembered and cross the wire: append-only.
+// All deeds. The numbers are stored and sent to other members: append-only.
 const (
 	DidNothing     Deed = iota // also the result in a bucket without versioning
 	MadeVersion                // a version with its own id
 	MadeNull                   // the null version
 	MadeMarker                 // a delete marker with its own id
 	MadeNullMarker             // a delete marker that is the null version
-	RemovedVersion             // for good
+	RemovedVersion             // a version was removed permanently
 	RemovedMarker
 	FoundNoVersion // the key has no version with the named id
-	MissedVersion  // in a bucket without versioning, the current version has another id than the named one
+	MissedVersion  // without versioning: the current version has another id than the named one
 	deeds
 )
 
@@ -86,7 +86,7 @@ func codeDeeds(c *codec.Coder, all *[]Deed) {
 	})
 }
 
-// made returns the stored result of a command that has made a version.
+// made returns the result of a command that has created the version o.
 func (v *Bucket) made(o *Object) Result {
 	r := Result{Created: o.Created}
 	switch {
@@ -99,28 +99,29 @@ func (v *Bucket) made(o *Object) Result {
 	return r
 }
 
-// The versions that are not current, and all delete markers, lie beside the objects:
-// a list of those costs what it would without versions. A key that has no object has
-// a delete marker as its newest row here, or none. The times of a key's versions
-// differ, and rise.
+// versionsOf returns the prefix of the rows of a key's noncurrent versions and of all its delete
+// markers, newest first. They are in another table than the current versions, so that a list of
+// objects costs the same as without versions. If a key has no current version, its newest row
+// here is a delete marker, or it has no rows. The creation times of a key's versions differ, and
+// rise.
 func (v *Bucket) versionsOf(k string) key { return v.in(tableVersion).ordered(k) }
 
 func (v *Bucket) versionKey(k string, created Millis) key {
 	return v.versionsOf(k).descending(created)
 }
 
-// versionTime returns the key of the row by which the time of a version that is not current is
-// found by its id.
+// versionTime returns the key of the row with the creation time of a noncurrent version, by which
+// the version is found by its id.
 func (v *Bucket) versionTime(k string, id VersionID) key { return v.ofVersion(tableVersionTime, k, id) }
 
-// ofVersion returns the row of a table that is about one version of a key. It holds the key
-// because an id is unique among the versions of its key: of another key it is one that
-// its proposer should not have minted twice.
+// ofVersion returns the key of a row about one version in a table. It contains the object key,
+// because a version id need only be unique within its object key.
 func (v *Bucket) ofVersion(table byte, k string, id VersionID) key {
 	return append(v.in(table).ordered(k), id...)
 }
 
-// newestOld returns the newest version of a key that is not current, or nil if there is none.
+// newestOld returns the newest noncurrent version or delete marker of a key, or nil if there is
+// none.
 func (v *Bucket) newestOld(r Reader, k string) (o *Object, err error) {
 	prefix := v.versionsOf(k)
 	err = r.Scan(prefix, prefix.end(), false, func(_, value []byte) (bool, error) {
@@ -130,7 +131,8 @@ func (v *Bucket) newestOld(r Reader, k string) (o *Object, err error) {
 	return o, err
 }
 
-// old returns a version of a key that is not current, or nil if there is none.
+// old returns the noncurrent version or delete marker of a key with an id, or nil if there is
+// none.
 func (v *Bucket) old(r Reader, k string, id VersionID) (*Object, error) {
 	if k == "" || len(k) > MaxKeyBytes || id == "" || len(id) > MaxIDLen {
 		return nil, nil
@@ -147,7 +149,7 @@ func (v *Bucket) old(r Reader, k string, id VersionID) (*Object, error) {
 }
 
 // version returns the version of a key with an id, or nil if there is none. current is the
-// current version.
+// current version of the key, or nil.
 func (v *Bucket) version(r Reader, current *Object, k string, id VersionID) (*Object, error) {
 	if current != nil && (current.ID == id || id == NullVersion && !current.Versioned) {
 		return current, nil
@@ -158,7 +160,8 @@ func (v *Bucket) version(r Reader, current *Object, k string, id VersionID) (*Ob
 	return v.old(r, k, id)
 }
 
-// names returns the ids by which a version that is not current is found.
+// names returns the ids by which a noncurrent version can be found: its own, and NullVersion for
+// a null version.
 func (v *Object) names() []VersionID {
 	if v.Versioned {
 		return []VersionID{v.ID}
@@ -166,7 +169,7 @@ func (v *Object) names() []VersionID {
 	return []VersionID{v.ID, NullVersion}
 }
 
-// shelve writes a version that is not current.
+// shelve writes the rows of a noncurrent version or delete marker.
 func (v *Bucket) shelve(tx Tx, o *Object) error {
 	for _, id := range o.names() {
 		if err := tx.Set(v.versionTime(o.Key, id), binary.BigEndian.AppendUint64(nil, uint64(o.Created))); err != nil {
@@ -192,16 +195,16 @@ func (v *Bucket) unshelve(tx Tx, o *Object) error {
 	return tx.Delete(v.versionKey(o.Key, o.Created))
 }
 
-// succession has the changes to the versions of a key when a new one is created.
+// succession describes how the existing versions of a key change when a new version is created.
 type succession struct {
 	current *Object // the previous current version; nil if there was none
-	stays   bool    // current stays as a version that is not current
-	null    *Object // another version that is removed; nil if there is none
-	after   Millis  // time of the newest version
+	stays   bool    // current remains as a noncurrent version
+	null    *Object // noncurrent null version that is removed; nil if there is none
+	after   Millis  // creation time of the newest existing version; 0 if there is none
 }
 
-// succeed determines the changes for a new version of a key, or a delete marker, whose id
-// must be new. It sets whether the new version has an id of its own.
+// succeed determines the changes for a new version, or delete marker, o of a key. The id of o
+// must be new. It also sets o.Versioned.
 func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error) {
 	s.current = current
 	if current != nil {
@@ -227,7 +230,7 @@ func (v *Bucket) succeed(r Reader, o, current *Object) (s succession, err error)
 	return s, err
 }
 
-// gone returns the objects that the change removes.
+// gone iterates over the versions that the change removes.
 func (s *succession) gone(yield func(*Object) bool) {
 	if s.current != nil && !s.stays && !yield(s.current) {
 		return
@@ -237,7 +240,7 @@ func (s *succession) gone(yield func(*Object) bool) {
 	}
 }
 
-// drops returns the links that are removed with these objects.
+// drops returns the links of the removed versions.
 func (s *succession) drops() (drops []link) {
 	for o := range s.gone {
 		drops = append(drops, link{o.Root, o.ID})
@@ -245,7 +248,7 @@ func (s *succession) drops() (drops []link) {
 	return drops
 }
 
-// sheds returns the weight of the removed records.
+// sheds returns the total weight of the removed versions in bytes.
 func (s *succession) sheds() (bytes uint64) {
 	for o := range s.gone {
 		bytes += o.weight()
@@ -253,8 +256,8 @@ func (s *succession) sheds() (bytes uint64) {
 	return bytes
 }
 
-// write writes the new version without its link. Its time is later than those of the existing
-// versions.
+// write stores the new version o and makes the other changes, except for links. It gives o a
+// later creation time than all existing versions of the key.
 func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	keys, bytes := int64(0), int64(o.Size)
 	for g := range s.gone {
@@ -301,8 +304,9 @@ func (s *succession) write(tx Tx, v *Bucket, o *Object) error {
 	return v.shelve(tx, o)
 }
 
-// follow makes the link of a version that stays count as the setting of the bucket says,
-// because the walk through the bucket may have passed the new position of the version.
+// follow applies a changed public setting of the bucket to the link of a version that has become
+// noncurrent, because the migration by TurnBuckets may have passed the new position of the
+// version already.
 func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
 	if !s.stays || !v.Turning {
 		return nil
@@ -310,7 +314,7 @@ func (s *succession) follow(tx Tx, v *Bucket, e *entry) error {
 	return v.turnLink(tx, link{s.current.Root, s.current.ID}, e)
 }
 
-// mark makes a delete marker the newest version of a key. If a marker with the same id exists,
+// mark adds a delete marker as the newest version of a key. If a marker with the same id exists,
 // nothing changes.
 func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, error) {
 	there, err := v.version(tx, current, marker.Key, marker.ID)
@@ -347,7 +351,8 @@ func (v *Bucket) mark(tx Tx, marker Object, current *Object, e *entry) (Deed, er
 	return MadeNullMarker, nil
 }
 
-// removeVersion deletes one version permanently. The newest remaining version becomes current.
+// removeVersion deletes one version permanently. If it was the newest, the newest remaining
+// version becomes current.
 func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error) {
 	if current != nil && current.ID == o.ID {
 		if err := v.remove(tx, o, e); err != nil {
@@ -365,7 +370,7 @@ func (v *Bucket) removeVersion(tx Tx, o, current *Object, e *entry) (Deed, error
 	return deed, v.promote(tx, o.Key, e)
 }
 
-// removeOld removes a version that is not current.
+// removeOld removes a noncurrent version or a delete marker.
 func (v *Bucket) removeOld(tx Tx, o *Object, e *entry) error {
 	if err := v.unshelve(tx, o); err != nil || o.Marker {
 		return err
@@ -379,8 +384,8 @@ func (v *Bucket) removeOld(tx Tx, o *Object, e *entry) error {
 	return unlink(tx, v.Account, link{o.Root, o.ID}, e)
 }
 
-// promote makes the newest version of a key without an object current, unless that version is a
-// delete marker.
+// promote makes the newest noncurrent version of a key current, unless that is a delete marker.
+// The key has no current version.
 func (v *Bucket) promote(tx Tx, k string, e *entry) error {
 	if v.Versioning == Unversioned {
 		return nil
@@ -399,7 +404,7 @@ func (v *Bucket) promote(tx Tx, k string, e *entry) error {
 	return put(tx, v.objectKey(k), o)
 }
 
-// SetVersioning makes a bucket keep versions, or makes it stop keeping new versions.
+// SetVersioning enables or suspends versioning for a bucket.
 type SetVersioning struct {
 	Account    AccountID
 	Bucket     string
@@ -425,9 +430,9 @@ func (v *SetVersioning) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, put(tx, bucketKey(b.Account, b.Name), b)
 }
 
-// Version returns the version of a key with an id, or the newest version if the id is "". The
-// id may be NullVersion. The result may be a delete marker. Errors: ErrNoKey if the key has no
-// version and no id is given, ErrNoVersion.
+// Version returns the version of a key with an id, or the newest version or delete marker if the
+// id is "". The id may be NullVersion. Errors: ErrNoVersion if there is no version with the id;
+// ErrNoKey if the id is "" and the key has no version.
 func (v View) Version(b *Bucket, k string, id VersionID) (Object, error) {
 	current, err := findObject(v.r, b, k)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// decodeListed decodes the fields of an object that a list shows.
+// decodeListed decodes those fields of an object that a list contains.
 func decodeListed(value []byte) (o Object, err error) {
 	c := codec.Decoder(value)
 	if o.codeListed(c); c.More() { // it is all right, and the rest is left
@@ -16,15 +16,16 @@ func decodeListed(value []byte) (o Object, err error) {
 	return o, fmt.Errorf("state: %T: %w", o, err)
 }
 
-// versions has the rows of one table for a page of versions.
+// versions reads the rows of one table, of current or of noncurrent versions, for a page of
+// versions.
 type versions struct {
 	rolling
 	objects []Object
 }
 
-// Versions returns a page of a bucket's versions. It merges a page of the current versions
-// and one of the old ones, each with the same limit, so the cost depends on the size of the
-// page. AfterKey may be a prefix that an earlier page returned, see Objects.
+// Versions returns a page of a bucket's versions. It merges a page of the current versions and
+// one of the noncurrent ones, each with the same limit, so the cost depends on the size of the
+// page. AfterKey may be a common prefix that an earlier page returned, see Objects.
 func (v View) Versions(b *Bucket, q VersionsQuery) (VersionsPage, error) {
 	limit := min(q.Limit, MaxListLimit)
 	if limit <= 0 {
@@ -71,9 +72,9 @@ func (v View) Versions(b *Bucket, q VersionsQuery) (VersionsPage, error) {
 	return merged(current, old, limit, begun), nil
 }
 
-// behind returns the position of the versions of a key that are older than the version with an
-// id. If there is no such version, it returns the position of all versions of the key that are
-// not current.
+// behind returns the key from which to read the versions of an object key that are older than the
+// version with an id. If there is no such version, found is false and the position is that of all
+// noncurrent versions of the object key.
 func (v View) behind(b *Bucket, k string, id VersionID) (from key, found bool, err error) {
 	o, err := findObject(v.r, b, k)
 	if err == nil {
@@ -85,7 +86,9 @@ func (v View) behind(b *Bucket, k string, id VersionID) (from key, found bool, e
 	return append(b.versionKey(k, o.Created), 0), true, nil
 }
 
-// merged merges two pages into one. The current version of a key is its newest.
+// merged merges a page of current and one of noncurrent versions. The current version of a key
+// comes first. begun is the key of which an earlier page has shown the newest version already, or
+// "".
 func merged(current, old *versions, limit int, begun string) (page VersionsPage) {
 	for entries := 0; ; entries++ {
 		first := current
@@ -115,7 +118,8 @@ func merged(current, old *versions, limit int, begun string) (page VersionsPage)
 	}
 }
 
-// head returns the next entry of a listing.
+// head returns the key or the common prefix (up is true) of the next entry. ok is false if there
+// is none.
 func (w *versions) head() (name string, up, ok bool) {
 	switch {
 	case len(w.objects) == 0 && len(w.prefixes) == 0:
@@ -126,7 +130,7 @@ func (w *versions) head() (name string, up, ok bool) {
 	return w.prefixes[0], true, true
 }
 
-// pass skips a common prefix if it is the next entry.
+// pass skips the next entry if it is the given common prefix.
 func (w *versions) pass(prefix string) {
 	if name, up, ok := w.head(); ok && up && name == prefix {
 		w.prefixes = w.prefixes[1:]

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// View is the state at one index, read only. It is valid until the caller that made it
-// closes its Reader.
+// View is a read-only view of the state after one log entry. It is valid until the Reader from
+// which it was made is closed.
 type View struct {
 	r       Reader
 	index   uint64
 	members *Members // member records of the view; nil if they must be read
 }
 
-// Members are the records of the cluster and its nodes, which most requests need
-// and which seldom change. They may be shared by any number of views.
+// Members caches the records of the cluster and its nodes, which most requests need and which
+// seldom change. Any number of views may share one.
 type Members struct {
 	cluster *Cluster // nil if there is no cluster yet
 	nodes   []Node   // in the order of their keys
@@ -24,7 +24,7 @@ type Members struct {
 // Founded returns whether the cluster exists.
 func (m *Members) Founded() bool { return m.cluster != nil }
 
-// Members reads the member records that With needs.
+// Members reads the records of the cluster and its nodes, for With.
 func (v View) Members() (*Members, error) {
 	c, err := get[Cluster](v.r, clusterKey)
 	if err != nil {
@@ -37,21 +37,21 @@ func (v View) Members() (*Members, error) {
 	return &Members{cluster: c, nodes: nodes}, nil
 }
 
-// With returns the view with cached member records. They must be those of the view;
-// Effects.Members marks the entries that change them.
+// With returns the view with cached member records, which must be those of the same state.
+// Entries that change these records set Effects.Members.
 func (v View) With(m *Members) View {
 	v.members = m
 	return v
 }
 
-// NewView returns the state in r, which is that after the log entry index.
+// NewView returns a view of the state in r, which is the state after the log entry index.
 func NewView(r Reader, index uint64) View { return View{r: r, index: index} }
 
 // Index returns the log index of the view.
 func (v View) Index() uint64 { return v.index }
 
-// Cluster returns the record of the cluster, whose bytes must not be changed. It returns
-// ErrUnavailable if there is no cluster yet.
+// Cluster returns the record of the cluster, or ErrUnavailable if there is no cluster yet. The
+// caller must not change its byte slices.
 func (v View) Cluster() (Cluster, error) {
 	if v.members != nil && v.members.cluster != nil {
 		return *v.members.cluster, nil
@@ -63,12 +63,12 @@ func (v View) Cluster() (Cluster, error) {
 	return *c, nil
 }
 
-// errNoRoot is shared by all roots, because it is the usual result for new content, and its
-// text is not shown.
+// errNoRoot is the error for a missing root. It is one value for all roots, to avoid formatting:
+// the error is the usual result for new content, and its text is not shown.
 var errNoRoot = Errorf(CodeNotFound, "the root is not kept")
 
-// Emails calls fn for the e-mail address and the id of each account. Longer addresses come behind
-// shorter ones.
+// Emails calls fn for the e-mail address and the id of each account, shorter addresses first,
+// until fn returns false.
 func (v View) Emails(fn func(email string, id AccountID) (more bool, err error)) error {
 	all := table(tableEmail)
 	return v.r.Scan(all, all.end(), false, func(k, value []byte) (bool, error) {
@@ -92,13 +92,13 @@ func (v View) Root(k RootKey) (Root, error) {
 	return *root, nil
 }
 
-// Need returns the number of holders that makes a root pinned.
+// Need returns the number of copies that a root needs to count as pinned.
 func (v View) Need() (int, error) {
 	need, _, err := copiesIn(v.r)
 	return need, err
 }
 
-// Enough returns whether enough members hold a root for it to be pinned.
+// Enough returns whether enough members hold a root for it to count as pinned.
 func (v View) Enough(root *Root) (bool, error) {
 	need, err := v.Need()
 	if err != nil {
@@ -107,8 +107,8 @@ func (v View) Enough(root *Root) (bool, error) {
 	return root.enough(v.r, need)
 }
 
-// AttachedAccounts returns up to limit accounts with pins attached to a root, or with objects
-// or parts that name it, in the order of their keys. The cost does not grow with their number.
+// AttachedAccounts returns up to limit accounts whose pins, objects or parts reference a root, in
+// the order of their keys. The cost does not grow with the number of these references.
 func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
 	pinned, err := v.accountsIn(attachedTo(k), limit)
 	if err != nil {
@@ -124,14 +124,14 @@ func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
 	return all[:min(len(all), limit)], nil
 }
 
-// Names returns true if a pin, an object or a part of an account names the root. The cost does
-// not grow with the number of accounts.
+// Names returns true if a pin, an object or a part of an account references the root. The cost
+// does not grow with the number of accounts.
 func (v View) Names(a AccountID, root *Root) (bool, error) {
 	n, err := holdsAt(v.r, a, root, 1)
 	return n > 0, err
 }
 
-// accountsIn reads up to limit accounts that follow a prefix, each once.
+// accountsIn returns up to limit different accounts that follow a prefix in keys.
 func (v View) accountsIn(prefix key, limit int) ([]AccountID, error) {
 	const inRow = 8 // rows of one account that are passed before the rest is skipped
 	end := prefix.end()
@@ -158,8 +158,8 @@ func (v View) accountsIn(prefix key, limit int) ([]AccountID, error) {
 	return accounts, nil
 }
 
-// WantedOn calls fn for each root that is allocated to a node, with the phase of the node's copy. It
-// begins with the key from and goes on in the order of the keys until fn returns false.
+// WantedOn calls fn for each root that is allocated to a node, with the phase of the node's copy,
+// in key order from the root from on, until fn returns false.
 func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more bool, err error)) error {
 	prefix := wantedOn(n)
 	lower := prefix
@@ -179,8 +179,7 @@ func (v View) WantedOn(n NodeID, from RootKey, fn func(RootKey, Phase) (more boo
 	})
 }
 
-// Roots calls fn for each root. It begins with the key from and goes on in the order of the keys until fn
-// returns false.
+// Roots calls fn for each root, in key order from the root from on, until fn returns false.
 func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 	prefix := table(tableRoot)
 	lower := prefix
@@ -196,21 +195,22 @@ func (v View) Roots(from RootKey, fn func(Root) (more bool, err error)) error {
 	})
 }
 
-// Settling returns up to limit roots with pins whose status must still be changed.
+// Settling returns up to limit roots that have pins whose status must still be changed to that of
+// the root.
 func (v View) Settling(limit int) ([]RootKey, error) { return v.marked(tableSettling, limit) }
 
-// IsShort returns whether a root is marked as having too few holders. The mark is set by
-// changes of the root; a change of the number of members does not update it.
+// IsShort returns whether a root is marked as having fewer copies than it should have. Changes of
+// the root update the mark; a change of the number of members does not.
 func (v View) IsShort(k RootKey) (bool, error) { return has(v.r, shortKey(k)) }
 
-// Surplus calls fn for each root that had more copies than it should when its holders were recorded. It
-// begins with the key from and goes on in the order of the keys until fn returns false.
+// Surplus calls fn for each root that is marked as having more copies than it should have, in key
+// order from the root from on, until fn returns false.
 func (v View) Surplus(from RootKey, fn func(Root) (more bool, err error)) error {
 	return v.markedFrom(tableSurplus, from, fn)
 }
 
-// Lacking calls fn for each pinned root with fewer holders than it should have, as Short returns them. It
-// begins with the key from and goes on in the order of the keys until fn returns false.
+// Lacking calls fn for each pinned root that is marked as having fewer copies than it should
+// have, in key order from the root from on, until fn returns false.
 func (v View) Lacking(from RootKey, fn func(Root) (more bool, err error)) error {
 	return v.markedFrom(tableShort, from, fn)
 }
@@ -238,7 +238,8 @@ func (v View) markedFrom(t byte, from RootKey, fn func(Root) (more bool, err err
 // or 0 if there is none.
 func (v View) SurplusSince(k RootKey) (uint64, error) { return counter(v.r, surplusKey(k)) }
 
-// Short returns up to limit pinned roots with fewer holders than they should have.
+// Short returns up to limit pinned roots that are marked as having fewer copies than they should
+// have.
 func (v View) Short(limit int) ([]RootKey, error) { return v.marked(tableShort, limit) }
 
 func (v View) marked(t byte, limit int) ([]RootKey, error) {
@@ -255,8 +256,9 @@ func (v View) marked(t byte, limit int) ([]RootKey, error) {
 	return roots, err
 }
 
-// Totals returns the number of pins of all accounts by status, and of pinned roots with too
-// few recorded holders, whether these are up or not.
+// Totals returns the number of pins of all accounts by status, and short, the number of pinned
+// roots that are marked as having fewer copies than they should have. Whether the holders are up
+// does not matter.
 func (v View) Totals() (pins map[Status]uint64, short uint64, err error) {
 	pins = make(map[Status]uint64, 4)
 	for _, s := range Statuses() {
@@ -268,8 +270,7 @@ func (v View) Totals() (pins map[Status]uint64, short uint64, err error) {
 	return pins, short, err
 }
 
-// CopiesOn returns the number of roots that a node holds, and the number of roots that are
-// allocated to it.
+// CopiesOn returns how many roots a node holds, and how many are allocated to it.
 func (v View) CopiesOn(n NodeID) (held, wanted uint64, err error) {
 	if held, err = counter(v.r, heldKey(n)); err != nil {
 		return 0, 0, err

@@ -2,15 +2,15 @@ package state
 
 import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 
-// StoreID identifies a Raft store, from its creation to its loss. A node whose disk was
-// replaced has another store, and with it no vote, because the node may have forgotten its
-// promises to other voters.
+// StoreID identifies a Raft store (log, term and vote) on one disk. A node whose disk was
+// replaced has a store with another id, which is not eligible to vote at first, because the node
+// may have forgotten votes that it has given.
 type StoreID string
 
-// takeStore takes over the store in a member's record and decides whether it may get a
-// vote. A store that replaces another may not until GrantVote. A release that names no
-// store keeps its vote. The first record with a store says itself whether its log is
-// complete.
+// takeStore decides whether the store in a member's new record node is eligible to vote; old is
+// the previous record, or nil. The same store keeps its eligibility. A store that replaces
+// another is not eligible until GrantVote. If the new record names no store, Votes is false. If
+// the old record names none, the new record itself says in Votes whether its log is complete.
 func takeStore(node, old *Node) {
 	switch {
 	case node.Store == "" || old == nil:
@@ -22,12 +22,13 @@ func takeStore(node, old *Node) {
 	}
 }
 
-// MayVote returns true if the node's store may get a vote. That includes a record without a store, from a
-// release that does not know feature level 1.
+// MayVote returns true if the node's store is eligible to vote. A record of a release below
+// feature level 1, which names no store, counts as eligible.
 func (v *Node) MayVote() bool { return v.Votes || v.Store == "" && v.FeatureLevel == 0 }
 
-// GrantVote says that a member's store has caught up with the log, so that it may get a
-// vote again. It has no effect if the node has another store now.
+// GrantVote makes a member's store eligible to vote, because it has caught up with the log.
+// Errors: ErrNotFound without such a member; ErrConflict if the member has another store now or
+// is in quarantine.
 type GrantVote struct {
 	Node  NodeID
 	Store StoreID

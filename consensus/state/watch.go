@@ -5,16 +5,17 @@ import (
 	"sync"
 )
 
-// maxChangedAccounts is how many accounts a Watch knows the last change of, about 100 bytes each.
+// maxChangedAccounts is the largest number of accounts whose last change a Watch stores, at about
+// 100 bytes each.
 const maxChangedAccounts = 1 << 16
 
-// maxPendingRoots is how many changed roots a subscription keeps before it sets All
-// instead.
+// maxPendingRoots is the largest number of changed roots that a subscription stores. Beyond it,
+// the subscription sets Changes.All instead.
 const maxPendingRoots = 1 << 16
 
 // Changes has what has changed since a subscriber last called Take.
 type Changes struct {
-	Index    uint64 // the state holds everything up to this entry
+	Index    uint64 // the state includes all entries up to this one
 	All      bool   // too many changes, or the state was replaced: read everything again
 	Members  bool
 	Keys     bool
@@ -22,10 +23,11 @@ type Changes struct {
 	Roots    []RootKey // changed roots that concern the subscriber's node
 }
 
-// Watch notifies subscribers of changes of the state machine, once the changes can be read. It never
-// blocks the state machine: a subscriber that is slow gets several changes as one.
+// Watch notifies subscribers of changes of the state once the changes can be read. It never
+// blocks the state machine: it merges the changes for a slow subscriber.
 type Watch struct {
-	// mu guards changed, and subs with everything in them. It is never held while calling out.
+	// mu guards changed, subs and the fields of each subscription. It is not held during calls of
+	// other code.
 	mu      sync.Mutex
 	subs    []*Subscription
 	changed map[AccountID]uint64 // index of the last AccountChange
@@ -33,16 +35,16 @@ type Watch struct {
 	recent recentChanges
 }
 
-// ChangedAt returns the index of the newest AccountChange of an account. It returns 0 if there was none
-// since this node started or replaced its state. It may also return 0 after changes of very many other
-// accounts.
+// ChangedAt returns the log index of the newest AccountChange of an account. It returns 0 if
+// there was none since this node started or replaced its state, and may also return 0 after
+// changes of more than maxChangedAccounts other accounts.
 func (w *Watch) ChangedAt(a AccountID) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.changed[a]
 }
 
-// Subscription is one subscriber's view of a Watch.
+// Subscription collects the changes for one subscriber of a Watch.
 type Subscription struct {
 	// C has a token whenever there are changes to take.
 	C <-chan struct{}
@@ -54,8 +56,9 @@ type Subscription struct {
 	seen    map[RootKey]bool // the roots in changes
 }
 
-// Subscribe starts a subscription, whose first change has All. An empty node subscribes to
-// the roots of all nodes. The caller must call Close.
+// Subscribe starts a subscription. Its first Changes have All set, so that the subscriber reads
+// everything. If node is not empty, only changed roots that concern that node are reported. The
+// caller must call Close.
 func (w *Watch) Subscribe(node NodeID) *Subscription {
 	c := make(chan struct{}, 1)
 	s := &Subscription{C: c, c: c, watch: w, node: node, changes: Changes{All: true}, seen: map[RootKey]bool{}}
@@ -83,7 +86,7 @@ func (s *Subscription) Take() Changes {
 	return taken
 }
 
-// Publish sends the effects of the entries up to index to all subscribers.
+// Publish adds the effects of the entries up to index to all subscriptions.
 func (w *Watch) Publish(index uint64, fx *Effects) {
 	roots := compactRoots(fx.Roots)
 	w.recent.add(fx.Objects)

@@ -2,17 +2,18 @@ package state
 
 import "fmt"
 
-// FreeMeta is the number of bytes of the texts of one record that are free of charge. The bytes
-// beyond are the record's weight and count against the account's allowance, because the owner
-// chooses their size and the number of records has no bound.
+// FreeMeta is the number of bytes of texts (names, metadata, tags) in one record that are free.
+// The bytes above it are the record's weight, which counts against the account's allowance,
+// because the owner chooses the size of the texts and the number of records has no limit.
 const FreeMeta = 1 << 10
 
-// runBytes is the weight of a run of parts of one size in bytes, which is about the memory that
-// it takes.
+// runBytes is the weight in bytes of one PartRun of an object, which is about the memory that it
+// takes.
 const runBytes = 8
 
-// weighing returns what texts weigh together, in bytes. It is made of what a record is given
-// and keeps, and not of the bytes that it takes: those change with its status.
+// weighing returns the weight of a record whose texts have the given total number of bytes. It
+// depends only on what the client has given and not on the stored form, which changes with the
+// status of the record.
 func weighing(texts int) uint64 { return uint64(max(texts-FreeMeta, 0)) }
 
 func textsIn(texts []string) (n int) {
@@ -41,22 +42,22 @@ func (v *Pin) weight() uint64 {
 	return weighing(len(v.Name) + textsOf(v.Meta) + textsIn(v.Origins))
 }
 
-// weight returns what the version weighs, in bytes: key, headers, metadata and tags, and the
-// sizes of its parts, which copies have too. Those have a free part of their own, so that
-// an upload of parts of a few sizes becomes an object that weighs as much. A delete marker,
-// which has a key alone, weighs nothing: there is always room to delete.
+// weight returns the weight of the version in bytes: that of its key, headers, metadata and tags,
+// plus that of its PartRuns, which also a copy has. FreeMeta is free for each of the two, so that
+// an upload with parts of a few sizes becomes an object of the same weight. A delete marker has
+// only a key and no weight, so that deleting is always possible.
 func (v *Object) weight() uint64 {
 	return weighing(len(v.Key)+textsOf(v.Headers)+textsOf(v.Meta)+tagsOf(v.Tags)) + weighing(runBytes*len(v.Parts))
 }
 
-// weight returns the weight of the upload in bytes. It is that of the version that the upload
-// becomes.
+// weight returns the weight of the upload in bytes, without its parts. The resulting version has
+// the same weight if its parts have few different sizes.
 func (v *Upload) weight() uint64 {
 	return weighing(len(v.Key) + textsOf(v.Headers) + textsOf(v.Meta) + tagsOf(v.Tags))
 }
 
-// affordRecord returns an error if the account cannot afford that one of its records weighs
-// is bytes instead of was. A record that does not become heavier is always allowed.
+// affordRecord returns ErrQuota if the account cannot afford that the weight of one of its
+// records changes from was to is bytes. A record that does not become heavier is always allowed.
 func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	if is <= was {
 		return nil
@@ -68,7 +69,7 @@ func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	return noRoom(r, a, q, fmt.Sprintf("metadata, %d bytes above those that are free, does not fit", is))
 }
 
-// growRecord does the same as reweigh for a record whose account may not be able to afford it.
+// growRecord calls affordRecord and then reweigh.
 func growRecord(tx Tx, a AccountID, was, is uint64) error {
 	if err := affordRecord(tx, a, was, is); err != nil {
 		return err
@@ -76,9 +77,9 @@ func growRecord(tx Tx, a AccountID, was, is uint64) error {
 	return reweigh(tx, a, was, is)
 }
 
-// reweigh changes the charge of an account for a record that weighs is bytes instead of
-// was; 0 for a missing record. If nothing changes, as for most records, it reads and writes
-// nothing. Below feature level 2 accounts have no quota.
+// reweigh changes the quota of an account for a record whose weight changes from was to is bytes;
+// 0 stands for a missing record. If the weight does not change, as for most records, it reads and
+// writes nothing. Below feature level 2, accounts have no quota.
 func reweigh(tx Tx, a AccountID, was, is uint64) error {
 	if is == was {
 		return nil
