@@ -1,11 +1,10 @@
-// Package accounts is the use case of accounts: it manages accounts, their API keys
-// and sessions, and checks the token of each request.
+// Package accounts implements the operations on accounts: it manages accounts, their API keys and
+// sessions, and checks the token of each request.
 //
-// An API key is a JWT signed with an Ed25519 key of the cluster. Ed25519 gives the
-// same signature for the same text, so the key is not stored: the node signs it again
-// from its record to show it. A key is valid while its record is in the current
-// replicated state. A key that one node has revoked is therefore refused by all nodes
-// from that moment on.
+// An API key is a JWT signed with an Ed25519 key of the cluster. Ed25519 gives the same signature
+// for the same text, so the token is not stored: to show it, a node signs it again from the
+// record of the key. A key is valid while its record is in the replicated state. Therefore all
+// nodes reject a key as soon as one node has revoked it.
 //
 // Imports: consensus/state, golang-jwt, golang.org/x/crypto/argon2.
 // Never:   raft, libp2p, storage, HTTP; secrets in logs or errors.
@@ -30,11 +29,11 @@ import (
 
 // State has the methods of consensus that this package needs.
 type State interface {
-	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// View returns a linearizable view of the state; the caller must call release. It returns
 	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns a view of the entries that this node has applied; the caller releases
-	// it.
+	// LocalView returns a view of the state after the entries that this node has applied; the
+	// caller must call release.
 	LocalView() (view state.View, release func())
 	// Propose commits a command. A read after it returns sees the change.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
@@ -43,21 +42,23 @@ type State interface {
 // Options are the settings and dependencies of Accounts. State and Secret are required.
 type Options struct {
 	State  State
-	Secret []byte           // the cluster secret, which opens the signing keys
+	Secret []byte           // the cluster secret, with which the signing keys are encrypted
 	Now    func() time.Time // nil means time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil means no log
-	Watch  *state.Watch     // tells Losses which keys and sessions are gone; nil means that Losses reports nothing
-	// Agreed returns a time that the clocks of most members have reached, by which ended keys
-	// and sessions are removed, and one that they have not passed. ok is false while they are
-	// unknown. Authentication uses Now. nil: Now.
+	Watch  *state.Watch     // source of the events of Losses; nil means that Losses reports nothing
+	// Agreed returns two times: early is one that most members' clocks have reached, and late is
+	// one that most have not passed. ok is false while they are unknown. Ended keys and sessions
+	// are removed by early; authentication uses Now. Nil means that both times are Now.
 	Agreed func() (early, late state.Millis, ok bool)
 
-	// Node is the id of this node, which counts requests for charges. Empty: they are not charged.
+	// Node is the id of this node, under which its counts of requests are charged. Empty means
+	// that requests are not charged.
 	Node state.NodeID
 
-	// Refused is called after each wrong password, with the account of the name, or "" if there
-	// is none, and the Network of the client. It must return at once. nil: no call.
+	// Refused is called after each wrong password, with the account that has the given name, or
+	// "" if there is none, and the Network of the client's address. It must return at once. It
+	// may be nil.
 	Refused func(account state.AccountID, from netip.Addr)
 
 	// Allowance is how many bytes a new account may store without credits; zero means
@@ -70,13 +71,12 @@ type Options struct {
 	// SessionIdle is how long a session that begins on this node may be unused, and SessionLife
 	// is its longest life. Zero means the defaults.
 	SessionIdle, SessionLife time.Duration
-	// Tries is the number of wrong passwords a minute that this node accepts for one name; for
-	// one address it accepts ten times as many. Zero means DefaultTries.
+	// Tries is the number of wrong passwords per minute that this node accepts for one name; for
+	// one client address it accepts ten times as many. Zero means DefaultTries.
 	Tries int
 }
 
-// maxVerified is the number of tokens whose signatures are remembered as valid, about 500 bytes
-// each.
+// maxVerified is the number of tokens whose valid signatures are cached, at about 500 bytes each.
 const maxVerified = 8192
 
 // Accounts manages accounts, keys and sessions.
@@ -109,7 +109,7 @@ type Accounts struct {
 	allowance uint64 // allowance of new accounts
 }
 
-// New returns the use cases of accounts.
+// New returns an Accounts with the given options.
 func New(o Options) *Accounts {
 	a := &Accounts{
 		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger, watch: o.Watch, node: o.Node,
@@ -139,11 +139,10 @@ func New(o Options) *Accounts {
 	return a
 }
 
-// NormalEmail returns the form of an e-mail address that an account has: without
-// white space around it and in lower case. It must be printable ASCII with one @
-// that is neither first nor last (domains of other scripts in their xn-- form),
-// of state.MaxEmailLen bytes at most, so that no two addresses look the same.
-// Errors are state.CodeInvalid.
+// NormalEmail returns an e-mail address in the form that account records have: in lower case and
+// without white space around it. The address must be printable ASCII with one @ that is neither
+// first nor last, and have at most state.MaxEmailLen bytes. Domains in other scripts must be in
+// their xn-- form. So two different addresses never look the same. The error is state.ErrInvalid.
 func NormalEmail(email string) (string, error) {
 	e := strings.ToLower(strings.TrimSpace(email))
 	at := strings.IndexByte(e, '@')
@@ -158,10 +157,10 @@ func NormalEmail(email string) (string, error) {
 
 func unprintable(r rune) bool { return r <= ' ' || r >= 0x7f }
 
-// CreateAccount adds an account and returns it without the password's hash. An account with an
-// empty password has no sign-in.
+// CreateAccount adds an account and returns it without its password hash. With an empty password,
+// nobody can sign in with a password.
 //
-// Errors: state.ErrInvalid, state.ErrExists when the e-mail has an account,
+// Errors: state.ErrInvalid; state.ErrExists if the e-mail address has an account;
 // state.ErrUnavailable without a majority.
 func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (User, error) {
 	account, err := a.newAccount(ctx, email, password)
@@ -180,7 +179,7 @@ func (a *Accounts) CreateAccount(ctx context.Context, email, password string) (U
 	return User{Account: account, Quota: state.Quota{Allowance: a.allowance}}, nil
 }
 
-// newAccount returns the record of a new account. With an empty password the account has no
+// newAccount returns the record of a new account. If password is empty, the account has no
 // password.
 func (a *Accounts) newAccount(ctx context.Context, email, password string) (state.Account, error) {
 	email, err := NormalEmail(email)
@@ -202,7 +201,7 @@ func (a *Accounts) ByEmail(ctx context.Context, email string) (state.Account, er
 	return a.read(ctx, func(v state.View) (state.Account, error) { return byEmail(v, email) })
 }
 
-// Operator returns the account with which local commands act.
+// Operator returns the operator account, with which local commands act.
 func (a *Accounts) Operator(ctx context.Context) (state.Account, error) {
 	return a.read(ctx, func(v state.View) (state.Account, error) {
 		c, err := v.Cluster()
@@ -219,8 +218,8 @@ func (a *Accounts) read(ctx context.Context, find func(state.View) (state.Accoun
 	return account, err
 }
 
-// byEmail finds the account with an e-mail address. Text that is no e-mail address belongs to
-// no account.
+// byEmail returns the account with an e-mail address, or state.ErrNotFound, also for text that is
+// not an e-mail address.
 func byEmail(v state.View, email string) (state.Account, error) {
 	normal, err := NormalEmail(email)
 	if err == nil {

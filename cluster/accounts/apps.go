@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// loopbackAnyPort is the beginning of the redirect URI of a program on the person's own
+// loopbackAnyPort is the start of the redirect URI of a program that runs on the user's own
 // machine. Such a program does not know in advance on which port it will listen (RFC 8252,
-// section 7.3).
+// section 7.3), so any port matches.
 const loopbackAnyPort = "http://127.0.0.1:*"
 
 // App is a registered app.
@@ -26,9 +26,10 @@ type App struct {
 	Created   time.Time
 }
 
-// AddApp registers an app, which may ask a signed-in person for an API key. No scopes means
-// reading and writing. A redirect URI is https, of a private scheme of the app (RFC 8252, section
-// 7.1), or http://127.0.0.1:*, with a path; it has no query and no fragment.
+// AddApp registers an app, which may then ask signed-in people for an API key. Without scopes,
+// the app asks for reading and writing. A redirect URI must have a path, and no query and no
+// fragment. Its scheme must be https, a private scheme of the app (RFC 8252, section 7.1), or it
+// must begin with http://127.0.0.1:*.
 //
 // Errors: state.ErrInvalid, state.ErrExists, state.ErrUnavailable.
 func (a *Accounts) AddApp(ctx context.Context, name string, redirects, scopes []string) (App, error) {
@@ -52,8 +53,8 @@ func (a *Accounts) AddApp(ctx context.Context, name string, redirects, scopes []
 	return appOf(&record), nil
 }
 
-// RemoveApp removes a registered app. API keys that users gave it stay valid. Errors: state.ErrNotFound,
-// state.ErrUnavailable.
+// RemoveApp removes a registered app. API keys that users have given to the app remain valid.
+// Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) RemoveApp(ctx context.Context, name string) error {
 	if _, err := a.state.Propose(ctx, &state.RemoveApp{Name: name}); err != nil {
 		return fmt.Errorf("remove app: %w", err)
@@ -62,7 +63,7 @@ func (a *Accounts) RemoveApp(ctx context.Context, name string) error {
 	return nil
 }
 
-// Apps returns the registered apps by name. Errors: state.ErrUnavailable.
+// Apps returns the registered apps, sorted by name. Errors: state.ErrUnavailable.
 func (a *Accounts) Apps(ctx context.Context) ([]App, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -80,9 +81,9 @@ func (a *Accounts) Apps(ctx context.Context) ([]App, error) {
 	return all, nil
 }
 
-// AppOf returns the app that registered a redirect URI, or state.ErrNotFound. Scheme, host, port
-// and path are compared byte for byte; the URI may have a query, but no user, no fragment, and
-// nothing that a browser could read in another way.
+// AppOf returns the app that has registered a redirect URI, or state.ErrNotFound. It compares
+// scheme, host, port and path byte for byte. The given URI may have a query, but no user
+// information, no fragment, and no characters that browsers interpret differently.
 func (a *Accounts) AppOf(ctx context.Context, redirect string) (App, error) {
 	base, query, _ := strings.Cut(redirect, "?")
 	if len(redirect) > 2*state.MaxRedirectSize || strings.ContainsFunc(redirect, strangeInURI) {
@@ -103,7 +104,7 @@ func (a *Accounts) AppOf(ctx context.Context, redirect string) (App, error) {
 	return App{}, state.ErrNotFound
 }
 
-// isRedirect returns whether a URI without a query is the registered one.
+// isRedirect returns whether base, a URI without its query, matches a registered one.
 func isRedirect(registered, base string) bool {
 	path, any := strings.CutPrefix(registered, loopbackAnyPort)
 	if !any {
@@ -115,13 +116,14 @@ func isRedirect(registered, base string) bool {
 	return ok && ok2 && err == nil && n > 0 && port == strconv.FormatUint(n, 10)
 }
 
-// strangeInURI returns whether a character may not occur in a redirect URI. Only visible ASCII
-// may occur, except the characters that browsers and libraries read differently.
+// strangeInURI returns true for a character that must not occur in a redirect URI: anything but
+// visible ASCII, and characters that browsers and libraries interpret differently.
 func strangeInURI(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}#", r)
 }
 
-// forbiddenSchemes are the schemes that a browser itself opens or runs.
+// forbiddenSchemes are the schemes that an app must not register, because a browser opens or
+// executes them itself.
 var forbiddenSchemes = []string{"http", "javascript", "data", "vbscript", "file", "blob", "about", "filesystem", "ws", "wss", "ftp", "mailto", "tel", "view-source", "intent"}
 
 // checkRedirect returns state.ErrInvalid if a redirect URI cannot be registered.

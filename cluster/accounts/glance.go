@@ -7,20 +7,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Glance is a summary of an account as this node knows it. If two summaries of an account
-// differ, its pins, objects or allowance have changed in between.
+// Glance is a summary of an account, from this node's copy of the state. A web page compares two
+// summaries to find out whether it must be reloaded.
 type Glance struct {
 	Quota state.Quota
 	Pins  [4]uint64 // number of pins by status, in the order of state.Statuses
 	Admin bool      // the account is an administrator
-	// Changed is the index of the last log entry by which somebody changed the account's pins,
-	// buckets or objects. It is 0 on a node that has started since.
+	// Changed is the index of the last log entry with which a caller has changed the account's
+	// pins, buckets or objects. It is 0 if there was none since the start of this node.
 	Changed uint64
 	// Index is the index of the last log entry that this node had applied.
 	Index uint64
 }
 
-// Differs reports whether the account has changed between two summaries.
+// Differs reports whether the quota, the pins, or the buckets or objects differ between two
+// summaries.
 func (g Glance) Differs(o Glance) bool {
 	return g.Quota != o.Quota || g.Pins != o.Pins || g.Changed != o.Changed
 }
@@ -35,11 +36,11 @@ func (g Glance) Unfinished() bool {
 	return false
 }
 
-// Glance returns the summary of the account of a session, from this node's own copy of the
-// state, without asking the cluster. before is an earlier summary, or the zero value: if no
-// entry was applied since, Glance returns it without reading the account. The call does not
-// count as a use of the session. Errors: state.ErrUnauthorized if the session has ended, as far
-// as this node knows.
+// Glance returns the summary of the account to which a session belongs, from this node's copy of
+// the state. before is an earlier summary, or the zero value; if this node has applied no entry
+// since, Glance returns before without reading the account. The call does not count as a use of
+// the session. Errors: state.ErrUnauthorized if the session has ended according to this node's
+// state.
 func (a *Accounts) Glance(ctx context.Context, token string, before Glance) (Glance, error) {
 	session, ok := a.sessions.read(token)
 	if !ok {

@@ -9,31 +9,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of hashing passwords.
+// Limits for hashing passwords.
 const (
-	// maxHashing is the number of passwords that are hashed at the same time. Further callers
-	// wait, so that a crowd cannot take all memory and processors. Each line has one of the
-	// slots.
+	// maxHashing is the number of passwords that are hashed at the same time, one per queue.
+	// Further callers wait, so that many callers cannot use up all memory and processors.
 	maxHashing = int(lines)
-	// maxSigningIn is the number of callers that may wait in a line to sign in. Further callers
-	// are refused.
+	// maxSigningIn is the largest number of callers that wait in one queue to sign in. Further
+	// callers are rejected.
 	maxSigningIn = 32
 )
 
-// line is a queue for a slot in which to hash a password.
+// line identifies one of the two queues of callers that wait to hash a password.
 type line int
 
 const (
-	unknown  line = iota // callers that this node has not authenticated before
-	regulars             // callers that signed in before, see known
+	unknown  line = iota // callers that have not signed in through this node recently
+	regulars             // callers that have, see known
 	lines
 )
 
 func (l line) other() line { return lines - 1 - l }
 
-// hashSlots are the slots in which the node hashes passwords, and the queue for them. Each slot
-// prefers one of the two lines and serves the other while the first is empty, so neither line
-// can starve the other and no slot is idle while a caller waits. A line is first in, first out.
+// hashSlots limits how many passwords are hashed at once. There is one slot per queue. A slot
+// serves its own queue first, and the other one while its own is empty. So neither queue can
+// starve the other, and no slot is idle while a caller waits. Each queue is first in, first out.
 type hashSlots struct {
 	mu      sync.Mutex // guards the fields below
 	taken   [maxHashing]bool
@@ -42,13 +41,13 @@ type hashSlots struct {
 
 // slotWaiter is a caller that waits for a slot.
 type slotWaiter struct {
-	place chan int // receives the number of a slot; sending to it never blocks
-	bound bool     // the caller wants to sign in, so it counts towards maxSigningIn
+	place chan int // receives the index of the slot that the caller gets; buffered, so that sending never blocks
+	bound bool     // the caller signs in, so it counts towards maxSigningIn
 }
 
-// signIn waits for a slot in which to check a password. If the line of regulars is full, a
-// regular waits as an unknown caller. If the line of unknown callers is full, the error is
-// state.ErrUnavailable.
+// signIn waits for a slot to check a password. The caller must call leave afterwards. If the
+// queue of regulars is full, a regular waits with the unknown callers. If that queue is full too,
+// the error is state.ErrUnavailable.
 func (t *hashSlots) signIn(ctx context.Context, in line) (leave func(), err error) {
 	t.mu.Lock()
 	for t.full(in) {
@@ -65,8 +64,7 @@ func tooManyAtOnce() error {
 	return state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
 }
 
-// full returns whether the largest permitted number of callers waits in a line. The caller
-// holds mu.
+// full returns whether maxSigningIn callers wait in a queue. The caller holds mu.
 func (t *hashSlots) full(in line) bool {
 	n := 0
 	for _, w := range t.waiting[in] {
@@ -77,14 +75,15 @@ func (t *hashSlots) full(in line) bool {
 	return n >= maxSigningIn
 }
 
-// hash waits for a slot in which to hash a new password. It is never refused, because an
-// operator or a signed-in person has requested it.
+// hash waits for a slot to hash a new password. The caller must call leave afterwards. It is
+// never rejected because of a full queue, because an operator or a signed-in person has requested
+// it.
 func (t *hashSlots) hash(ctx context.Context) (leave func(), err error) {
 	t.mu.Lock()
 	return t.enter(ctx, unknown, &slotWaiter{place: make(chan int, 1)})
 }
 
-// enter waits for a slot. The caller holds mu, and enter unlocks it.
+// enter waits for a slot in a queue, until ctx ends. The caller holds mu, and enter unlocks it.
 func (t *hashSlots) enter(ctx context.Context, in line, w *slotWaiter) (leave func(), err error) {
 	for _, place := range []int{int(in), int(in.other())} {
 		if !t.taken[place] {
@@ -112,7 +111,7 @@ func (t *hashSlots) enter(ctx context.Context, in line, w *slotWaiter) (leave fu
 	return nil, fmt.Errorf("hash password: %w", ctx.Err())
 }
 
-// leave passes a slot to the next waiting caller.
+// leave passes a slot to the next waiting caller, or marks it as free.
 func (t *hashSlots) leave(place int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

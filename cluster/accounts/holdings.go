@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Holdings is an account with everything that is removed together with it.
+// Holdings is an account with the numbers of things that are deleted when the account is removed.
 type Holdings struct {
 	User
 	Pins     map[state.Status]uint64
@@ -29,8 +29,8 @@ func (h Holdings) AllPins() (n uint64) {
 	return n
 }
 
-// Holdings returns the account with an e-mail address or id, with everything that belongs to
-// it, or state.ErrNotFound. It reads counters and the account's buckets, keys and sessions.
+// Holdings returns the Holdings of the account with an e-mail address or id, or
+// state.ErrNotFound. It reads counters, and the account's buckets, keys and sessions.
 func (a *Accounts) Holdings(ctx context.Context, who string) (Holdings, error) {
 	h, err := a.holdings(ctx, who)
 	if err != nil {
@@ -90,8 +90,8 @@ func (a *Accounts) holdings(ctx context.Context, who string) (h Holdings, err er
 	return h, err
 }
 
-// byEmailOrID finds an account by its e-mail address, or else by its id, because log lines may
-// name the id.
+// byEmailOrID returns the account with an e-mail address, or with an id, because log lines may
+// contain the id.
 func byEmailOrID(v state.View, who string) (state.Account, error) {
 	account, err := byEmail(v, who)
 	if !errors.Is(err, state.ErrNotFound) || who == "" || len(who) > state.MaxIDLen {

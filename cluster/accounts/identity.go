@@ -11,26 +11,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// SignUp says who may open an account.
+// SignUp is the setting that decides who may open an account.
 type SignUp string
 
 // The values of SignUp.
 const (
 	SignUpOpen    SignUp = "open"    // people with a verified e-mail address at a provider
-	SignUpInvited SignUp = "invited" // people with an invitation, or with an address in a domain of a provider
+	SignUpInvited SignUp = "invited" // people with an invitation, or with an e-mail address in a domain for which a provider is configured
 	SignUpOff     SignUp = "off"     // nobody: an administrator adds people
 )
 
-// Person is the identity of somebody, as a provider states it.
+// Person is a person as an OpenID provider has identified them.
 type Person struct {
 	Issuer, Subject string
 	Email           string // verified by the provider
-	// InDomain is true if the provider is configured for the domain of the address. Admin is
-	// true if the address is configured as that of an administrator.
+	// InDomain is true if the provider is configured for the domain of the e-mail address. Admin
+	// is true if a setting names the e-mail address as that of an administrator.
 	InDomain, Admin bool
 }
 
-// identity returns the person as an identity of an account.
+// identity returns the record with which the person can sign in to an account.
 func (p *Person) identity(account state.AccountID, email string, now time.Time) state.Identity {
 	return state.Identity{Issuer: p.Issuer, Subject: p.Subject, Account: account, Email: email, Linked: state.MillisOf(now)}
 }
@@ -39,11 +39,11 @@ func (p *Person) identity(account state.AccountID, email string, now time.Time) 
 type Identity struct {
 	ID     state.IdentityID
 	Issuer string
-	Email  string // time at which the identity was linked
-	Linked time.Time
+	Email  string    // address that the provider had verified when the identity was linked
+	Linked time.Time // time at which the identity was linked
 }
 
-// Ways are the ways to sign in to an account.
+// Ways lists the ways to sign in to an account.
 type Ways struct {
 	Password   bool
 	Identities []Identity
@@ -71,14 +71,16 @@ func (a *Accounts) Ways(ctx context.Context, account state.AccountID) (Ways, err
 	return w, nil
 }
 
-// SignInAs begins a session of a person's account and returns the token of the session. A
-// person without an account gets one if SignUp allows it or if the token of an invitation is
-// given. That the e-mail address has an account is not enough to open this account.
+// SignInAs begins a session of the account with which a person is linked, and returns the token
+// of the session. A person who is not linked gets a new account, if SignUp allows it or if
+// invitation is the token of an invitation for the person's e-mail address. An existing account
+// with the same e-mail address is not opened, because the address alone does not prove that the
+// account is theirs.
 //
-// Errors: state.ErrExists if the address has an account with which this person is not linked;
-// state.ErrForbidden if the person may not open an account; state.ErrNotFound for an invitation
-// that has ended or is for another address; state.ErrUnauthorized if the account is disabled;
-// state.ErrInvalid; state.ErrUnavailable.
+// Errors: state.ErrExists if another account has the address; state.ErrForbidden if the person
+// may not open an account, or if the invitation is for another address; state.ErrNotFound if the
+// invitation has ended; state.ErrUnauthorized if the account is disabled; state.ErrInvalid;
+// state.ErrUnavailable.
 func (a *Accounts) SignInAs(ctx context.Context, p Person, invitation string) (token string, err error) {
 	id := p.identity("", "", time.Time{})
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) {
@@ -156,7 +158,8 @@ func (a *Accounts) signUpAs(ctx context.Context, p Person, invitation string) (s
 	return account, nil
 }
 
-// mayBeAdmin returns whether a setting may make the account of an e-mail address an administrator.
+// mayBeAdmin returns whether a setting may make the account with an e-mail address an
+// administrator: no operator has withdrawn that role.
 func (a *Accounts) mayBeAdmin(ctx context.Context, email string) (bool, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -170,8 +173,8 @@ func (a *Accounts) mayBeAdmin(ctx context.Context, email string) (bool, error) {
 	return !taken, nil
 }
 
-// makeAdmin makes an account an administrator by a setting, if it is not one and no operator has
-// taken that away.
+// makeAdmin makes an account an administrator because a setting names it, unless an operator has
+// withdrawn that role.
 func (a *Accounts) makeAdmin(ctx context.Context, account state.Account) error {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -188,11 +191,12 @@ func (a *Accounts) makeAdmin(ctx context.Context, account state.Account) error {
 	return a.change(ctx, "administrator changed", account, a.adminDecision(account.ID, true, true), slog.Bool("admin", true))
 }
 
-// LinkIdentity allows a person to sign in to an account, whose e-mail address must be the
-// person's. A person who is linked with the account already stays linked, with any address.
+// LinkIdentity links a person with an account, so that the person can sign in to it. The person
+// must have the e-mail address of the account, except if the person is linked with the account
+// already.
 //
-// Errors: state.ErrForbidden for another address; state.ErrExists if the person signs in to
-// another account; state.ErrTooLarge; state.ErrNotFound; state.ErrUnavailable.
+// Errors: state.ErrForbidden for another e-mail address; state.ErrExists if the person is linked
+// with another account; state.ErrTooLarge; state.ErrNotFound; state.ErrUnavailable.
 func (a *Accounts) LinkIdentity(ctx context.Context, id state.AccountID, p Person) error {
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxTTL is the longest life of a key that can be requested.
+// maxTTL is the longest lifetime that can be requested for an API key.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// Key is an API key as it is shown. Lists leave out the token and the secret, and logs and
-// formatted text never contain them.
+// Key is an API key with all that is shown of it. In lists, Token and SecretAccessKey are empty.
+// Logs and formatted text never contain the two.
 type Key struct {
 	ID              state.KeyID // the id, which is the jti of the token
 	Email           string      // e-mail address of the account
@@ -32,16 +32,17 @@ type Key struct {
 	Used            time.Time // time of last use with one-minute resolution; zero if no node has reported a use
 }
 
-// String names the key without its secrets.
+// String returns a text with the id of the key, and without its secrets.
 func (k Key) String() string { return "key " + string(k.ID) }
 
-// GoString does the same as String, so that %#v reveals no secret either.
+// GoString returns the same as String, so that %#v reveals no secret either.
 func (k Key) GoString() string { return k.String() }
 
-// LogValue returns the key as a log line shows it.
+// LogValue returns the id of the key, so that log lines contain no secret.
 func (k Key) LogValue() slog.Value { return slog.StringValue(string(k.ID)) }
 
-// Principal is the account for which a token speaks, and what the token permits.
+// Principal is an authenticated caller: the account to which the token belongs, and what the
+// token permits.
 type Principal struct {
 	Account state.AccountID
 	Email   string
@@ -51,19 +52,20 @@ type Principal struct {
 	Expires state.Millis    // end of the API key; zero means never
 	Scopes  []string
 	Admin   bool // the account is an administrator, and the token is a session token
-	// Share has the limits of the key of a share, which has no other permissions; nil: not a share.
+	// Share is the share if the token is that of a share, whose limits apply instead of Scopes;
+	// otherwise nil.
 	Share *state.Share
-	// Index is the log index of the state in which the token is valid. The cluster had that
-	// state at some moment after Authenticate was called.
+	// Index is the log index of the state by which the token was checked. Authenticate checks it
+	// by a state that is at least as new as the call.
 	Index uint64
 }
 
-// May returns whether the token gives a permission, which is one of the state.Scope values.
+// May returns whether the token has a permission, which is one of the state.Scope values.
 func (p Principal) May(scope string) bool { return slices.Contains(p.Scopes, scope) }
 
-// CreateKey adds an API key to the account with an e-mail address and shows the key. No scopes
-// means all scopes. No ttl means that the key does not expire; a ttl is rounded up to whole
-// seconds.
+// CreateKey adds an API key to the account with an e-mail address, and returns it with its
+// secrets. Without scopes, the key gets state.ScopeRead and state.ScopeWrite, which permit
+// everything. If ttl is 0, the key does not expire. A ttl is rounded up to whole seconds.
 //
 // Errors: state.ErrInvalid; state.ErrNotFound without such an account; state.ErrTooLarge if the
 // account has state.MaxKeysPerUser keys that have not expired; state.ErrUnavailable without a
@@ -100,7 +102,7 @@ func (a *Accounts) CreateKey(ctx context.Context, email, name string, scopes []s
 	return a.shown(ctx, key.ID) // the state says which key of the cluster signs it
 }
 
-// expiry returns the expiry of a key as log lines show it.
+// expiry returns the text for the expiry of a key in log lines.
 func expiry(end state.Millis) string {
 	if end == 0 {
 		return "never"
@@ -108,7 +110,8 @@ func expiry(end state.Millis) string {
 	return end.Time().UTC().Format(time.RFC3339)
 }
 
-// normalScopes returns scopes in one order, each once.
+// normalScopes returns scopes in a fixed order and without duplicates. Without scopes it returns
+// ScopeRead and ScopeWrite. It returns state.ErrInvalid for an unknown scope.
 func normalScopes(scopes []string) ([]string, error) {
 	if len(scopes) == 0 {
 		return []string{state.ScopeRead, state.ScopeWrite}, nil
@@ -149,8 +152,8 @@ func lastUse(view state.View, id state.KeyID) (time.Time, error) {
 	return used.Time(), nil
 }
 
-// Keys returns the keys of the account with an e-mail address. If email is empty, it returns the keys of all
-// accounts. The result includes expired keys, and has no tokens and key pairs.
+// Keys returns the keys of the account with an e-mail address, or of all accounts if email is
+// empty, including expired keys. The keys have no Token and no S3 key pair.
 func (a *Accounts) Keys(ctx context.Context, email string) ([]Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -188,7 +191,7 @@ func (a *Accounts) Keys(ctx context.Context, email string) ([]Key, error) {
 	return keys, nil
 }
 
-// Key returns a key without its token and key pair, or state.ErrNotFound.
+// Key returns a key without its Token and its S3 key pair, or state.ErrNotFound.
 func (a *Accounts) Key(ctx context.Context, jti state.KeyID) (Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -206,8 +209,8 @@ func (a *Accounts) Key(ctx context.Context, jti state.KeyID) (Key, error) {
 	return found, nil
 }
 
-// Show returns a key with its token and key pair, or state.ErrNotFound. The audit log says so
-// before the key is returned.
+// Show returns a key with its Token and its S3 key pair, or state.ErrNotFound. It first records
+// in the audit log that the key is shown.
 func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 	key, err := a.shown(ctx, jti)
 	if err != nil {
@@ -225,7 +228,7 @@ func (a *Accounts) Show(ctx context.Context, jti state.KeyID) (Key, error) {
 	return key, nil
 }
 
-// shown does the work of Show, but writes no row of the audit log.
+// shown is Show without the row of the audit log.
 func (a *Accounts) shown(ctx context.Context, jti state.KeyID) (Key, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -252,7 +255,7 @@ func (a *Accounts) shown(ctx context.Context, jti state.KeyID) (Key, error) {
 	return shown, err
 }
 
-// Revoke ends a key. After Revoke has returned, no node accepts the key. It returns
+// Revoke revokes a key. After it has returned, no node accepts the key. It returns
 // state.ErrNotFound if there is no such key.
 func (a *Accounts) Revoke(ctx context.Context, jti state.KeyID) error {
 	if jti == "" || len(jti) > state.MaxIDLen {
@@ -292,21 +295,22 @@ func ownedKey(view state.View, jti state.KeyID) (state.APIKey, state.Account, er
 }
 
 // Authenticate returns the principal of a token, which is an API key or a session token. It
-// checks the signature first. So forged tokens cost no read of the cluster, except one read
-// every askEvery for all tokens that name an unknown signing key. Then it reads the newest
+// checks the signature first, so that forged tokens cause no read of the cluster; the exception
+// is one read per askEvery for tokens that name an unknown signing key. Then it reads the newest
 // state of the cluster: the key or session must exist, match the token and not have ended.
 //
-// Errors: state.ErrUnauthorized with one text for every bad token; state.ErrUnavailable without
-// a majority, because an old permission must not count as a present one.
+// Errors: state.ErrUnauthorized with the same text for every bad token; state.ErrUnavailable
+// without a majority, because then a permission may have been revoked.
 func (a *Accounts) Authenticate(ctx context.Context, token string) (Principal, error) {
 	return a.authenticate(ctx, token, a.judge)
 }
 
-// judging returns the principal of verified claims in a state.
+// judging is the type of functions that return the principal for verified claims according to a
+// state.
 type judging = func(state.View, claims) (Principal, error)
 
-// authenticate does the work of Authenticate. judge returns the principal of a token that is no
-// session token.
+// authenticate is Authenticate with a choice of judge, which returns the principal of a token
+// that is not a session token.
 func (a *Accounts) authenticate(ctx context.Context, token string, judge judging) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
@@ -330,13 +334,13 @@ func (a *Accounts) authenticate(ctx context.Context, token string, judge judging
 	return a.noted(judge(view, c))
 }
 
-// Recognize returns the principal of a token by the state of this node, without asking the
-// cluster. The key may have been revoked a moment ago, or be too new to be known here. So
-// callers use the result only for changes that are checked again, as state.ByKey is. Errors are
-// those of Authenticate.
+// Recognize returns the principal of a token according to this node's own state, without asking
+// the cluster. The key may have been revoked a moment ago, or may be too new to be known here. So
+// callers must use the result only for changes that Apply checks again, as with state.ByKey.
+// Errors: as for Authenticate.
 func (a *Accounts) Recognize(token string) (Principal, error) { return a.recognize(token, a.judge) }
 
-// recognize does the work of Recognize with judge as in authenticate.
+// recognize is Recognize with a choice of judge, as in authenticate.
 func (a *Accounts) recognize(token string, judge judging) (Principal, error) {
 	if token == "" || len(token) > MaxToken {
 		return Principal{}, state.ErrUnauthorized
@@ -353,11 +357,11 @@ func (a *Accounts) recognize(token string, judge judging) (Principal, error) {
 	return a.noted(judge(view, c))
 }
 
-// S3Key returns the secret of an access key id, of an API key or of a share, and its principal,
-// from the newest state of the cluster. S3Key itself authenticates nobody: the caller checks
-// the signature and then calls Used. Every well-formed id costs a read of the cluster, because
-// the key may just have been created on another node. The rate limit of the client's address
-// bounds these reads.
+// S3Key returns the secret and the principal of an access key id, which is that of an API key or
+// of a share, from the newest state of the cluster. It authenticates nobody: the caller must
+// check the request's signature with the secret and then call Used. Every well-formed id causes a
+// read of the cluster, because the key may just have been created through another node. The rate
+// limit of the client's address limits these reads.
 //
 // Errors: state.ErrUnauthorized for an unknown id and for a revoked or expired key;
 // state.ErrUnavailable without a majority.
@@ -374,8 +378,8 @@ func (a *Accounts) S3Key(ctx context.Context, accessKeyID string) (secret string
 	return a.s3KeyIn(view, id)
 }
 
-// RecognizeS3Key does the same as S3Key with this node's own state. Like that of Recognize, its
-// result must not be used to let a caller in.
+// RecognizeS3Key is S3Key with this node's own state. As with Recognize, its result must be used
+// only for changes that Apply checks again.
 func (a *Accounts) RecognizeS3Key(accessKeyID string) (secret string, who Principal, err error) {
 	id, ok := s3KeyID(accessKeyID)
 	if !ok {
@@ -386,7 +390,7 @@ func (a *Accounts) RecognizeS3Key(accessKeyID string) (secret string, who Princi
 	return a.s3KeyIn(view, id)
 }
 
-// s3KeyIn does the same as S3Key in a given view.
+// s3KeyIn is S3Key with the given view.
 func (a *Accounts) s3KeyIn(view state.View, id state.KeyID) (secret string, who Principal, err error) {
 	if who, err = a.liveKey(view, id); err != nil {
 		return "", Principal{}, err
@@ -421,13 +425,13 @@ func (a *Accounts) Still(who Principal) error {
 	return err
 }
 
-// Used records that the principal returned by S3Key was let in.
+// Used records a use of the key with which the principal from S3Key was authenticated.
 func (a *Accounts) Used(who Principal) {
 	a.uses.note(useOf{who.KeyID, who.Session}, state.MillisOf(a.now()))
 	a.requests.count(who.Account)
 }
 
-// noted records that a principal was let in.
+// noted records a use of the key or session if err is nil, and returns its arguments.
 func (a *Accounts) noted(p Principal, err error) (Principal, error) {
 	if err == nil {
 		a.Used(p)
@@ -435,7 +439,7 @@ func (a *Accounts) noted(p Principal, err error) (Principal, error) {
 	return p, err
 }
 
-// judge returns the principal of verified claims in a state.
+// judge returns the principal of an API key with verified claims, according to a view.
 func (a *Accounts) judge(view state.View, c claims) (Principal, error) {
 	key, account, err := ownedKey(view, state.KeyID(c.ID))
 	if err != nil {
@@ -466,20 +470,20 @@ func notDisabled(view state.View, account state.AccountID) error {
 	return nil
 }
 
-// over returns whether a key has expired.
+// over returns whether a key has expired by this node's clock.
 func (a *Accounts) over(key *state.APIKey) bool { return key.Expired(state.MillisOf(a.now())) }
 
 func principalOf(key *state.APIKey, account *state.Account, index uint64) Principal {
 	return Principal{Account: account.ID, Email: account.Email, KeyID: key.ID, Scopes: key.Scope, Expires: key.Expires, Index: index}
 }
 
-// askEvery is the shortest interval at which the cluster is asked for unknown signing keys,
-// because everybody can make up a token that names any signing key.
+// askEvery is the shortest interval between two reads of the cluster for unknown signing keys. It
+// is needed because anybody can invent a token that names any signing key.
 const askEvery = time.Second
 
-// verify returns the claims of a token that the cluster signed. For a signing key that this
-// node does not know, it asks the cluster, but not more often than every askEvery. Otherwise
-// the state that this node has applied decides.
+// verify returns the claims of a token if the cluster has signed it. If this node does not know
+// the signing key, verify reads the newest state of the cluster, at most once per askEvery.
+// Otherwise it uses the state that this node has applied.
 func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.Get(hash); ok {
@@ -513,8 +517,8 @@ func (a *Accounts) verify(ctx context.Context, token string) (claims, error) {
 	return a.verifyIn(view, token)
 }
 
-// mayAsk returns whether the cluster may be asked for signing keys now, and records that it is
-// asked.
+// mayAsk returns whether askEvery has passed since the last read of the cluster for signing keys,
+// and if so records the present read.
 func (a *Accounts) mayAsk() bool {
 	now, last := int64(state.MillisOf(a.now())), a.asked.Load()
 	if last <= now && now-last < askEvery.Milliseconds() {
@@ -523,8 +527,7 @@ func (a *Accounts) mayAsk() bool {
 	return a.asked.CompareAndSwap(last, now)
 }
 
-// verifyIn does the same as verify with a view. It reads the signing key from the view if the
-// key is not open yet.
+// verifyIn is verify with a view, from which it reads the signing key if that is not cached.
 func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	hash := sha256.Sum256([]byte(token))
 	if c, ok := a.verified.Get(hash); ok {
@@ -549,8 +552,8 @@ func (a *Accounts) verifyIn(view state.View, token string) (claims, error) {
 	return c, nil
 }
 
-// signerIn returns the signing key of a generation and reads it from a view if it is not
-// cached; nil if there is none. The key of a generation never changes.
+// signerIn returns the signing key of a generation, or nil if there is none. It reads it from the
+// view if it is not cached; the key of a generation never changes.
 func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error) {
 	if known := a.signers.Load(); known != nil && known.by[generation] != nil {
 		return known.by[generation], nil
@@ -562,8 +565,8 @@ func (a *Accounts) signerIn(view state.View, generation uint64) (*signer, error)
 	return known.by[generation], nil
 }
 
-// mustSignerIn returns the signing key of a generation that has signed a stored key or share, as
-// signerIn does. Without such a signing key it returns an error, because the state is damaged.
+// mustSignerIn returns the signing key of a generation that has signed a stored key or share. It
+// returns an error if there is none, because the state is then damaged.
 func (a *Accounts) mustSignerIn(view state.View, generation uint64) (*signer, error) {
 	s, err := a.signerIn(view, generation)
 	if err == nil && s == nil {
@@ -572,7 +575,7 @@ func (a *Accounts) mustSignerIn(view state.View, generation uint64) (*signer, er
 	return s, err
 }
 
-// Fits returns nil if the cluster's signing keys open with this node's secret. It uses the
+// Fits returns nil if this node's cluster secret decrypts the cluster's signing keys. It uses the
 // state that this node has applied. Errors: ErrSealed; state.ErrUnavailable if this node has no
 // state yet.
 func (a *Accounts) Fits() error {
@@ -585,7 +588,7 @@ func (a *Accounts) Fits() error {
 	return err
 }
 
-// open reads the cluster's signing keys from a view.
+// open reads and decrypts the cluster's signing keys from a view, and caches them.
 func (a *Accounts) open(view state.View) (*signers, error) {
 	cluster, err := view.Cluster()
 	if err != nil {
@@ -615,7 +618,7 @@ func (a *Accounts) open(view state.View) (*signers, error) {
 	return known, nil
 }
 
-// refused replaces the error for a missing record by the one error for every bad token.
+// refused replaces state.ErrNotFound by state.ErrUnauthorized, the one error for every bad token.
 func refused(err error) error {
 	if errors.Is(err, state.ErrNotFound) {
 		return state.ErrUnauthorized

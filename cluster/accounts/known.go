@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// Bounds of the sign-ins that a node remembers.
+// Limits of the sign-ins that a node remembers.
 const (
 	// knownFor is how long a sign-in with a name from a network is remembered.
 	knownFor = 30 * 24 * time.Hour
@@ -22,21 +22,22 @@ const (
 	// maxKnownNetworks is the number of networks of one name that are remembered, so that one
 	// account cannot displace the others.
 	maxKnownNetworks = 8
-	// knownTries is how often a minute a name may use the line of regulars; a network may use
-	// it addressTries times as often. So the owner of an account cannot take up the whole line.
+	// knownTries is how often per minute callers with one name may use the queue of regulars;
+	// callers from one network may use it addressTries times as often. So the owner of one
+	// account cannot occupy the whole queue.
 	knownTries = 10
 )
 
-// known records recent sign-ins, by name and by network, on this node since its start. It does
-// not authenticate anybody. Callers that it knows are served before unknown ones, so that a
-// flood of wrong passwords does not keep regular users out. It holds keyed hashes, no names and
-// no addresses, and the key is in memory only.
+// known remembers recent sign-ins through this node, by name and network. It authenticates
+// nobody. Callers that it knows are served before unknown ones, so that a flood of wrong
+// passwords does not keep regular users out. It stores keyed hashes instead of names and
+// addresses; the key is only in memory.
 type known struct {
 	key    []byte
-	firsts *tries // counts the uses of the line of regulars
+	firsts *tries // counts the uses of the queue of regulars
 
 	mu sync.Mutex                               // guards by
-	by *cache.Cache[[sha256.Size]byte, []place] // the newest place is the last
+	by *cache.Cache[[sha256.Size]byte, []place] // networks by hash of the name; the newest is last
 }
 
 // place is a network from which somebody signed in with a name.
@@ -51,7 +52,7 @@ func newKnown() *known {
 	return &known{key: key, firsts: newTries(knownTries), by: cache.New[[sha256.Size]byte, []place](maxKnown)}
 }
 
-// names returns the hash of a name, and the hash of the name with a network.
+// names returns the hash of a name, and the hash of the name together with a network.
 func (k *known) names(name string, network netip.Addr) (of, from [sha256.Size]byte) {
 	normal, err := NormalEmail(name)
 	if err != nil {
@@ -69,7 +70,7 @@ func (k *known) names(name string, network netip.Addr) (of, from [sha256.Size]by
 	return of, sum(of[:], address[:])
 }
 
-// note records that somebody signed in with a name from an address.
+// note remembers a successful sign-in with a name from an address.
 func (k *known) note(now time.Time, name string, from netip.Addr) {
 	of, network := k.names(name, neighbours(from))
 	k.mu.Lock()
@@ -84,8 +85,8 @@ func (k *known) note(now time.Time, name string, from netip.Addr) {
 
 func (p place) over(now time.Time) bool { return now.Sub(p.last) >= knownFor }
 
-// first returns whether a sign-in with a name from an address may use the line of regulars, and
-// counts it if so. It does the same work for every name.
+// first returns whether a sign-in with a name from an address may use the queue of regulars, and
+// counts that use. Its duration does not depend on whether the name is known.
 func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	from = neighbours(from)
 	of, network := k.names(name, from)
@@ -103,8 +104,8 @@ func (k *known) first(now time.Time, name string, from netip.Addr) bool {
 	return err == nil
 }
 
-// neighbours returns the network by which an address is remembered: the /24 of an IPv4 address,
-// because many clients get another address in it every day, and the /64 of an IPv6 address.
+// neighbours returns the network as which an address is remembered: the /24 of an IPv4 address,
+// because many clients get another address of it every day, and the /64 of an IPv6 address.
 func neighbours(a netip.Addr) netip.Addr {
 	a = Network(a)
 	if !a.Is4() {

@@ -2,13 +2,13 @@ package accounts
 
 import "github.com/holdfast-ipfs/holdfast/consensus/state"
 
-// Losses reports to a caller that keys and sessions have disappeared from the state of this node.
+// Losses notifies its user when API keys or sessions may have been removed from the state of this
+// node.
 type Losses struct {
 	sub *state.Subscription // nil means that nothing is reported
 }
 
-// Losses starts to report that keys or sessions may have disappeared from the state of this node. The caller
-// ends the reports by Close.
+// Losses returns a Losses that reports removals from now on. The caller must call Close.
 func (a *Accounts) Losses() *Losses {
 	if a.watch == nil {
 		return &Losses{}
@@ -16,7 +16,8 @@ func (a *Accounts) Losses() *Losses {
 	return &Losses{a.watch.Subscribe("")}
 }
 
-// C returns a channel that receives a value when keys or sessions may have disappeared. Call Take then.
+// C returns a channel that receives a value when keys or sessions may have been removed; the
+// caller then calls Take.
 func (l *Losses) C() <-chan struct{} {
 	if l.sub == nil {
 		return nil
@@ -24,7 +25,7 @@ func (l *Losses) C() <-chan struct{} {
 	return l.sub.C
 }
 
-// Take returns whether keys or sessions have disappeared since the last call.
+// Take returns whether keys or sessions may have been removed since the last call.
 func (l *Losses) Take() bool {
 	if l.sub == nil {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Lifetimes of one-time links: of a link for a person, and of a link that an operator opens at
-// once.
+// Lifetimes of one-time links: of a link that is sent to a person, and of a link that an operator
+// uses at once.
 const (
 	InvitationLife  = 24 * time.Hour
 	SessionLinkLife = 10 * time.Minute
@@ -26,8 +26,8 @@ const (
 //
 //	"hfo_" | base64url of: 32 random bytes | the first 16 of HMAC-SHA256 over them
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast link v1"), as a session token
-// is. The state has base64url(SHA-256(32 random bytes)) alone.
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast link v1"), as for a session
+// token. The state has only base64url(SHA-256(32 random bytes)).
 const (
 	linkPrefix = "hfo_"
 	linkInfo   = "holdfast link v1"
@@ -37,13 +37,13 @@ const (
 type Link struct {
 	Token   string
 	Purpose state.LinkPurpose
-	Email   string // e-mail address of the account that the link opens or is for
+	Email   string // e-mail address of the account, or of the invited person
 	Expires time.Time
 }
 
-// CreateLink makes a one-time link for an e-mail address, which an administrator passes on. If
-// the address has an account, the link sets a new password of the account; otherwise it is an
-// invitation. The link replaces an earlier link for the address.
+// CreateLink creates a one-time link for an e-mail address, which an administrator sends to the
+// person. If the address has an account, the link sets a new password of the account; otherwise
+// it is an invitation. The link replaces an earlier link for the address.
 //
 // Errors: state.ErrForbidden for an invitation if SignUp is off; state.ErrInvalid;
 // state.ErrTooLarge; state.ErrUnavailable.
@@ -66,8 +66,7 @@ func (a *Accounts) CreateLink(ctx context.Context, email string) (Link, error) {
 	return a.addLink(ctx, email, InvitationLife, state.OneTimeLink{Purpose: state.ForSignUp, Email: email})
 }
 
-// CreateOperatorLink makes a one-time link that begins a session of the account with which
-// local commands act.
+// CreateOperatorLink creates a one-time link that begins a session of the operator account.
 //
 // Errors: state.ErrTooLarge, state.ErrUnavailable.
 func (a *Accounts) CreateOperatorLink(ctx context.Context) (Link, error) {
@@ -86,7 +85,7 @@ func (a *Accounts) CreateOperatorLink(ctx context.Context) (Link, error) {
 	})
 }
 
-// withHash reads an account as read does, including the hash of the password.
+// withHash returns the account that find returns, including its password hash, which read omits.
 func (a *Accounts) withHash(ctx context.Context, find func(state.View) (state.Account, error)) (state.Account, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -100,7 +99,7 @@ func (a *Accounts) withHash(ctx context.Context, find func(state.View) (state.Ac
 	return account, nil
 }
 
-// addLink adds a link for an e-mail address.
+// addLink stores a link that is valid for life, and returns it with its token.
 func (a *Accounts) addLink(ctx context.Context, email string, life time.Duration, l state.OneTimeLink) (Link, error) {
 	random := make([]byte, sessionRandom)
 	if _, err := rand.Read(random); err != nil {
@@ -117,8 +116,8 @@ func (a *Accounts) addLink(ctx context.Context, email string, life time.Duration
 	return Link{token, l.Purpose, email, expires}, nil
 }
 
-// LinkOf returns the purpose and the e-mail address of the one-time link with a token, or
-// state.ErrNotFound for one that was used, has expired or never existed.
+// LinkOf returns the one-time link with a token, or state.ErrNotFound if it was used, has expired
+// or never existed.
 func (a *Accounts) LinkOf(ctx context.Context, token string) (Link, error) {
 	l, err := a.openLink(ctx, token)
 	if err != nil {
@@ -157,13 +156,13 @@ func (a *Accounts) openLink(ctx context.Context, token string) (state.OneTimeLin
 	return l, nil
 }
 
-// UseLink uses a one-time link up. The link of an invitation opens an account, and the link for
-// a new password sets the password of the account; password is the new one. The link of an
-// operator begins a session, and password is ignored. UseLink returns the token of a session of
-// the account. After it has returned, no node accepts the link.
+// UseLink uses a one-time link and returns the token of a new session. For an invitation, it
+// opens an account with the given password; for a link to reset a password, it sets the given
+// password; for an operator's link, password is ignored. After UseLink has returned, no node
+// accepts the link.
 //
 // Errors: state.ErrNotFound for a link that LinkOf does not know; state.ErrInvalid for an
-// unacceptable password, after which the link stays valid; state.ErrExists if an invited
+// unacceptable password, after which the link remains valid; state.ErrExists if an invited
 // address has an account by now; state.ErrForbidden for an invitation if SignUp is off;
 // state.ErrUnavailable.
 func (a *Accounts) UseLink(ctx context.Context, token, password string) (session string, err error) {
@@ -225,17 +224,16 @@ func (a *Accounts) sessionByLink(ctx context.Context, l state.OneTimeLink) (toke
 	return token, nil
 }
 
-// OpenLink is a one-time link that can be used, without its token.
+// OpenLink is a one-time link that is still valid, without its token.
 type OpenLink struct {
 	ID      state.LinkID
 	Purpose state.LinkPurpose
-	Email   string // of the account that it opens or is for
+	Email   string // e-mail address of the account, or of the invited person
 	Expires time.Time
 }
 
-// Links returns the one-time links that can be used, by the time at which they expire. The links
-// that SetupToken makes are not among them, because no node keeps those. Errors:
-// state.ErrUnavailable.
+// Links returns the one-time links that are still valid, sorted by expiry. It does not include
+// the links of SetupToken, which are not stored. Errors: state.ErrUnavailable.
 func (a *Accounts) Links(ctx context.Context) ([]OpenLink, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -269,8 +267,8 @@ func (a *Accounts) Links(ctx context.Context) ([]OpenLink, error) {
 	return open, nil
 }
 
-// RevokeLink ends a one-time link: when it returns, no node takes it any more. Errors:
-// state.ErrNotFound for one that was used or never existed, state.ErrUnavailable.
+// RevokeLink removes a one-time link. After it has returned, no node accepts the link. Errors:
+// state.ErrNotFound if the link was used or never existed; state.ErrUnavailable.
 func (a *Accounts) RevokeLink(ctx context.Context, id state.LinkID) error {
 	if id == "" || len(id) > state.MaxIDLen {
 		return state.ErrNotFound

@@ -24,11 +24,11 @@ const (
 	argonHash   = 32 // bytes
 )
 
-// Bounds of passwords and of their hashes.
+// Limits of passwords and of their hashes.
 const (
 	MinPassword = 8    // characters
 	MaxPassword = 1024 // bytes
-	// maxArgonMemory and maxArgonPasses bound the cost that a stored hash may request.
+	// maxArgonMemory and maxArgonPasses limit the cost parameters that a stored hash may contain.
 	maxArgonMemory = 256 << 10 // KiB
 	maxArgonPasses = 16
 )
@@ -59,8 +59,8 @@ func (a *Accounts) hashPassword(ctx context.Context, password string) (string, e
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(hash)), nil
 }
 
-// matches returns whether a password has a hash. If the hash is empty, matches takes the same
-// time and returns false. It waits in a line for a slot.
+// matches returns whether the password has the stored hash. If stored is empty, it takes the same
+// time and returns false. It first waits for a slot in the queue in.
 func (a *Accounts) matches(ctx context.Context, in line, stored, password string) (bool, error) {
 	if len(password) > MaxPassword {
 		return false, nil // no account has it
@@ -85,8 +85,8 @@ type argonParams struct {
 	salt, hash     []byte
 }
 
-// parseHash parses the output of hashPassword, with any cost within the bounds. For an empty
-// text it returns a hash of the present cost that no password has.
+// parseHash parses the output of hashPassword, with any cost parameters within the limits. For an
+// empty text it returns a hash with the present cost that no password matches.
 func parseHash(text string) (h argonParams, err error) {
 	if text == "" {
 		return argonParams{argonMemory, argonPasses, argonLanes, make([]byte, argonSalt), make([]byte, argonHash)}, nil

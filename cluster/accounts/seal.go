@@ -11,12 +11,12 @@ import (
 	"fmt"
 )
 
-// The sealed signing key, as the state keeps it, is
+// A sealed signing key, as it is stored in the state, is
 //
 //	version (1 byte, 0x01) | nonce (12 bytes) | AES-256-GCM of the Ed25519 seed (32 + 16 bytes)
 //
 // under the key HKDF-SHA256(cluster secret, no salt, info "holdfast seal v1"), with the version
-// byte as additional data. The state alone, such as a backup, is not enough to sign.
+// byte as additional data. So the state alone, for example a backup, is not enough to sign.
 const (
 	sealVersion = 1
 	sealInfo    = "holdfast seal v1"
@@ -31,8 +31,8 @@ const MinSecret = 16
 // ErrSealed means that a signing key cannot be decrypted with the cluster secret.
 var ErrSealed = errors.New("the cluster's signing key does not open with this node's cluster secret")
 
-// NewSigningKey makes the key that signs the API keys of a new cluster. The key is encrypted
-// under the cluster secret.
+// NewSigningKey generates a key for signing API keys, and returns it encrypted with the cluster
+// secret.
 func NewSigningKey(secret []byte) (sealed []byte, err error) {
 	seed, nonce := make([]byte, ed25519.SeedSize), make([]byte, sealNonce)
 	for _, b := range [][]byte{seed, nonce} {

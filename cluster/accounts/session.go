@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// How long a session lasts, unless Options contain other values.
+// Default limits of a session: the longest time without use, and the longest lifetime.
 const (
 	DefaultSessionIdle = 24 * time.Hour
 	DefaultSessionLife = 30 * 24 * time.Hour
@@ -26,9 +26,9 @@ const (
 //
 //	"hfs_" | base64url of: 32 random bytes | the first 16 of HMAC-SHA256 over them
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast session v1").
-// By the second part a node tells without asking the cluster that a token was
-// never given out. The state has base64url(SHA-256(32 random bytes)) alone.
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast session v1"). The HMAC lets a
+// node reject an invented token without asking the cluster. The state has only
+// base64url(SHA-256(32 random bytes)).
 const (
 	sessionPrefix = "hfs_"
 	sessionInfo   = "holdfast session v1"
@@ -36,7 +36,7 @@ const (
 	sessionMAC    = 16
 )
 
-// sessions makes and reads session tokens.
+// sessions creates and checks session tokens.
 type sessions struct {
 	key        []byte
 	idle, life time.Duration
@@ -52,7 +52,8 @@ func newSessions(secret []byte, idle, life time.Duration) sessions {
 	return sessions{key: derivedKey(secret, sessionInfo), idle: idle, life: life}
 }
 
-// derivedKey returns the key for one use of the cluster's secret: HKDF-SHA256 without a salt.
+// derivedKey returns the key for one purpose, derived from the cluster secret: HKDF-SHA256
+// without a salt.
 func derivedKey(secret []byte, info string) []byte {
 	key, err := hkdf.Key(sha256.New, secret, nil, info, sha256.Size)
 	if err != nil {
@@ -68,7 +69,7 @@ func mac(key, text []byte) []byte {
 	return h.Sum(nil)[:sessionMAC]
 }
 
-// token returns the token of random bytes, and the id of its session.
+// token returns the token for the given random bytes, and the id of its session.
 func (s sessions) token(random []byte) (token string, id state.SessionID) {
 	text := base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(s.key, random)...))
 	return sessionPrefix + text, sessionID(random)
@@ -79,8 +80,8 @@ func sessionID(random []byte) state.SessionID {
 	return state.SessionID(base64.RawURLEncoding.EncodeToString(hash[:]))
 }
 
-// read returns the id of the session of a token. It returns false if this cluster has not
-// issued the token.
+// read returns the session id of a token. It returns false if this cluster has not issued the
+// token.
 func (s sessions) read(token string) (state.SessionID, bool) {
 	text, ok := strings.CutPrefix(token, sessionPrefix)
 	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(sessionRandom+sessionMAC) {
@@ -93,14 +94,15 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 	return sessionID(raw[:sessionRandom]), true
 }
 
-// SignIn begins a session and returns its token. name is an e-mail address. from is the
-// client's address for the throttle; the zero address is not throttled. Clients that signed in
-// recently with this name from the same network are served before others.
+// SignIn checks a password, begins a session and returns the token of the session. name is an
+// e-mail address. from is the client's address, by which wrong passwords are limited; the zero
+// address is not limited. Clients that have recently signed in with this name from the same
+// network are served before others.
 //
-// Errors: state.ErrUnauthorized for any name and password that do not open an account, after
-// the same work whether or not the account exists; state.ErrLimited after too many wrong
-// passwords for the same name or from the same address within a minute; state.ErrUnavailable
-// without a majority, or if too many sign-ins are in progress, in total or with one name.
+// Errors: state.ErrUnauthorized for any wrong name or password, after the same work whether or
+// not the account exists; state.ErrLimited after too many wrong passwords for the same name or
+// from the same address within a minute; state.ErrUnavailable without a majority, or if too many
+// sign-ins are in progress, in total or with one name.
 func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error) {
 	now := a.now()
 	account, err := a.tryPassword(ctx, now, name, password, from)
@@ -110,8 +112,8 @@ func (a *Accounts) SignIn(ctx context.Context, name, password string, from netip
 	return a.begin(ctx, account)
 }
 
-// begin begins a session of an account whose password was just checked or set, and returns its
-// token. account has the hash of that password.
+// begin begins a session of an account and returns its token. account must have the password hash
+// that was just checked or set.
 func (a *Accounts) begin(ctx context.Context, account state.Account) (token string, err error) {
 	token, session, err := a.newSession(ctx, account.ID)
 	if err != nil {
@@ -125,8 +127,8 @@ func (a *Accounts) begin(ctx context.Context, account state.Account) (token stri
 	return token, nil
 }
 
-// newSession returns the record of a session that begins now, and its token. The record has the
-// address of the actor of ctx and the agent of ctx, if all members understand that.
+// newSession returns the record and the token of a session that begins now. The record includes
+// the client's address (of the actor in ctx) and agent if all members support these fields.
 func (a *Accounts) newSession(ctx context.Context, account state.AccountID) (token string, s state.Session, err error) {
 	now := a.now()
 	random := make([]byte, sessionRandom)
@@ -153,8 +155,8 @@ func (a *Accounts) newSession(ctx context.Context, account state.AccountID) (tok
 // agentKey is the key under which WithAgent stores the agent in a context.
 type agentKey struct{}
 
-// WithAgent returns a context whose new sessions say that the client is agent, which is the name of a
-// browser or of another program, in its own words.
+// WithAgent returns a context in which new sessions record agent as the client's program, for
+// example the name of a browser.
 func WithAgent(ctx context.Context, agent string) context.Context {
 	return context.WithValue(ctx, agentKey{}, agent)
 }
@@ -164,7 +166,7 @@ func agentOf(ctx context.Context) string {
 	return agent
 }
 
-// CheckPassword returns nil if a password opens the account with a name. It counts as an
+// CheckPassword returns nil if the password is that of the account with a name. It counts as an
 // attempt to sign in, and has the errors of SignIn.
 func (a *Accounts) CheckPassword(ctx context.Context, name, password string, from netip.Addr) error {
 	if _, err := a.tryPassword(ctx, a.now(), name, password, from); err != nil {
@@ -173,7 +175,7 @@ func (a *Accounts) CheckPassword(ctx context.Context, name, password string, fro
 	return nil
 }
 
-// tryPassword does the same as checkPassword, and counts the attempt.
+// tryPassword counts an attempt to sign in, and calls checkPassword if there were not too many.
 func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, password string, from netip.Addr) (state.Account, error) {
 	end, err := a.tries.take(now, name, from)
 	if err != nil {
@@ -194,9 +196,10 @@ func (a *Accounts) tryPassword(ctx context.Context, now time.Time, name, passwor
 	return account, nil
 }
 
-// checkPassword returns the account that a name and a password open. If there is no account, or
-// one that is disabled or without a password, it hashes nevertheless, in the same line. It calls end with
-// whether the password was wrong.
+// checkPassword returns the account with a name if the password is right, and otherwise
+// state.ErrUnauthorized. If the account does not exist, is disabled or has no password, it
+// nevertheless hashes the password in the same queue, so that the duration reveals nothing. It
+// calls end with whether the password was wrong.
 func (a *Accounts) checkPassword(ctx context.Context, in line, name, password string, end func(wrong bool)) (account state.Account, err error) {
 	defer func() { end(errors.Is(err, state.ErrUnauthorized)) }()
 	view, release, err := a.state.View(ctx)
@@ -225,9 +228,8 @@ func (a *Accounts) checkPassword(ctx context.Context, in line, name, password st
 	return account, nil
 }
 
-// SignOut ends the session of a token. After it has returned, no node accepts the token. It
-// returns state.ErrUnauthorized for any other token, such as an API key, and for a session that
-// has ended.
+// SignOut ends the session with a token. After it has returned, no node accepts the token. It
+// returns state.ErrUnauthorized if the token is not a session token or the session has ended.
 func (a *Accounts) SignOut(ctx context.Context, token string) error {
 	id, ok := a.sessions.read(token)
 	if !ok {
@@ -249,7 +251,7 @@ func (a *Accounts) SignOut(ctx context.Context, token string) error {
 	return nil
 }
 
-// judgeSession returns the principal of a session in a state.
+// judgeSession returns the principal of a session according to a view.
 func (a *Accounts) judgeSession(view state.View, id state.SessionID) (Principal, error) {
 	s, used, err := view.Session(id)
 	if err != nil {

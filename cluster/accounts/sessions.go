@@ -16,8 +16,8 @@ type SessionInfo struct {
 	Created time.Time
 	Used    time.Time // time of last use with one-minute resolution; zero if no node has reported a use
 	Expires time.Time // latest end
-	// Addr is the address from which the session began, and Agent the program, in its own words. Both
-	// may be empty.
+	// Addr is the client's address at the sign-in, and Agent the client's program, as in
+	// state.Session. Both may be empty.
 	Addr, Agent string
 }
 

@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// LinkLife is how long a one-time link is valid.
+// LinkLife is how long a setup token is valid.
 const LinkLife = 30 * time.Minute
 
 // A setup token is
 //
 //	"hfl_" | base64url of: expiry in milliseconds since 1970, 8 bytes, big endian | 24 random bytes | the first 16 of HMAC-SHA256 over them
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast setup v1"). No node keeps it.
-// It opens nothing once the cluster has an administrator, so it is used once.
+// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast setup v1"). It is not stored.
+// It is no longer accepted once the cluster has an administrator, so it can be used only once.
 const (
 	setupPrefix = "hfl_"
 	setupInfo   = "holdfast setup v1"
@@ -31,7 +31,7 @@ const (
 )
 
 // SetupToken returns a token for SetUp that is valid for LinkLife. It returns "" if the cluster
-// has an administrator according to the state of this node.
+// already has an administrator, according to the state of this node.
 func (a *Accounts) SetupToken() (string, error) {
 	view, release := a.state.LocalView()
 	defer release()
@@ -47,8 +47,8 @@ func (a *Accounts) SetupToken() (string, error) {
 	return setupPrefix + base64.RawURLEncoding.EncodeToString(append(signed, mac(a.setupKey, signed)...)), nil
 }
 
-// CheckSetup returns nil if SetUp would accept a token. Otherwise it returns state.ErrNotFound:
-// the token was never issued or has expired, or there is an administrator.
+// CheckSetup returns nil if SetUp would accept a token. It returns state.ErrNotFound if the token
+// was never issued or has expired, or if there is an administrator already.
 func (a *Accounts) CheckSetup(ctx context.Context, token string) error {
 	if !a.readSetup(token) {
 		return state.ErrNotFound
@@ -74,11 +74,11 @@ func (a *Accounts) readSetup(token string) bool {
 	return state.MillisOf(a.now()) < state.Millis(binary.BigEndian.Uint64(raw))
 }
 
-// SetUp adds the first administrator of the cluster, who presents a setup token.
+// SetUp creates the account of the first administrator, who presents a setup token.
 //
-// Errors: state.ErrNotFound if CheckSetup returns it; state.ErrInvalid for an unacceptable
-// e-mail address or password; state.ErrExists if the e-mail address has an account;
-// state.ErrUnavailable without a majority and below feature level 6.
+// Errors: those of CheckSetup; state.ErrInvalid for an unacceptable e-mail address or password;
+// state.ErrExists if the e-mail address has an account; state.ErrUnavailable without a majority
+// and below feature level 6.
 func (a *Accounts) SetUp(ctx context.Context, token, email, password string) error {
 	if err := a.CheckSetup(ctx, token); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (a *Accounts) SetUp(ctx context.Context, token, email, password string) err
 	return nil
 }
 
-// SetAdmin gives the account with an e-mail address the rights of an administrator, or takes
-// them away. If an operator takes them away, no setting gives them back.
+// SetAdmin makes the account with an e-mail address an administrator, or a normal account again,
+// for an operator. If an operator has withdrawn the role, no setting grants it again.
 //
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error {
@@ -106,9 +106,8 @@ func (a *Accounts) SetAdmin(ctx context.Context, email string, admin bool) error
 	return a.change(ctx, "administrator changed", account, a.adminDecision(account.ID, admin, false), slog.Bool("admin", admin))
 }
 
-// adminDecision returns the command that makes an account an administrator or ends that, for an
-// operator or by a setting. While some members know no decisions that hold against the setting, it
-// is the command without.
+// adminDecision returns the command that makes an account an administrator or a normal account
+// again: state.DecideAdmin, or state.SetAdmin while some members do not support the former.
 func (a *Accounts) adminDecision(account state.AccountID, admin, bySetting bool) state.Command {
 	view, release := a.state.LocalView()
 	defer release()

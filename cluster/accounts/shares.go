@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// shareScope is the scope in the token of a share. It is none of state.Scopes: the record of the
-// share has the limits.
+// shareScope is the scope in the token of a share. It is not one of state.Scopes, because the
+// limits are in the record of the share.
 const shareScope = "share"
 
-// ShareRequest says what a new share grants.
+// ShareRequest describes a share to create.
 type ShareRequest struct {
 	ID       state.ShareID
 	Bucket   string
@@ -29,8 +29,8 @@ type ShareRequest struct {
 	Expires  time.Time // rounded up to whole seconds; zero means never
 }
 
-// Share is a share as it is shown. Lists leave out the token and the secret, and logs and formatted
-// text never contain them.
+// Share is a share with all that is shown of it. In lists, Token and SecretAccessKey are empty.
+// Logs and formatted text never contain the two.
 type Share struct {
 	state.Share
 	Token           string // Bearer value at the object gateway
@@ -39,17 +39,17 @@ type Share struct {
 	Used            time.Time // time of last use with one-minute resolution; zero if no node has reported a use
 }
 
-// String names the share without its secrets.
+// String returns a text with the id of the share, and without its secrets.
 func (s Share) String() string { return "share " + string(s.ID) }
 
-// GoString does the same as String, so that %#v reveals no secret either.
+// GoString returns the same as String, so that %#v reveals no secret either.
 func (s Share) GoString() string { return s.String() }
 
-// LogValue returns the share as a log line shows it.
+// LogValue returns the id of the share, so that log lines contain no secret.
 func (s Share) LogValue() slog.Value { return slog.StringValue(string(s.ID)) }
 
-// MayRead returns whether a principal may read the object with a key in a bucket of its account. A
-// share must cover the key, and any other principal must have the scope to read.
+// MayRead returns whether a principal may read the object with a key in a bucket of its account:
+// a share must cover the key, and any other principal must have the scope to read.
 func (p *Principal) MayRead(bucket, objectKey string) bool {
 	if p.Share != nil {
 		return p.Share.Read && p.Share.Bucket == bucket && p.Share.Covers(objectKey)
@@ -57,8 +57,8 @@ func (p *Principal) MayRead(bucket, objectKey string) bool {
 	return p.May(state.ScopeRead)
 }
 
-// MayList returns whether a principal may list all keys that begin with a prefix in a bucket of its
-// account. A share must cover all of them, and any other principal must have the scope to read.
+// MayList returns whether a principal may list all keys with a prefix in a bucket of its account:
+// a share must cover all of them, and any other principal must have the scope to read.
 func (p *Principal) MayList(bucket, prefix string) bool {
 	if p.Share != nil {
 		return p.Share.Read && p.Share.Bucket == bucket && p.Share.CoversList(prefix)
@@ -66,8 +66,8 @@ func (p *Principal) MayList(bucket, prefix string) bool {
 	return p.May(state.ScopeRead)
 }
 
-// MayShareUntil returns whether a principal may make a share with an end; the zero time means never. An
-// API key makes no share that outlives the key.
+// MayShareUntil returns whether a principal may create a share that ends at the time end; the
+// zero time means never. A share must not outlive the API key with which it is created.
 func (p *Principal) MayShareUntil(end time.Time) bool {
 	return p.Expires == 0 || !end.IsZero() && endOfShare(end) <= p.Expires
 }
@@ -84,11 +84,12 @@ func NewShareID() state.ShareID {
 	return state.ShareID(hex.EncodeToString(random))
 }
 
-// CreateShare adds a share to a bucket of an account and shows it. The same request again shows the
-// share that is there, and the audit log says so before the share is returned.
+// CreateShare adds a share to a bucket of an account and returns it with its secrets. If an equal
+// share with the id exists, it returns that share, after it has recorded in the audit log that
+// the share is shown.
 //
-// Errors: state.ErrInvalid; state.ErrNoBucket; state.ErrExists if the id has a share that grants
-// something else; state.ErrTooLarge if the account has state.MaxShares shares that have not expired;
+// Errors: state.ErrInvalid; state.ErrNoBucket; state.ErrExists if the id belongs to a different
+// share; state.ErrTooLarge if the account has state.MaxShares shares that have not expired;
 // state.ErrUnavailable without a majority, and below state.ShareLevel.
 func (a *Accounts) CreateShare(ctx context.Context, account state.AccountID, r ShareRequest) (Share, error) {
 	now := a.now()
@@ -114,7 +115,7 @@ func (a *Accounts) CreateShare(ctx context.Context, account state.AccountID, r S
 	return shown, nil
 }
 
-// createShare proposes a checked share and shows it.
+// createShare adds a checked share and returns it with its secrets.
 func (a *Accounts) createShare(ctx context.Context, s *state.Share) (Share, error) {
 	if err := a.Fits(); err != nil { // else there would be a share that nobody can be shown
 		return Share{}, err
@@ -188,8 +189,8 @@ func (a *Accounts) shownShare(ctx context.Context, b *state.Bucket, id state.Sha
 	return shown, err
 }
 
-// claimsOfShare returns the claims of a share's token. They name the share and not the owner, because
-// the token is given to other people.
+// claimsOfShare returns the claims of a share's token. Their subject is the share and not the
+// owner's e-mail address, because the token is given to other people.
 func claimsOfShare(s *state.Share, generation uint64) claims {
 	return claims{
 		Subject: string(s.ID), Scope: shareScope, ID: string(s.Key),
@@ -203,8 +204,9 @@ type SharePage struct {
 	More   bool    // there are shares after the last
 }
 
-// Shares returns a page of the shares of an account in the order of state.SharesQuery, without their
-// secrets, or only those of the bucket with a name. The result includes expired shares.
+// Shares returns a page of the shares of an account, including expired ones, in the order of
+// state.SharesQuery and without their secrets. If bucket is not empty, it returns only shares of
+// that bucket.
 //
 // Errors: state.ErrNoBucket; state.ErrUnavailable without a majority.
 func (a *Accounts) Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (SharePage, error) {
@@ -241,8 +243,8 @@ type OwnedShare struct {
 	Email string
 }
 
-// AllShares returns the shares of all accounts without their secrets, also expired ones: at most
-// state.MaxShares of each account. It returns state.ErrUnavailable without a majority.
+// AllShares returns the shares of all accounts, including expired ones, without their secrets. It
+// returns state.ErrUnavailable without a majority.
 func (a *Accounts) AllShares(ctx context.Context) ([]OwnedShare, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -296,7 +298,8 @@ func (a *Accounts) ShareOf(ctx context.Context, account state.AccountID, bucket 
 	return Share{Share: s}, nil
 }
 
-// RevokeShare ends a share of an account. After RevokeShare has returned, no node accepts its key.
+// RevokeShare removes a share of an account. After it has returned, no node accepts the share's
+// key.
 //
 // Errors: state.ErrNoBucket; state.ErrNotFound; state.ErrUnavailable without a majority.
 func (a *Accounts) RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error {
@@ -314,16 +317,17 @@ func (a *Accounts) RevokeShare(ctx context.Context, account state.AccountID, buc
 	return nil
 }
 
-// AuthenticateS3 does the same as Authenticate for the object gateway, which also accepts the tokens
-// of shares. Principal.Share has the limits of such a token, and its Scopes are empty.
+// AuthenticateS3 is Authenticate for the object gateway, which also accepts the tokens of shares.
+// For such a token, Principal.Share has the limits and Scopes is empty.
 func (a *Accounts) AuthenticateS3(ctx context.Context, token string) (Principal, error) {
 	return a.authenticate(ctx, token, a.judgeS3)
 }
 
-// RecognizeS3 does the same as Recognize with the tokens of AuthenticateS3.
+// RecognizeS3 is Recognize for the tokens that AuthenticateS3 accepts.
 func (a *Accounts) RecognizeS3(token string) (Principal, error) { return a.recognize(token, a.judgeS3) }
 
-// judgeS3 returns the principal of verified claims of an API key or of a share.
+// judgeS3 returns the principal of an API key or of a share with verified claims, according to a
+// view.
 func (a *Accounts) judgeS3(view state.View, c claims) (Principal, error) {
 	if c.Scope != shareScope {
 		return a.judge(view, c)
@@ -342,7 +346,8 @@ func (a *Accounts) judgeS3(view state.View, c claims) (Principal, error) {
 	return principalOfShare(&s, view.Index()), nil
 }
 
-// liveShare returns the share of a key that has not expired, if its owner exists and is not disabled.
+// liveShare returns the share with a key, if it has not expired and its owner exists and is not
+// disabled; otherwise state.ErrUnauthorized.
 func (a *Accounts) liveShare(view state.View, id state.KeyID) (state.Share, error) {
 	s, err := view.ShareByKey(id)
 	if err == nil {
@@ -360,14 +365,15 @@ func (a *Accounts) liveShare(view state.View, id state.KeyID) (state.Share, erro
 	return s, nil
 }
 
-// principalOfShare returns the principal of a share. It has no scopes, so that what does not know
-// shares permits nothing, and no e-mail address, because answers show that of the principal.
+// principalOfShare returns the principal of a share. It has no scopes, so that code that does not
+// know shares permits nothing. It has no e-mail address, because answers may contain the address
+// of the principal.
 func principalOfShare(s *state.Share, index uint64) Principal {
 	return Principal{Account: s.Account, KeyID: s.Key, Share: s, Index: index}
 }
 
-// liveKey returns the principal of an API key or of a share that has not expired, of an account that is
-// not disabled.
+// liveKey returns the principal of the API key or the share with an id, if it has not expired and
+// its account is not disabled; otherwise state.ErrUnauthorized.
 func (a *Accounts) liveKey(view state.View, id state.KeyID) (Principal, error) {
 	key, account, err := ownedKey(view, id)
 	if errors.Is(err, state.ErrNotFound) {

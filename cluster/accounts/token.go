@@ -33,8 +33,8 @@ const (
 	s3KeyPrefix = "HF"
 )
 
-// errToken is the reason why a token was not issued by this cluster. The error stays in this
-// package; clients get the one text of state.ErrUnauthorized.
+// errToken is wrapped by the errors about a token that this cluster has not issued. It does not
+// leave this package; clients get the one text of state.ErrUnauthorized.
 var errToken = errors.New("not a token of this cluster")
 
 // claims are the claims of an API key, in the order in which the token has them.
@@ -45,11 +45,12 @@ type claims struct {
 	Issued  int64  `json:"iat"`           // seconds since 1970
 	Expires int64  `json:"exp,omitempty"` // seconds since 1970; absent if the key does not expire
 
-	// generation is the generation of the signing key, which the header names.
+	// generation is the generation of the signing key, which is in the header of the token.
 	generation uint64
 }
 
-// claimsOf returns the claims of a key that the signing key of a generation signs.
+// claimsOf returns the claims of an API key, for a token that the signing key of the given
+// generation signs.
 func claimsOf(key *state.APIKey, email string, generation uint64) claims {
 	return claims{
 		Subject: email, Scope: strings.Join(key.Scope, " "), ID: string(key.ID),
@@ -59,8 +60,8 @@ func claimsOf(key *state.APIKey, email string, generation uint64) claims {
 
 func seconds(m state.Millis) int64 { return int64(m) / 1000 }
 
-// The methods of jwt.Claims. The library's checks of them are off: a token is
-// judged by the record of its key, which must say the same.
+// The methods of jwt.Claims. The library's checks of claims are disabled: the token is compared
+// with the record of its key instead.
 
 // GetExpirationTime implements jwt.Claims.
 func (claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil }
@@ -80,7 +81,8 @@ func (c claims) GetSubject() (string, error) { return c.Subject, nil }
 // GetAudience implements jwt.Claims.
 func (claims) GetAudience() (jwt.ClaimStrings, error) { return nil, nil }
 
-// signer has one decrypted signing key of the cluster.
+// signer is one decrypted signing key of the cluster, with all that is needed to sign and verify
+// tokens.
 type signer struct {
 	generation uint64
 	header     string // base64url of the header of the tokens
@@ -101,7 +103,7 @@ func newSigner(seed []byte, generation uint64) *signer {
 	}
 }
 
-// headerOf returns the header of the tokens of a generation.
+// headerOf returns the encoded header of the tokens that a generation signs.
 func headerOf(generation uint64) string {
 	if generation == 0 {
 		return jwtHeader
@@ -109,8 +111,8 @@ func headerOf(generation uint64) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"` + strconv.FormatUint(generation, 10) + `","typ":"JWT"}`))
 }
 
-// generationOf returns the generation that the header of a token names. The header must be
-// exactly the header of that generation.
+// generationOf returns the generation in the header of a token. It returns false unless the
+// header is exactly the one that headerOf returns for that generation.
 func generationOf(token string) (uint64, bool) {
 	header, _, ok := strings.Cut(token, ".")
 	if !ok || len(header) > maxHeader {
@@ -133,13 +135,13 @@ func generationOf(token string) (uint64, bool) {
 	return g, err == nil && g > 0 && headerOf(g) == header
 }
 
-// signers are the signing keys of the cluster by generation, as they were in some state.
+// signers has the signing keys of the cluster by generation, as read from the state at some time.
 type signers struct {
 	by     map[uint64]*signer
 	newest uint64
 }
 
-// sign returns the token for claims. Equal claims give the same text.
+// sign returns the token for claims. Equal claims give the same token.
 func (s *signer) sign(c claims) (string, error) {
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	if s.generation > 0 {
@@ -152,10 +154,9 @@ func (s *signer) sign(c claims) (string, error) {
 	return token, nil
 }
 
-// verify returns the claims of a token that this key has signed. The algorithm is fixed and not
-// taken from the token, and keys that a header contains or names are ignored. The claims must
-// be byte for byte those that sign writes: no others, none missing, none twice, each of its
-// type.
+// verify returns the claims of a token if this key has signed it. The algorithm is fixed and not
+// taken from the token, and keys in the header are ignored. The claims must be byte for byte
+// those that sign would write, without additional, missing or duplicate ones.
 func (s *signer) verify(token string) (claims, error) {
 	if !strings.HasPrefix(token, s.header+".") {
 		return claims{}, errToken
@@ -172,9 +173,9 @@ func (s *signer) verify(token string) (claims, error) {
 	return c, nil
 }
 
-// s3Pair returns the access key pair of a key. The identifier is "HF" and the
-// jti in upper case, from which the jti can be read again; the secret is the
-// first 40 characters of base64url(HMAC-SHA256(seed, "holdfast s3 secret v1" || jti)).
+// s3Pair returns the S3 access key pair of an API key or share with the given id. The access key
+// id is "HF" and the id in upper case, so that the id can be read from it. The secret is the
+// first 40 characters of base64url(HMAC-SHA256(seed, "holdfast s3 secret v1" || id)).
 func (s *signer) s3Pair(id state.KeyID) (accessKeyID, secret string) {
 	mac := hmac.New(sha256.New, s.seed)
 	mac.Write([]byte(s3Info))
@@ -183,8 +184,8 @@ func (s *signer) s3Pair(id state.KeyID) (accessKeyID, secret string) {
 	return s3KeyPrefix + strings.ToUpper(string(id)), text[:s3SecretLen]
 }
 
-// s3KeyID returns the jti for an access key id. The id must be in upper case, which is its only
-// form.
+// s3KeyID returns the id of the key to which an access key id belongs. It returns false for text
+// in any other form, such as in lower case.
 func s3KeyID(accessKeyID string) (state.KeyID, bool) {
 	text, ok := strings.CutPrefix(accessKeyID, s3KeyPrefix)
 	id := strings.ToLower(text)

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// Bounds of signing in.
+// Limits for wrong passwords.
 const (
 	// DefaultTries is how many wrong passwords are accepted for a name within triesWithin,
 	// unless Options contain another number.
 	DefaultTries = 5
-	// addressTries is how many times as many wrong passwords are accepted from one address,
-	// because many people may share an address.
+	// addressTries is the factor by which more wrong passwords are accepted from one address than
+	// for one name, because many people may share an address.
 	addressTries = 10
 	triesWithin  = time.Minute
 	// maxTried is the number of names and addresses that a node remembers. The oldest are
@@ -24,8 +24,8 @@ const (
 	maxTried = 1 << 15
 )
 
-// tries counts wrong passwords by name and by address, on this node. Names count
-// whether or not they have an account.
+// tries counts wrong passwords on this node, by name and by client address. It counts names
+// without an account too.
 type tries struct {
 	perName, perAddress int
 	seed                maphash.Seed
@@ -33,7 +33,7 @@ type tries struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	times   *cache.Cache[uint64, []int64] // times of attempts, oldest first, in nanoseconds
-	pending map[uint64]int                // those of the attempts whose result is not known yet
+	pending map[uint64]int                // number of attempts whose result is not known yet
 }
 
 func newTries(perName int) *tries {
@@ -46,11 +46,10 @@ func newTries(perName int) *tries {
 	}
 }
 
-// take counts an attempt as wrong until end reports its result.
+// take counts an attempt as wrong until its result is passed to end.
 //
 // Errors: state.ErrLimited if there were too many wrong attempts within a minute;
-// state.ErrUnavailable if there may have been too many, depending on attempts that have not
-// ended.
+// state.ErrUnavailable if there are too many when attempts without a result are included.
 func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wrong bool), err error) {
 	normal, err := NormalEmail(name)
 	if err != nil {
@@ -82,8 +81,8 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wron
 	return func(wrong bool) { t.end(keys, at, wrong) }, nil
 }
 
-// recent returns the attempts of a key that still count. Times in the far future do not count,
-// because the clock was set back in that case. The caller holds mu.
+// recent returns the times of the attempts of a key within triesWithin. It ignores times far in
+// the future, which exist after the clock was set back. The caller holds mu.
 func (t *tries) recent(k uint64, now int64) []int64 {
 	times, _ := t.times.Peek(k)
 	for len(times) > 0 && (times[0] <= now-int64(triesWithin) || times[0] > now+int64(triesWithin)) {
@@ -117,8 +116,8 @@ func (t *tries) end(keys []uint64, at int64, wrong bool) {
 	}
 }
 
-// Network returns what counts as one address of a client: an IPv4 address, or the /64 of an
-// IPv6 address, because one host usually has all addresses of a /64.
+// Network returns the address or network that counts as one client: an IPv4 address, or the /64
+// of an IPv6 address, because one host usually has all addresses of a /64.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is4() {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxCounted bounds the accounts whose requests a node counts at once, about 100 bytes each.
-// Requests of more accounts are not counted.
+// maxCounted is the largest number of accounts whose requests a node counts at once, at about 100
+// bytes each. Requests of further accounts are not counted.
 const maxCounted = 1 << 16
 
 // requests counts the requests of accounts since the counts were last written to the state, so
@@ -21,8 +21,8 @@ type requests struct {
 	by map[state.AccountID]*atomic.Uint64
 
 	noting sync.Mutex       // guards the following fields; held while they are proposed
-	left   *state.NoteUsage // numbered command whose outcome is not known; nil if there is none
-	number uint64           // number of the newest such command of this process
+	left   *state.NoteUsage // numbered command whose outcome is not known yet, to be repeated; nil if there is none
+	number uint64           // Number of this process's newest command
 }
 
 // count counts a request. It allocates memory only for the first request of an account.
@@ -52,7 +52,7 @@ func (r *requests) add(id state.AccountID, n uint64) {
 	found.Add(n)
 }
 
-// take returns up to state.MaxUsage counts and resets them to zero. It forgets accounts without
+// take returns up to state.MaxUsage counts and resets them to zero. It drops accounts without
 // requests.
 func (r *requests) take() (items []state.AccountRequests) {
 	r.mu.Lock()
@@ -72,10 +72,10 @@ func (r *requests) take() (items []state.AccountRequests) {
 
 // NoteUsage writes to the state how many requests accounts have sent to this node, and how much
 // they store. Without a majority it returns state.ErrUnavailable, and the next call writes the
-// counts. While the time is unknown to the members, it does nothing.
+// counts. While no time is known on which most members agree, it does nothing.
 //
-// From state.GraceLevel on, the node numbers its commands and repeats one without an outcome, so
-// accounts pay for each request once. Counts of a node that stops are lost.
+// From state.GraceLevel on, the node numbers its commands and repeats one whose outcome it does
+// not know, so that each request is charged once. Counts in memory are lost when the node stops.
 func (a *Accounts) NoteUsage(ctx context.Context) error {
 	now, _, ok := a.agreed()
 	if !ok {
@@ -113,7 +113,7 @@ func (a *Accounts) NoteUsage(ctx context.Context) error {
 	}
 }
 
-// numbered gives a command the node and the next number if the cluster understands them.
+// numbered sets the Node and the next Number of a command if the cluster supports them.
 func (a *Accounts) numbered(cmd *state.NoteUsage) error {
 	view, release := a.state.LocalView()
 	defer release()
@@ -130,10 +130,10 @@ func (a *Accounts) numbered(cmd *state.NoteUsage) error {
 	return nil
 }
 
-// Usage returns one row for each of the last days up to today, the oldest first, beginning with
-// the first day that is known. A row has what the account stored at the end of the day, and its
-// requests. Requests of the last half minute may be missing. Errors: state.ErrNotFound,
-// state.ErrUnavailable.
+// Usage returns one row for each of the last days up to today, oldest first, but not from before
+// the first recorded day. Stored is the number of bytes when usage was last recorded on or before
+// that day, and for today the present number. Requests of the last half minute may be missing.
+// Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) Usage(ctx context.Context, id state.AccountID, days int) ([]state.Usage, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // User is an account with its quota.
 type User struct {
 	state.Account
-	Quota    state.Quota  // the zero value in a cluster below level 2
-	Disabled state.Millis // when the account was disabled; 0: it is not
+	Quota    state.Quota  // the zero value if the cluster is below feature level 2
+	Disabled state.Millis // when the account was disabled; 0 if it is not
 }
 
 // List returns all accounts in the order of their ids, without password hashes.
@@ -44,22 +44,22 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 	return users, nil
 }
 
-// UserQuery asks for a page of accounts, by e-mail address.
+// UserQuery requests a page of accounts, sorted by e-mail address.
 type UserQuery struct {
-	Part  string // of the address, in any case; empty: all
-	After string // the page begins behind this address; empty: with the first one
+	Part  string // return accounts whose address contains this text, in any letter case; empty means all
+	After string // the page begins after this address; empty means at the start
 	Limit int    // accounts, above 0
 }
 
 // UserPage is a page of accounts.
 type UserPage struct {
-	Users []User // by e-mail address, without password hashes
-	Total int    // accounts that match, on all pages
+	Users []User // sorted by e-mail address, without password hashes
+	Total int    // number of accounts that match, on all pages
 	More  bool
 }
 
-// Page returns a page of accounts. It reads the addresses of all accounts, and the records of those
-// on the page only. Errors: state.ErrUnavailable.
+// Page returns a page of accounts. It reads the e-mail addresses of all accounts, but the records
+// only of those on the page. Errors: state.ErrUnavailable.
 func (a *Accounts) Page(ctx context.Context, q UserQuery) (UserPage, error) {
 	view, release, err := a.state.View(ctx)
 	if err != nil {
@@ -115,9 +115,8 @@ func userOf(view state.View, id state.AccountID) (u User, err error) {
 	return u, err
 }
 
-// opening returns the command that adds an account. If some members do not know quotas yet, the
-// command has no quota; the account gets one when the cluster reaches the feature level of
-// quotas.
+// opening returns the command that adds an account: state.OpenAccount with the default allowance,
+// or state.CreateAccount below feature level 2, which has no quotas.
 func (a *Accounts) opening(account state.Account) (state.Command, error) {
 	view, release := a.state.LocalView()
 	defer release()
@@ -146,10 +145,10 @@ func (a *Accounts) SetPassword(ctx context.Context, email, password string) erro
 	return a.change(ctx, "password changed", account, &state.SetPassword{Account: account.ID, Hash: hash})
 }
 
-// RemoveAccount closes the account with an e-mail address. From its return on, the account and
-// its keys do not exist; its pins are removed in the background.
+// RemoveAccount closes the account with an e-mail address. When it has returned, the account and
+// its keys no longer exist; the content is removed in the background.
 //
-// Errors: state.ErrInvalid for the operator's account, state.ErrNotFound, state.ErrUnavailable.
+// Errors: state.ErrForbidden for the operator account; state.ErrNotFound; state.ErrUnavailable.
 func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
 	account, err := a.ByEmail(ctx, email)
 	if err != nil {
@@ -158,7 +157,8 @@ func (a *Accounts) RemoveAccount(ctx context.Context, email string) error {
 	return a.change(ctx, "account closed", account, &state.CloseAccount{Account: account.ID})
 }
 
-// CloseOwn closes an account for its person, as RemoveAccount does. Errors: those of MayClose.
+// CloseOwn closes an account at the request of its owner, like RemoveAccount. Errors: those of
+// MayClose.
 func (a *Accounts) CloseOwn(ctx context.Context, id state.AccountID) error {
 	account, err := a.read(ctx, func(v state.View) (state.Account, error) { return v.Account(id) })
 	if err != nil {
@@ -167,8 +167,8 @@ func (a *Accounts) CloseOwn(ctx context.Context, id state.AccountID) error {
 	return a.change(ctx, "account closed by its person", account, &state.CloseOwnAccount{Account: id})
 }
 
-// MayClose returns nil if the person of an account may close it. Errors: state.ErrNotFound,
-// state.ErrForbidden for the account of local commands and for the only administrator beside it,
+// MayClose returns nil if the owner of an account may close it. Errors: state.ErrNotFound;
+// state.ErrForbidden for the operator account and for the only other administrator;
 // state.ErrUnavailable.
 func (a *Accounts) MayClose(ctx context.Context, id state.AccountID) error {
 	view, release, err := a.state.View(ctx)
@@ -183,7 +183,7 @@ func (a *Accounts) MayClose(ctx context.Context, id state.AccountID) error {
 }
 
 // SetAllowance changes how many bytes the account with an e-mail address may store without
-// credits; state.Unlimited means no limit. Content above a lower allowance stays.
+// credits; state.Unlimited means no limit. Content above a smaller allowance remains.
 //
 // Errors: state.ErrNotFound, state.ErrUnavailable.
 func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64) error {
@@ -194,14 +194,14 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 	return a.change(ctx, "allowance changed", account, &state.SetQuota{Account: account.ID, Allowance: bytes}, allowance(bytes))
 }
 
-// SetDisabled disables the account with an e-mail address, or enables it again. After SetDisabled has
-// returned, no node accepts the keys, the shares and the sessions of a disabled account, and nobody can
-// sign in to it; requests that are under way end. An account that is enabled has its keys and shares as
-// they were, and no sessions.
+// SetDisabled disables the account with an e-mail address, or enables it again. After SetDisabled
+// has returned, no node accepts the keys, the shares and the sessions of a disabled account, and
+// nobody can sign in to it; running requests are ended. After the account was enabled again, its
+// keys and shares are valid again; its sessions have ended.
 //
-// Errors: state.ErrNotFound; state.ErrForbidden for the account of local commands, for the account of
-// the actor of ctx, and for the last administrator who is not disabled; state.ErrUnavailable without a
-// majority, and below state.DisableLevel.
+// Errors: state.ErrNotFound; state.ErrForbidden for the operator account, for the account of the
+// actor in ctx, and for the last administrator who is not disabled; state.ErrUnavailable without
+// a majority, and below state.DisableLevel.
 func (a *Accounts) SetDisabled(ctx context.Context, email string, on bool) error {
 	account, err := a.ByEmail(ctx, email)
 	if err != nil {
@@ -214,7 +214,7 @@ func (a *Accounts) SetDisabled(ctx context.Context, email string, on bool) error
 	return a.change(ctx, what, account, &state.SetDisabled{Account: account.ID, On: on, At: state.MillisOf(a.now())})
 }
 
-// allowance returns an allowance as log lines show it.
+// allowance returns an allowance as an attribute for log lines.
 func allowance(bytes uint64) slog.Attr {
 	if bytes == state.Unlimited {
 		return slog.String("bytes", "unlimited")
@@ -222,7 +222,7 @@ func allowance(bytes uint64) slog.Attr {
 	return slog.Uint64("bytes", bytes)
 }
 
-// change commits cmd and logs the change with its new values.
+// change proposes cmd and logs the change what of an account with the new values.
 func (a *Accounts) change(ctx context.Context, what string, account state.Account, cmd state.Command, values ...slog.Attr) error {
 	if _, err := a.state.Propose(ctx, cmd); err != nil {
 		return fmt.Errorf("change account: %w", err)

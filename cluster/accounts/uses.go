@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of recording last-use times.
+// Limits for recording last-use times.
 const (
 	// useGrain is the finest resolution of a last-use time.
 	useGrain = time.Minute
 	// useEvery is the interval at which this node writes last-use times to the state.
 	useEvery = 30 * time.Second
-	// grainsOfIdle is the smallest number of time steps into which the idle time of a session
-	// is divided.
+	// grainsOfIdle is how often the resolution of last-use times fits into the idle time of a
+	// session, so that a short idle time gets a finer resolution than useGrain.
 	grainsOfIdle = 8
-	// useKept is how long a node remembers a key or session that is not used any more.
+	// useKept is how long a node remembers an unused key or session.
 	useKept = 10 * time.Minute
-	// maxInUse bounds the keys and sessions whose use a node remembers at once, about 150 bytes
-	// each. Uses of further ones are not recorded.
+	// maxInUse is the largest number of keys and sessions whose use a node remembers at once, at
+	// about 150 bytes each. Uses of further ones are not recorded.
 	maxInUse = 1 << 16
 )
 
@@ -33,10 +33,11 @@ type useOf struct {
 	session state.SessionID
 }
 
-// used has the time of last use, and the newest such time from this node that is in the state.
+// used has the time of last use, and told, the newest such time that this node has written to the
+// state.
 type used struct{ at, told atomic.Int64 } // milliseconds since 1970
 
-// uses collects when keys and sessions were used, so that a request causes no write.
+// uses collects when keys and sessions were used, so that a request need not write to the state.
 type uses struct {
 	grain state.Millis
 
@@ -49,8 +50,8 @@ func newUses(idle time.Duration) *uses {
 	return &uses{grain: state.Millis(min(useGrain, idle/grainsOfIdle).Milliseconds()), by: map[useOf]*used{}}
 }
 
-// note records a use. It changes the stored time once per time step, and does not allocate
-// memory for that.
+// note records a use at the time now. It changes the stored time at most once per grain, and
+// allocates no memory for that.
 func (u *uses) note(of useOf, now state.Millis) {
 	u.mu.RLock()
 	found := u.by[of]
@@ -72,7 +73,7 @@ func (u *uses) note(of useOf, now state.Millis) {
 	}
 }
 
-// last returns when a key or session was last used through this node, or zero if that is not
+// last returns when a key or session was last used through this node, or 0 if this is not
 // remembered.
 func (u *uses) last(of useOf) state.Millis {
 	u.mu.RLock()
@@ -83,8 +84,8 @@ func (u *uses) last(of useOf) state.Millis {
 	return 0
 }
 
-// take returns up to state.MaxUses uses that are not in the state yet, and forgets keys and
-// sessions that were not used for long.
+// take returns up to state.MaxUses uses that are not in the state yet, and drops keys and
+// sessions that were not used for useKept.
 func (u *uses) take(now state.Millis) (items []state.Use) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,7 +104,7 @@ func (u *uses) take(now state.Millis) (items []state.Use) {
 	return items
 }
 
-// told records that uses are in the state.
+// told records that the given uses were written to the state.
 func (u *uses) told(items []state.Use) {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
@@ -114,8 +115,7 @@ func (u *uses) told(items []state.Use) {
 	}
 }
 
-// Run writes to the state at intervals when keys and sessions were last used, and the usage of
-// accounts, until ctx ends.
+// Run writes last-use times and the usage of accounts to the state at intervals, until ctx ends.
 func (a *Accounts) Run(ctx context.Context) error {
 	tick := time.NewTicker(min(useEvery, max(a.sessions.idle/grainsOfIdle, time.Millisecond)))
 	defer tick.Stop()
@@ -131,8 +131,8 @@ func (a *Accounts) Run(ctx context.Context) error {
 	}
 }
 
-// NoteUses writes the uses to the state that are not there yet. Without a majority it returns
-// state.ErrUnavailable, and the next call writes them.
+// NoteUses writes last-use times to the state that are not in it yet. Without a majority it
+// returns state.ErrUnavailable, and the next call writes them.
 func (a *Accounts) NoteUses(ctx context.Context) error {
 	for {
 		items := a.uses.take(state.MillisOf(a.now()))

@@ -18,7 +18,7 @@ import (
 //	nonce (12 bytes) | AES-256-GCM of: expiry in milliseconds since 1970, 8 bytes, big endian | JSON
 //
 // under the key HKDF-SHA256(cluster secret, no salt, info "holdfast value v1"), with the kind of
-// the value as additional data. Any node of the cluster opens it, and none keeps it.
+// the value as additional data. Any node of the cluster can decrypt it, and no node stores it.
 const (
 	valueInfo  = "holdfast value v1"
 	valueNonce = 12
@@ -27,9 +27,10 @@ const (
 	maxValue = 3800
 )
 
-// SealValue returns an encrypted value that a browser carries and can neither read nor change.
-// OpenValue of any node decrypts it for the same kind, until life has passed. SealValue returns
-// state.ErrTooLarge for a value that is too long for a cookie.
+// SealValue encrypts a value for a cookie, so that the browser can neither read nor change it.
+// OpenValue decrypts it on any node, for the same kind, until life has passed. The kind prevents
+// that a value is accepted for another purpose. SealValue returns state.ErrTooLarge for a value
+// that is too long for a cookie.
 func (a *Accounts) SealValue(kind string, life time.Duration, value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -51,8 +52,8 @@ func (a *Accounts) SealValue(kind string, life time.Duration, value any) (string
 	return out, nil
 }
 
-// OpenValue decrypts a sealed value of a kind into a pointer. It returns state.ErrNotFound for
-// text that SealValue has not returned for that kind, and for an expired value.
+// OpenValue decrypts a sealed value of a kind into the pointer into. It returns state.ErrNotFound
+// for text that SealValue has not returned for that kind, and for an expired value.
 func (a *Accounts) OpenValue(kind, text string, into any) error {
 	if len(text) > maxValue {
 		return state.ErrNotFound

@@ -1,6 +1,6 @@
-// Package audit has the use cases of the audit log. The package lists and verifies the log, records
-// refused sign-ins and joins, and removes old rows. The replicated state itself writes the row of a
-// change, together with the change.
+// Package audit lists and verifies the audit log, records refused sign-ins and joins, and removes
+// old rows. It does not write the rows of changes: the replicated state writes the row of a
+// change together with the change.
 //
 // Imports: consensus/state.
 // Never:   raft, libp2p, storage, HTTP.
@@ -19,10 +19,11 @@ import (
 
 // State has the methods of package consensus that this package needs.
 type State interface {
-	// View returns the current state of the cluster. The caller must call release. The error is
+	// View returns a linearizable view of the state. The caller must call release. The error is
 	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns the state that this node has applied. The caller must call release.
+	// LocalView returns a view of the state that this node has applied. The caller must call
+	// release.
 	LocalView() (view state.View, release func())
 	// Propose commits a command. A later View has the result of the command.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
@@ -33,8 +34,8 @@ type Options struct {
 	State  State
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil means no log lines
-	// Agreed returns a time that the clocks of most members have reached; rows are removed by this
-	// time. ok is false while no such time is known. Nil means Now.
+	// Agreed returns early, a time that most members' clocks have reached; rows are removed by
+	// this time. ok is false while no such time is known. Nil means Now.
 	Agreed func() (early, late state.Millis, ok bool)
 }
 
@@ -62,7 +63,7 @@ func New(o Options) *Log {
 	return l
 }
 
-// Bounds of lists and of verification.
+// Limits of lists and of verification.
 const (
 	// MaxLimit is the largest number of rows in a page.
 	MaxLimit = 1000
@@ -70,14 +71,15 @@ const (
 	maxScan = 20_000
 	// verifyStep is the number of rows that Verify hashes between two checks of the context.
 	verifyStep = 1000
-	// clockSlack is the assumed largest difference between the clocks of members. Rows are in the
-	// order of the log, so a row with an earlier time may follow a row with a later time.
+	// clockSlack is the assumed largest difference between the clocks of members. The order of
+	// rows is that of the log, so a row with an earlier time may follow a row with a later time
+	// by up to clockSlack.
 	clockSlack = 24 * time.Hour
 )
 
-// Query selects the rows of a list. A field with its zero value does not filter.
+// Query selects the rows of a list. A field with its zero value does not restrict the list.
 type Query struct {
-	Actor  string // part of an e-mail address, or an account, key, session or address, or a kind such as "operator"
+	Actor  string // part of an e-mail address; or the id of an account, key or session; or a client's address; or a kind such as "operator"
 	Action string // an action such as "key.create", or a family such as "key"
 	Target string // part of the target or of the detail
 	Since  time.Time
@@ -177,14 +179,14 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 // Verification is the result of verifying the whole log.
 type Verification struct {
 	First, Last uint64 // sequences of the oldest and the newest row; in an empty log Last is below First
-	Count       uint64 // number of rows that are as they were written
+	Count       uint64 // number of rows that were found unchanged
 	Head        state.AuditHash
-	Broken      uint64 // sequence of the first row that was changed; 0 means none
-	Reason      string // what is wrong with the row Broken
+	Broken      uint64 // sequence of the first row that does not fit; 0 means none
+	Reason      string // error in the row Broken
 }
 
-// Verify reads the whole log and checks that each row follows from the row before. The result
-// describes a broken row; a broken row is no error.
+// Verify reads the whole log and checks the chain of hashes. An error in the chain is described
+// in the result; it is not returned as an error.
 //
 // Errors: state.ErrUnavailable without a majority.
 func (l *Log) Verify(ctx context.Context) (Verification, error) {

@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Intervals and bounds of recording refusals and removing old rows.
+// Intervals and limits for recording refusals and removing old rows.
 const (
 	refusalsEvery = 15 * time.Second
 	pruneEvery    = time.Hour
-	// maxWhy is the number of bytes of the reason of a refused join that are recorded. The node
-	// that wants to join chooses a part of this text, so it needs a bound.
+	// maxWhy is the largest number of bytes of a refused join's reason that is recorded. It is
+	// limited because the node that wants to join can choose a part of this text.
 	maxWhy = 256
 )
 
-// summed is the key by which refusals are summed into one row.
+// summed is the key of refusals that are counted together in one row.
 type summed struct {
 	action  state.Action
 	account state.AccountID
@@ -32,21 +32,20 @@ type summed struct {
 	minute  int64 // minutes since 1970; 0 in the key elsewhere
 }
 
-// tries has the number of refusals of one row, and the time of the last refusal.
+// tries is the number of refusals with one key, and the time of the last one.
 type tries struct {
 	last  state.Millis
 	count uint64
 }
 
-// refusals sums the refusals of this node until RecordRefusals records them.
+// refusals counts the refusals of this node until RecordRefusals writes them to the log.
 type refusals struct {
 	// mu guards the map by, which has at most state.MaxRefusals rows.
 	mu sync.Mutex
 	by map[summed]tries
 }
 
-// elsewhere is the key of one row for all refusals for which the map has no space. The next
-// RecordRefusals records this row too.
+// elsewhere is the key under which refusals are counted for which the map has no space.
 var elsewhere = summed{action: state.ActionSessionCreate, detail: "from other addresses"}
 
 // add counts n refusals. If the map is full, add counts them under elsewhere.
@@ -80,9 +79,10 @@ func (r *refusals) take(minute int64) (items []state.Refusal) {
 	return items
 }
 
-// RefusedSignIn counts a sign-in with a wrong password, and returns at once. account is the account
-// of the name, or empty if there is none. The name itself is not recorded, because people type
-// passwords into that field. from is the address or the network of the client.
+// RefusedSignIn counts a sign-in with a wrong password, and returns at once. account is the
+// account with the given name, or empty if there is none. The name itself is not recorded,
+// because people sometimes type their password into that field. from is the address or the
+// network of the client.
 func (l *Log) RefusedSignIn(account state.AccountID, from netip.Addr) {
 	addr := ""
 	if from.IsValid() {
@@ -91,7 +91,7 @@ func (l *Log) RefusedSignIn(account state.AccountID, from netip.Addr) {
 	l.refused(summed{action: state.ActionSessionCreate, account: account, addr: addr}, 1)
 }
 
-// RefusedJoin counts n nodes at an address that were refused as members, with the reason why, and
+// RefusedJoin counts n attempts to join from an address that were refused for the reason why, and
 // returns at once.
 func (l *Log) RefusedJoin(addr, why string, n int) {
 	why = strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
@@ -133,8 +133,8 @@ func has(view state.View) (bool, error) {
 	return level >= state.AuditLevel, err
 }
 
-// RecordRefusals records the refusals of this node of all past minutes. Without a majority
-// RecordRefusals returns state.ErrUnavailable, and the refusals stay in memory for the next call.
+// RecordRefusals writes this node's refusals of all past minutes to the audit log. Without a
+// majority it returns state.ErrUnavailable, and the next call writes them.
 func (l *Log) RecordRefusals(ctx context.Context) error {
 	items := l.refusals.take(minuteOf(l.now()))
 	if len(items) == 0 {
@@ -155,8 +155,8 @@ func (l *Log) RecordRefusals(ctx context.Context) error {
 	return err
 }
 
-// Prune removes rows that are older than state.AuditFor. Prune does nothing while the agreed time
-// is unknown.
+// Prune removes rows that are older than state.AuditFor. It does nothing while no time is known
+// on which most members agree.
 func (l *Log) Prune(ctx context.Context) error {
 	now, _, ok := l.agreed()
 	if !ok || now <= state.AuditFor {

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of RevokedKeys.
+// Limits of RevokedKeys.
 const (
 	// RevokedFor is how long a revoked key is listed.
 	RevokedFor = 30 * 24 * time.Hour
-	// maxRevokedScan is the largest number of rows that RevokedKeys reads, of all accounts.
+	// maxRevokedScan is the largest number of audit rows that one RevokedKeys reads.
 	maxRevokedScan = 5000
 )
 
@@ -22,15 +22,15 @@ type RevokedKey struct {
 	ID    state.KeyID
 	Name  string
 	Scope string    // as in accounts.Key
-	Since time.Time // no node has accepted the key since then
-	By    string    // e-mail address of who revoked it, or "operator" for a local command
+	Since time.Time // when it was revoked
+	By    string    // e-mail address of the person who revoked it, or "operator" for a local command
 }
 
-// RevokedKeys returns the keys of an account that were revoked in the last RevokedFor, the newest first, at
-// most limit. The state has no record of a revoked key, so RevokedKeys reads the newest rows of the audit log.
-// On a cluster with very many changes, older keys are missing.
+// RevokedKeys returns up to limit keys of an account that were revoked within RevokedFor, newest
+// first. The state has no record of revoked keys, so RevokedKeys reads the newest rows of the
+// audit log; on a cluster with very many changes, older keys are missing.
 //
-// Errors: state.ErrNotFound without the account; state.ErrUnavailable without a majority.
+// Errors: state.ErrNotFound without such an account; state.ErrUnavailable without a majority.
 func (l *Log) RevokedKeys(ctx context.Context, id state.AccountID, limit int) ([]RevokedKey, error) {
 	view, release, err := l.state.View(ctx)
 	if err != nil {
@@ -70,7 +70,8 @@ func (l *Log) RevokedKeys(ctx context.Context, id state.AccountID, limit int) ([
 	return keys, nil
 }
 
-// ofOwner returns what the row of a revoked key says after the e-mail address of its owner.
+// ofOwner returns the rest of the detail of a revoked key's row after the e-mail address of its
+// owner. mine is false if the row is about another action or owner.
 func ofOwner(row *state.AuditRow, email string) (what string, mine bool) {
 	if row.Action != state.ActionKeyRevoke {
 		return "", false

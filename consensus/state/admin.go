@@ -30,7 +30,7 @@ func (v *OpenFirstAdmin) apply(tx Tx, _ *entry) (Result, error) {
 }
 
 // SetAdmin makes an account an administrator, or a normal account again. The command needs
-// feature level 6. Members of this release propose DecideAdmin instead.
+// feature level 6. From feature level 7 on, members propose DecideAdmin instead.
 //
 // Errors: ErrNotFound without such an account; ErrForbidden for the account of the paid gateway.
 type SetAdmin struct {
