@@ -10,39 +10,39 @@ import (
 	"lukechampine.com/blake3/guts"
 )
 
-// Bounds of encoding.
+// Limits and sizes of encoding.
 const (
-	// group is the number of bytes whose tree is built in memory.
+	// group is the number of bytes of content whose tree is built in memory at once.
 	group = 1 << 20
-	// maxSpans is the largest number of chaining values that an Index keeps. These take 2 MiB
-	// and are enough for one value for each group of 64 GiB. For longer content each value
-	// stands for more bytes.
+	// maxSpans is the largest number of chaining values in an Index. They take 2 MiB, and suffice
+	// for one value per group of a content of 64 GiB. For larger content, each value covers more
+	// bytes.
 	maxSpans = 1 << 16
-	// readSize is the number of bytes that are read at once to make an Index.
+	// readSize is the number of bytes that are read at once to build an Index.
 	readSize = 256 << 10
-	// header is the size of the length at the beginning of every encoding, in bytes.
+	// header is the size in bytes of the length field at the start of every encoding.
 	header = 8
-	// writeSize is the size of one write in bytes. It is small, so that a slow reader does not
-	// look like one that has gone.
+	// writeSize is the size of one write in bytes. It is small, so that a slow reader makes
+	// visible progress and is not mistaken for one that has disconnected.
 	writeSize = 256 << 10
 )
 
-// ErrChanged means that the content differs from the content from which its Index was made.
+// ErrChanged means that the content has changed since its Index was built.
 var ErrChanged = errors.New("bao: the content is not what was hashed")
 
-// Index is the top of the tree of some content. Every encoding needs it for the bytes that it
-// does not contain.
+// Index has the upper levels of the BLAKE3 tree of some content. Every encoding needs them for
+// the hashes over bytes that the encoding does not contain.
 type Index struct {
 	size  uint64 // size of the whole content in bytes
 	at    uint64 // offset of the first byte that this index covers
 	count uint64 // number of bytes that this index covers
-	span  uint64 // number of bytes for each of cvs, a power of two; the last may have fewer
+	span  uint64 // number of bytes that each of cvs covers, a power of two; the last may cover fewer
 	most  int    // largest length of cvs, at least 2
 	cvs   []words
 }
 
-// NewIndex reads size bytes of content. Its errors are those of r, and io.ErrUnexpectedEOF if
-// the content ends early.
+// NewIndex reads size bytes of content from r and builds the Index. Its errors are those of r,
+// and io.ErrUnexpectedEOF if the content ends early.
 func NewIndex(r io.Reader, size uint64) (*Index, error) {
 	return newIndex(r, size, maxSpans)
 }
@@ -52,7 +52,7 @@ func newIndex(r io.Reader, size uint64, most int) (*Index, error) {
 	return x, x.read(r)
 }
 
-// read makes the index from the next x.count bytes of r.
+// read builds the index from the next x.count bytes of r.
 func (x *Index) read(r io.Reader) error {
 	for x.span = group; (x.count+x.span-1)/x.span > uint64(x.most); {
 		x.span *= 2
@@ -77,7 +77,7 @@ func (x *Index) read(r io.Reader) error {
 	}
 }
 
-// value returns the chaining value of the written bytes, or their hash if they are the whole
+// value returns the chaining value of the written bytes, or the root hash if they are the whole
 // content.
 func (h *Hasher) value(whole bool) words {
 	if h.finish(); h.at == 0 && !whole {
@@ -100,13 +100,13 @@ func (x *Index) Sum() [HashSize]byte {
 	return hashOf(&cv)
 }
 
-// Weight returns about how many bytes of memory the index takes in a cache, including its entry
-// there.
+// Weight returns about how many bytes of memory the index takes in a cache, including the cache's
+// own data for the entry.
 func (x *Index) Weight() int { return 512 + HashSize*cap(x.cvs) }
 
-// Memory returns about how many bytes of memory the encoding of content of this size needs
-// until it is written, with its Index: of a slice, or of the whole tree. The memory of the
-// content itself is not included.
+// Memory returns about how many bytes of memory an encoding and its Index need while the encoding
+// is written, for content of the given size. slice selects the encoding of a slice instead of the
+// whole tree. The memory of the content itself is not included.
 func Memory(size uint64, slice bool) int64 {
 	data := min(size, group)
 	spans := (size + group - 1) / group
@@ -129,7 +129,8 @@ func (x *Index) value(at, count uint64) words {
 	return parent(x.value(at, left), x.value(at+left, count-left), x.flags(at, count))
 }
 
-// flags returns the flags of the tree node over count bytes at offset at.
+// flags returns the BLAKE3 flags of the tree node over count bytes at offset at: the root flag if
+// that is the whole content, else 0.
 func (x *Index) flags(at, count uint64) uint32 {
 	if at == 0 && count == x.size {
 		return guts.FlagRoot
@@ -137,31 +138,31 @@ func (x *Index) flags(at, count uint64) uint32 {
 	return 0
 }
 
-// half returns how many of count bytes are in the left subtree. count must be greater than
-// Chunk.
+// half returns how many of the count bytes of a node are in its left subtree. count must be
+// greater than Chunk.
 func half(count uint64) uint64 { return 1 << (bits.Len64(count-1) - 1) }
 
 // Encoding is a Bao encoding that is computed while it is written.
 type Encoding struct {
 	index    *Index
 	content  io.ReadSeeker
-	from, to uint64 // first byte that is requested
+	from, to uint64 // requested range of bytes [from, to)
 	data     bool   // the encoding contains the chunks of the requested bytes
 
 	buf, out []byte
-	lead     []byte // what is written before everything else, together with the first write
+	lead     []byte // length field, until it is written together with the first data
 	written  int64
 }
 
-// Outboard returns the encoding of the whole tree without the content: first the length of the
-// content, then the two chaining values below each node, parents first.
+// Outboard returns the encoding of the whole tree without the content: the length of the content,
+// followed for each node by the chaining values of its two children, parents first.
 func (x *Index) Outboard(content io.ReadSeeker) *Encoding {
 	return &Encoding{index: x, content: content, to: x.size}
 }
 
-// Slice returns the encoding of the chunks with count bytes from start on, or as many as
-// there are, with the hashes that verify them. As the format requires, there is always one
-// chunk: a count of 0 means 1, and a start past the end means the last byte.
+// Slice returns the encoding of the chunks with count bytes from start on, with the hashes that
+// verify them. Bytes after the end of the content are ignored. As the format requires, there is
+// always at least one chunk: a count of 0 means 1, and a start after the end means the last byte.
 func (x *Index) Slice(content io.ReadSeeker, start, count uint64) *Encoding {
 	end := start + max(count, 1)
 	if end < start || end > x.size {
@@ -195,10 +196,9 @@ func (e *Encoding) below(at, count uint64) int64 {
 // wants returns whether the encoding contains any of the count bytes at offset at.
 func (e *Encoding) wants(at, count uint64) bool { return at < e.to && e.from < at+count }
 
-// WriteTo implements io.WriterTo. It reads the needed content again, and twice if the content
-// is larger than 64 GiB. It uses a few MiB of memory. For content of up to 1 MiB it writes
-// nothing before it has read all of the content. Errors: those of w and of the content, and
-// ErrChanged.
+// WriteTo implements io.WriterTo. It reads the needed content again, or twice if the content is
+// larger than 64 GiB, and uses a few MiB of memory. For content of up to 1 MiB it writes nothing
+// before it has read all of the content. Errors: those of w and of the content, and ErrChanged.
 func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
 	e.written = 0
 	e.lead = binary.LittleEndian.AppendUint64(e.lead[:0], e.index.size)
@@ -209,8 +209,8 @@ func (e *Encoding) WriteTo(w io.Writer) (int64, error) {
 	return e.written, err
 }
 
-// begin returns the buffer for the next write. The first buffer has the header; the others are
-// empty.
+// begin returns the empty buffer for the next write. For the first write, the buffer already
+// contains the length field.
 func (e *Encoding) begin() []byte {
 	out := append(e.out[:0], e.lead...)
 	e.lead = e.lead[:0]
@@ -229,7 +229,7 @@ func (e *Encoding) write(w io.Writer, p []byte) error {
 	return nil
 }
 
-// subtree writes the subtree of count bytes at offset at. x has the top of the tree.
+// subtree writes the subtree of count bytes at offset at. x has the upper levels of the tree.
 func (e *Encoding) subtree(w io.Writer, x *Index, at, count uint64) error {
 	switch {
 	case !e.wants(at, count):
@@ -279,8 +279,8 @@ func (e *Encoding) group(w io.Writer, x *Index, at, count uint64) error {
 	return e.write(w, out)
 }
 
-// build appends the subtree of data, which is at offset at, and returns its value. The
-// capacity of data must be at least batch.
+// build appends to out the encoded subtree of data, which is at offset at, and returns its
+// chaining value. The capacity of data must be at least batch.
 func (e *Encoding) build(out, data []byte, at uint64) ([]byte, words) {
 	count := uint64(len(data))
 	if !e.wants(at, count) {

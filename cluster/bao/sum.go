@@ -8,14 +8,14 @@ import (
 	"lukechampine.com/blake3/guts"
 )
 
-// maxHashSize is the longest output that multihashes of BLAKE3 have, in bytes (go-multihash,
+// maxHashSize is the longest output in bytes that a BLAKE3 multihash may have (go-multihash,
 // register/blake3).
 const maxHashSize = 128
 
-// NewHash returns a BLAKE3 hash with this size in bytes, -1 for HashSize, or false for a
-// size that multihashes do not have. The hash of HashSize bytes is computed by the calling
-// goroutine: the library starts goroutines for more than a chunk, which costs more if
-// blocks are small or the processors are busy.
+// NewHash returns a BLAKE3 hash.Hash with an output of size bytes; -1 means HashSize. It returns
+// false for a size that multihashes do not have. A hash of HashSize bytes is computed by the
+// calling goroutine. The library, in contrast, starts goroutines for more than one chunk, which
+// is slower if blocks are small or the processors are busy.
 func NewHash(size int) (hash.Hash, bool) {
 	switch {
 	case size == -1 || size == HashSize:
@@ -26,7 +26,7 @@ func NewHash(size int) (hash.Hash, bool) {
 	return blake3.New(size, nil), true
 }
 
-// inPlace is a BLAKE3 hash of content from its first byte on.
+// inPlace is a BLAKE3 hash that is computed by the calling goroutine.
 type inPlace struct {
 	n     int // number of bytes in first
 	first [Chunk]byte

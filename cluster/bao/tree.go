@@ -62,17 +62,16 @@ func parent(l, r words, flags uint32) words {
 	return guts.ChainingValue(guts.ParentNode(l, r, &guts.IV, flags))
 }
 
-// subtree is a run of 2^height chunks whose first index is a multiple of 2^height. The last
-// one of a content may be shorter.
+// subtree is the chaining value of a run of 2^height chunks, whose first index is a multiple of
+// 2^height. The last subtree of a content may be shorter.
 type subtree struct {
 	first  uint64 // index of the first chunk
 	height int
 	cv     words
 }
 
-// forest has consecutive subtrees. No two of them form a larger one, except perhaps with
-// the last: they are joined only before the next arrives, because the root of a tree is
-// hashed differently.
+// forest is a list of consecutive subtrees. Two neighbours that form a larger subtree are joined
+// only when the next subtree arrives, because the root of a tree is hashed differently.
 type forest []subtree
 
 func (f *forest) push(t subtree) {
@@ -80,7 +79,7 @@ func (f *forest) push(t subtree) {
 	*f = append(*f, t)
 }
 
-// settle joins the last subtrees as long as two of them make a larger subtree.
+// settle joins the last two subtrees while they form a larger one.
 func (f *forest) settle() {
 	for all := *f; len(all) > 1; all = *f {
 		l, r := &all[len(all)-2], &all[len(all)-1]
@@ -93,7 +92,8 @@ func (f *forest) settle() {
 	}
 }
 
-// join returns the chaining value over all subtrees that are not joined yet.
+// join returns the chaining value over all subtrees in the list. flags are those of the topmost
+// node.
 func (f forest) join(flags uint32) words {
 	last := len(f) - 1
 	cv := f[last].cv
@@ -107,26 +107,27 @@ func (f forest) join(flags uint32) words {
 	return cv
 }
 
-// Hasher computes the tree of a piece of content from its bytes.
+// Hasher computes the BLAKE3 tree of a piece of content. It implements io.Writer.
 type Hasher struct {
-	at    uint64 // index of the chunk that has the first byte
+	at    uint64 // index, in the content, of the piece's first chunk
 	next  uint64 // index of the chunk that has the first byte of buf
 	n     int    // number of bytes in buf
 	trees forest
 	done  bool
-	top   words // chaining value or hash of all bytes
-	// fetched is never read; it prevents that the compiler removes the reads.
+	top   words // chaining value of all bytes, or the root hash
+	// fetched is never read; it prevents the compiler from removing the reads in fetch.
 	fetched byte
-	// buf is allocated when the first byte must wait for others, or taken from buffers.
+	// buf is nil until bytes must be buffered; then it is taken from buffers or allocated.
 	buf     *[batch]byte
 	buffers *Buffers // nil: each hasher allocates its own buffer
 }
 
-// Buffers has the buffers of hashers that have finished, for others: a small object needs a
-// whole one. The zero value is ready. It may be used concurrently.
+// Buffers is a pool of buffers, which hashers return when they have finished. Without it, each
+// small object would allocate a whole buffer. The zero value is ready to use, and may be used
+// concurrently.
 type Buffers struct{ pool sync.Pool } // holds *[batch]byte
 
-// NewHasher is the function NewHasher with a hasher that uses these buffers.
+// NewHasher returns a Hasher like the function NewHasher, but one that uses these buffers.
 func (b *Buffers) NewHasher(at uint64) *Hasher {
 	h := NewHasher(at)
 	h.buffers = b
@@ -148,7 +149,7 @@ func (b *Buffers) put(buf *[batch]byte) {
 	}
 }
 
-// NewHasher returns the hasher of a piece at an offset of its content. The offset must be a
+// NewHasher returns a Hasher for a piece of content that begins at the offset at, which must be a
 // multiple of Chunk.
 func NewHasher(at uint64) *Hasher {
 	h := &Hasher{}
@@ -188,7 +189,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return length, nil
 }
 
-// room returns the buffer, and gets it at the first call. Its bytes from n on are arbitrary.
+// room returns the buffer, and allocates it at the first call. Its bytes from n on are undefined.
 func (h *Hasher) room() *[batch]byte {
 	if h.buf == nil {
 		h.buf = h.buffers.get()
@@ -196,16 +197,16 @@ func (h *Hasher) room() *[batch]byte {
 	return h.buf
 }
 
-// fetch reads bytes in order, so that they are in the processor's cache. The hash reads 16
-// chunks in parallel, and a processor that cannot prefetch them waits for each: a third of
-// the time for a MiB that is in no cache (BenchmarkHasher).
+// fetch reads all bytes of p in order, so that they are in the processor's cache. The hash reads
+// 16 chunks in parallel, and a processor that cannot prefetch these accesses waits for each of
+// them. This would take a third of the time for a MiB that is in no cache (BenchmarkHasher).
 func (h *Hasher) fetch(p *[batch]byte) {
 	for i := 0; i < batch; i += cacheLine {
 		h.fetched |= p[i]
 	}
 }
 
-// add hashes chunks that form one subtree. The last chunk may be short.
+// add hashes the first n bytes of p, which form one subtree. The last chunk may be short.
 func (h *Hasher) add(p *[batch]byte, n int) {
 	chunks := uint64(n+Chunk-1) / Chunk
 	cv := guts.ChainingValue(guts.CompressBuffer(p, n, &guts.IV, h.next, 0))
@@ -213,7 +214,7 @@ func (h *Hasher) add(p *[batch]byte, n int) {
 	h.next += chunks
 }
 
-// flush hashes the content of the buffer.
+// flush hashes the bytes in the buffer.
 func (h *Hasher) flush() {
 	switch h.n {
 	case 0:
@@ -230,7 +231,7 @@ func (h *Hasher) flush() {
 	}
 }
 
-// finish hashes the rest of the piece.
+// finish hashes the rest of the piece, and computes top.
 func (h *Hasher) finish() {
 	if h.done {
 		return
@@ -254,8 +255,8 @@ func (h *Hasher) finish() {
 	h.buf = nil
 }
 
-// Sum returns the BLAKE3 hash of the written bytes, which must be a piece at offset 0.
-// Nothing can be written after that.
+// Sum returns the BLAKE3 hash of the written bytes. The piece must begin at offset 0, and nothing
+// may be written afterwards.
 func (h *Hasher) Sum() [HashSize]byte {
 	if h.at != 0 {
 		panic("bao: the hash of a piece that does not begin its content")
@@ -264,8 +265,8 @@ func (h *Hasher) Sum() [HashSize]byte {
 	return hashOf(&h.top)
 }
 
-// Trees returns the chaining values of the subtrees of the piece, one after the other:
-// HashSize bytes each, at most MaxTrees of them. Nothing can be written after that.
+// Trees returns the chaining values of the subtrees of which the piece consists, one after the
+// other: HashSize bytes each, at most MaxTrees of them. Nothing may be written afterwards.
 func (h *Hasher) Trees() []byte {
 	h.finish()
 	b := make([]byte, 0, len(h.trees)*HashSize)
@@ -275,15 +276,15 @@ func (h *Hasher) Trees() []byte {
 	return b
 }
 
-// Piece is a run of bytes of some content: its place and the hashes that are known of it.
+// Piece is a piece of some content, with its position and the chaining values that are known.
 type Piece struct {
-	At, Size uint64 // offset in bytes
+	At, Size uint64 // offset and size in bytes
 	Trees    []byte // chaining values as Hasher.Trees returns them
 }
 
-// Join returns the BLAKE3 hash of content that consists of pieces in order. It returns
-// false if their values are not enough: a piece does not start where the one before ends,
-// or starts inside a chunk, or all are one subtree.
+// Join returns the BLAKE3 hash of content that consists of the given pieces in order. ok is false
+// if the hash cannot be computed from their chaining values: a piece does not start where the
+// previous one ends, or starts inside a chunk, or all pieces together are one subtree.
 func Join(pieces []Piece) (sum [HashSize]byte, ok bool) {
 	var all forest
 	end := uint64(0)

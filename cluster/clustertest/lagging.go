@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Lagging is the state of a node that has not received the last changes: its own copy is older
-// than the state of the cluster.
+// Lagging is the state of a node that has not received the newest changes: its LocalView is older
+// than its View.
 type Lagging struct {
 	*State
 	view  state.View
 	asked atomic.Int64
 }
 
-// NewLagging returns the state s as it is on a node that receives no further changes.
+// NewLagging returns a Lagging whose LocalView remains at the present state of s.
 func NewLagging(tb testing.TB, s *State) *Lagging {
 	tb.Helper()
 	view, release := s.LocalView()

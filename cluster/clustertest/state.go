@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Operator is the id of the operator's account that New makes, and OperatorEmail its e-mail
+// Operator is the id of the operator account that New creates, and OperatorEmail its e-mail
 // address.
 const (
 	Operator      state.AccountID = "operator"
@@ -37,7 +37,7 @@ type State struct {
 	reads *atomic.Uint64
 	views views
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
 	root   *tree
 	index  uint64
@@ -94,7 +94,7 @@ func New(tb testing.TB, s Setup) *State {
 	return st
 }
 
-// Apply proposes commands. The test fails if one of them is rejected.
+// Apply proposes commands, and fails the test if one of them is rejected.
 func (s *State) Apply(tb testing.TB, cmds ...state.Command) {
 	tb.Helper()
 	for _, cmd := range cmds {
@@ -148,7 +148,7 @@ func (s *State) IsLeader() bool {
 	return s.leader
 }
 
-// View returns the newest state.
+// View returns a view of the newest state.
 func (s *State) View(ctx context.Context) (state.View, func(), error) {
 	s.mu.Lock()
 	failed := s.failed
@@ -160,16 +160,17 @@ func (s *State) View(ctx context.Context) (state.View, func(), error) {
 	return v, release, nil
 }
 
-// LocalView returns the newest state too and never fails, because there is only one node.
+// LocalView also returns a view of the newest state, and never fails, because there is only one
+// node.
 func (s *State) LocalView() (state.View, func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.views.lend(state.NewView(snapshot{s.root, s.reads, s.fault}, s.index))
 }
 
-// EachReadFails calls use repeatedly. In the first call the first read of its views fails, in
-// the second call the second read, and so on, until use makes no further read. Each call must
-// return the error of the read, because a failed read does not mean that a record is missing.
+// EachReadFails calls use repeatedly. In the first call the first read of a view fails, in the
+// second call the second read, and so on, until use reads less. It fails the test if a call does
+// not return the error of the read: code must not mistake a failed read for a missing record.
 // Commands are applied as usual.
 func (s *State) EachReadFails(tb testing.TB, use func() error) {
 	tb.Helper()
@@ -192,7 +193,7 @@ func (s *State) EachReadFails(tb testing.TB, use func() error) {
 	}
 }
 
-// breakViews makes the views from now on have a fault.
+// breakViews makes later views use the fault f; nil ends this.
 func (s *State) breakViews(f *fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,8 +253,8 @@ func (s *State) apply(cmd state.Command) (uint64, *state.Effects, state.Result, 
 	return index, fx, result, err
 }
 
-// transmit encodes and decodes cmd. So tests of use cases meet the bounds of the encoding, and
-// share no memory with the proposer.
+// transmit encodes and decodes cmd. So tests meet the limits of the encoding, and the state
+// shares no memory with the proposer.
 func transmit(cmd state.Command) (state.Command, error) {
 	enc := codec.Encoder(nil)
 	cmd.Code(enc)

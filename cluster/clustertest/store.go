@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// tree is a node of a persistent treap. A change copies the path to the changed node, so a
-// holder of an older root still reads the older map.
+// tree is a node of a persistent treap, an ordered map in which a change copies the path to the
+// changed node. So a reader that holds an older root still sees the older map.
 type tree struct {
 	key         string
 	value       []byte
@@ -15,8 +15,8 @@ type tree struct {
 	left, right *tree
 }
 
-// seed makes the priorities of nodes. They decide the shape of the tree, which callers cannot
-// see.
+// seed is the seed of the hash that gives the priorities of nodes. They determine the shape of
+// the tree, which callers cannot see.
 type seed struct{ maphash.Seed }
 
 func newSeed() seed { return seed{maphash.MakeSeed()} }
@@ -92,8 +92,8 @@ func merge(a, b *tree) *tree {
 	return &n
 }
 
-// walk calls fn for the keys in [lower, upper), backwards if reverse is true; an empty upper
-// means the end. It returns whether to continue.
+// walk calls fn for the keys in [lower, upper), in reverse order if reverse is true. If bounded
+// is false, it ignores upper. It returns whether to continue.
 func (t *tree) walk(lower, upper string, bounded, reverse bool, fn func(*tree) (bool, error)) (bool, error) {
 	if t == nil {
 		return true, nil
@@ -133,7 +133,7 @@ type fault struct {
 	err  error
 }
 
-// meet returns the error of a read if this read is to fail.
+// meet counts a read, and returns the error if this read must fail. f may be nil.
 func (f *fault) meet() error {
 	if f != nil && f.left.Add(-1) == -1 {
 		return f.err
@@ -167,7 +167,8 @@ func (s snapshot) Scan(lower, upper []byte, reverse bool, fn func(key, value []b
 	return err
 }
 
-// transaction is a state.Tx whose changes are not visible to others.
+// transaction is a state.Tx whose changes are not visible outside of it until its root is taken
+// over.
 type transaction struct {
 	snapshot
 	seed seed

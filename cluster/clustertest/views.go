@@ -11,25 +11,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// lenderFrames is the number of callers that are remembered for a view, so that a test can name
-// the code that did not release it.
+// lenderFrames is the number of stack frames that are recorded for each view, so that a test can
+// name the code that did not release it.
 const lenderFrames = 8
 
-// releaseTimeout is how long the end of a test waits for views that other goroutines have.
+// releaseTimeout is how long a test waits at its end for views that other goroutines still use.
 const releaseTimeout = 10 * time.Second
 
-// views counts the open views. On a real node each open view keeps a snapshot of the store, and
-// so the disk space of data that was deleted since.
+// views records the open views, so that a test fails if a view is not released. On a real node,
+// each open view retains a snapshot of the store, and so the disk space of data that was deleted
+// since.
 type views struct {
 	mu     sync.Mutex
 	open   map[*lent]struct{}
-	closed chan struct{} // closed when the last view is released; nil if nobody waits
+	closed chan struct{} // closed when the last view is released; nil if no goroutine waits
 }
 
-// lent is an open view, with the callers that requested it.
+// lent is an open view, with the stack of the call that requested it.
 type lent struct{ callers []uintptr }
 
-// lend returns v as an open view until release is called. Further calls of release do nothing.
+// lend records v as open until release is called. Further calls of release do nothing.
 func (o *views) lend(v state.View) (view state.View, release func()) {
 	l := &lent{callers: make([]uintptr, lenderFrames)}
 	l.callers = l.callers[:runtime.Callers(3, l.callers)] // beyond Callers, lend and LocalView
@@ -49,8 +50,8 @@ func (o *views) lend(v state.View) (view state.View, release func()) {
 	}
 }
 
-// check fails tb for each view that stays open for releaseTimeout, because a goroutine that was
-// told to end may just be using one.
+// check fails tb for each view that is still open. It waits up to releaseTimeout, because a
+// goroutine that was told to end may still use one.
 func (o *views) check(tb testing.TB) {
 	tb.Helper()
 	if o.none(releaseTimeout) {
@@ -63,7 +64,8 @@ func (o *views) check(tb testing.TB) {
 	}
 }
 
-// none waits until no view is open. It returns whether that happened within the given time.
+// none waits until no view is open, and returns false if that does not happen within the given
+// time.
 func (o *views) none(within time.Duration) bool {
 	o.mu.Lock()
 	if len(o.open) == 0 {
@@ -83,7 +85,7 @@ func (o *views) none(within time.Duration) bool {
 	}
 }
 
-// String returns the callers, one in each line.
+// String returns the recorded stack, one caller per line.
 func (l *lent) String() string {
 	var b strings.Builder
 	frames := runtime.CallersFrames(l.callers)

@@ -1,5 +1,5 @@
-// Package content adds and reads files by CID for the local operator: it turns a file
-// into a DAG in this node's block store, and reads a DAG that any member holds.
+// Package content imports and reads files by CID: it turns a file into a DAG in this node's block
+// store, and reads a DAG that this node or another member holds.
 //
 // Imports: consensus/state.
 // Never:   libp2p, boxo, HTTP.
@@ -20,34 +20,34 @@ import (
 
 // State is the part of consensus that this package uses.
 type State interface {
-	// LocalView returns a view of the entries that this node has applied; the caller
-	// releases it.
+	// LocalView returns a view of the state that this node has applied; the caller must call
+	// release.
 	LocalView() (view state.View, release func())
 }
 
 // Store imports and reads DAGs.
 type Store interface {
-	// Import stores r as a DAG and returns its root and size in bytes. The blocks are
-	// durable on this node and kept by the reference.
+	// Import stores r as a DAG and returns its root and its size in bytes. The blocks are durable
+	// on this node, and reference protects them from garbage collection.
 	Import(ctx context.Context, reference string, r io.Reader) (root cid.Cid, size uint64, err error)
-	// Drop removes a reference and all blocks that no other reference keeps.
+	// Drop removes a reference, and all blocks that no other reference protects.
 	Drop(ctx context.Context, reference string) error
-	// Open reads the file with this root from this node or from members. It asks holders
-	// first.
+	// Open returns a reader of the file with this root, from this node or from other members, of
+	// which it asks holders first.
 	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
-	// Visible returns whether a block belongs to content that is complete on this node and
-	// public.
+	// Visible returns whether a block belongs to content that is public and complete on this
+	// node.
 	Visible(ctx context.Context, c cid.Cid) (bool, error)
 }
 
-// LeasePrefix is the prefix of references that keep imported content without a pin.
+// LeasePrefix is the prefix of the references that protect imported content before it is pinned.
 const LeasePrefix = "lease/"
 
-// Bounds of imports.
+// Limits of imports.
 const (
-	// LeaseTTL is how long imported content stays if no pin of it is in progress.
+	// LeaseTTL is how long imported content is protected if no pin of it is in progress.
 	LeaseTTL = time.Hour
-	// maxLeases is the maximum number of imports without a pin.
+	// maxLeases is the largest number of imports that are not pinned yet.
 	maxLeases = 1024
 	// checkLeases is the interval at which Run checks the leases.
 	checkLeases = 5 * time.Second
@@ -66,7 +66,7 @@ type Options struct {
 type Content struct {
 	opts Options
 
-	// mu guards leases. It is never held while calling out.
+	// mu guards leases. It is not held during calls of other code.
 	mu     sync.Mutex
 	leases map[string]lease
 }
@@ -77,14 +77,14 @@ type lease struct {
 	expires time.Time
 }
 
-// New returns the use cases of content. Run drops leases that have ended.
+// New returns a Content. Its method Run removes leases that have ended.
 func New(opts Options) *Content {
 	return &Content{opts: opts, leases: map[string]lease{}}
 }
 
-// Add imports a file and returns its root and size in bytes. The blocks are durable on this
-// node when Add returns. They stay until a pin of the root is pinned, or for LeaseTTL if
-// there is no pin. It fails with state.ErrLimited if maxLeases imports have no pin yet.
+// Add imports a file and returns its root and its size in bytes. When Add returns, the blocks are
+// durable on this node. They are protected until a pin of the root is pinned, or for LeaseTTL if
+// there is no pin. Add returns state.ErrLimited if maxLeases imports are not pinned yet.
 func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
 	reference := LeasePrefix + c.opts.NewID()
 	if !c.hold(reference, lease{running: true}, true) {
@@ -109,8 +109,8 @@ func (c *Content) hold(reference string, l lease, fresh bool) bool {
 	return true
 }
 
-// Open reads the file with the CID text from this node or any other member, for the
-// operator: it checks no account. The caller closes f. It fails with state.ErrInvalid if
+// Open returns a reader of the file with the CID text, from this node or another member, for the
+// operator: it checks no permissions. The caller must close f. It returns state.ErrInvalid if
 // text is not a CID.
 func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error) {
 	root, err := parse(text)
@@ -124,9 +124,9 @@ func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, s
 	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
-// OpenFor does the same as Open for an account. It returns NotHeld if the content is private
-// and neither a pin nor an object of the account refers to it. A CID that is no root, but part
-// of other content, can be read if this node has that content and the content is public.
+// OpenFor is Open for an account. It returns the error NotHeld if the content is private and
+// neither a pin nor an object of the account references it. A CID that is not a root but a part
+// of other content can be read if this node has that content completely and it is public.
 func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error) {
 	root, err := parse(text)
 	if err != nil {
@@ -142,8 +142,8 @@ func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text str
 	return c.opts.Store.Open(ctx, root, record.Holders())
 }
 
-// NotHeld returns the error for content that is missing or that the caller may not read.
-// The error is the same, so that it does not reveal which.
+// NotHeld returns the error for content that does not exist or that the caller may not read. It
+// is the same for both, so that it does not reveal which is the case.
 func NotHeld(root cid.Cid) error {
 	return state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
 }
@@ -163,8 +163,8 @@ func (c *Content) root(root cid.Cid) (state.Root, error) {
 	return view.Root(state.RootOf(root))
 }
 
-// mayRead returns whether an account may read a CID, and the record of the root. The record
-// is empty if the CID is the root of nothing.
+// mayRead returns whether an account may read a CID, and the record of the root, which is empty
+// if the CID is not a root.
 func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid.Cid) (record state.Root, may bool, err error) {
 	view, release := c.opts.State.LocalView()
 	record, err = view.Root(state.RootOf(root))
@@ -185,7 +185,7 @@ func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid
 	return record, may, err
 }
 
-// Run drops leases whose content is pinned and leases that have expired, until ctx ends.
+// Run removes leases that have expired or whose content is pinned, until ctx ends.
 func (c *Content) Run(ctx context.Context) error {
 	tick := time.NewTicker(checkLeases)
 	defer tick.Stop()
@@ -212,8 +212,8 @@ func (c *Content) Sweep(ctx context.Context) {
 	}
 }
 
-// stays returns whether a lease is still needed. While a pin of its content is in progress,
-// this node may have the only copy, so the lease stays however long that takes.
+// stays returns whether a lease is still needed. While a pin of its content is in progress, the
+// lease is needed for as long as that takes, because this node may have the only copy.
 func stays(view state.View, l lease, now time.Time) (bool, error) {
 	if l.running || l.root == "" { // without a root: the import has failed
 		return l.running, nil

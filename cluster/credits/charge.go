@@ -9,20 +9,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the time between two looks at whether a period is over.
+// Limits of the interval at which the leader checks whether a period is over.
 const (
 	chargeEvery = 10 * time.Second
 	chargeLeast = 100 * time.Millisecond
-	// looksInPeriod is the number of looks in a period that is shorter than a minute.
+	// looksInPeriod is the number of checks per period if a period is shorter than a minute.
 	looksInPeriod = 6
 )
 
-// chargePause is the pause between two commands that charge accounts. Other writes then do not wait
-// for one such command after the other.
+// chargePause is the pause between two commands that charge accounts, so that other writes can
+// proceed in between.
 const chargePause = 20 * time.Millisecond
 
-// Run proposes charges, and the end of content that is not paid for, while this node leads, until ctx
-// ends.
+// Run charges accounts for storage and requests, and deletes content that is not paid for, while
+// this node leads, until ctx ends.
 func (l *Ledger) Run(ctx context.Context) error {
 	every := max(chargeLeast, min(chargeEvery, l.period/looksInPeriod))
 	return duty.Every(ctx, every, l.log, "storage not charged yet", func(ctx context.Context) error {
@@ -31,8 +31,8 @@ func (l *Ledger) Run(ctx context.Context) error {
 }
 
 // ChargeStorage charges all accounts for the periods that are over, if this node leads. It does
-// nothing while the agreed time is unknown, and below state.LedgerLevel. Another leader goes on where
-// this one stops.
+// nothing while no time is known on which most members agree, and below state.LedgerLevel. If
+// this node stops leading, the next leader continues.
 //
 // Errors: state.ErrUnavailable without a majority.
 func (l *Ledger) ChargeStorage(ctx context.Context) error {
@@ -40,8 +40,8 @@ func (l *Ledger) ChargeStorage(ctx context.Context) error {
 	return charges.Do(ctx)
 }
 
-// due returns the charge that is due at a time, or nil. Below state.GraceLevel it has no price of
-// requests.
+// due returns the command that charges at the time now, or nil if none is due. Below
+// state.GraceLevel the command has no price of requests.
 func (l *Ledger) due(view state.View, now state.Millis) (state.Command, error) {
 	cmd := &state.ChargeStorage{Now: now, Every: state.Millis(l.period.Milliseconds()), Rate: l.rate, Requests: l.requests}
 	level, err := view.FeatureLevel()

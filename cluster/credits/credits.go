@@ -1,6 +1,6 @@
-// Package credits has the use cases of the ledger of credits: it adds postings, lists them, and
-// proposes the charges for storage and requests, and the end of content that is not paid for. The replicated state decides about each posting, and it never
-// changes one.
+// Package credits manages the ledger of credits: it adds postings, lists them, charges for
+// storage and requests, and deletes content that is not paid for. The replicated state accepts or
+// rejects each posting and never changes one.
 //
 // Imports: consensus/state, cluster/duty.
 // Never:   raft, libp2p, storage, HTTP.
@@ -20,12 +20,13 @@ import (
 
 // State has the methods of package consensus that this package needs.
 type State interface {
-	// View returns the current state of the cluster. The caller must call release. The error is
+	// View returns a linearizable view of the state. The caller must call release. The error is
 	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
 	// Propose commits a command. A later View has the result of the command.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
-	// LocalView returns the state that this node has applied. The caller must call release.
+	// LocalView returns a view of the state that this node has applied. The caller must call
+	// release.
 	LocalView() (view state.View, release func())
 	// IsLeader returns whether this node leads the cluster.
 	IsLeader() bool
@@ -36,15 +37,15 @@ type Options struct {
 	State  State
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil means no log lines
-	// Rate is the number of credits for a GB-month above the allowance, and Requests the number for a
-	// million requests; 0 means that the one or the other costs nothing. Period is the length of the
-	// periods that are charged.
+	// Rate is the price in credits of a GB-month above the allowance, and Requests that of a
+	// million requests; 0 means free. Period is the length of the periods for which accounts are
+	// charged.
 	Rate, Requests uint64
 	Period         time.Duration
-	// Grace is how long an account keeps its content after a charge found too few credits.
+	// Grace is how long an account keeps its content after a charge has found too few credits.
 	Grace time.Duration
-	// Agreed returns a time that the clocks of most members have reached; periods end by it. ok is
-	// false while no such time is known. Nil means Now.
+	// Agreed returns early, a time that most members' clocks have reached; periods end by it. ok
+	// is false while no such time is known. Nil means Now.
 	Agreed func() (early, late state.Millis, ok bool)
 }
 
@@ -79,20 +80,20 @@ func New(o Options) *Ledger {
 const (
 	// MaxLimit is the largest number of postings in a page.
 	MaxLimit = 1000
-	// DefaultLimit is the number of postings in a page without a limit.
+	// DefaultLimit is the number of postings in a page if no limit is given.
 	DefaultLimit = 50
 )
 
 // Request asks for a posting.
 type Request struct {
 	Kind     state.PostingKind
-	Credits  int64  // below 0 if the credits leave the account
-	ID       string // empty: a new random one
+	Credits  int64  // negative if the account loses the credits
+	ID       string // id of the posting; empty means a new random one
 	Corrects string // id of the posting that a correction corrects
 	Note     string
 }
 
-// posting returns the requested posting of an account.
+// posting returns the posting of an account that the request asks for.
 func (r *Request) posting(account state.AccountID, now time.Time) state.Posting {
 	p := state.Posting{
 		ID: r.ID, Account: account, Kind: r.Kind, Credits: uint64(r.Credits), Takes: r.Credits < 0, //nolint:gosec // a negative number is negated below
@@ -110,14 +111,13 @@ func (r *Request) posting(account state.AccountID, now time.Time) state.Posting 
 // NewID returns a random id for a posting, of 128 bits or more.
 func NewID() string { return strings.ToLower(rand.Text()) }
 
-// Post adds a posting to the ledger of the account with an e-mail address or id, and returns it. If
-// the ledger has a posting of the id that asks for the same, Post changes nothing and returns that
-// one. In a cluster below state.LedgerLevel, Post can only grant credits, and returns the posting as
-// it was requested.
+// Post adds a posting to the ledger of the account with an e-mail address or id, and returns it.
+// If the ledger has an equal posting with the same id, Post changes nothing and returns that one.
+// In a cluster below state.LedgerLevel, Post can only grant credits.
 //
-// Errors: state.ErrInvalid; state.ErrNotFound without the account or the posting to correct;
-// state.ErrExists if the id has another posting; state.ErrCredits if the balance would be negative;
-// state.ErrUnavailable.
+// Errors: state.ErrInvalid; state.ErrNotFound without such an account or without the posting to
+// correct; state.ErrExists if the id belongs to a different posting; state.ErrCredits if the
+// balance would become negative; state.ErrUnavailable.
 func (l *Ledger) Post(ctx context.Context, who string, r Request) (state.Posting, error) {
 	p, err := l.post(ctx, who, r)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l *Ledger) post(ctx context.Context, who string, r Request) (p state.Posti
 	return view.Posting(account.ID, p.ID)
 }
 
-// account finds an account by its e-mail address, or else by its id. ordered tells whether the
+// account returns the account with an e-mail address, or with an id. ordered is true if the
 // cluster has state.LedgerLevel.
 func (l *Ledger) account(ctx context.Context, who string) (account state.Account, ordered bool, err error) {
 	view, release, err := l.state.View(ctx)
@@ -190,8 +190,9 @@ type Page struct {
 	Next    uint64 // cursor of the next page; 0 means that this page is the last
 }
 
-// List returns a page of the ledger of the account with an e-mail address or id: limit postings with
-// a sequence below before. before 0 begins at the newest posting, and limit 0 means DefaultLimit.
+// List returns a page of the ledger of the account with an e-mail address or id: up to limit
+// postings with a sequence below before. A before of 0 means to begin with the newest posting,
+// and a limit of 0 means DefaultLimit.
 //
 // Errors: state.ErrInvalid for a limit out of bounds; state.ErrNotFound; state.ErrUnavailable.
 func (l *Ledger) List(ctx context.Context, who string, before uint64, limit int) (Page, error) {

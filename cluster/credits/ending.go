@@ -8,23 +8,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the end of content.
+// Limits for the deletion of content that is not paid for.
 const (
 	// dryRead is the number of dry accounts that are read at once.
 	dryRead = 1000
-	// newestRead is the number of pieces of content of an account that are ordered at once, up to
-	// 1.5 KB each.
+	// newestRead is the number of pins, versions and uploads of an account that are sorted by age
+	// at once, at up to 1.5 KB each.
 	newestRead = 16 * state.MaxEnded
 )
 
-// charges returns whether anything has a price.
+// charges returns whether storage or requests have a price.
 func (l *Ledger) charges() bool { return l.rate > 0 || l.requests > 0 }
 
 func (l *Ledger) graceMillis() state.Millis { return state.Millis(l.grace.Milliseconds()) }
 
-// ContentEnds returns the time at which the newest content of an account begins to end, because its
-// credits are used up and it stores more than its allowance. It returns false for all other accounts,
-// and if nothing has a price. It reads the local state.
+// ContentEnds returns the time from which the newest content of an account is deleted, because
+// the account has no credits and stores more than its allowance. The second result is false if
+// that does not apply to the account, or if nothing has a price. It reads the local state.
 func (l *Ledger) ContentEnds(account state.AccountID) (time.Time, bool, error) {
 	if !l.charges() {
 		return time.Time{}, false, nil
@@ -38,9 +38,10 @@ func (l *Ledger) ContentEnds(account state.AccountID) (time.Time, bool, error) {
 	return end.Time(), ends, err
 }
 
-// EndContent ends the newest content of all accounts whose credits have been used up for longer than
-// the grace, until they store no more than their allowances, if this node leads. It does nothing
-// while nothing has a price, while the agreed time is unknown, and below state.GraceLevel.
+// EndContent deletes the newest content of accounts that have been without credits for longer
+// than the grace period, until they store no more than their allowances, if this node leads. It
+// does nothing while nothing has a price, while no time is known on which most members agree, and
+// below state.GraceLevel.
 //
 // Errors: state.ErrUnavailable without a majority.
 func (l *Ledger) EndContent(ctx context.Context) error {
@@ -67,8 +68,8 @@ func (l *Ledger) EndContent(ctx context.Context) error {
 	return nil
 }
 
-// dry returns accounts above after whose grace is over at a time. last is the account from which the
-// next call goes on; empty means that there is none.
+// dry returns accounts with ids above after whose grace period is over at the time now. last is
+// the value of after for the next call; empty means that there are no more accounts.
 func (l *Ledger) dry(after state.AccountID, now state.Millis) (due []state.AccountID, last state.AccountID, err error) {
 	view, release := l.state.LocalView()
 	defer release()
@@ -94,7 +95,8 @@ func (l *Ledger) dry(after state.AccountID, now state.Millis) (due []state.Accou
 	return due, last, nil
 }
 
-// endContentOf ends content of an account. It returns early if nothing more can end now.
+// endContentOf deletes content of an account until it stores no more than its allowance, or
+// nothing more can be deleted now.
 func (l *Ledger) endContentOf(ctx context.Context, a state.AccountID, now state.Millis) error {
 	for {
 		items, err := l.newest(a)
@@ -118,7 +120,7 @@ func (l *Ledger) endContentOf(ctx context.Context, a state.AccountID, now state.
 	}
 }
 
-// newest returns the newest content of an account, or nothing if none has to end now.
+// newest returns the newest content of an account, or nothing if none must be deleted now.
 func (l *Ledger) newest(a state.AccountID) ([]state.Ending, error) {
 	view, release := l.state.LocalView()
 	defer release()
@@ -128,8 +130,8 @@ func (l *Ledger) newest(a state.AccountID) ([]state.Ending, error) {
 	return view.Newest(a, newestRead)
 }
 
-// ended logs which of the items are gone. It returns whether more content of the account has to end,
-// and can.
+// ended logs how many of the items were deleted. more is true if further content of the account
+// must be deleted and can be now.
 func (l *Ledger) ended(ctx context.Context, a state.AccountID, items []state.Ending) (more bool, err error) {
 	view, release := l.state.LocalView()
 	defer release()

@@ -1,6 +1,6 @@
-// Package duty does what the leader of a cluster has to do by itself when the agreed time has come: it
-// ends pins, charges for storage, and ends what was paid for. A new leader goes on where the last one
-// stopped, because the state says what is due.
+// Package duty runs recurring work of the leader that is due at certain times: it ends pins,
+// charges for storage, and removes content whose paid time is over. A new leader continues where
+// the last one stopped, because the replicated state determines what is due.
 //
 // Imports: consensus/state, internal/backoff.
 // Never:   raft, libp2p, storage, HTTP; what is due.
@@ -17,7 +17,8 @@ import (
 
 // State has the methods of package consensus that this package needs.
 type State interface {
-	// LocalView returns the state that this node has applied. The caller must call release.
+	// LocalView returns a view of the state that this node has applied. The caller must call
+	// release.
 	LocalView() (view state.View, release func())
 	// Propose commits a command. A later LocalView has its result.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
@@ -25,20 +26,21 @@ type State interface {
 	IsLeader() bool
 }
 
-// Duty is a kind of command that is due again and again. All fields but Pause are required.
+// Duty describes a kind of command that the leader must propose again and again. All fields but
+// Pause are required.
 type Duty struct {
 	State State
-	// Agreed returns a time that the clocks of most members have reached. ok is false while no such
-	// time is known.
+	// Agreed returns early, a time that most members' clocks have reached. ok is false while no
+	// such time is known.
 	Agreed func() (early, late state.Millis, ok bool)
-	// Due returns the command that is due at a time, or nil if none is.
+	// Due returns the command that is due at the time now, or nil if none is.
 	Due func(view state.View, now state.Millis) (state.Command, error)
-	// Pause is the time between two commands, in which other writes need not wait.
+	// Pause is the time between two commands, during which other writes can proceed.
 	Pause time.Duration
 }
 
-// Do proposes one command after the other until none is due, if this node leads. It does nothing while
-// the agreed time is unknown.
+// Do proposes one command after the other until none is due, if this node leads. It does nothing
+// while Agreed knows no time.
 //
 // Errors: those of Due, and state.ErrUnavailable without a majority.
 func (d *Duty) Do(ctx context.Context) error {
@@ -67,8 +69,8 @@ func (d *Duty) due(now state.Millis) (state.Command, error) {
 	return d.Due(view, now)
 }
 
-// Every calls pass in intervals until ctx ends. It then returns nil. It logs errors of pass with a message,
-// because the next pass tries again.
+// Every calls pass at intervals until ctx ends, and then returns nil. It logs an error of pass
+// with the given message, and tries again at the next interval.
 func Every(ctx context.Context, interval time.Duration, log *slog.Logger, message string, pass func(context.Context) error) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -1,5 +1,6 @@
 // Package facilitator asks a facilitator of the x402 protocol over HTTP to verify and to settle
-// payments. It tells a definite refusal from an unknown outcome: money may have moved in the latter.
+// payments. It distinguishes a definite refusal from an unknown outcome, after which money may
+// have moved.
 //
 // Imports: std, cluster/payments, internal/publicip.
 // Never:   the replicated state, keys of payers, networks of assets; proxies of the environment.
@@ -32,7 +33,8 @@ const (
 	maxAnswer = 64 << 10 // bytes of an answer
 	maxHeader = 16 << 10 // bytes of the header of an answer
 	maxIdle   = 16       // connections that wait for the next request
-	// maxReason and maxTransaction bound texts of the facilitator that the node keeps, in bytes.
+	// maxReason and maxTransaction are the largest sizes in bytes of texts of the facilitator
+	// that the node stores.
 	maxReason      = 100
 	maxTransaction = 128
 )
@@ -42,10 +44,11 @@ type Options struct {
 	// URL is the URL of the facilitator, to which /verify, /settle and /supported are added. Plain
 	// http is accepted for a loopback host only.
 	URL string
-	// Network is the plain name of the network, and CAIP2 its name in version 2.
+	// Network is the name of the network in version 1 of x402, such as base-sepolia, and CAIP2
+	// its name in version 2.
 	Network, CAIP2 string
-	// Private allows a name that leads to a private or loopback address. A private address that
-	// the URL itself has is always allowed.
+	// Private allows a host name that resolves to a private or loopback address. A private IP
+	// address in the URL itself is always allowed.
 	Private bool
 	Timeout time.Duration // of one request; 0: DefaultTimeout
 }
@@ -85,22 +88,22 @@ func New(o Options) (*Client, error) {
 	}, nil
 }
 
-// question is the body of verify and settle.
+// question is the body of the requests to verify and to settle.
 type question struct {
 	X402Version  int             `json:"x402Version"`
 	Payload      json.RawMessage `json:"paymentPayload"`
 	Requirements json.RawMessage `json:"paymentRequirements"`
 }
 
-// verdict is the answer of verify.
+// verdict is the answer to a request to verify.
 type verdict struct {
 	IsValid       *bool  `json:"isValid"`
 	InvalidReason string `json:"invalidReason"`
 	Payer         string `json:"payer"`
 }
 
-// Verify implements payments.Facilitator. It returns the payer of p. If the facilitator names a payer, it must
-// be the payer of p; otherwise Verify returns a *payments.Rejected.
+// Verify implements payments.Facilitator. It returns the payer of p. If the facilitator refuses
+// the payment, or names another payer, Verify returns a *payments.Rejected.
 func (c *Client) Verify(ctx context.Context, p *payments.Payment) (string, error) {
 	var v verdict
 	status, err := c.ask(ctx, "/verify", p, &v)
@@ -117,7 +120,7 @@ func (c *Client) Verify(ctx context.Context, p *payments.Payment) (string, error
 	return p.Payer, nil
 }
 
-// outcome is the answer of settle.
+// outcome is the answer to a request to settle.
 type outcome struct {
 	Success     *bool  `json:"success"`
 	ErrorReason string `json:"errorReason"`
@@ -169,8 +172,9 @@ func (c *Client) Supported(ctx context.Context) error {
 	return fmt.Errorf("%w: it does not support exact payments on %s", payments.ErrFacilitator, c.opts.Network)
 }
 
-// ask sends a payment and decodes the answer. It returns only statuses with which a facilitator can
-// decide: 200, and those of a refused request.
+// ask sends a payment to a path of the facilitator and decodes the answer. It returns an error
+// for a status with which a facilitator gives no decision, that is all except 200 and those of a
+// refused request.
 func (c *Client) ask(ctx context.Context, path string, p *payments.Payment, answer any) (status int, err error) {
 	body, err := json.Marshal(question{p.X402Version, p.Payload, p.Requirements})
 	if err != nil {
@@ -216,12 +220,13 @@ func (c *Client) do(r *http.Request, answer any) (status int, err error) {
 	return resp.StatusCode, nil
 }
 
-// unknown returns the error for an answer that decides nothing.
+// unknown returns the error for an answer that contains no decision.
 func unknown(what string, status int, why string) error {
 	return fmt.Errorf("%w: %s: HTTP status %d: %s", payments.ErrFacilitator, what, status, why)
 }
 
-// reason returns the reason of a facilitator in a form that is safe in headers and records.
+// reason returns the facilitator's text in a form that is safe in headers and records, or
+// otherwise if nothing remains.
 func reason(text, otherwise string) string {
 	if text = printable(text, maxReason); text == "" {
 		return otherwise
@@ -229,7 +234,8 @@ func reason(text, otherwise string) string {
 	return text
 }
 
-// printable returns the visible ASCII characters and spaces of text, at most so many.
+// printable returns at most most characters of text, without all that are not visible ASCII or
+// spaces.
 func printable(text string, most int) string {
 	text = strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
@@ -240,5 +246,5 @@ func printable(text string, most int) string {
 	return strings.TrimSpace(text[:min(len(text), most)])
 }
 
-// CAIP2 returns the name of the network of a chain in version 2 of x402.
+// CAIP2 returns the name that an EVM network with a chain id has in version 2 of x402.
 func CAIP2(chainID int) string { return "eip155:" + strconv.Itoa(chainID) }

@@ -9,30 +9,30 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of the samples of one author.
+// Limits of the rate at which samples of one author are forwarded.
 const (
 	gateEvery = 250 * time.Millisecond // interval of samples in the long run
 	gateBurst = 8                      // samples in one burst
 )
 
-// Gate decides which messages of the topic members forward. It limits each author, so that
-// a node that floods the topic loses its own samples and does not use the processors of the
-// cluster.
+// Gate decides which messages of the pubsub topic members forward. It limits the rate of each
+// author, so that a node that floods the topic only loses its own samples, and does not occupy
+// the processors of the cluster.
 type Gate struct {
 	now func() time.Time // set once
 
-	// mu guards authors. It is never held while calling out.
+	// mu guards authors. It is not held during calls of other code.
 	mu      sync.Mutex
 	authors map[string]*rate.Limiter
 }
 
-// NewGate returns a Gate with the clock now.
+// NewGate returns a Gate that uses the clock now.
 func NewGate(now func() time.Time) *Gate {
 	return &Gate{now: now, authors: map[string]*rate.Limiter{}}
 }
 
-// Accept returns whether a message is a valid sample of its author and within the author's
-// rate. It does not block and is safe for concurrent use.
+// Accept returns whether to forward a message: it is a valid sample of its author, within the
+// author's rate. It does not block and is safe for concurrent use.
 func (g *Gate) Accept(from string, data []byte) bool {
 	return g.allow(from) && Valid(from, data)
 }

@@ -15,22 +15,22 @@ import (
 // DefaultEvery is the interval between two samples of a node.
 const DefaultEvery = 2 * time.Second
 
-// hurryEvery is the minimum interval between two samples of a node. Members forward one
-// sample per gateEvery, see Gate.
+// hurryEvery is the minimum interval between two samples of a node, also after Hurry. Other
+// members forward at most one sample per gateEvery, see Gate.
 const hurryEvery = 2 * gateEvery
 
-// leaveTimeout bounds sending the last sample of a process that stops.
+// leaveTimeout limits how long a process that stops tries to send its last sample.
 const leaveTimeout = time.Second
 
-// jitterParts is the divisor of the interval that gives the jitter of samples, so that
-// nodes started together do not send together.
+// jitterParts is the divisor that gives the range of the jitter from the interval between
+// samples. The jitter ensures that nodes that were started together do not send together.
 const jitterParts = 4
 
-// Topic transports samples between members.
+// Topic is the pubsub topic that transports samples between members.
 type Topic interface {
 	// Publish sends data to the reachable members.
 	Publish(ctx context.Context, data []byte) error
-	// Next waits for a message of another member. The transport has verified its author.
+	// Next waits for the next message of another member. The transport has verified its author.
 	Next(ctx context.Context) (from string, data []byte, err error)
 }
 
@@ -41,8 +41,8 @@ type Options struct {
 	Topic Topic
 	// Measure returns the load of this node. Gossip sets Node, Start, Seq and Time.
 	Measure func() Sample
-	// Members returns the members that the table watches, this node included. Gossip calls
-	// it once for every sample that it sends.
+	// Members returns all members, including this node. Gossip calls it before each sample that
+	// it sends, and drops nodes from its table that are no longer members.
 	Members func() []state.NodeID
 	// Now is the clock whose time samples carry.
 	Now    func() time.Time
@@ -50,12 +50,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Gossip publishes the samples of this node and collects those of the others.
+// Gossip publishes the samples of this node and collects those of other members.
 type Gossip struct {
 	opts  Options
 	table *Table
 	start state.Millis
-	hurry chan struct{} // asks Run's publisher to send the next sample early
+	hurry chan struct{} // receives a value when the next sample should be sent early
 
 	seq uint64 // used by Run's publisher only
 }
@@ -120,8 +120,8 @@ func (g *Gossip) publish(ctx context.Context) error {
 	}
 }
 
-// pause returns the time to the next sample: Every plus or minus a jitter that depends on
-// node and sequence number.
+// pause returns the time until the next sample: Every with a jitter that is computed from the
+// node's id and the sequence number.
 func (g *Gossip) pause() time.Duration {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s/%d", g.opts.Self, g.seq)
@@ -132,8 +132,8 @@ func (g *Gossip) pause() time.Duration {
 	return g.opts.Every - spread/2 + time.Duration(h.Sum64()%uint64(spread))
 }
 
-// leave publishes that this process was told to stop, so that members do not treat it as
-// failed. It publishes nothing if Run ends for another reason. It waits at most
+// leave sends a last sample with Ends set if this process was told to stop, so that other members
+// do not treat it as failed. If Run ends for another reason, it sends nothing. It waits at most
 // leaveTimeout.
 func (g *Gossip) leave(ctx context.Context) {
 	if !errors.Is(context.Cause(ctx), context.Canceled) {

@@ -1,6 +1,6 @@
-// Package gossip exchanges samples of load and liveness: each node publishes its own
-// sample again and again. The transport signs the samples, so that no node can forge
-// another's. Samples are hints; authoritative data is in the replicated state.
+// Package gossip exchanges samples of load and liveness: each node publishes a sample about
+// itself at intervals. The transport signs the samples, so that no node can forge those of
+// another. Samples are only hints; authoritative data is in the replicated state.
 //
 // Imports: consensus/state.
 // Never:   libp2p, raft, storage, writing to the replicated state.
@@ -23,8 +23,8 @@ const (
 	MaxSample = 8 << 10
 	// MaxAccounts is the maximum number of accounts in a sample.
 	MaxAccounts = 8
-	// MaxRequests is the maximum number of concurrent requests of an account in a sample.
-	// The listeners of a node accept fewer.
+	// MaxRequests is the largest number of concurrent requests of an account that a sample may
+	// contain. A node never accepts so many.
 	MaxRequests = 1 << 20
 )
 
@@ -37,13 +37,13 @@ var (
 	ErrBadSample      = errors.New("bad sample")
 )
 
-// Sample is the load of a node at one moment. Of two samples of a node, the one with the
-// later Start is newer, then the one with the higher Seq.
+// Sample describes the load of a node at one moment. The newer of two samples of a node is the
+// one with the later Start, and with equal Start the one with the higher Seq.
 type Sample struct {
 	Node  state.NodeID `json:"node"`
 	Start state.Millis `json:"start"` // when the process of the node started
 	Seq   uint64       `json:"seq"`   // 1, 2, 3 ... within one process
-	// Time is the clock of the node when it sent the sample; 0: not sent.
+	// Time is the node's time when it sent the sample; 0 if the sample has none.
 	Time state.Millis `json:"time,omitempty"`
 
 	UsedBytes    uint64   `json:"used"`
@@ -51,20 +51,21 @@ type Sample struct {
 	Queue        int      `json:"queue"` // roots that the node has not fetched yet
 	Held         uint64   `json:"held"`  // roots that the node holds
 	Version      string   `json:"version"`
-	Zone         string   `json:"zone,omitempty"` // where the node stands, by its settings; "": not said
+	Zone         string   `json:"zone,omitempty"` // location of the node from its settings; "" if not set
 	Addrs        []string `json:"addrs"`          // public multiaddrs
 	ClusterAddrs []string `json:"cluster_addrs"`  // multiaddrs of the cluster host
-	// Full is true if the node has no capacity for new content. Tight is true if the disk
-	// of its Raft log or state is so full that the node should not lead.
+	// Full is true if the node has no capacity for new content. Tight is true if the disk with
+	// its Raft log or state is so full that the node should not lead.
 	Full  bool `json:"full,omitempty"`
 	Tight bool `json:"tight,omitempty"`
-	// Refuses is true if the disk of its Raft log is full and refused a write, so that its
-	// vote cannot commit writes. Ends is true in the last sample of a process that was told
-	// to stop.
+	// Refuses is true if the disk with the node's Raft log is full and has refused a write, so
+	// that the node cannot acknowledge log entries. Ends is true in the last sample of a process
+	// that was told to stop.
 	Refuses bool `json:"refuses,omitempty"`
 	Ends    bool `json:"ends,omitempty"`
-	// Accounts are the accounts that sent requests to this node in the last seconds; if they are
-	// more than MaxAccounts, those with the fewest concurrent requests and two with the most.
+	// Accounts are accounts that have sent requests to this node in the last seconds. If there
+	// are more than MaxAccounts, they are those with the fewest concurrent requests, and the two
+	// with the most.
 	Accounts []Account `json:"accounts,omitempty"`
 	// Busy is true if threads of the node waited for a processor for more than 50 % of the
 	// time since the last sample.
@@ -83,8 +84,9 @@ type wireSample struct {
 	Sample
 }
 
-// Encode returns the sample as one JSON object with its version "v". It fails with
-// ErrSampleTooLarge if that is larger than MaxSample.
+// Encode returns the sample as one JSON object, which includes the version "v". It returns
+// ErrSampleTooLarge if that is larger than MaxSample, and ErrBadSample if a value is out of
+// bounds.
 func (s *Sample) Encode() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -99,9 +101,9 @@ func (s *Sample) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// Decode parses a sample. It ignores unknown fields, so that members on an older release
-// still see nodes on a newer one during an upgrade. Any value out of bounds is
-// ErrBadSample.
+// Decode parses a sample. It ignores unknown fields, so that during an upgrade members on an
+// older release can read samples of a newer one. Errors: ErrSampleTooLarge above MaxSample bytes;
+// ErrBadSample for any other fault.
 func Decode(b []byte) (Sample, error) {
 	if len(b) > MaxSample {
 		return Sample{}, fmt.Errorf("gossip: %w: %d bytes, at most %d", ErrSampleTooLarge, len(b), MaxSample)

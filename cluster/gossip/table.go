@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Ages of a node's last sample at which its state changes. Nodes send one sample per
+// Times since a node's last sample after which its State changes. Nodes send one sample per
 // DefaultEvery, so two lost samples do not make a node Suspect.
 const (
 	SuspectAfter = 6 * time.Second
@@ -20,7 +20,7 @@ const (
 // maxEntries bounds the number of nodes in a table.
 const maxEntries = state.MaxNodes
 
-// State says whether a node seems alive.
+// State is how alive a node seems, from the age of its last sample.
 type State uint8
 
 // The states, from best to worst.
@@ -43,22 +43,22 @@ func (s State) String() string {
 // Peer is the entry of one node in the table.
 type Peer struct {
 	Node   state.NodeID
-	Sample Sample // the newest; zero when Heard is false
+	Sample Sample // the newest sample; zero if Heard is false
 	Heard  bool
 	State  State
-	Last   time.Time // time of the last sample; if Heard is false, when watching began
+	Last   time.Time // arrival time of the last sample; if Heard is false, when the node was added to the table
 }
 
-// Table keeps the newest sample of every member. It is safe for concurrent use.
+// Table stores the newest sample of every member. It is safe for concurrent use.
 type Table struct {
 	self state.NodeID     // set once
 	now  func() time.Time // set once
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu    sync.Mutex
 	peers map[state.NodeID]*Peer // Peer.State is set when read
-	// floor is the earliest time from which silence counts. Until then this process was
-	// suspended or cut off from all others.
+	// floor is the time from which on the silence of other nodes is counted. Before it, this
+	// process was suspended or cut off from all others.
 	floor    time.Time
 	tick     time.Time // last call of watch
 	lastHere time.Time // last sample of any other node
@@ -68,8 +68,8 @@ func newTable(self state.NodeID, now func() time.Time) *Table {
 	return &Table{self: self, now: now, peers: map[state.NodeID]*Peer{}}
 }
 
-// Get returns the newest sample of a node and its state; ok is false if there is no sample.
-// A node that is not watched is Suspect.
+// Get returns the newest sample of a node and its state. ok is false if there is no sample. A
+// node that is not in the table is Suspect.
 func (t *Table) Get(id state.NodeID) (s Sample, alive State, ok bool) {
 	now := t.now()
 	t.mu.Lock()
@@ -81,8 +81,8 @@ func (t *Table) Get(id state.NodeID) (s Sample, alive State, ok bool) {
 	return p.Sample, p.at(now), p.Heard
 }
 
-// Silent returns the time since the last sample of a node. If there was none, it returns
-// the time since watching began, and 0 for a node that is not watched.
+// Silent returns the time since the last sample of a node. If there was none, it returns the time
+// since the node was added to the table. For a node that is not in the table it returns 0.
 func (t *Table) Silent(id state.NodeID) time.Duration {
 	now := t.now()
 	t.mu.Lock()
@@ -94,9 +94,9 @@ func (t *Table) Silent(id state.NodeID) time.Duration {
 	return max(0, now.Sub(p.Last))
 }
 
-// Skew returns by how much the clock of a node was ahead of this one's when its newest sample
-// came. A sample that was on its way for some time makes it smaller. It is 0 if no sample told a
-// time.
+// Skew returns by how much the clock of a node was ahead of this node's clock when the newest
+// sample arrived; negative if it was behind. The transit time of the sample makes the result
+// smaller. It is 0 if there is no sample with a time.
 func (t *Table) Skew(id state.NodeID) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +107,7 @@ func (t *Table) Skew(id state.NodeID) time.Duration {
 	return p.Sample.Time.Time().Sub(p.Last)
 }
 
-// All returns an entry for every watched node, ordered by id.
+// All returns the entries of all nodes in the table, sorted by id.
 func (t *Table) All() []Peer {
 	now := t.now()
 	t.mu.Lock()
@@ -122,9 +122,9 @@ func (t *Table) All() []Peer {
 	return all
 }
 
-// DownSince returns whether a node is down and since when this node could see that. since
-// is the time of its last sample, or the later time at which this process was resumed or
-// reconnected.
+// DownSince returns whether a node is down and since when. since is the time of its last sample,
+// or the later time at which this process was resumed or reconnected, because it could not
+// observe the node before.
 func (t *Table) DownSince(id state.NodeID) (since time.Time, down bool) {
 	now := t.now()
 	t.mu.Lock()
@@ -139,12 +139,12 @@ func (t *Table) DownSince(id state.NodeID) (since time.Time, down bool) {
 	return p.Last, true
 }
 
-// Agreed returns bounds of the current time that hold while most clocks are right, from the
-// times in the newest samples. early is the latest time that more than 50 % of the clocks
-// have reached. A few wrong clocks do not make it later; it lags by up to the interval
-// between samples. late is the earliest time that more than 50 % of the clocks have not
-// passed. A few wrong clocks do not make it earlier. ok is false while too few members have
-// sent samples.
+// Agreed returns bounds of the current time that are correct while most members' clocks are
+// correct, computed from the times in their newest samples. early is the latest time that more
+// than 50 % of the clocks have reached; a few wrong clocks cannot make it later than the correct
+// time. It lags by up to the interval between samples. late is the earliest time that more than
+// 50 % of the clocks have not passed; a few wrong clocks cannot make it too early. ok is false
+// while too few members have sent samples.
 func (t *Table) Agreed() (early, late state.Millis, ok bool) {
 	now := t.now()
 	t.mu.Lock()
@@ -175,8 +175,8 @@ func (p *Peer) at(now time.Time) State {
 	return Down
 }
 
-// record stores a sample and returns whether it was new. It drops repeated and outdated
-// samples and those of nodes that are not watched.
+// record stores a sample and returns whether it was new. It ignores repeated and outdated
+// samples, and samples of nodes that are not in the table.
 func (t *Table) record(s Sample) bool {
 	now := t.now()
 	t.mu.Lock()
@@ -201,7 +201,8 @@ func (t *Table) record(s Sample) bool {
 	return true
 }
 
-// watch sets the watched members and detects that this process was suspended.
+// watch sets which members are in the table. It also detects, from the time since its last call,
+// that this process was suspended.
 func (t *Table) watch(members []state.NodeID) {
 	now := t.now()
 	t.mu.Lock()

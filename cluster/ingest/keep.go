@@ -42,7 +42,7 @@ type keeper struct {
 	some  chan struct{} // has a token while unknown may have leases
 	stays chan struct{} // has a token while left may have references
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu      sync.Mutex
 	epoch   uint64          // 0 means that there is no epoch yet
 	unknown []state.RootKey // leases with an unknown outcome, which a fence ends

@@ -179,7 +179,7 @@ type pool struct {
 	network Network
 	work    sync.WaitGroup // counts goroutines that read streams
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
 	idle   map[state.NodeID][]*stream
 	teller *time.Timer // timer that calls notify; nil if no outcome waits

@@ -1,6 +1,6 @@
-// Package integrity finds damaged and lost blocks of this node and starts a repair, which
-// fetches them again. It finds them by a slow scrub of all blocks, by a check that the
-// segment files exist, and at once when a read detects damage.
+// Package integrity finds damaged and lost blocks of this node and starts their repair, which
+// fetches them from other nodes. It finds them by a slow scrub of all blocks, by a periodic check
+// that the segment files exist, and at once when a read detects damage.
 //
 // Imports: std, prometheus, errgroup.
 // Never:   storage, peer, consensus, the meaning of a reference.
@@ -21,31 +21,33 @@ import (
 
 // Pass is the result of one scrub of the store.
 type Pass struct {
-	Blocks, Bytes uint64 // verified and good
+	Blocks, Bytes uint64 // verified and undamaged
 	Damaged       uint64 // blocks that are damaged or missing
 }
 
-// Store is the part of the block store that this package uses. The store removes a damaged
-// block; the references to it stay.
+// Store is the part of the block store that this package uses. A reference is a named set of
+// blocks in the store; it is complete when it was sealed. The store removes a damaged block; the
+// references to it remain.
 type Store interface {
-	// Scrub verifies all blocks and reads at most bytesPerSecond. With resume it continues
-	// where the last such pass was interrupted.
+	// Scrub verifies all blocks and reads at most bytesPerSecond. If resume is true, it continues
+	// where the last interrupted pass has stopped.
 	Scrub(ctx context.Context, bytesPerSecond int64, resume bool) (Pass, error)
-	// ScrubCompleted returns when the last complete pass ended; zero: never.
+	// ScrubCompleted returns when the last complete pass ended, or the zero time if there was
+	// none.
 	ScrubCompleted() time.Time
-	// CheckSegments checks that the segment files exist, without reading them, and returns
-	// the number of blocks that are gone.
+	// CheckSegments checks that the segment files exist, without reading them, and returns the
+	// number of lost blocks.
 	CheckSegments(ctx context.Context) (gone uint64, err error)
 	// Lost receives a value after any part of the program found damage.
 	Lost() <-chan struct{}
-	// Missing returns the number of blocks that have references and are not on this node.
+	// Missing returns the number of blocks that have references and are missing on this node.
 	Missing() uint64
 	// DiskBytes returns the number of bytes that a pass reads.
 	DiskBytes() uint64
-	// Damaged calls fn for each complete reference that lacks blocks, and for each
-	// reference that is in doubt.
+	// Damaged calls fn for each complete reference that lacks blocks, with their number, and for
+	// each complete reference that may lack blocks (see Doubted).
 	Damaged(ctx context.Context, fn func(reference string, blocks uint64) (more bool, err error)) error
-	// Whole returns whether all blocks of a reference are on this node; true if the
+	// Whole returns whether all blocks of a reference are on this node. It returns true if the
 	// reference does not exist.
 	Whole(ctx context.Context, reference string) (bool, error)
 	// Doubted returns whether a complete reference has lost an unknown number of blocks. It
@@ -55,12 +57,12 @@ type Store interface {
 
 // Repairs starts the repair of damaged references.
 type Repairs interface {
-	// Repair requests that the blocks of a reference are fetched again, and returns before they are. When they
-	// are here, the node calls Scrubber.Seal.
+	// Repair requests that the missing blocks of a reference are fetched again, and returns at
+	// once. When they have arrived, the node calls Scrubber.Seal.
 	Repair(ctx context.Context, reference string) error
 }
 
-// Defaults of Options, and bounds.
+// Defaults of Options, and limits.
 const (
 	DefaultCycle    = 7 * 24 * time.Hour
 	DefaultCheck    = 30 * time.Second
@@ -71,24 +73,24 @@ const (
 	nowBytesPerSecond = 512 << 20
 	// minPause is the minimum time between two scans for damage.
 	minPause = 500 * time.Millisecond
-	// pauseFactor bounds the share of long scans: the pause is this many times the duration
-	// of the last scan.
+	// pauseFactor limits the share of time that scans take: the pause after a scan is pauseFactor
+	// times the duration of the scan.
 	pauseFactor = 4
 	// waitPoll is the interval at which Scrub checks the progress of repairs.
 	waitPoll = 100 * time.Millisecond
 )
 
-// ErrIncomplete means that a reference cannot be sealed, because it lost blocks during the
-// repair.
+// ErrIncomplete means that a reference cannot be sealed because some of its blocks are missing,
+// perhaps lost during the repair.
 var ErrIncomplete = errors.New("integrity: blocks were lost while the rest came")
 
 // Options are the dependencies of a Scrubber. Times that are zero become the defaults.
 type Options struct {
 	Store      Store
 	Repairs    Repairs
-	Cycle      time.Duration // in which the background scrub verifies every block once
-	Check      time.Duration // between two checks of the segment files
-	Patience   time.Duration // Scrub returns after this time without progress of repairs
+	Cycle      time.Duration // time in which the background scrub verifies every block once
+	Check      time.Duration // interval between two checks of the segment files
+	Patience   time.Duration // time without progress of repairs after which Scrub returns
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics
@@ -99,11 +101,11 @@ type Scrubber struct {
 	opts    Options
 	metrics *metrics
 
-	// mu guards damaged. It is never held while calling out.
+	// mu guards damaged. It is not held during calls of other code.
 	mu      sync.Mutex
-	damaged map[string]struct{} // complete references that lack blocks; Store.Damaged bounds it
+	damaged map[string]struct{} // complete references that lack blocks
 
-	scanning chan struct{} // holds a value while a scan for damage runs, so that there is one at a time
+	scanning chan struct{} // a lock: has a value while a scan for damage runs, so that only one runs at a time
 }
 
 // New returns a Scrubber. It does nothing before Load and Run.
@@ -122,8 +124,8 @@ func New(o Options) (*Scrubber, error) {
 	return s, err
 }
 
-// Load finds the complete references that lack blocks: those that an earlier process did not
-// repair, and those whose segment files were removed while no process ran. Call Load before
+// Load finds complete references that lack blocks, because an earlier process has not repaired
+// them or because segment files were removed while no process ran. It must be called before
 // Damaged.
 func (s *Scrubber) Load(ctx context.Context) error {
 	if _, err := s.opts.Store.CheckSegments(ctx); err != nil {
@@ -133,7 +135,8 @@ func (s *Scrubber) Load(ctx context.Context) error {
 	return err
 }
 
-// Damaged returns whether a reference lacks blocks although the store calls it complete.
+// Damaged returns whether a reference lacks blocks although it is complete according to the
+// store.
 func (s *Scrubber) Damaged(reference string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,9 +144,9 @@ func (s *Scrubber) Damaged(reference string) bool {
 	return ok
 }
 
-// Seal calls seal, which declares a reference complete, and then no longer counts the
-// reference as damaged. If blocks of it are missing, Seal does not call seal and returns
-// ErrIncomplete.
+// Seal calls seal, which must mark a reference as complete in the store, and then removes the
+// reference from the damaged ones. If blocks of the reference are missing, Seal returns
+// ErrIncomplete and does not call seal.
 func (s *Scrubber) Seal(ctx context.Context, reference string, seal func() error) error {
 	whole, err := s.opts.Store.Whole(ctx, reference)
 	if err != nil {
@@ -165,7 +168,7 @@ func (s *Scrubber) forget(reference string) {
 	delete(s.damaged, reference)
 }
 
-// scan updates the set of damaged references and returns it.
+// scan updates the set of damaged references from the store and returns it.
 func (s *Scrubber) scan(ctx context.Context) (found []string, err error) {
 	select {
 	case s.scanning <- struct{}{}:
@@ -202,8 +205,8 @@ func (s *Scrubber) list() []string {
 	return references
 }
 
-// forgetWhole removes references that lack nothing from the set, because they were repaired
-// or dropped.
+// forgetWhole removes those references from the set that lack no blocks any more, because they
+// were repaired or dropped.
 func (s *Scrubber) forgetWhole(ctx context.Context) error {
 	for _, reference := range s.list() {
 		whole, err := s.opts.Store.Whole(ctx, reference)
@@ -221,7 +224,7 @@ func (s *Scrubber) forgetWhole(ctx context.Context) error {
 	return nil
 }
 
-// scanAndRepair starts repairs of everything that is damaged.
+// scanAndRepair scans for damaged references and starts the repair of each.
 func (s *Scrubber) scanAndRepair(ctx context.Context) error {
 	references, err := s.scan(ctx)
 	if err != nil {
@@ -235,7 +238,7 @@ func (s *Scrubber) scanAndRepair(ctx context.Context) error {
 	return nil
 }
 
-// Run scrubs in the background until ctx ends, then returns nil.
+// Run scrubs and repairs in the background until ctx ends, then returns nil.
 func (s *Scrubber) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { s.watch(ctx); return nil })
@@ -274,8 +277,8 @@ func (s *Scrubber) watch(ctx context.Context) {
 	}
 }
 
-// walk scrubs all blocks again and again. It pauses for 50 % of Cycle and reads fast enough
-// to finish in the other 50 %.
+// walk scrubs all blocks in an endless loop. It pauses for 50 % of Cycle, and reads fast enough
+// to finish a pass in the other 50 %.
 func (s *Scrubber) walk(ctx context.Context) {
 	for {
 		rest := s.opts.Cycle / 2
@@ -310,13 +313,13 @@ func (s *Scrubber) walk(ctx context.Context) {
 
 // Report is the result of Scrub.
 type Report struct {
-	Blocks, Bytes uint64 // verified and good
+	Blocks, Bytes uint64 // verified and undamaged
 	Damaged       uint64 // blocks that were damaged or missing
-	Repaired      uint64 // those of Damaged that are good again
+	Repaired      uint64 // number of Damaged blocks that were repaired
 }
 
-// Scrub verifies every block now, starts the repair of the damaged ones, and waits as long
-// as repairs make progress: it returns after Patience without any.
+// Scrub verifies every block now, starts the repair of damaged references, and waits while
+// repairs make progress. It returns when all is repaired, or after Patience without progress.
 func (s *Scrubber) Scrub(ctx context.Context) (Report, error) {
 	pass, err := s.opts.Store.Scrub(ctx, nowBytesPerSecond, false)
 	s.metrics.count(pass)

@@ -4,9 +4,9 @@ package multimd5
 
 import "golang.org/x/sys/cpu"
 
-// lanes hashes the given number of blocks of 64 bytes of each body. from has the addresses of
-// the bodies' blocks, all of which must be readable. state has the values A to D of RFC 1321 of
-// each body.
+// lanes hashes the given number of blocks of 64 bytes of each of width bodies. from has the
+// addresses of the first blocks; all blocks must be readable. state has, for each body, the
+// values A to D of RFC 1321.
 //
 //go:noescape
 func lanes(state *[4][width]uint32, from *[width]*byte, blocks int)

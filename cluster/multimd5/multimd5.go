@@ -26,22 +26,24 @@ const (
 	width = 8
 	// least is the smallest number of bytes for which a caller waits for other bodies.
 	least = 8 << 10
-	// slice is the number of bytes of each body that are hashed before other bodies may join.
+	// slice is the number of bytes of each body that are hashed before further bodies may be
+	// included.
 	slice = 16 << 10
 )
 
-// Pool hashes the data of several hashes together if they are written at the same time. The
-// work is done by the goroutines that wait for it. The zero value is ready for use.
+// Pool hashes the data of several hashes together if they are written at the same time. It has no
+// goroutines of its own: one of the goroutines that wait in Write does the work for the others.
+// The zero value is ready to use.
 type Pool struct {
 	// mu guards the fields below, and those of Hash that say so. It is not held while
 	// hashing.
 	mu      sync.Mutex
 	queue   []*Hash // hashes with data to process
-	led     bool    // a goroutine of the queue, or of the hashes in progress, does the work
-	patient int     // hashes that wait for each other
+	led     bool    // a goroutine is doing the work, or was told to
+	patient int     // number of hashes on which Wait was called
 }
 
-// Hash is an MD5 whose state the standard library keeps. It is used by one goroutine at a time,
+// Hash is an MD5 hash.Hash that takes part in a Pool. Only one goroutine at a time may use it,
 // except for Hurry and Leave.
 type Hash struct {
 	hash.Hash
@@ -50,16 +52,16 @@ type Hash struct {
 	saved state
 	begun int       // number of bytes of an incomplete block
 	rest  []byte    // complete blocks that are not hashed yet
-	turn  chan bool // true makes this hash lead; false reports that all of rest is hashed
+	turn  chan bool // true tells the waiting writer to do the work; false tells it that all of rest is hashed
 
 	// The following fields are guarded by Pool.mu.
-	patient bool // this hash waits for others
-	hurry   bool // this hash does not wait with the data of the current or the next write
+	patient bool // Wait was called
+	hurry   bool // the current or the next write must not wait for others
 }
 
 var _ hash.Hash = (*Hash)(nil)
 
-// New returns the hash of no bytes.
+// New returns a new Hash to which nothing was written.
 func (p *Pool) New() *Hash {
 	h := &Hash{Hash: md5.New(), pool: p} //nolint:gosec // see above
 	if h.alone = !haveLanes() || !h.saved.load(h.Hash); !h.alone {
@@ -74,11 +76,12 @@ func (h *Hash) Reset() {
 	h.begun = 0
 }
 
-// Wait makes the hash wait for others from now on. Its data is hashed when all waiting hashes,
-// or as many as can be hashed at once, have data. Leave must be called to end this.
+// Wait makes later writes of this hash wait for the other hashes on which Wait was called: the
+// data is hashed when all of them, or as many as can be hashed at once, have data. Leave ends
+// this, and must be called.
 func (h *Hash) Wait() { h.waits(true) }
 
-// Leave ends Wait. Data that is being written then does not wait for others either. Any goroutine may call it.
+// Leave ends the effect of Wait, also for data that is being written. Any goroutine may call it.
 func (h *Hash) Leave() { h.waits(false) }
 
 func (h *Hash) waits(patient bool) {
@@ -97,8 +100,7 @@ func (h *Hash) waits(patient bool) {
 	p.begin()
 }
 
-// Hurry makes the current or the next write not wait for other bodies. Any goroutine may
-// call it.
+// Hurry makes the current or the next write not wait for other hashes. Any goroutine may call it.
 func (h *Hash) Hurry() {
 	p := h.pool
 	p.mu.Lock()
@@ -124,7 +126,8 @@ func (h *Hash) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// hash hashes whole blocks.
+// hash hashes whole blocks of h, together with those of other hashes, and returns when they are
+// hashed.
 func (p *Pool) hash(h *Hash, blocks []byte) {
 	h.rest = blocks
 	p.mu.Lock()
@@ -139,8 +142,8 @@ func (p *Pool) hash(h *Hash, blocks []byte) {
 	}
 }
 
-// begin makes a hash in the queue start the work. It does nothing if a hash leads already, or
-// if all hashes in the queue may still wait. The caller holds mu.
+// begin tells the writer of a hash in the queue to do the work. It does nothing if a writer does
+// it already, or if all hashes in the queue may still wait. The caller holds mu.
 func (p *Pool) begin() {
 	n := len(p.queue)
 	if p.led || n == 0 {
@@ -153,8 +156,8 @@ func (p *Pool) begin() {
 	}
 }
 
-// lead hashes the data of the queue until all data of h is hashed. Then it lets another hash
-// lead.
+// lead hashes the data in the queue until all data of h is hashed. Then it tells the writer of
+// another hash to continue.
 func (p *Pool) lead(h *Hash) {
 	in := p.fill(make([]*Hash, 0, width))
 	for len(h.rest) > 0 {
@@ -167,7 +170,7 @@ func (p *Pool) lead(h *Hash) {
 	p.begin()
 }
 
-// fill adds waiting hashes while there are free lanes.
+// fill adds hashes from the queue to in while there are free lanes.
 func (p *Pool) fill(in []*Hash) []*Hash {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,8 +180,8 @@ func (p *Pool) fill(in []*Hash) []*Hash {
 	return in
 }
 
-// ended notifies the hashes that are finished, except the leading hash leads, and returns the
-// others.
+// ended notifies the writers of the hashes whose data is hashed, except leads, and returns the
+// other hashes.
 func (p *Pool) ended(in []*Hash, leads *Hash) []*Hash {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +196,8 @@ func (p *Pool) ended(in []*Hash, leads *Hash) []*Hash {
 	})
 }
 
-// step hashes as many bytes of each hash as the shortest has, but at most slice.
+// step hashes the same number of bytes of each hash: as many as the shortest has, but at most
+// slice.
 func step(in []*Hash) {
 	n := slice
 	for _, h := range in {
@@ -242,7 +246,7 @@ const (
 	length = len(magic) + md5.Size + md5.BlockSize
 )
 
-// load reads the state of h. It returns false if the state cannot be read.
+// load reads the state of h. It returns false if the state has an unknown format.
 func (s *state) load(h hash.Hash) bool {
 	var err error
 	if a, ok := h.(encoding.BinaryAppender); ok {
@@ -251,7 +255,7 @@ func (s *state) load(h hash.Hash) bool {
 	return err == nil && len(*s) == length+8 && bytes.HasPrefix(*s, []byte(magic))
 }
 
-// store sets the state of h, which cannot fail, because the state has h's own format.
+// store sets the state of h. This cannot fail, because the state was read from h.
 func (s state) store(h hash.Hash) {
 	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(s); err != nil {
 		panic("multimd5: " + err.Error())

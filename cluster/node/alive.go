@@ -15,7 +15,7 @@ type liveness struct {
 	connected func(id string) bool
 	now       func() time.Time
 
-	// mu guards last. It is never held while calling out.
+	// mu guards last. It is not held during calls of other code.
 	mu   sync.Mutex
 	last map[state.NodeID]time.Time // when a silent member was last connected
 }

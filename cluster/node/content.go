@@ -195,7 +195,7 @@ type reader struct {
 	down func(state.NodeID) bool
 	now  func() time.Time
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
 	order  []state.NodeID // the member that last sent a block comes first
 	failed map[state.NodeID]time.Time

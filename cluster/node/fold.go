@@ -39,7 +39,7 @@ type folding struct {
 
 // lines has the kinds of lines that were written lately.
 type lines struct {
-	// mu guards seen and its values. It is never held while calling out.
+	// mu guards seen and its values. It is not held during calls of other code.
 	mu   sync.Mutex
 	seen map[line]*repeats
 }

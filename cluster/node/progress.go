@@ -54,7 +54,7 @@ type progress struct {
 	look func(context.Context, state.RootKey) (tracker.Seen, bool)
 	now  func() time.Time
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
 	asking int
 	kept   *cache.Cache[state.RootKey, said]

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Finish returns the person who has signed in, from the query with which the provider has sent
-// the browser back.
+// Finish completes a sign-in and returns the person. query is the query string with which the
+// provider has redirected the browser back.
 //
-// Errors: ErrUnknown; ErrDown; ErrRefused with the reason, such as another state or nonce, a
-// code that the provider does not accept, a token that the provider has not signed, or an
-// e-mail address that is not verified or may not sign in.
+// Errors: ErrUnknown; ErrDown; ErrRefused with a reason, for example a wrong state or nonce, a
+// code that the provider does not accept, a token without a valid signature of the provider, or
+// an e-mail address that is not verified or not allowed to sign in.
 func (p *Providers) Finish(ctx context.Context, f Flow, query url.Values) (Person, error) {
 	v, err := p.named(f.Provider)
 	if err != nil {
@@ -58,14 +58,15 @@ func (p *Providers) Finish(ctx context.Context, f Flow, query url.Values) (Perso
 	return v.admitted(c)
 }
 
-// claims are the statements of a provider about a person.
+// claims are the claims of a provider about a person.
 type claims struct {
 	Subject  string   `json:"sub"`
 	Email    string   `json:"email"`
 	Verified verified `json:"email_verified"`
 }
 
-// verified is a claim that some providers write as text instead of a JSON boolean.
+// verified is the claim email_verified, which some providers write as text instead of a JSON
+// boolean.
 type verified bool
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -74,8 +75,9 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// claimsOf returns the claims of an ID token, after its signature, issuer, audience, expiry and
-// nonce were checked. It asks the UserInfo endpoint where the token has no e-mail address.
+// claimsOf checks the signature, issuer, audience, expiry and nonce of an ID token and returns
+// its claims. If the token has no e-mail address, claimsOf requests it from the UserInfo
+// endpoint.
 func (p *Providers) claimsOf(ctx context.Context, v *provider, found *oidc.Provider, tokens *oauth2.Token, nonce string) (claims, error) {
 	raw, ok := tokens.Extra("id_token").(string)
 	if !ok {
@@ -111,7 +113,8 @@ func (p *Providers) claimsOf(ctx context.Context, v *provider, found *oidc.Provi
 	return c, nil
 }
 
-// admitted returns the person with these claims, if the person may sign in.
+// admitted returns the person with these claims, or ErrRefused if the person may not sign in
+// through this provider.
 func (v *provider) admitted(c claims) (Person, error) {
 	email := strings.ToLower(strings.TrimSpace(c.Email))
 	_, domain, ok := strings.Cut(email, "@")
@@ -128,7 +131,7 @@ func (v *provider) admitted(c claims) (Person, error) {
 	}, nil
 }
 
-// oauth returns the OAuth client for a provider.
+// oauth returns the OAuth client configuration for a provider.
 func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
 	scopes := []string{oidc.ScopeOpenID, "email"}
 	for _, s := range v.Scopes {
@@ -142,8 +145,8 @@ func (p *Providers) oauth(v *provider, found *oidc.Provider) *oauth2.Config {
 	}
 }
 
-// discovered returns the endpoints that a provider publishes. It uses an answer of less than an
-// hour ago, and an older one while the provider does not answer.
+// discovered returns the endpoints that a provider publishes. It caches them for an hour, and
+// uses older ones while the provider does not answer.
 func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider, error) {
 	known, good := v.known(p.now())
 	if good {
@@ -183,15 +186,15 @@ func (p *Providers) discovered(ctx context.Context, v *provider) (*oidc.Provider
 	}
 }
 
-// known returns the last answer of the provider, or nil if there was none, and whether the
-// answer is still fresh.
+// known returns the endpoints from the provider's last answer, or nil if there was none. good is
+// true if they are less than an hour old.
 func (v *provider) known(now time.Time) (found *oidc.Provider, good bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.found, v.found != nil && now.Sub(v.at) < fresh
 }
 
-// usable returns an error for endpoints that no browser may be sent to.
+// usable returns an error if an endpoint is not a URL to which a browser may be sent.
 func (p *Providers) usable(found *oidc.Provider) error {
 	for _, at := range []string{found.Endpoint().AuthURL, found.Endpoint().TokenURL} {
 		u, err := url.Parse(at)
@@ -202,15 +205,16 @@ func (p *Providers) usable(found *oidc.Provider) error {
 	return nil
 }
 
-// refused returns ErrRefused with a reason for people.
+// refused returns an error that wraps ErrRefused and has a reason for people.
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// maxShown is the number of characters of foreign text that an error shows.
+// maxShown is the largest number of characters of a provider's text that an error contains.
 const maxShown = 100
 
-// printable returns foreign text in the form in which an error shows it.
+// printable returns a provider's text in a form that is safe in an error: visible ASCII and
+// spaces, at most maxShown characters.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

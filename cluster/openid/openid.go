@@ -1,6 +1,6 @@
-// Package openid signs people in at OpenID providers: the authorization code flow of OpenID
-// Connect Core 1.0 with PKCE (RFC 7636), state and nonce. It keeps nothing about a sign-in under
-// way; its caller carries the Flow, so that another node can finish it.
+// Package openid signs people in at OpenID providers by the authorization code flow of OpenID
+// Connect Core 1.0 with PKCE (RFC 7636), state and nonce. It stores nothing about a sign-in in
+// progress: the caller stores the Flow, so that another node can finish the sign-in.
 //
 // Imports: std, go-oidc, x/oauth2, x/sync.
 // Never:   accounts, consensus, storage, peer, settings; proxies of the environment.
@@ -22,24 +22,24 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of requests to a provider.
+// Limits of requests to a provider.
 const (
 	requestTimeout = 5 * time.Second // time limit of one request
 	maxAnswer      = 1 << 20         // bytes of an answer
 	maxHeader      = 64 << 10        // bytes of the header of an answer
 	maxCode        = 4096            // bytes of an authorization code
-	// fresh is how long the endpoints of a provider are used before they are requested again.
+	// fresh is how long a provider's endpoints are used before they are requested again.
 	fresh = time.Hour
 )
 
 // Errors of a sign-in.
 var (
-	// ErrUnknown means that no provider has that id.
+	// ErrUnknown means that there is no provider with that id.
 	ErrUnknown = errors.New("no such provider")
-	// ErrDown means that the provider cannot be reached, or does not answer as a provider does.
+	// ErrDown means that the provider cannot be reached, or that its answer is not valid.
 	ErrDown = errors.New("the provider does not answer")
-	// ErrRefused means that the provider does not let the person in, or that a check of the
-	// provider's answer failed.
+	// ErrRefused means that the provider has rejected the sign-in, or that a check of the
+	// provider's answer has failed.
 	ErrRefused = errors.New("the sign-in was refused")
 )
 
@@ -47,7 +47,7 @@ var (
 type Config struct {
 	ID                     string // id in paths: ASCII letters, digits and hyphens
 	Name                   string // name for people
-	Issuer                 string // URL, byte for byte as the provider has it
+	Issuer                 string // issuer URL, byte for byte as the provider publishes it
 	ClientID, ClientSecret string
 	Scopes                 []string // in addition to openid and email
 	Domains                []string // domains of e-mail addresses that may sign in, in lower case; empty means all
@@ -64,10 +64,11 @@ type Options struct {
 	Now     func() time.Time // nil means time.Now
 }
 
-// Provider is a provider in the form for pages.
+// Provider is what web pages show of a provider.
 type Provider struct{ ID, Name, Issuer string }
 
-// Flow is the secret data of one sign-in in progress.
+// Flow is the secret data of one sign-in in progress, which the caller stores between Begin and
+// Finish.
 type Flow struct {
 	Provider string // id of the provider
 	State    string
@@ -79,8 +80,8 @@ type Flow struct {
 type Person struct {
 	Issuer, Subject string
 	Email           string // verified, in lower case
-	InDomain        bool   // the provider is configured for the domain of Email
-	Admin           bool   // Email is configured as that of an administrator
+	InDomain        bool   // the provider is configured for certain domains, and Email is in one of them
+	Admin           bool   // a setting names Email as that of an administrator
 }
 
 // Providers has the configured providers of a node.
@@ -97,13 +98,13 @@ type provider struct {
 	Config
 	asking singleflight.Group // shares concurrent requests for the endpoints
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu    sync.Mutex
 	found *oidc.Provider // nil before the first answer
-	at    time.Time      // time of that answer
+	at    time.Time      // time of the last answer
 }
 
-// New returns the providers of options. It contacts none of them.
+// New returns the providers that the options name. It does not contact them.
 func New(o Options) *Providers {
 	dialer := &net.Dialer{Timeout: requestTimeout}
 	if !o.Private {
@@ -130,7 +131,7 @@ func New(o Options) *Providers {
 	return p
 }
 
-// bounded ends answers that are too long with an error.
+// bounded is a RoundTripper that fails the reading of answers above maxAnswer bytes.
 type bounded struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -142,7 +143,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// List returns the providers in the order of the settings.
+// List returns the providers in the order of the options.
 func (p *Providers) List() []Provider {
 	all := make([]Provider, len(p.all))
 	for i, v := range p.all {
@@ -159,9 +160,9 @@ func (p *Providers) named(id string) (*provider, error) {
 	return p.all[i], nil
 }
 
-// Begin starts a new sign-in at a provider. It returns the sign-in and the URL at the provider
-// to which the browser must go. If again is true, it asks the provider to make the person sign
-// in anew, which not every provider does. Errors: ErrUnknown, ErrDown.
+// Begin starts a sign-in at a provider. It returns the Flow and the URL of the provider to which
+// the browser must go. If again is true, it requests that the person enters their credentials
+// again, which not every provider supports. Errors: ErrUnknown, ErrDown.
 func (p *Providers) Begin(ctx context.Context, id string, again bool) (Flow, string, error) {
 	v, err := p.named(id)
 	if err != nil {

@@ -124,7 +124,7 @@ type waiter struct {
 type waiters struct {
 	came chan struct{} // receives a token when a waiter was added; capacity 1
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu       sync.Mutex
 	byRoot   map[state.RootKey]map[*waiter]struct{}
 	accounts map[state.AccountID]int

@@ -1,6 +1,6 @@
-// Package placement decides which nodes keep a root. The decision is a pure function
-// of the root and of the known nodes. So all nodes with the same knowledge decide
-// alike, and a node that joins or leaves moves as few roots as possible.
+// Package placement decides which nodes store a root. The decision is a pure function of the root
+// and the known nodes. So all nodes with the same information decide alike, and a node that joins
+// or leaves causes as few moves as possible.
 //
 // Imports: std, consensus/state.
 // Never:   clocks, randomness, goroutines, input and output.
@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// MinFree is the number of free bytes below which a node counts as full. A full node gets
-	// new roots only if no node with more room is left.
+	// MinFree is the number of free bytes below which a node gets new roots only if no node with
+	// more free space is left.
 	MinFree = 256 << 20
 
-	// queueHalf is the length of a queue that halves a node's share of new roots. It is long
-	// compared with the number of roots that a node fetches between two samples, so that a
-	// short burst does not change the placement.
+	// queueHalf is the length of the fetch queue at which a node's share of new roots is halved.
+	// It is much more than a node fetches between two samples, so that a short burst does not
+	// change the placement.
 	queueHalf = 1024
 )
 
 // Node is a member with the facts that placement uses.
 type Node struct {
 	ID state.NodeID
-	// Free and Used are bytes of the disk of the block store: Free is left, and blocks take
-	// Used.
+	// Free and Used are bytes on the disk of the block store: the free space, and the space that
+	// blocks take.
 	Free, Used uint64
 	// Queue is the number of roots that the node has not fetched yet.
 	Queue int
@@ -40,37 +40,35 @@ type Node struct {
 	Alive, Draining bool
 }
 
-// rank is the first criterion of the order: nodes of a smaller rank are chosen first.
+// rank is the first criterion of the order: nodes with a smaller rank are chosen first.
 type rank uint8
 
 const (
-	kept        rank = iota // keeps the root already, is alive and is not draining
-	hasCapacity             // can take it
-	full                    // can take it, but has fewer than MinFree bytes free
+	kept        rank = iota // stores the root already, is alive and is not draining
+	hasCapacity             // can store it
+	full                    // can store it, but has less than MinFree bytes free
 	draining                // is alive, but its content is being moved away
 	dead                    // is down
 )
 
-// candidate is a node with its place in the order.
+// candidate is a node with the criteria by which candidates are sorted.
 type candidate struct {
 	id    state.NodeID
 	rank  rank
 	score float64 // orders nodes of the same rank; the largest is chosen first
 }
 
-// Choose returns the nodes that should keep root: up to copies of them, each once, sorted
-// by id.
+// Choose returns the nodes that should store root: up to copies different nodes, sorted by id.
 //
-// Nodes in keep that are alive and not draining come first, so that content does not move
-// without need. The others are ordered by weighted rendezvous hashing: the share of a node
-// is proportional to its free bytes and smaller if its queue is long. If a node comes or
-// goes, only its own place in an answer changes. Full nodes come after all others. Draining
-// and dead nodes are chosen only if there is no other node: fewer copies now are better
-// than copies that must be moved at once.
+// Nodes in keep that are alive and not draining come first, so that content does not move without
+// need. The others are sorted by weighted rendezvous hashing: a node's share of roots is
+// proportional to its free bytes, and smaller if its queue is long. If a node joins or leaves,
+// the order of the other nodes does not change. Nodes with less than MinFree bytes come after
+// these. Draining and dead nodes are chosen only if there are no other nodes: fewer copies now
+// are better than copies that must be moved at once.
 //
-// A node without capacity for new content is chosen only if it is in keep. So the answer
-// may have fewer than copies nodes, or none. It does not depend on the order of nodes or of
-// keep.
+// A node with Full set is chosen only if it is in keep. So the result may have fewer than copies
+// nodes, or none. It does not depend on the order of nodes or of keep.
 func Choose(root state.RootKey, copies int, nodes []Node, keep []state.NodeID) []state.NodeID {
 	copies = min(copies, state.MaxCopies)
 	if copies <= 0 || len(nodes) == 0 {
@@ -117,18 +115,18 @@ func rankOf(n Node, keep []state.NodeID) rank {
 	return hasCapacity
 }
 
-// score returns the rendezvous score of a node for a root: weight / -ln(u), where u is the
-// hash of both, uniform in (0, 1). With it, the chance of a node to have the largest score
-// is its weight divided by the sum of all weights.
+// score returns the rendezvous score of a node for a root: weight / -ln(u), where u is the hash
+// of both, mapped to (0, 1). The probability that a node has the highest score is its weight
+// divided by the sum of all weights.
 func score(root state.RootKey, n Node) float64 {
 	weight := (float64(n.Free) + 1) / (1 + float64(max(n.Queue, 0))/queueHalf)
 	u := (float64(hash(root, n.ID)>>11) + 0.5) / (1 << 53)
 	return weight / -math.Log(u)
 }
 
-// hash mixes both ids into 64 bits: FNV-1a, then the finalizer of splitmix64, because FNV
-// alone leaves the high bits of short inputs alike. It must not change: another hash would
-// move every root that is placed again.
+// hash maps a root and a node id to 64 bits by FNV-1a and the finalizer of splitmix64; FNV alone
+// distributes short inputs badly in the high bits. It must never change, because another hash
+// would move almost every root.
 func hash(root state.RootKey, id state.NodeID) uint64 {
 	const prime, offset = 1099511628211, 14695981039346656037
 	h := uint64(offset)

@@ -38,7 +38,7 @@ type verdict struct {
 type refills struct {
 	some chan struct{} // has a token while there may be accounts
 
-	// mu guards accounts. It is never held while calling out.
+	// mu guards accounts. It is not held during calls of other code.
 	mu       sync.Mutex
 	accounts map[state.AccountID]bool // true means that the walk begins at the first root
 }

@@ -23,7 +23,7 @@ type hides struct {
 	some chan struct{} // has a token while there may be some
 	turn chan struct{} // has a token while no goroutine changes references
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu    sync.Mutex
 	roots map[state.RootKey]struct{}
 	more  bool // there are more roots than fit

@@ -28,7 +28,7 @@ const (
 type Leases struct {
 	some chan struct{} // has a token while ended may have roots
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu    sync.Mutex
 	roots map[state.RootKey]*lease
 	ended []state.RootKey // roots whose leases have ended; each of them is listed

@@ -30,7 +30,7 @@ type outbox struct {
 	begun  chan struct{} // has a token when the first delayed report has arrived
 	linger time.Duration // how long a patient report waits
 
-	// mu guards the fields below. It is never held while calling out.
+	// mu guards the fields below. It is not held during calls of other code.
 	mu      sync.Mutex
 	last    uint64 // ticket of the newest report
 	items   map[state.RootKey]ticketed

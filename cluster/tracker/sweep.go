@@ -37,7 +37,7 @@ type sweep struct {
 type sweeps struct {
 	some chan struct{} // has a token while there may be some
 
-	// mu guards waiting. It is never held while calling out.
+	// mu guards waiting. It is not held during calls of other code.
 	mu      sync.Mutex
 	waiting []sweep
 }

@@ -214,7 +214,7 @@ type Tracker struct {
 
 	queue atomic.Int64
 
-	// mu guards runs and cleared. It is never held while calling out.
+	// mu guards runs and cleared. It is not held during calls of other code.
 	mu      sync.Mutex
 	runs    map[state.RootKey]*run // the running fetches
 	cleared bool                   // the leases of earlier processes are dropped
