@@ -12,22 +12,22 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Protocol is how content is put on another node. One stream carries one put after
-// the other:
+// Protocol is the protocol by which a node puts content on another node. One stream carries one
+// put after the other:
 //
 //	frame  = kind:byte length:uint32 body
 //	begin  = version:byte id:16 bytes            a new put
 //	block  = cid bytes                           any number of them
-//	end    = root count:uvarint { node }         all there is; nodes may have the rest
-//	renew  =                                     asks for the epoch again
-//	done   = outcome:byte                        the last of a put
+//	end    = root count:uvarint { node }         no more blocks; the listed nodes may have the rest
+//	renew  =                                     asks for the current epoch
+//	done   = outcome:byte                        the last frame of a put
 //	kept   = epoch:uint64 bytes:uvarint blocks:uvarint   answers end and renew
 //	refused = code:uint16 text                   ends the put
-//	working =                                    end takes its time
+//	working =                                    the receiver is still processing end
 //
-// where cid, root and node have their length before them, as a uvarint. Integers are
-// big-endian; length counts the body. testdata has the bytes. A receiver refuses a
-// version that it does not know.
+// where cid, root and node are preceded by their length as a uvarint. Integers are big-endian;
+// length is that of the body. testdata has examples. A receiver rejects a version that it does
+// not know.
 const Protocol = "/holdfast/put/1"
 
 const version = 1
@@ -51,7 +51,7 @@ const (
 	outcomeGivenUp   byte = 2
 )
 
-// Bounds of frames.
+// Limits of frames.
 const (
 	maxBlock   = 2 << 20 // bytes of a block, as in bitswap
 	maxCID     = 256
@@ -62,29 +62,30 @@ const (
 	headBytes  = 5
 	beginBytes = 1 + 16
 	maxEnd     = 3*binary.MaxVarintLen64 + maxCID + maxSources*(binary.MaxVarintLen64+maxNode)
-	// firstBytes is the memory that is allocated before the first byte of a frame arrives.
+	// firstBytes is the largest number of bytes that is allocated for a frame before its first
+	// byte arrives.
 	firstBytes = 64 << 10
 )
 
-// errFrame is wrapped by every error about bytes that are no frame.
+// errFrame is wrapped by every error about malformed frames.
 var errFrame = errors.New("malformed frame")
 
 // putID identifies a put on a node that stores content for another node.
 type putID [16]byte
 
-// end is the summary of a put.
+// end is the body of the frame that follows the last block of a put.
 type end struct {
 	root    cid.Cid
 	sources []state.NodeID // nodes that may have the blocks that were not sent
 }
 
-// kept is the answer of a node that has stored the content.
+// kept is the answer of a node that has stored the content: its epoch and the size of the DAG.
 type kept struct {
 	epoch         uint64
 	bytes, blocks uint64
 }
 
-// head appends the start of a frame and returns the position at which its body begins.
+// head appends the head of a frame and returns the index at which its body begins.
 func head(dst []byte, kind byte) ([]byte, int) {
 	dst = append(dst, kind, 0, 0, 0, 0)
 	return dst, len(dst)
@@ -101,7 +102,7 @@ func appendBegin(dst []byte, id putID) []byte {
 	return closed(append(dst, id[:]...), body)
 }
 
-// appendBlockHead appends everything of a block's frame except the bytes of the block.
+// appendBlockHead appends the part of a block's frame that precedes the bytes of the block.
 func appendBlockHead(dst []byte, b block.Block) []byte {
 	dst, body := head(dst, kindBlock)
 	key := b.Cid().KeyString()
@@ -153,14 +154,14 @@ type frame struct {
 	body []byte
 }
 
-// bounds are the largest sizes of bodies in bytes, by kind of frame.
+// bounds has the largest body size in bytes by kind of frame.
 var bounds = map[byte]int{
 	kindBegin: beginBytes, kindBlock: binary.MaxVarintLen64 + maxCID + maxBlock, kindEnd: maxEnd, kindRenew: 0, kindDone: 1,
 	kindKept: 8 + 2*binary.MaxVarintLen64, kindRefused: 2 + maxText, kindWorking: 0,
 }
 
-// readHead reads the start of a frame. At the end of a stream between two frames it returns
-// io.EOF unwrapped.
+// readHead reads the head of a frame. If the stream ends between two frames, it returns io.EOF
+// unwrapped.
 func readHead(r *bufio.Reader) (kind byte, length int, err error) {
 	var b [headBytes]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -177,7 +178,7 @@ func readHead(r *bufio.Reader) (kind byte, length int, err error) {
 	return b[0], int(n), nil
 }
 
-// readBody reads the rest of a frame. It allocates memory as bytes arrive.
+// readBody reads the body of a frame, of n bytes. It allocates memory only as bytes arrive.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -206,7 +207,8 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	return frame{kind, body}, err
 }
 
-// noEOF turns an end of the stream in the middle of a frame into io.ErrUnexpectedEOF.
+// noEOF replaces io.EOF by io.ErrUnexpectedEOF, for a stream that ends inside a frame. It returns
+// other errors unchanged.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -224,7 +226,8 @@ func parseBegin(body []byte) (id putID, err error) {
 	return putID(body[1:]), nil
 }
 
-// chunk cuts a piece that is preceded by its length from the start of b.
+// chunk splits b into a piece that is preceded by its length, of at most most bytes, and the
+// rest.
 func chunk(b []byte, most uint64) (piece, rest []byte, err error) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size == 0 || size > most || size > uint64(len(b)-n) {
@@ -245,8 +248,8 @@ func parseCID(b []byte) (cid.Cid, []byte, error) {
 	return c, rest, nil
 }
 
-// parseBlock returns the block in a body after it has verified the hash. The block keeps the
-// body's memory.
+// parseBlock returns the block in a body after it has verified the hash. The block refers to the
+// memory of body.
 func parseBlock(body []byte) (block.Block, error) {
 	c, data, err := parseCID(body)
 	if err != nil {
@@ -272,11 +275,11 @@ func parseBlock(body []byte) (block.Block, error) {
 // errBadBlock is the error for bytes that do not match their CID.
 var errBadBlock = errors.New("block does not match its hash")
 
-// hashed is a block whose hash this node has computed or verified. The store does not
-// verify it again, because hashing takes as long as receiving.
+// hashed is a block whose hash this node has computed or verified. The store does not verify it
+// again, because hashing takes as long as receiving the block.
 type hashed struct{ block.Block }
 
-// HashChecked returns true: the bytes match the CID.
+// HashChecked returns true: the bytes are known to match the CID.
 func (hashed) HashChecked() bool { return true }
 
 func parseEnd(body []byte) (e end, err error) {
@@ -327,8 +330,8 @@ func parseKept(body []byte) (k kept, err error) {
 	return k, nil
 }
 
-// parseRefused returns the reason of the other side as an error of the state, with
-// the codes that a put knows.
+// parseRefused returns the error of a frame refused as a *state.Error. A code that is not
+// expected in a put becomes another one.
 func parseRefused(body []byte) error {
 	if len(body) < 2 {
 		return fmt.Errorf("%w: refused", errFrame)

@@ -1,8 +1,8 @@
-// Package ingest makes new content durable on several nodes before a record names it.
-// While a body arrives, this node cuts it into blocks, stores them and pushes them to
-// other nodes. Each node seals the root and returns the epoch in which it did so. The
-// command that names the content carries these epochs. Until its outcome is known, a
-// lease on each node protects the root; see ADR 23.
+// Package ingest stores new content durably on several nodes before a command references it.
+// While a body arrives, this node cuts it into blocks, stores them and sends them to other nodes.
+// Each node seals the root, that is marks its blocks as complete, and returns its current epoch.
+// The command that references the content contains these epochs. Until the outcome of the command
+// is known, a lease on each node protects the root; see ADR 23.
 //
 // Imports: consensus/state, go-cid, go-block-format, uuid.
 // Never:   raft, libp2p, boxo, storage, HTTP.
@@ -28,79 +28,84 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ReferencePrefix is the prefix of the references of content that is still arriving.
+// ReferencePrefix is the prefix of the references of content that is still arriving. A reference
+// is a named set of blocks in the block store, which protects them from garbage collection.
 const ReferencePrefix = "put/"
 
-// Blocks is the block store. If the disk is full, the error is state.ErrNoSpace.
+// Blocks is the block store. If the disk is full, its error is state.ErrNoSpace.
 type Blocks interface {
-	// Put stores blocks and adds them to a reference; they are durable on return. After a
-	// return without an error the store does not use their memory any more.
+	// Put stores blocks and adds them to a reference; they are durable when Put returns. After
+	// Put has returned without an error, the store no longer uses their memory.
 	Put(ctx context.Context, reference string, blks []block.Block) error
-	// PutAndSeal does the same as Put followed by Seal, in one step.
+	// PutAndSeal is Put followed by Seal, in one step.
 	PutAndSeal(ctx context.Context, reference string, blks []block.Block, bytes, blocks uint64) (hidden bool, err error)
-	// Verify returns whether the store has all of blks with the same bytes. A damaged block
-	// counts as missing from then on.
+	// Verify returns whether the store has all of blks with the same bytes. It marks a damaged
+	// block as missing.
 	Verify(ctx context.Context, blks []block.Block) (all bool, err error)
-	// Reference returns the record of a reference; a damaged reference is not sealed.
+	// Reference returns the record of a reference; ok is false if there is none. sealed is false
+	// if the reference is damaged.
 	Reference(ctx context.Context, reference string) (sealed bool, bytes, blocks uint64, ok bool, err error)
 	// References calls fn for the references whose names begin with prefix.
 	References(ctx context.Context, prefix string, fn func(reference string, sealed bool) (more bool, err error)) error
-	// Seal marks a reference as complete. The change is durable on return. The state of this
-	// node decides whether the reference is hidden from unknown peers.
+	// Seal marks a reference as complete. The change is durable when Seal returns. hidden is
+	// whether the content is hidden from unknown peers, according to this node's state.
 	Seal(ctx context.Context, reference string, bytes, blocks uint64) (hidden bool, err error)
-	// Drop removes a reference, and the blocks that no other reference includes.
+	// Drop removes a reference, and the blocks that are in no other reference.
 	Drop(ctx context.Context, reference string) error
 }
 
-// Fetcher completes DAGs.
+// Fetcher fetches the missing blocks of DAGs.
 type Fetcher interface {
-	// Fetch stores the complete DAG of root under a reference. It takes blocks on this node,
-	// and fetches the others from members, first from the given members. It returns the size
-	// and the number of the blocks.
+	// Fetch stores the complete DAG of root under a reference. It uses blocks that are on this
+	// node, and fetches the others from members, the given ones first. It returns the size in
+	// bytes and the number of the blocks.
 	Fetch(ctx context.Context, root cid.Cid, reference string, members []state.NodeID) (bytes, blocks uint64, err error)
 }
 
-// DAGs makes blocks of bytes.
+// DAGs converts files to UnixFS blocks.
 type DAGs interface {
 	// Leaf returns the block for content of at most ChunkSize bytes. sum is the BLAKE3 hash of
-	// the content, or nil if the hash is not known.
+	// the content, or nil if it is not known.
 	Leaf(data, sum []byte) (block.Block, error)
-	// Import cuts r into blocks and passes them to put in batches of about this many bytes,
-	// children before parents. If r has a method FlushWith, Import gives it a function that
-	// passes on the current batch, for use during Read. free returns the memory of a batch;
-	// its blocks must not be used after that.
+	// Import cuts r into blocks and passes them to put in batches of about batch bytes, children
+	// before parents. If r has a method FlushWith, Import gives it a function that passes on the
+	// current batch at once; r may call it during Read. free releases the memory of a batch,
+	// whose blocks must not be used afterwards.
 	Import(ctx context.Context, r io.Reader, batch int, put func(blks []block.Block, free func()) error) (root cid.Cid, size uint64, err error)
-	// Join returns the nodes of a file that consists of the parts, children before parents.
+	// Join returns the DAG nodes above the parts of a file that consists of these parts, children
+	// before parents.
 	Join(parts []File) (root cid.Cid, nodes []block.Block, err error)
 }
 
 // Buffers is a pool of memory for blocks.
 type Buffers interface {
-	// Get returns memory of at least the given number of bytes. Its content is undefined.
+	// Get returns a buffer of at least the given number of bytes. Its content is undefined.
 	Get(bytes int) *[]byte
-	// Put returns memory of Get to the pool. The caller must not use the memory after that.
+	// Put returns a buffer from Get to the pool. The caller must not use it afterwards.
 	Put(buf *[]byte)
 }
 
-// Leases keep roots from being dropped on this node.
+// Leases protect roots on this node from being deleted.
 type Leases interface {
-	// Begin takes a lease on a root until End, once for each Begin.
+	// Begin takes a lease on a root. Each Begin needs one End.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
-	// Sealed records that the holder of the lease has sealed the root. Found records that the root was sealed
-	// before and is unchanged. For each Begin, at most one of the two is called, and only once.
+	// Sealed records that the holder of the lease has sealed the root. Found records that the
+	// root was sealed already and is unchanged. For each Begin, at most one of the two is called,
+	// once.
 	Sealed(root state.RootKey, hidden bool)
 	Found(root state.RootKey)
-	// Fenced records that leases of earlier processes no longer count.
+	// Fenced records that this node has raised its epoch after its start, so that content that
+	// earlier processes have reported can no longer be referenced by a command.
 	Fenced()
 }
 
-// Fences is the epoch of this node in the replicated state.
+// Fences reads and raises the epoch of this node in the replicated state.
 type Fences interface {
-	// Epoch returns this node's epoch in the newest state of the cluster, or 0 if the node has
-	// had none. It returns an error while the cluster has no epochs.
+	// Epoch returns this node's epoch in the newest state of the cluster, or 0 if it has none. It
+	// returns an error while the cluster does not support epochs.
 	Epoch(ctx context.Context) (uint64, error)
-	// Raise makes epoch the first epoch of this node that counts. On return, this node has
+	// Raise makes epoch the lowest valid epoch of this node. When Raise returns, this node has
 	// applied the change.
 	Raise(ctx context.Context, epoch uint64) error
 }
@@ -114,25 +119,24 @@ type Network interface {
 
 // Defaults of Options.
 const (
-	// ChunkSize is the size of the largest content that is one block.
+	// ChunkSize is the largest size of content that is stored as a single block.
 	ChunkSize = 1 << 20
-	// DefaultBatch is three chunks, which fit into one transaction of the block store
-	// together with the records that belong to them. A body has at most three batches in
-	// memory.
+	// DefaultBatch is three chunks: they fit into one transaction of the block store together
+	// with their records. A body has at most three batches in memory.
 	DefaultBatch  = 3 * ChunkSize
 	DefaultMemory = 96 << 20
-	// DefaultArriving is smaller than DefaultMemory by the bytes in the windows of streams,
-	// because these bytes are not counted.
+	// DefaultArriving is smaller than DefaultMemory, because the bytes in the receive windows of
+	// streams come in addition and are not counted.
 	DefaultArriving = 64 << 20
-	// latePart bounds the memory for nodes that are slow with small bodies which enough other
-	// nodes have stored already: 1/latePart of the memory for bodies.
+	// latePart is the divisor that gives, from the memory for bodies, the memory for small bodies
+	// that enough nodes have stored while slower nodes still receive them.
 	latePart = 4
-	// memoryPatience is the longest time that a body waits for memory that other bodies have.
+	// memoryPatience is the longest time for which a body waits for memory that other bodies use.
 	memoryPatience = 30 * time.Second
 )
 
-// Options are the dependencies of Ingest. Fields that say so may be zero; the others are
-// required.
+// Options are the dependencies of Ingest. All are required, except where a comment says that 0 is
+// allowed.
 type Options struct {
 	Self      state.NodeID
 	Blocks    Blocks
@@ -145,10 +149,10 @@ type Options struct {
 	Reference func(state.RootKey) string // returns the name of the reference of a root's blocks
 	Now       func() time.Time
 	Logger    *slog.Logger
-	// The following fields are bounds in bytes. 0 means the default of each.
+	// The following fields are limits in bytes. 0 means the default.
 	Batch    int   // bytes that are stored and sent together
 	Memory   int64 // bytes of all bodies in memory
-	Arriving int64 // bytes that other nodes have put on this node and that are not stored yet
+	Arriving int64 // bytes received from other nodes that are not stored yet
 }
 
 // Ingest stores content on several nodes.
@@ -158,13 +162,14 @@ type Ingest struct {
 	pool     *pool
 	bodies   *bodies
 	turns    atomic.Uint64       // number of bodies so far
-	arriving *semaphore.Weighted // bounds the bytes that other nodes have put here and that are not stored yet
-	shares   sync.Map            // parts of arriving, by member
-	late     *semaphore.Weighted // bytes of small bodies that are stored here and kept for slower nodes
+	arriving *semaphore.Weighted // limits the bytes received from other nodes that are not stored yet
+	shares   sync.Map            // each member's share of arriving
+	late     *semaphore.Weighted // limits the bytes of small bodies that enough nodes have stored and slower nodes still receive
 
 	life context.Context // context that ends with Run
 	end  context.CancelFunc
-	// mu guards closed, so that no work begins after Close waits for its end.
+	// mu guards closed. It also ensures that no put begins after Run has started to wait for the
+	// running ones.
 	mu     sync.Mutex
 	closed bool
 	work   sync.WaitGroup // counts running puts
@@ -192,12 +197,12 @@ func New(opts Options) *Ingest {
 	return i
 }
 
-// DropLeftovers drops the content that puts of an earlier process have left, because no record
-// refers to it.
+// DropLeftovers removes the content that puts of an earlier process have left. No command
+// references it.
 func (i *Ingest) DropLeftovers(ctx context.Context) error { return i.keeper.dropLeftovers(ctx) }
 
-// Run accepts content from other nodes and keeps this node's epoch up to date, until ctx ends.
-// It returns when everything that Store has begun has ended.
+// Run accepts content from other nodes and updates this node's epoch, until ctx ends. It returns
+// when all puts that Store has begun have ended.
 func (i *Ingest) Run(ctx context.Context) error {
 	l, err := i.opts.Network.Listen(Protocol)
 	if err != nil {
@@ -225,17 +230,17 @@ func (i *Ingest) Run(ctx context.Context) error {
 type Placement struct {
 	Nodes  []state.NodeID // nodes for the content; this node may be among them
 	Spare  []state.NodeID // further nodes, tried in this order if one of Nodes fails
-	Copies int            // number of durable copies before the content counts as stored
+	Copies int            // number of durable copies at which Store may return
 }
 
-// File is content that nodes have already.
+// File is a file that nodes have stored already.
 type File struct {
 	Root cid.Cid
 	Size uint64 // size in bytes
 }
 
-// Stored is content that is durable on nodes and protected there by leases, until Done or
-// Unknown.
+// Stored is content that is durable on nodes and protected there by leases. The caller must
+// finally call Done or Unknown.
 type Stored struct {
 	Content state.Content
 	Size    uint64 // size of the file in bytes
@@ -243,10 +248,10 @@ type Stored struct {
 }
 
 // Store reads body to its end and stores it on the nodes of place. When it returns, at least
-// place.Copies nodes have the content durably; others may still be storing it. It fails with
-// the error of the body or of ctx, with state.ErrNoSpace, state.ErrLimited (too much content
-// arrives at once, or the body is too slow meanwhile) or state.ErrUnavailable. After an error
-// none of the content stays.
+// place.Copies nodes have stored the content durably; others may still be storing it. Errors:
+// that of body or of ctx; state.ErrNoSpace; state.ErrLimited if too much content arrives at once,
+// or if body is too slow while others wait; state.ErrUnavailable. After an error, none of the
+// content remains.
 func (i *Ingest) Store(ctx context.Context, body io.Reader, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
@@ -280,9 +285,8 @@ func (i *Ingest) store(ctx context.Context, m *memory, place Placement) (*Stored
 	return i.stream(ctx, &rest{m: m, first: data}, place)
 }
 
-// Join makes one file of files that nodes keep already, in order, without moving their
-// bytes. It fails as Store does, and with state.ErrInvalid for parts that cannot be
-// joined.
+// Join creates one file from files that nodes have stored already, in order, without moving their
+// bytes. Errors: those of Store; state.ErrInvalid for parts that cannot be joined.
 func (i *Ingest) Join(ctx context.Context, parts []File, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
@@ -302,7 +306,7 @@ func (i *Ingest) Join(ctx context.Context, parts []File, place Placement) (*Stor
 	return withSize(s, size), err
 }
 
-// Take makes nodes keep a file that some member has. It fails as Store does.
+// Take makes the nodes of place store a file that some member has. Errors: those of Store.
 func (i *Ingest) Take(ctx context.Context, file File, place Placement) (*Stored, error) {
 	if err := check(place); err != nil {
 		return nil, err
@@ -335,13 +339,14 @@ func check(place Placement) error {
 	return nil
 }
 
-// Renew asks the nodes for their current epochs after a command was rejected because their
-// holdings were too old. Nodes that do not answer no longer count as holders. If fewer than
-// the requested copies are left, it fails with state.ErrUnavailable.
+// Renew asks the nodes for their current epochs, after a command was rejected because the epochs
+// in it were too low. Nodes that do not answer no longer count as holders. If fewer than the
+// requested copies remain, Renew returns state.ErrUnavailable.
 func (s *Stored) Renew(ctx context.Context) error { return s.p.renew(ctx, s) }
 
-// Done reports the outcome to the nodes. committed is true if a command has named the content, and false if no
-// command names it and none will. Done does not block. Call either Done or Unknown, once.
+// Done reports the outcome to the nodes, so that they end their leases. committed is true if a
+// command has referenced the content, and false if none has and none will. It does not block. The
+// caller must call either Done or Unknown, once.
 func (s *Stored) Done(committed bool) {
 	if committed {
 		s.p.decide(outcomeCommitted)
@@ -350,10 +355,10 @@ func (s *Stored) Done(committed bool) {
 	s.p.decide(outcomeGivenUp)
 }
 
-// Unknown must be called in the place of Done if a command was proposed and its outcome is
-// unknown. The nodes then keep the content until a fence ensures that the command can no longer
-// take effect.
+// Unknown must be called instead of Done if a command was proposed and its outcome is unknown.
+// The nodes then protect the content until they have raised their epochs, after which the command
+// can no longer take effect.
 func (s *Stored) Unknown() { s.p.decide(0) }
 
-// newID returns a new id of a put.
+// newID returns a random id for a put.
 func newID() putID { return putID(uuid.New()) }

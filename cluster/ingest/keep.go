@@ -12,40 +12,41 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Times and bounds of epochs.
+// Times and limits for epochs and for removing blocks.
 const (
-	// fenceEvery is the shortest time between two fences of a node, because each fence is an
-	// entry in the log.
+	// fenceEvery is the shortest time between two increases of a node's epoch, because each is an
+	// entry in the Raft log.
 	fenceEvery = time.Minute
 	fenceRetry = 20 * time.Millisecond
 	maxRetry   = 5 * time.Second
 	// readyPatience is how long complete content waits for the first epoch of this node.
 	readyPatience = 10 * time.Second
-	// maxUnknown bounds the leases with an unknown outcome. With more, the node accepts no
-	// content until a fence has ended them.
+	// maxUnknown is the largest number of leases with an unknown outcome. Above it, the node
+	// accepts no content until a new epoch has ended some of them.
 	maxUnknown = 64 << 10
-	// Bounds of the pause before the next attempt to drop the remains of a put, if a full
-	// disk prevented it.
+	// Shortest and longest pause before the next attempt to remove the blocks of a put, if a full
+	// disk has prevented it.
 	minDropPause = time.Second
 	maxDropPause = time.Minute
-	// maxLeft bounds the references that wait to be dropped. The next start drops the others.
+	// maxLeft is the largest number of references that wait to be removed. Further ones are
+	// removed at the next start.
 	maxLeft = 64 << 10
 )
 
-// keeper stores content that arrives at this node under a separate reference. At the end it
-// makes the content a sealed root with a lease, and answers with this node's epoch.
+// keeper stores content that arrives at this node, under a separate reference per put. At the end
+// of a put it seals the root under a lease and answers with this node's epoch.
 type keeper struct {
 	opts Options
 	work sync.WaitGroup // counts running drops
 
-	ready chan struct{} // closed when there is a first epoch
+	ready chan struct{} // closed when this process has its first epoch
 	some  chan struct{} // has a token while unknown may have leases
 	stays chan struct{} // has a token while left may have references
 
 	// mu guards the fields below. It is not held during calls of other code.
 	mu      sync.Mutex
 	epoch   uint64          // 0 means that there is no epoch yet
-	unknown []state.RootKey // leases with an unknown outcome, which a fence ends
+	unknown []state.RootKey // leases with an unknown outcome, which the next epoch ends
 	left    []string        // references of ended puts that could not be dropped
 }
 
@@ -53,7 +54,8 @@ func newKeeper(opts Options) *keeper {
 	return &keeper{opts: opts, ready: make(chan struct{}), some: make(chan struct{}, 1), stays: make(chan struct{}, 1)}
 }
 
-// run keeps this node's epoch up to date until ctx ends.
+// run raises this node's epoch at the start and whenever leases with an unknown outcome exist,
+// until ctx ends.
 func (k *keeper) run(ctx context.Context) error {
 	defer k.work.Wait()
 	k.work.Go(func() { k.clear(ctx) })
@@ -75,8 +77,7 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// refence begins a new epoch and repeats that until it succeeds. It returns false if ctx
-// has ended.
+// refence calls fence until it succeeds. It returns false if ctx has ended.
 func (k *keeper) refence(ctx context.Context) bool {
 	pause := backoff.New(fenceRetry, maxRetry)
 	for {
@@ -91,8 +92,9 @@ func (k *keeper) refence(ctx context.Context) bool {
 	}
 }
 
-// fence begins a new epoch. Commands applied from now on ignore the holdings that this node
-// reported in earlier epochs. So a lease with an unknown outcome can end.
+// fence raises this node's epoch in the replicated state. From then on, commands that contain
+// lower epochs of this node cannot reference its content. So the leases with an unknown outcome
+// can end.
 func (k *keeper) fence(ctx context.Context) error {
 	k.mu.Lock()
 	ends := len(k.unknown)
@@ -125,7 +127,8 @@ func (k *keeper) now() uint64 {
 	return k.epoch
 }
 
-// await waits until this node has an epoch.
+// await waits until this node has an epoch. It returns state.ErrUnavailable after readyPatience,
+// and while there are too many leases with an unknown outcome.
 func (k *keeper) await(ctx context.Context) error {
 	select {
 	case <-k.ready:
@@ -148,7 +151,7 @@ func (k *keeper) await(ctx context.Context) error {
 	return nil
 }
 
-// lose notes a lease whose outcome will not be reported.
+// lose records a lease whose outcome is unknown, so that the next epoch ends it.
 func (k *keeper) lose(root state.RootKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +159,7 @@ func (k *keeper) lose(root state.RootKey) {
 	token(k.some)
 }
 
-// dropLeftovers drops the references that puts of an earlier process have left.
+// dropLeftovers removes the references that puts of an earlier process have left.
 func (k *keeper) dropLeftovers(ctx context.Context) error {
 	const page = 512
 	for more := true; more; {
@@ -181,7 +184,7 @@ func (k *keeper) dropLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// drop drops the references that a put has left. If a drop fails, it is tried again later.
+// drop removes the reference of a put. If that fails, clear tries it again.
 func (k *keeper) drop(reference string) {
 	err := k.opts.Blocks.Drop(context.Background(), reference)
 	if err == nil {
@@ -197,7 +200,7 @@ func (k *keeper) drop(reference string) {
 	token(k.stays)
 }
 
-// clear repeats the drops that have failed, until ctx ends.
+// clear repeats failed removals of references until ctx ends.
 func (k *keeper) clear(ctx context.Context) {
 	for {
 		select {
@@ -217,8 +220,8 @@ func (k *keeper) clear(ctx context.Context) {
 	}
 }
 
-// dropLeft drops the remaining references until a drop fails; that one goes to the end of
-// the list. It returns true if none is left.
+// dropLeft removes the references in left until one fails, which goes to the end of the list. It
+// returns true if none is left.
 func (k *keeper) dropLeft(ctx context.Context) bool {
 	for {
 		k.mu.Lock()
@@ -240,12 +243,12 @@ func (k *keeper) dropLeft(ctx context.Context) bool {
 	}
 }
 
-// intake is one put as this node keeps it. It is used by one goroutine.
+// intake is one put on this node, its own or that of another node. Only one goroutine uses it.
 type intake struct {
 	k         *keeper
 	reference string
-	wrote     bool // there may be blocks under reference
-	ended     bool // root has a lease, and keeps it until done or lost
+	wrote     bool // reference may have blocks
+	ended     bool // root has a lease, which done or lost ends
 
 	root state.RootKey
 	kept kept
@@ -259,8 +262,9 @@ func (n *intake) put(ctx context.Context, blks []block.Block) error {
 	return n.k.opts.Blocks.Put(ctx, n.reference, blks)
 }
 
-// end implements dest. After a crash before the seal, the tracker drops the incomplete parts.
-// After a crash after the seal, the tracker drops the root once a fence has passed.
+// end implements dest. If the node crashes before the seal, the tracker deletes the incomplete
+// blocks after the restart; if it crashes after the seal, the tracker deletes the root once the
+// epoch was raised and nothing references the root.
 func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, error) {
 	if err := n.k.await(ctx); err != nil {
 		return kept{}, err
@@ -280,7 +284,7 @@ func (n *intake) end(ctx context.Context, e end, last []block.Block) (kept, erro
 	return n.kept, nil
 }
 
-// whole completes and seals the root durably on this node, and records the seal in its lease.
+// whole completes the root on this node, seals it durably, and records the seal in its lease.
 func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, blocks uint64, err error) {
 	root := state.RootOf(e.root)
 	store, reference := n.k.opts.Blocks, n.k.opts.Reference(root)
@@ -321,8 +325,8 @@ func (n *intake) whole(ctx context.Context, e end, last []block.Block) (bytes, b
 	return bytes, blocks, err
 }
 
-// letGo drops the blocks that are not under the root's reference. If a crash prevents this, the
-// next start drops them.
+// letGo removes the reference of the put in the background; the blocks of the root are in the
+// root's own reference. If a crash prevents this, the next start does it.
 func (n *intake) letGo() {
 	if !n.wrote {
 		return
@@ -355,7 +359,7 @@ func (n *intake) lost() {
 	}
 }
 
-// token puts a token into a channel of capacity one, unless there is one.
+// token sends a token to a channel of capacity one, unless the channel has one already.
 func token(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -14,59 +14,62 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The first chunk of a body is read in pieces, because most bodies are small: first firstPiece
-// bytes, then pieceGrowth times as many, and so on, up to a whole chunk.
+// The first chunk of a body is read in pieces that grow, because most bodies are small: a piece
+// of firstPiece bytes first, and then pieceGrowth times as many bytes in total, and so on, up to
+// a whole chunk.
 const (
 	firstPiece  = 64<<10 + 1
 	pieceGrowth = 4
-	// memoryTurns is the number of different times for which bodies wait for memory.
+	// memoryTurns is the number of different limits for the time that bodies wait for memory, so
+	// that not all give up at the same time.
 	memoryTurns = 32
 )
 
 // A body is slow if the node has waited for its client for slowWait in total while it received
-// slowBytes. Such a client sends less than 48 KiB a second. While others wait for memory, the
-// node may end slow bodies. slowWait is shorter than the time that callers wait before they ask
-// a client for the first byte of a body.
+// slowBytes. Such a client sends less than 48 KiB per second. While other bodies wait for memory,
+// the node may abort slow bodies. slowWait is shorter than the time that callers wait for memory
+// before they read a client's first byte.
 const (
 	slowBytes = 144 << 10
 	slowWait  = 3 * time.Second
-	// slowEvery is the interval at which waiting bodies look for slow ones.
+	// slowEvery is the interval at which waiting bodies check for slow ones.
 	slowEvery = 500 * time.Millisecond
-	// giveWayAfter is how long bodies may wait with their first piece while others wait to
-	// begin. If bodies arrive at a usual pace, memory becomes free sooner.
+	// giveWayAfter is how long a body may wait for more memory while it occupies its first piece,
+	// if other bodies wait to begin. If bodies arrive at a usual rate, memory becomes free
+	// sooner.
 	giveWayAfter = time.Second
 )
 
 var errSlow = state.Errorf(state.CodeLimited, "the content comes slowly, and others wait for the memory that it has")
 
-// Interrupter is a body whose Read another goroutine can end. A body that does not implement
-// Interrupter ends only when its current Read returns.
+// Interrupter is a body whose Read another goroutine can abort. A body that does not implement
+// Interrupter is aborted only when its current Read returns.
 type Interrupter interface {
 	// Interrupt makes the current Read fail, and all later ones. It does not block. It is
 	// not called after a Read has failed or Store has returned.
 	Interrupt()
 }
 
-// Hashed is a body that computes a hash while it is read.
+// Hashed is a body that computes the BLAKE3 hash of its bytes while it is read.
 type Hashed interface {
 	// Blake3 returns the BLAKE3 hash of all bytes that were read, or nil if it is not known. It
 	// is called after the last byte was read.
 	Blake3() []byte
 }
 
-// bodies is the memory for all bodies of a node. A part of this memory is reserved for the
-// first pieces of bodies, so that small bodies do not wait behind large ones.
+// bodies manages the memory for all bodies of a node. A part of it is reserved for the first
+// pieces of bodies, so that small bodies need not wait for large ones.
 type bodies struct {
 	first, rest share
 	buffers     Buffers // memory for first chunks
 
-	// mu guards the fields below, and the fields wanted and none of the shares. It is never
-	// held while calling out.
+	// mu guards the fields below, and the fields wanted and none of the shares. It is not held
+	// during calls of other code.
 	mu     sync.Mutex
 	read   map[*memory]struct{} // bodies that are being read
-	claims map[*claim]struct{}  // bodies that wait for memory of rest
-	idle   int64                // bytes of rest that the waiting bodies hold meanwhile
-	gave   time.Time            // time of the last search for bodies that give way
+	claims map[*claim]struct{}  // bodies that wait for memory from rest
+	idle   int64                // bytes of rest that the waiting bodies occupy
+	gave   time.Time            // time of the last call of giveWay that had an effect
 }
 
 // share is a part of the memory for bodies.
@@ -75,20 +78,20 @@ type share struct {
 	size int64 // size of room in bytes
 
 	wanted int64     // number of bytes for which bodies wait
-	none   time.Time // last time at which too few of the bodies were slow
+	none   time.Time // last time at which the slow bodies had too little memory
 }
 
-// claim is a body that waits for memory of rest.
+// claim is a body that waits for memory from rest.
 type claim struct {
 	m      *memory
-	first  int64 // bytes of first that the body holds
-	has    int64 // bytes of rest that the body holds
+	first  int64 // bytes of first that the body occupies
+	has    int64 // bytes of rest that the body occupies
 	begins bool  // the body is in its first chunk
 	since  time.Time
 	refuse context.CancelFunc
 }
 
-// firstPart gives the part of all memory that is reserved for first pieces.
+// firstPart is the divisor that gives the part of all memory that is reserved for first pieces.
 const firstPart = 8
 
 func newBodies(size int64, buffers Buffers) *bodies {
@@ -101,8 +104,8 @@ func newBodies(size int64, buffers Buffers) *bodies {
 	}
 }
 
-// open returns the memory of a body that is read from now on, until leave is called. end ends
-// ctx with a reason.
+// open returns the memory of a body that is going to be read. The body counts as being read until
+// leave is called. end aborts the body: it ends ctx with a reason.
 func (o *bodies) open(ctx context.Context, end context.CancelCauseFunc, body io.Reader, turn uint64) *memory {
 	m := &memory{ctx: ctx, end: end, of: o, body: body, turn: turn, begins: true}
 	o.mu.Lock()
@@ -111,8 +114,8 @@ func (o *bodies) open(ctx context.Context, end context.CancelCauseFunc, body io.
 	return m
 }
 
-// wait waits until n bytes of a share are free or ctx ends. Meanwhile it ends slow bodies that
-// hold memory of this share, and makes other bodies give way.
+// wait waits until n bytes of a share are free, and takes them, or until ctx ends. Meanwhile it
+// aborts slow bodies that occupy memory of this share, and rejects bodies by giveWay.
 func (o *bodies) wait(ctx context.Context, p *share, n int64) error {
 	o.want(p, n)
 	defer o.want(p, -n)
@@ -141,7 +144,7 @@ func (o *bodies) want(p *share, n int64) {
 	p.wanted += n
 }
 
-// enter records that a body waits for memory of rest. refuse ends the wait.
+// enter records that a body waits for memory from rest. refuse aborts its wait.
 func (o *bodies) enter(m *memory, refuse context.CancelFunc) *claim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +162,7 @@ func (o *bodies) exit(c *claim) {
 	o.breakDeadlock()
 }
 
-// remove removes a claim if it is still there. The caller holds mu.
+// remove removes a claim if it is still in the set. The caller holds mu.
 func (o *bodies) remove(c *claim) {
 	if _, ok := o.claims[c]; ok {
 		delete(o.claims, c)
@@ -167,17 +170,17 @@ func (o *bodies) remove(c *claim) {
 	}
 }
 
-// breakDeadlock refuses waiting bodies if all other bodies together may return less memory than
-// one waiting body needs, which is at most one chunk. Otherwise the waiting bodies could wait
-// for each other. The caller holds mu.
+// breakDeadlock rejects waiting bodies while the memory that waiting bodies do not occupy is less
+// than one chunk, the most that one of them needs. Otherwise the waiting bodies could wait for
+// each other forever. The caller holds mu.
 func (o *bodies) breakDeadlock() {
 	for o.idle > 0 && o.rest.size-o.idle < ChunkSize {
 		o.refuseOne(func(c *claim) bool { return c.has > 0 })
 	}
 }
 
-// giveWay refuses bodies that have waited for a while after their first pieces, if other bodies
-// that wait to begin need their memory.
+// giveWay rejects bodies that occupy their first piece and have waited for giveWayAfter, if
+// bodies that wait to begin need that memory.
 func (o *bodies) giveWay(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -192,9 +195,9 @@ func (o *bodies) giveWay(now time.Time) {
 	}
 }
 
-// refuseOne refuses the youngest of the waiting bodies for which of returns true, and returns
-// whether there was one. It prefers a body in its first chunk, whose client has sent the least
-// in vain. The caller holds mu.
+// refuseOne rejects one of the waiting bodies for which of returns true, and returns whether
+// there was one. It prefers a body in its first chunk, because its client loses the least, and
+// among equal ones the youngest. The caller holds mu.
 func (o *bodies) refuseOne(of func(*claim) bool) bool {
 	var one *claim
 	for c := range o.claims {
@@ -212,8 +215,8 @@ func (o *bodies) refuseOne(of func(*claim) bool) bool {
 	return true
 }
 
-// slow chooses slow bodies of a share, the slowest first, until together they hold the memory
-// for which others wait, or until no slow body is left. Each body is chosen only once.
+// slow returns slow bodies to abort, the slowest first: as many as are needed to free the memory
+// of a share for which others wait. It returns each body only once.
 func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -253,9 +256,9 @@ func (o *bodies) slow(p *share, now time.Time) (chosen []*memory) {
 	return chosen
 }
 
-// memory is a body and its part of the memory for all bodies.
+// memory is one body that is being read, with the memory that it occupies.
 type memory struct {
-	ctx  context.Context // of the one Store
+	ctx  context.Context // context of the Store call
 	end  context.CancelCauseFunc
 	of   *bodies
 	body io.Reader
@@ -265,14 +268,14 @@ type memory struct {
 	begins bool    // the body is in its first chunk
 	buf    *[]byte // memory of the first chunk
 
-	// mu guards the fields below. It is held while the body is interrupted, and leave waits for
-	// that. It is locked after the mu of bodies.
+	// mu guards the fields below. It is held while the body is being interrupted; leave waits for
+	// that. It must be locked after the mu of bodies.
 	mu     sync.Mutex
-	begun  int64 // bytes of the first piece, if they are of the share first
-	held   int64 // bytes of rest that the body has ever taken
-	handed int64 // bytes of rest that were passed on; their new holder releases them
+	begun  int64 // bytes of the first piece, if taken from the share first
+	held   int64 // bytes of rest that the body has taken in total
+	handed int64 // bytes of rest for whose release another owner is responsible by now
 	left   bool  // no more bytes are read
-	slow   bool  // the body was chosen to be ended because it is slow
+	slow   bool  // the body was chosen to be aborted because it is slow
 
 	// The following fields count since the last slowBytes.
 	got    int
@@ -280,7 +283,7 @@ type memory struct {
 	since  time.Time     // when the current wait for the client began; zero if there is none
 }
 
-// has returns how many bytes of a share the body holds and has not passed on.
+// has returns how many bytes of a share the body occupies and is responsible for.
 func (m *memory) has(p *share) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -290,8 +293,8 @@ func (m *memory) has(p *share) int64 {
 	return m.held - m.handed
 }
 
-// begin waits for the first piece of the body. It returns how many bytes of the piece are of
-// the share rest.
+// begin takes memory for the first piece of the body, and waits for it if necessary. paid is how
+// many of these bytes are from the share rest.
 func (m *memory) begin() (paid int, err error) {
 	o := m.of
 	begun, held := int64(firstPiece), int64(0)
@@ -312,8 +315,8 @@ func (m *memory) begin() (paid int, err error) {
 	return int(held), nil
 }
 
-// endFirst returns the memory of the first piece when the body has memory of rest, or when the
-// body has ended.
+// endFirst releases the memory of the first piece, when the body has memory from rest or has
+// ended.
 func (m *memory) endFirst() {
 	m.mu.Lock()
 	n := m.begun
@@ -322,7 +325,7 @@ func (m *memory) endFirst() {
 	m.of.first.room.Release(n)
 }
 
-// try takes n bytes if they are free.
+// try takes n bytes from rest if they are free, and returns whether it did.
 func (m *memory) try(n int64) bool {
 	if !m.of.rest.room.TryAcquire(n) {
 		return false
@@ -331,8 +334,9 @@ func (m *memory) try(n int64) bool {
 	return true
 }
 
-// take waits for n bytes. Bodies may hold memory while they wait. If all of them would wait for
-// each other, one body is refused.
+// take takes n bytes from rest, and waits for them if necessary. Bodies may occupy memory while
+// they wait; if all of them would wait for each other, one body is rejected with
+// state.ErrLimited.
 func (m *memory) take(n int64) error {
 	if m.try(n) {
 		return nil
@@ -356,8 +360,8 @@ func (m *memory) took(n int64) {
 	m.held += n
 }
 
-// patience returns a context that bounds a wait for memory, by a different time for each
-// body.
+// patience returns a context that limits a wait for memory, to a different time for different
+// bodies.
 func (m *memory) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(m.ctx, memoryPatience/2+time.Duration(m.turn%memoryTurns)*memoryPatience/2/memoryTurns)
 }
@@ -370,8 +374,8 @@ func (m *memory) refused() error {
 	return state.Errorf(state.CodeLimited, "too much content arrives at this node at once")
 }
 
-// hand passes on the responsibility for up to n bytes of memory that the body holds, and
-// returns how many. The receiver must release them.
+// hand transfers the responsibility for up to n bytes of memory to the caller, who must release
+// them, and returns their number.
 func (m *memory) hand(n int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -380,10 +384,10 @@ func (m *memory) hand(n int64) int64 {
 	return n
 }
 
-// release returns bytes that were passed on.
+// release releases bytes that hand has returned.
 func (m *memory) release(n int64) { m.of.rest.room.Release(n) }
 
-// free returns all memory that was not passed on.
+// free releases all memory for which the body is still responsible.
 func (m *memory) free() {
 	m.release(m.hand(math.MaxInt64))
 	m.endFirst()
@@ -427,8 +431,8 @@ func (m *memory) leave() {
 	m.left = true
 }
 
-// pace returns how long the node has waited for a client that has sent less than slowBytes
-// meanwhile, and whether the body was chosen to be ended.
+// pace returns how long the node has waited for the client since the last slowBytes, and whether
+// the body was chosen to be aborted.
 func (m *memory) pace(now time.Time) (waited time.Duration, ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -445,7 +449,7 @@ func (m *memory) choose() {
 	m.slow = true
 }
 
-// interrupt ends a body that is still being read.
+// interrupt aborts a body that is still being read.
 func (m *memory) interrupt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -458,8 +462,8 @@ func (m *memory) interrupt() {
 	}
 }
 
-// first reads the first chunk of a body. If more is true, the body is longer than the chunk,
-// and data has one byte after the chunk.
+// first reads the first chunk of a body. If the body is longer than the chunk, more is true and
+// data has one more byte.
 func (m *memory) first() (data []byte, more bool, err error) {
 	n, paid := 0, 0 // bytes of rest
 	for size := firstPiece; ; size = min(pieceGrowth*size, ChunkSize+1) {
@@ -491,7 +495,7 @@ func (m *memory) first() (data []byte, more bool, err error) {
 	}
 }
 
-// reuse returns the memory of the first chunk to the pool. The chunk must not be used any more.
+// reuse returns the buffer of the first chunk to the pool. The chunk must not be used afterwards.
 func (m *memory) reuse() {
 	if m.buf != nil {
 		m.of.buffers.Put(m.buf)
@@ -499,7 +503,7 @@ func (m *memory) reuse() {
 	}
 }
 
-// fill does the same as io.ReadFull, but also ends with ctx.
+// fill is io.ReadFull, but also ends with ctx, and returns io.EOF instead of io.ErrUnexpectedEOF.
 func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		if err := ctx.Err(); err != nil {
@@ -518,19 +522,19 @@ func fill(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
 // ended returns whether err is the regular end of a body, and not a failure that wraps io.EOF.
 func ended(err error) bool { return err == io.EOF } //nolint:errorlint // see above
 
-// rest reads a body after its beginning and takes memory for each chunk. If there is no memory,
-// it first passes on the bytes that were read before, because a body that waits for memory must
-// not hold any. It waits before it returns the first byte of a chunk, because the splitter
-// takes a buffer for the chunk from then on. It waits only after it has read that byte, because
-// at the end of a body there is nothing to wait for.
+// rest is the reader of a body that is longer than its first chunk. It takes memory before each
+// chunk. If no memory is free, it first makes the splitter pass on the bytes that were read
+// before (flush), because a waiting body should occupy no memory. It waits before it returns the
+// first byte of a chunk, because the splitter then allocates a buffer for the chunk. And it waits
+// only after it has read that byte, because at the end of the body no memory is needed.
 type rest struct {
 	m     *memory
-	first []byte // one byte, or a chunk and one byte; the last byte begins a chunk without memory
+	first []byte // bytes read already: one byte, or a chunk and one byte; no memory was taken for the last byte
 	paid  int    // number of bytes that may be read before more memory is taken
 	flush func() error
 }
 
-// FlushWith sets the function that passes on the bytes that were read.
+// FlushWith sets the function that makes the splitter pass on the bytes that it has read.
 func (r *rest) FlushWith(flush func() error) { r.flush = flush }
 
 // Read implements io.Reader.
@@ -554,7 +558,7 @@ func (r *rest) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin reads the first byte of a chunk, and takes memory for the chunk.
+// begin reads the first byte of a chunk, takes memory for the chunk, and returns the byte in b.
 func (r *rest) begin(b []byte) (int, error) {
 	if len(r.first) == 0 {
 		var next [1]byte

@@ -15,37 +15,40 @@ import (
 )
 
 // After enough nodes have stored the content durably, a put waits a little for the other nodes,
-// because a late node must report its copy by a separate command.
+// because the copy of a node that is later needs a separate command.
 const (
 	minLinger = 20 * time.Millisecond
 	maxLinger = time.Second
-	lingerOf  = 8 // fraction of the time so far that a put waits
+	lingerOf  = 8 // the put waits for 1/lingerOf of the time that it has taken so far
 )
 
-// dest is one node as a put sees it: this node or another. It is used by one goroutine.
+// dest is one node on which a put stores content, this node or another one. Only one goroutine
+// uses it.
 type dest interface {
-	// put stores blocks, or begins to send them.
+	// put stores blocks on this node, or sends them to the other node without waiting until they
+	// are stored.
 	put(ctx context.Context, blks []block.Block) error
-	// end makes the content complete on the node: from the blocks that were put, from last, and
-	// from blocks of other nodes. From then on the node has a lease on the content.
+	// end completes the content on the node from the blocks that were put, from last, and from
+	// blocks that the node fetches from others. When it returns, the node has a lease on the
+	// content.
 	end(ctx context.Context, e end, last []block.Block) (kept, error)
 	// renew asks the node for its current epoch.
 	renew(ctx context.Context) (kept, error)
-	// done, quit and lost end a put. done reports the outcome after the content was stored.
-	// quit ends the put before that. lost ends it without a message.
+	// done, quit and lost end a put. done reports the outcome after the content was stored. quit
+	// ends the put earlier. lost ends it without reporting an outcome.
 	done(outcome byte)
 	quit()
 	lost()
 }
 
-// whole is complete content. The blocks that must be sent are in memory.
+// whole describes complete content. blks has the blocks that must be sent.
 type whole struct {
 	blks []block.Block
 	end  end
-	past bool // the body was streamed, so only nodes that stored it have its blocks
+	past bool // the body was streamed and is not in memory any more, so only nodes that stored it have the blocks
 }
 
-// put is content that is being stored on its nodes.
+// put is the storing of one content on several nodes.
 type put struct {
 	i      *Ingest
 	id     putID
@@ -53,19 +56,20 @@ type put struct {
 	spare  []state.NodeID // spare nodes that were not tried yet
 	began  time.Time
 
-	ctx     context.Context // context of pushing; ends when the put is given up or Ingest ends
+	ctx     context.Context // context of the work of the holders; ends when the put is given up or Ingest ends
 	cancel  context.CancelFunc
-	results chan *holder // has room for all holders that are ever tried
-	silence chan *holder // holders that do not answer; a holder that finds the channel full tries again
+	results chan *holder // receives the holders that have finished; has capacity for all of them
+	silence chan *holder // receives the holders that do not answer; a holder drops the message if the channel is full and repeats it later
 	decided chan struct{}
 	once    sync.Once
 	outcome byte         // set before decided is closed; 0 means unknown
-	left    atomic.Int32 // number of holders at work, plus one until the outcome is decided
-	body    *memory      // memory of the body; nil if no memory is reused
+	left    atomic.Int32 // number of working holders, plus one until the outcome is decided
+	body    *memory      // memory of the body, which leave returns to the pool; nil if there is none
 	late    int64        // bytes of Ingest.late that this put uses
-	cut     atomic.Bool  // a holder has failed, and its unfinished work may still use the memory
+	cut     atomic.Bool  // a holder has failed and may still use the memory, so it must not be reused
 
-	// The following fields are used by the caller of Store, and later by the Stored.
+	// The following fields are used only by the goroutine that calls Store and the methods of
+	// Stored.
 	running int
 	silent  int // number of running holders that are silent
 	kept    []*holder
@@ -77,21 +81,21 @@ type holder struct {
 	node state.NodeID
 	dest dest
 
-	// The following fields are for a body that is still arriving.
+	// The following fields are used only for a body that is still arriving.
 	feed   chan *batch
-	failed chan struct{} // closed when the holder takes no more blocks, because of err
-	end    end           // valid once feed is closed, unless the put was given up
+	failed chan struct{} // closed when the holder accepts no more blocks, because of err
+	end    end           // set before feed is closed, unless the put was given up
 
 	renews chan renewal
 	kept   kept  // result of the node
 	err    error // error of the node
 
-	// The following fields are used by the caller of Store.
+	// The following fields are used only by the goroutine that calls Store.
 	silent bool // the holder counts as silent
 	ended  bool // the result of the holder has arrived
 }
 
-// renewal asks a holder for its epoch.
+// renewal is a request to a holder for its current epoch.
 type renewal struct {
 	ctx    context.Context // context of the caller of renew
 	answer chan<- *holder
@@ -101,9 +105,9 @@ type renewal struct {
 type batch struct {
 	blks []block.Block
 	left atomic.Int32
-	// freed releases the memory of the batch for other bodies. It also returns the buffers to
-	// the pool, unless cut is true: a holder has failed, and its unfinished work may still use
-	// the buffers.
+	// freed releases the memory of the batch, so that other bodies can use it. It also returns
+	// the buffers to the pool, unless cut is true: then a holder has failed and may still use the
+	// buffers.
 	freed func(cut bool)
 	cut   atomic.Bool
 }
@@ -114,7 +118,7 @@ func (b *batch) done() {
 	}
 }
 
-// begin starts a put. The end of ctx ends it until release is called.
+// begin creates a put. Until release is called, the end of ctx aborts it.
 func (i *Ingest) begin(ctx context.Context, place Placement) (p *put, release func() bool) {
 	p = &put{
 		i: i, id: newID(), copies: place.Copies, spare: place.Spare, began: time.Now(),
@@ -126,7 +130,8 @@ func (i *Ingest) begin(ctx context.Context, place Placement) (p *put, release fu
 	return p, context.AfterFunc(ctx, p.cancel)
 }
 
-// try starts to put content on a node: a body that is arriving, or complete content.
+// try starts to store content on a node, in a new goroutine. w is the complete content, or nil
+// for a body that is still arriving.
 func (p *put) try(node state.NodeID, w *whole) (*holder, error) {
 	h := &holder{node: node, renews: make(chan renewal)}
 	if node == p.i.opts.Self {
@@ -156,7 +161,8 @@ func (p *put) try(node state.NodeID, w *whole) (*holder, error) {
 	return h, nil
 }
 
-// hold stores the content on one node, and returns when the outcome is known.
+// hold stores the content on one node, sends the holder to results, and then waits for the
+// outcome and reports it to the node.
 func (p *put) hold(h *holder, w *whole) {
 	if w != nil {
 		h.kept, h.err = h.dest.end(p.ctx, w.end, w.blks)
@@ -197,8 +203,8 @@ func (p *put) hold(h *holder, w *whole) {
 	}
 }
 
-// follow passes the batches and the end of a body to a holder. It does not wait after the put
-// was given up.
+// follow passes the batches and the end of an arriving body to a holder. It returns at once when
+// the put is given up.
 func (p *put) follow(h *holder) {
 	for {
 		select {
@@ -228,8 +234,8 @@ func (p *put) follow(h *holder) {
 	}
 }
 
-// skip discards the waiting data in the feed of a put that was given up. Other holders continue
-// to read the body.
+// skip discards the batches in the feed of a put that was given up, so that their memory is
+// released.
 func (h *holder) skip() {
 	for {
 		select {
@@ -244,7 +250,8 @@ func (h *holder) skip() {
 	}
 }
 
-// leave releases the context and the memory of the put when their last user has ended.
+// leave is called when one user of the put has ended. After the last one, it releases the context
+// and the memory of the put.
 func (p *put) leave() {
 	if p.left.Add(-1) > 0 {
 		return
@@ -256,10 +263,10 @@ func (p *put) leave() {
 	}
 }
 
-// linger lets slow holders continue after the body is stored and its memory released. A holder
-// that hangs would otherwise keep memory forever: when late holders have used up their share of
-// memory, those of this put are cancelled. A holder without the complete content fetches it
-// afterwards.
+// linger lets slow holders continue with a small body that enough nodes have stored, while the
+// body's memory is counted in Ingest.late. If that is used up, linger cancels the remaining
+// holders, because one that hangs would otherwise occupy memory forever. Their nodes fetch the
+// content later.
 func (p *put) linger() {
 	if p.running == 0 || p.body == nil {
 		return
@@ -271,7 +278,8 @@ func (p *put) linger() {
 	}
 }
 
-// decide reports the outcome to the holders.
+// decide sets the outcome and makes the holders report it to their nodes. Only the first call has
+// an effect.
 func (p *put) decide(outcome byte) {
 	p.once.Do(func() {
 		p.outcome = outcome
@@ -283,7 +291,8 @@ func (p *put) decide(outcome byte) {
 	})
 }
 
-// giveUp ends a put that has failed.
+// giveUp ends a put that has failed with err, and returns the error for the caller: that of ctx,
+// an error about the shutdown, or err.
 func (p *put) giveUp(ctx context.Context, err error) error {
 	ending := p.i.life.Err() != nil
 	p.decide(outcomeGivenUp)
@@ -296,7 +305,8 @@ func (p *put) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// place stores content on nodes that is in memory or that some member has.
+// place stores complete content on nodes. Its blocks are in w, or on some member. m is the memory
+// of the body, or nil.
 func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory) (*Stored, error) {
 	p, release := i.begin(ctx, place)
 	defer release()
@@ -319,7 +329,7 @@ func (i *Ingest) place(ctx context.Context, place Placement, w whole, m *memory)
 	return s, err
 }
 
-// stream puts a body on nodes while it arrives.
+// stream stores a body on nodes while it arrives.
 func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stored, error) {
 	p, release := i.begin(ctx, place)
 	defer release()
@@ -385,7 +395,8 @@ func (i *Ingest) stream(ctx context.Context, body *rest, place Placement) (*Stor
 	return withSize(s, size), err
 }
 
-// give passes a batch to all holders that have not failed. It waits for the slowest of them.
+// give passes a batch to all holders that have not failed, and waits until the slowest has
+// accepted it. It returns an error if too few holders are left.
 func (p *put) give(feeds []*holder, b *batch) error {
 	b.left.Store(int32(len(feeds)) + 1)
 	defer b.done()
@@ -450,8 +461,8 @@ func (p *put) result(h *holder) {
 	}
 }
 
-// gather waits until enough nodes keep the content. It replaces nodes that fail by spare
-// ones, and also asks spare nodes while others are silent.
+// gather waits until enough nodes have stored the content. It starts a spare node for each node
+// that fails or does not answer.
 func (p *put) gather(ctx context.Context, release func() bool, place Placement, w *whole) (*Stored, error) {
 	var late <-chan time.Time
 	for p.running > p.silent || len(p.kept) < p.copies {
@@ -510,8 +521,9 @@ func (p *put) holdings() []state.Holding {
 	return held
 }
 
-// reason returns why a put has failed, if only left nodes could still store the content. The
-// reason is lack of space if without that lack there would have been enough nodes.
+// reason returns the error of a put that has failed because only left nodes could still store the
+// content. It is state.ErrNoSpace if there would have been enough nodes but for full disks, and
+// otherwise state.ErrUnavailable.
 func (p *put) reason(left int) error {
 	full := 0
 	for _, err := range p.errs {

@@ -16,17 +16,18 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Bounds of the content that other nodes put on this node.
+// Limits for content that other nodes put on this node.
 const (
 	maxStreams = 1024
-	// serveIdle is how long a stream may stay without a put. It is longer than
-	// idleAfter, so that the other side closes first.
+	// serveIdle is how long a stream may be open without a put. It is longer than idleAfter, so
+	// that the other side closes the stream first.
 	serveIdle = 3 * time.Minute
-	// batchBlocks bounds the number of blocks that are stored together. Options.Batch bounds
+	// batchBlocks is the largest number of blocks that are stored together. Options.Batch limits
 	// their bytes.
 	batchBlocks = 256
-	// storeAfter is how long blocks wait for the next one of their batch. A client may be
-	// slow for hours, and waiting blocks use memory that other puts need.
+	// storeAfter is how long received blocks wait for further ones of their batch before they are
+	// stored. A client may be slow for hours, and waiting blocks occupy memory that other puts
+	// need.
 	storeAfter = time.Second
 )
 
@@ -101,7 +102,7 @@ func (i *Ingest) serveStream(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// readSmall reads a frame that contains no block.
+// readSmall reads a frame of any kind but block.
 func readSmall(r *bufio.Reader) (frame, error) {
 	kind, n, err := readHead(r)
 	if err != nil {
@@ -124,8 +125,9 @@ type served struct {
 	share *semaphore.Weighted // the other node's part of i.arriving
 }
 
-// takeRoom waits for memory for n arriving bytes, first in the share of the other node, so that
-// slow content of one member does not use up the memory for others.
+// takeRoom waits until n more bytes may arrive: first in the share of the other node, and then in
+// the limit for all nodes. The share ensures that slow content of one member does not use up the
+// memory for the others.
 func (s *served) takeRoom(ctx context.Context, n int64) error {
 	if err := s.share.Acquire(ctx, n); err != nil {
 		return err
@@ -161,11 +163,11 @@ type arriving struct {
 	batch []block.Block
 	bufs  []*[]byte // memory of the blocks in batch
 	bytes int64
-	going chan error // result of the batch that is being stored; nil if none is
-	told  bool       // the other side may have heard that the content is kept
+	going chan error // receives the result of the batch that is being stored; nil if none is
+	told  bool       // the other side may have received the answer kept
 }
 
-// put handles one put up to its outcome. After an error the stream cannot be used any more.
+// put handles one put until its outcome is known. After an error the stream is unusable.
 func (s *served) put(ctx context.Context, id putID) error {
 	a := &arriving{s: s, keep: s.i.keeper.open(s.from + "/" + hex.EncodeToString(id[:]))}
 	ctx, cancel := context.WithCancel(ctx)
@@ -219,8 +221,8 @@ func (s *served) take(ctx context.Context, a *arriving) (outcome byte, err error
 	}
 }
 
-// expect waits for the next frame, at most as long as blocks may wait, and then stores the
-// waiting blocks.
+// expect waits for the next frame. If none arrives within storeAfter, it stores the waiting
+// blocks.
 func (a *arriving) expect(ctx context.Context) error {
 	if len(a.batch) == 0 || a.s.in.Buffered() >= headBytes {
 		return nil
@@ -238,9 +240,9 @@ func (a *arriving) expect(ctx context.Context) error {
 	return errors.Join(err, a.s.conn.SetReadDeadline(time.Time{}), ctx.Err())
 }
 
-// block reads a block of n bytes and stores the batch if the block fills it. Waiting blocks of
-// all puts share a bound. When it is reached, this put stores its batch before it waits, so
-// that puts do not wait for each other.
+// block reads a block frame of n bytes, and stores the batch if that fills it. The waiting blocks
+// of all puts have a common limit. At the limit, this put stores its batch before it waits for
+// memory, so that puts do not wait for each other.
 func (a *arriving) block(ctx context.Context, n int) error {
 	if !a.s.tryRoom(int64(n)) {
 		if err := errors.Join(a.store(ctx), a.settle()); err != nil {
@@ -268,7 +270,8 @@ func (a *arriving) block(ctx context.Context, n int) error {
 	return nil
 }
 
-// store begins to store the batch after the previous batch is stored.
+// store waits until the previous batch is stored, and then starts to store the present one in a
+// goroutine.
 func (a *arriving) store(ctx context.Context) error {
 	if err := a.settle(); err != nil || len(a.batch) == 0 {
 		return err
@@ -288,14 +291,14 @@ func (a *arriving) store(ctx context.Context) error {
 	return nil
 }
 
-// reuse returns memory to the pool that is no longer used.
+// reuse returns buffers to the pool that are no longer used.
 func (a *arriving) reuse(bufs []*[]byte) {
 	for _, buf := range bufs {
 		a.s.i.opts.Buffers.Put(buf)
 	}
 }
 
-// settle waits until the batch that is being stored is stored.
+// settle waits until the batch that is being stored is stored, and returns the error.
 func (a *arriving) settle() error {
 	if a.going == nil {
 		return nil
@@ -305,7 +308,7 @@ func (a *arriving) settle() error {
 	return err
 }
 
-// forget discards the batch of blocks that is not stored yet.
+// forget discards the blocks that are not being stored yet.
 func (a *arriving) forget() {
 	a.s.giveRoom(a.bytes)
 	a.batch, a.bufs, a.bytes = nil, nil, 0
@@ -323,8 +326,8 @@ type read struct {
 	err error
 }
 
-// end completes the content on this node, answers, and waits for the outcome. It stops if the
-// sender of the put is gone.
+// end completes the content on this node, sends the answer, and waits for the outcome. It stops
+// if the other node disconnects.
 func (s *served) end(ctx context.Context, a *arriving, e end) (outcome byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan ending, 1)
@@ -391,7 +394,8 @@ func (s *served) end(ctx context.Context, a *arriving, e end) (outcome byte, err
 	}
 }
 
-// lastWord returns the outcome that arrived after this side could no longer answer.
+// lastWord is called when this side can no longer send its answer because of err. It waits for an
+// outcome that may still arrive and returns it, or else err.
 func lastWord(frames <-chan read, err error) (outcome byte, _ error) {
 	timer := time.NewTimer(doneTimeout)
 	defer timer.Stop()
@@ -413,7 +417,7 @@ func (s *served) write(frame []byte) error {
 	return err
 }
 
-// refuse sends the error that ends a put, and returns it.
+// refuse sends err to the other node, which ends the put, and returns it.
 func (s *served) refuse(err error) error {
 	code, text := state.CodeUnavailable, err.Error()
 	var known *state.Error

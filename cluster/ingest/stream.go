@@ -15,23 +15,23 @@ import (
 	block "github.com/ipfs/go-block-format"
 )
 
-// Times and bounds of streams to other nodes.
+// Times and limits of streams to other nodes.
 const (
 	// dialTimeout is how long a put waits for a connection to a node to which it has no stream.
 	dialTimeout = 5 * time.Second
-	// reachedWithin is the part of dialTimeout after which the node counts as silent, see
-	// silentAfter. Several spare nodes may be down, and each one is tried when the previous one
-	// is silent.
+	// reachedWithin is the time of dialling after which the node counts as silent, see
+	// silentAfter. Several spare nodes may be down, and each is tried when the previous one
+	// counts as silent.
 	reachedWithin = time.Second
-	// moveTimeout bounds the time for sending one block.
+	// moveTimeout limits the time for sending one block.
 	moveTimeout = 30 * time.Second
-	// answerTimeout bounds the silence of a node after the end of a body; a node that is
-	// still working sends a message every workingEvery. After silentAfter a spare node gets
-	// the content too, because the client waits.
+	// answerTimeout is the longest time without a message from a node after the end of a body; a
+	// node that is still working sends one every workingEvery. After silentAfter, a spare node
+	// gets the content too, because the client is waiting.
 	answerTimeout = 30 * time.Second
 	silentAfter   = 2 * workingEvery
 	workingEvery  = 5 * time.Second
-	// doneTimeout bounds the time for sending an outcome.
+	// doneTimeout limits the time for sending an outcome.
 	doneTimeout = 5 * time.Second
 	// tellWithin is how long an outcome may wait to be sent together with the next put on the
 	// stream. Nothing depends on the arrival of the outcome.
@@ -40,7 +40,7 @@ const (
 	cutTimeout = time.Second
 	// reasonWait is how long the node waits for the other side's reason on a stream that broke.
 	reasonWait = 100 * time.Millisecond
-	// maxIdle bounds the idle streams to one node; they are closed after idleAfter.
+	// maxIdle is the largest number of idle streams to one node; they are closed after idleAfter.
 	maxIdle    = 32
 	idleAfter  = time.Minute
 	sweepEvery = 20 * time.Second
@@ -49,29 +49,29 @@ const (
 
 var errBroken = errors.New("the stream has ended")
 
-// answer is a frame of the other side.
+// answer is a decoded answer of the other node.
 type answer struct {
 	working bool
 	kept    kept
-	err     error // the other side has refused the put
+	err     error // error with which the other node has rejected the put
 }
 
 // stream is a stream to another node, used by one put at a time.
 type stream struct {
 	conn   net.Conn
 	out    *bufio.Writer
-	head   []byte // head of a frame, kept to reuse its memory
+	head   []byte // buffer for the head of a frame
 	reused bool
-	idle   time.Time // time since which the stream is idle
-	late   bool      // out has an outcome that is sent together with the next frame, or soon
+	idle   time.Time // when the stream became idle
+	late   bool      // out has an outcome that is not flushed yet
 
 	answers chan answer
 	broken  chan struct{} // closed when no more answers can arrive
 }
 
-// read passes on the answers until the stream ends or the other side refuses. In the latter
-// case the other side reads nothing more, so read also ends a running write, which would
-// otherwise wait for moveTimeout.
+// read sends the answers to the channel answers until the stream ends or the other node rejects
+// the put. In the latter case the other node reads nothing more, so read also aborts a running
+// write, which would otherwise block for moveTimeout.
 func (s *stream) read() {
 	defer func() {
 		close(s.broken)
@@ -116,9 +116,9 @@ func (s *stream) ended() bool {
 	}
 }
 
-// write runs fn, which writes, until the timeout or the end of ctx. After ctx has ended a write
-// in progress may finish, so that the end can be sent as well. After any other error the stream
-// is unusable.
+// write calls fn, which writes to the stream, with a time limit. After ctx has ended, a running
+// write may finish within cutTimeout, so that the end of the put can still be sent. After any
+// other error the stream is unusable.
 func (s *stream) write(ctx context.Context, timeout time.Duration, fn func() error) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *stream) await(ctx context.Context, silent func()) (kept, error) {
 	}
 }
 
-// pool keeps streams open between puts.
+// pool keeps streams to other nodes open between puts.
 type pool struct {
 	network Network
 	work    sync.WaitGroup // counts goroutines that read streams
@@ -182,14 +182,14 @@ type pool struct {
 	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
 	idle   map[state.NodeID][]*stream
-	teller *time.Timer // timer that calls notify; nil if no outcome waits
+	teller *time.Timer // timer that calls tell; nil if no outcome waits
 	closed bool
 }
 
 func newPool(n Network) *pool { return &pool{network: n, idle: map[state.NodeID][]*stream{}} }
 
-// get returns an idle stream. If fresh is true, or if there is no idle stream, it opens a new
-// one. It calls silent if that takes long.
+// get returns an idle stream to a node. If fresh is true or none is idle, it opens a new one, and
+// calls silent if that takes longer than reachedWithin.
 func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool, silent func()) (*stream, error) {
 	for !fresh {
 		o.mu.Lock()
@@ -228,7 +228,7 @@ func (o *pool) get(ctx context.Context, node state.NodeID, fresh bool, silent fu
 	return s, nil
 }
 
-// put returns a stream whose outcome was sent or waits to be sent.
+// put returns a stream to the pool, after its outcome was sent or buffered.
 func (o *pool) put(node state.NodeID, s *stream) {
 	o.mu.Lock()
 	keep := !o.closed && !s.ended() && len(o.idle[node]) < maxIdle
@@ -245,7 +245,7 @@ func (o *pool) put(node state.NodeID, s *stream) {
 	}
 }
 
-// notify sends the waiting outcomes that no later put has taken along.
+// tell sends the buffered outcomes of idle streams.
 func (o *pool) tell() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -272,7 +272,7 @@ func (o *pool) tell() {
 	}
 }
 
-// flush sends the waiting outcome.
+// flush sends the buffered outcome.
 func (s *stream) flush() error {
 	s.late = false
 	return s.write(context.Background(), doneTimeout, func() error { return nil })
@@ -318,7 +318,7 @@ func (o *pool) run(ctx context.Context) {
 	o.sweep(time.Now().Add(time.Hour))
 }
 
-// remote is one put as another node keeps it. It is used by one goroutine.
+// remote implements dest for another node. Only one goroutine uses it.
 type remote struct {
 	pool   *pool
 	node   state.NodeID
@@ -328,8 +328,8 @@ type remote struct {
 	s *stream
 }
 
-// send writes blocks, and the end if there is one. If the pooled stream turns out to be dead,
-// send opens a new stream.
+// send writes blocks, and the end frame if e is not nil, and then calls wait if it is not nil. If
+// a stream from the pool turns out to be dead, send repeats this on a new stream.
 func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func() error) error {
 	for fresh := false; ; fresh = true {
 		first := d.s == nil
@@ -366,7 +366,7 @@ func (d *remote) send(ctx context.Context, blks []block.Block, e *end, wait func
 	}
 }
 
-// reason returns what the other side sent before the stream broke, or nil.
+// reason returns the error that the other node has sent before the stream broke, or nil.
 func (d *remote) reason() error {
 	timer := time.NewTimer(reasonWait)
 	defer timer.Stop()
@@ -465,8 +465,8 @@ func (d *remote) done(outcome byte) {
 	d.pool.put(d.node, s)
 }
 
-// quit ends a put that has no answer yet. An answer may still arrive, so quit closes the
-// stream.
+// quit implements dest. It closes the stream, because an answer to the end frame may still
+// arrive.
 func (d *remote) quit() {
 	s := d.s
 	if s == nil {

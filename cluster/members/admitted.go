@@ -7,16 +7,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// answerGrace is how long a joining node may ask for the answer again after its ticket was
-// spent. A joining node tries for as long.
+// answerGrace is how long a joining node may request the answer again after its ticket was used.
+// A joining node also tries for that long.
 const answerGrace = time.Minute
 
-// admitted records which node a ticket may have admitted without the node knowing.
+// admitted records nodes that a ticket may have admitted without the node knowing it.
 //
-// The command that admits a node also spends its ticket. If the majority or the answer is
-// lost at that moment, the node is a member but lacks the cluster secret, and its ticket is
-// no longer open. So the same node, and no other, gets the answer again for answerGrace, or
-// until it confirms the answer. The number of entries is bounded by the number of tickets.
+// The command that admits a node also removes its ticket. If the majority or the answer is lost
+// at that moment, the node is a member but does not have the cluster secret, and its ticket is no
+// longer valid. So this node, and no other, can get the answer again for answerGrace, or until it
+// confirms that it has the answer. The number of entries is limited by the number of tickets.
 type admitted struct {
 	// mu guards nodes, whose keys are ticket ids.
 	mu    sync.Mutex
@@ -28,8 +28,7 @@ type admission struct {
 	ends time.Time
 }
 
-// note records that ticket may have admitted node. An earlier node of the same ticket
-// stays.
+// note records that ticket may have admitted node. It does not replace an entry for another node.
 func (a *admitted) note(ticket string, node state.NodeID, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +46,7 @@ func (a *admitted) note(ticket string, node state.NodeID, now time.Time) {
 	a.nodes[ticket] = admission{node, now.Add(answerGrace)}
 }
 
-// forget removes the record of a node that confirmed the answer or was rejected.
+// forget removes the entry of a node that has confirmed the answer or was rejected.
 func (a *admitted) forget(ticket string, node state.NodeID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,8 +55,8 @@ func (a *admitted) forget(ticket string, node state.NodeID) {
 	}
 }
 
-// by returns the node that ticket may have admitted and that may still ask for the answer;
-// ok is false if there is none.
+// by returns the node that ticket may have admitted and that may still request the answer; ok is
+// false if there is none.
 func (a *admitted) by(ticket string, now time.Time) (node state.NodeID, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

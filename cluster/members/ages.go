@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// ageBounds are the upper bounds of the classes of ages. The last class has none.
+// ageBounds are the upper bounds of the age classes. The last class has none.
 var ageBounds = [AgeClasses - 1]time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 12 * time.Hour}
 
-// AgeClasses is the number of classes of ages by which missing copies are counted.
+// AgeClasses is the number of age classes by which missing copies are counted.
 const AgeClasses = 5
 
-// AgeBound returns the age below which all contents of a class are. The last class has no such age:
-// bounded is false, and age is the smallest age in the class.
+// AgeBound returns the upper bound of an age class. The last class has none: bounded is false,
+// and age is the smallest age in the class.
 func AgeBound(class int) (age time.Duration, bounded bool) {
 	if class < len(ageBounds) {
 		return ageBounds[class], true
@@ -34,25 +34,27 @@ func ageClass(age time.Duration) int {
 }
 
 const (
-	momentEvery = time.Minute // between two moments that a node remembers
-	// momentsKept is how many it remembers, which reach back a little further than the last bound.
+	momentEvery = time.Minute // interval between two moments that a node remembers
+	// momentsKept is the number of moments that a node remembers. They cover a little more than
+	// the highest age bound.
 	momentsKept = 12*60 + 10
 )
 
-// moment is a time at which a node had applied the log up to an index. All content whose record was
+// moment is a time at which a node had applied the log up to an index. Content whose record was
 // created by an entry up to this index is at least as old as the moment.
 type moment struct {
 	index uint64
 	at    time.Time
 }
 
-// ages are moments that this node remembers since it started, the oldest first.
+// ages has the moments that this node remembers since its start, oldest first. They are used to
+// estimate the age of content, because roots have no creation time.
 type ages struct {
 	mu      sync.Mutex // guards moments
 	moments []moment
 }
 
-// note remembers how far the log was applied, once in momentEvery.
+// note records that the log is applied up to index, at most once per momentEvery.
 func (a *ages) note(index uint64, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,8 +68,8 @@ func (a *ages) note(index uint64, now time.Time) {
 	a.moments = append(a.moments, moment{index, now})
 }
 
-// in returns the moments that this node remembers and those of the checks of the state, which are in
-// the state of all nodes and so survive a restart.
+// in returns the moments that this node remembers, and those of the state checks, which are in
+// the replicated state and so survive a restart of this node.
 func (a *ages) in(view state.View) ([]moment, error) {
 	checks, err := view.Checks()
 	if err != nil {
@@ -83,8 +85,8 @@ func (a *ages) in(view state.View) ([]moment, error) {
 	return all, nil
 }
 
-// ageOf returns the age of content whose record the entry with an index created: the highest one that the
-// moments prove, which is up to momentEvery too low, or 0.
+// ageOf returns the minimum age of content whose record was created by the entry born: the
+// largest age that the moments prove, which may be too small by momentEvery, or 0.
 func ageOf(moments []moment, born uint64, now time.Time) time.Duration {
 	i, _ := slices.BinarySearchFunc(moments, born, func(m moment, born uint64) int { return cmp.Compare(m.index, born) })
 	if i == len(moments) {

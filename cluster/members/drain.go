@@ -13,19 +13,20 @@ const Draining = "draining"
 // DrainPlan describes the effect of the drain of a member.
 type DrainPlan struct {
 	Peer // Roots is the number of roots that would move; Pins is 0
-	// Others is the number of other members that keep content during the drain. Free is the sum of their
-	// free bytes.
+	// Others is the number of other members that store content during the drain. Free is the sum
+	// of their free bytes.
 	Others int
 	Free   uint64
-	// Copies is the number of copies that a root should have now, and CopiesThen without the member.
+	// Copies is the number of copies that a root should have now, and CopiesThen the number
+	// without the member.
 	Copies, CopiesThen int
 }
 
-// Tight reports whether the other members may have too little room for the content of this member. They
-// may have room all the same, because content that they hold already needs no more.
+// Tight reports whether the other members may have too little space for the content of this
+// member. The space may suffice nevertheless, because they may have some of the content already.
 func (p *DrainPlan) Tight() bool { return p.CopiesThen == p.Copies && p.UsedBytes > p.Free }
 
-// DrainPlan describes the effect of the drain of a member; who is an id or a name, as for Named.
+// DrainPlan returns the effect of draining a member. who is an id or a name, as for Named.
 func (m *Members) DrainPlan(ctx context.Context, who string) (DrainPlan, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -74,10 +75,11 @@ func (m *Members) drainPlan(view state.View, who string) (p DrainPlan, err error
 	return p, nil
 }
 
-// Drain begins the drain of a member, or ends it if on is false. A member that is being drained gets
-// no new content, and the leader moves its content to other members. It votes and serves as before.
+// Drain begins the drain of a member, or ends it if on is false. A member that is being drained
+// gets no new content, and the leader moves its content to other members. It votes and serves as
+// before.
 //
-// Errors: a *state.Error: CodeNotFound; CodeConflict if no other member would keep content;
+// Errors: a *state.Error with CodeNotFound; CodeConflict if no other member would store content;
 // CodeUnavailable without a majority, or below state.DrainLevel.
 func (m *Members) Drain(ctx context.Context, id state.NodeID, on bool) error {
 	view, release, err := m.opts.State.View(ctx)

@@ -9,34 +9,35 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of what a node remembers of the drains of members.
+// Limits for measuring the progress of drains.
 const (
-	drainEvery  = 5 * time.Second // between two samples
-	drainRecent = time.Minute     // rates are those of this time
+	drainEvery  = 5 * time.Second // interval between two samples
+	drainRecent = time.Minute     // time over which rates are measured
 	drainLeast  = 10 * time.Second
-	// maxDrainRead is how many recorded copies one sample reads for their sizes, which takes about
-	// 50 ms. If a member has more, the next sample goes on there.
+	// maxDrainRead is the largest number of copies whose sizes one sample reads, which takes
+	// about 50 ms. If a member has more, the next sample continues there.
 	maxDrainRead = 10_000
-	maxLeft      = 10 * 365 * 24 * time.Hour // longest time left that is told
+	maxLeft      = 10 * 365 * 24 * time.Hour // longest remaining time that is reported
 )
 
-// Drain tells how far the drain of a member is, as this node has seen it.
+// Drain is the progress of the drain of a member, as measured by this node.
 type Drain struct {
-	Roots uint64 // contents that the member still holds
-	// Bytes is the size of these contents; nil: it is not known yet. With more than maxDrainRead
-	// contents it is an estimate by their mean size.
+	Roots uint64 // number of roots that the member still holds
+	// Bytes is the total size of these roots, or nil if it is not known yet. With more than
+	// maxDrainRead roots it is an estimate from their mean size.
 	Bytes *uint64
-	Rate  *DrainRate // nil: this node has watched the drain for less than drainLeast
+	Rate  *DrainRate // nil if this node has measured for less than drainLeast
 }
 
-// DrainRate tells how fast content leaves a member: the mean of the last minute.
+// DrainRate is the rate at which content leaves a member, averaged over the last minute.
 type DrainRate struct {
 	RootsPerMinute float64
-	BytesPerMinute float64       // 0 also while the size of the contents is not known
-	Left           time.Duration // until the member holds nothing; 0: not known, since nothing has left it
+	BytesPerMinute float64       // also 0 while the sizes are not known
+	Left           time.Duration // time until the member holds nothing; 0 if not known, because nothing has left it
 }
 
-// Left returns the time until the member holds nothing, or false if that is not known.
+// Left returns the estimated time until the member holds nothing. known is false if there is no
+// estimate.
 func (d *Drain) Left() (left time.Duration, known bool) {
 	switch {
 	case d.Roots == 0:
@@ -47,7 +48,7 @@ func (d *Drain) Left() (left time.Duration, known bool) {
 	return d.Rate.Left, true
 }
 
-// drains are the newest samples of the members that are being drained.
+// drains has the newest samples of the members that are being drained.
 type drains struct {
 	mu sync.Mutex // guards of; it is held while copies are read, so that concurrent calls share a sample
 	of map[state.NodeID]*drained
@@ -55,7 +56,7 @@ type drains struct {
 
 // drained has the samples of one member.
 type drained struct {
-	samples []drainSample // the oldest first, of the last minute
+	samples []drainSample // of the last minute, oldest first
 	sizes   sizes
 }
 
@@ -63,18 +64,19 @@ type drainSample struct {
 	at    time.Time
 	roots uint64
 	bytes *uint64
-	exact bool // bytes is a sum and no estimate
+	exact bool // bytes is exact and not an estimate
 }
 
-// sizes adds up the sizes of the contents on a member, a part of them at a time.
+// sizes adds up the sizes of the roots on a member, some of them at each call.
 type sizes struct {
-	next  state.RootKey // to go on from; empty: from the first
-	read  uint64        // copies of this round
+	next  state.RootKey // root at which the next call continues; empty means the first
+	read  uint64        // number of copies read in this round
 	bytes uint64        // their size
-	mean  *float64      // of the last whole round; nil: none yet
+	mean  *float64      // mean size in the last complete round; nil if there was none
 }
 
-// sampleDrains takes samples of the members that are being drained, where the last ones are old enough.
+// sampleDrains takes a sample of each member that is being drained, if the last one is at least
+// drainEvery old.
 func (m *Members) sampleDrains() error {
 	if len(m.Drained()) == 0 {
 		m.drains.keep(nil)
@@ -95,7 +97,7 @@ func (m *Members) sampleDrains() error {
 	return nil
 }
 
-// keep forgets the members that are not being drained any more.
+// keep removes the samples of members that are no longer being drained.
 func (d *drains) keep(all map[state.NodeID]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +108,8 @@ func (d *drains) keep(all map[state.NodeID]bool) {
 	}
 }
 
-// progress returns how far the drain of a member is. It takes a sample if the last one is old enough.
+// progress returns the progress of the drain of a member. It takes a sample if the last one is at
+// least drainEvery old.
 func (d *drains) progress(view state.View, id state.NodeID, now time.Time) (*Drain, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +142,8 @@ func (d *drains) progress(view state.View, id state.NodeID, now time.Time) (*Dra
 	return p, nil
 }
 
-// of returns the size of the contents on a member, and whether that is exact. It is nil until all
-// copies were read once.
+// of returns the total size of the roots on a member, and whether it is exact. It returns nil
+// until the sizes of all copies were read once.
 func (s *sizes) of(view state.View, id state.NodeID, roots uint64) (bytes *uint64, exact bool, err error) {
 	from, read := s.next, 0
 	if from == "" {
@@ -179,7 +182,8 @@ func (s *sizes) of(view state.View, id state.NodeID, roots uint64) (bytes *uint6
 	return &estimate, false, nil
 }
 
-// rateOf returns the rate between the oldest and the newest sample, or nil if they are too close.
+// rateOf returns the rate between the oldest and the newest sample, or nil if there is less than
+// drainLeast between them.
 func rateOf(samples []drainSample) *DrainRate {
 	first, last := samples[0], samples[len(samples)-1]
 	passed := last.at.Sub(first.at)
@@ -204,8 +208,8 @@ func rateOf(samples []drainSample) *DrainRate {
 	return r
 }
 
-// timeLeft returns how long an amount takes at a rate, or 0, which means not known, if that is more than
-// maxLeft: when a few bytes of many have gone in a minute, the time may exceed a Duration.
+// timeLeft returns how long an amount takes at a rate. It returns 0, which means unknown, above
+// maxLeft, because the result might overflow a Duration.
 func timeLeft(amount, perMinute float64) time.Duration {
 	if minutes := amount / perMinute; minutes <= maxLeft.Minutes() {
 		return time.Duration(minutes * float64(time.Minute))

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of the join protocol. Each side sends one JSON message; an admitted node then
-// confirms that it has the answer.
+// Limits of the join protocol. Each side sends one JSON message; an admitted node then confirms
+// that it has received the answer.
 const (
 	maxJoinRequest = 64 << 10
 	maxJoinTold    = 1 << 10
@@ -30,8 +30,8 @@ const (
 
 type joinRequest struct {
 	Node joinNode `json:"node"`
-	// Ask is true if the caller does not want to join but asks whether the node with
-	// Node.ID is a member. The other fields of Node are empty then.
+	// Ask is true if the caller does not want to join but only asks whether the node Node.ID is a
+	// member. The other fields of Node are then empty.
 	Ask bool `json:"ask,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type joinNode struct {
 	Addrs        []string `json:"addrs"`
 	ClusterAddrs []string `json:"cluster_addrs"`
 	Version      string   `json:"version"`
-	// Level is the highest feature level that the release understands; 0: a release without
+	// Level is the highest feature level that the release supports; 0 for a release without
 	// feature levels.
 	Level state.FeatureLevel `json:"level,omitempty"`
 }
@@ -53,27 +53,28 @@ type joinReply struct {
 	Secret    []byte     `json:"secret,omitempty"`
 	Members   []joinNode `json:"members,omitempty"`
 	Member    *bool      `json:"member,omitempty"` // answer to Ask
-	// Index is the log index of the state behind the answer; 0 from releases that do not
-	// send it.
+	// Index is the log index of the state from which the answer was read; 0 from releases that do
+	// not send it.
 	Index uint64 `json:"index,omitempty"`
 }
 
-// joinTold confirms that the joining node has the answer. Old releases do not send it.
+// joinTold confirms that the joining node has received the answer. Old releases do not send it.
 type joinTold struct {
 	Told bool `json:"told"`
 }
 
-// Joined is the result of Join for the new member.
+// Joined is what a new member gets from Join.
 type Joined struct {
 	ClusterID string
 	Secret    []byte
 	Members   []state.Node
 }
 
-// ServeJoin accepts connections of the join protocol from l and answers their requests,
-// up to maxJoins at a time. It returns when ctx ends or l is closed, after the open
-// requests have ended, or with an error of Accept. The remote address of a connection is the
-// peer id of the joining node; the secret of a ticket derives it, so it proves the ticket.
+// ServeJoin accepts connections of the join protocol from l and answers their requests, up to
+// maxJoins at a time. It returns when ctx ends or l is closed, after the running requests have
+// ended, or with an error of Accept. The remote address of a connection is the authenticated peer
+// id of the joining node. Its key is derived from the secret of a ticket or of the cluster, so
+// the peer id proves that the node knows the secret.
 func (m *Members) ServeJoin(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -156,8 +157,8 @@ func (m *Members) level(ctx context.Context) (state.FeatureLevel, error) {
 	return view.FeatureLevel()
 }
 
-// admit makes node n a member. joiner is the peer id of the connection: it proves the
-// cluster secret or a ticket.
+// admit makes the node n a member and returns the answer. joiner is the peer id of the
+// connection, which proves that the node knows the cluster secret or a ticket.
 func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinReply, error) {
 	cmd := &state.JoinNode{
 		Node: state.Node{
@@ -198,9 +199,9 @@ func (m *Members) admit(ctx context.Context, joiner string, n joinNode) (joinRep
 	return joinReply{ClusterID: c.ID, Secret: m.opts.Secret, Members: joinNodes(nodes)}, nil
 }
 
-// letIn proposes cmd and returns a view in which the node is a member; the caller releases
-// it. It also succeeds if cmd.Ticket was spent on this node before and the node asks for
-// the answer again.
+// letIn proposes cmd and returns a view in which the node is a member; the caller must release
+// it. It also succeeds if the ticket was used for this node before and the node requests the
+// answer again.
 func (m *Members) letIn(ctx context.Context, joiner string, cmd *state.JoinNode) (state.View, func(), error) {
 	now := m.opts.Now()
 	known, before := m.admitted.by(joiner, now)
@@ -237,7 +238,7 @@ func joinNodes(nodes []state.Node) (all []joinNode) {
 	return all
 }
 
-// nodes returns the members that the reply names.
+// nodes returns the members in the reply as records.
 func (r *joinReply) nodes() (all []state.Node) {
 	for _, n := range r.Members {
 		all = append(all, state.Node{
@@ -247,8 +248,8 @@ func (r *joinReply) nodes() (all []state.Node) {
 	return all
 }
 
-// membership returns whether the node is a member, read from a linearizable view, and all members
-// if it is.
+// membership returns the answer to the question whether a node is a member, from a linearizable
+// view. It includes all members if the node is one.
 func (m *Members) membership(ctx context.Context, id state.NodeID) (joinReply, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -280,12 +281,12 @@ type Membership struct {
 	ClusterID string
 	Member    bool
 	Members   []state.Node // all members; empty if Member is false
-	Index     uint64       // log index of the state behind the answer; 0: unknown
+	Index     uint64       // log index of the state from which the answer was read; 0 if unknown
 }
 
-// AskMembership asks the other side of conn whether node id is a member. The identity of
-// conn must prove the cluster secret. It fails with state.ErrUnavailable if the other side
-// cannot read the state of a majority, and with the error of the connection.
+// AskMembership asks the node at the other end of conn whether the node id is a member. The
+// caller's identity on conn must prove the cluster secret. It returns state.ErrUnavailable if the
+// other node cannot read the state of a majority, and otherwise the error of the connection.
 func AskMembership(conn net.Conn, deadline time.Time, id state.NodeID) (Membership, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return Membership{}, fmt.Errorf("ask for membership: %w", err)
@@ -305,8 +306,8 @@ func AskMembership(conn net.Conn, deadline time.Time, id state.NodeID) (Membersh
 	return Membership{ClusterID: reply.ClusterID, Member: *reply.Member, Members: reply.nodes(), Index: reply.Index}, nil
 }
 
-// Join asks the other side of conn to make node a member. The identity of conn must prove
-// the cluster secret or a ticket. If the cluster rejects the node, the error is a
+// Join asks the node at the other end of conn to make node a member. The caller's identity on
+// conn must prove the cluster secret or a ticket. If the cluster rejects the node, the error is a
 // *state.Error.
 func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
@@ -333,9 +334,9 @@ func Join(conn net.Conn, deadline time.Time, node state.Node) (Joined, error) {
 	return Joined{ClusterID: reply.ClusterID, Secret: reply.Secret, Members: reply.nodes()}, nil
 }
 
-// confirm confirms that the answer arrived and waits up to hangUpWait until the other side
-// closes the connection. It ignores errors: the confirmation only ends a grace on the other
-// side.
+// confirm tells the other node that the answer has arrived, and waits up to hangUpWait until the
+// other node closes the connection. It ignores errors, because the confirmation only lets the
+// other node forget the admission earlier.
 func confirm(conn net.Conn, deadline time.Time) {
 	if soon := time.Now().Add(hangUpWait); soon.Before(deadline) {
 		deadline = soon

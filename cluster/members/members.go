@@ -22,16 +22,16 @@ import (
 
 // State is the part of consensus that this package uses.
 type State interface {
-	// View returns a linearizable view of the state; the caller releases it.
+	// View returns a linearizable view of the state; the caller must call release.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns a view of the entries that this node has applied; the caller
-	// releases it.
+	// LocalView returns a view of the state that this node has applied; the caller must call
+	// release.
 	LocalView() (view state.View, release func())
 	// Propose commits a command. A read after it returns sees the change.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 	// Leader returns the leader, if this node knows one.
 	Leader() (state.NodeID, bool)
-	// Roles returns "voter" or "nonvoter" for every server of the Raft configuration.
+	// Roles returns "voter" or "nonvoter" for every server of the Raft configuration, by id.
 	Roles() map[state.NodeID]string
 	// Applied returns the index of the newest entry that this node has applied.
 	Applied() uint64
@@ -39,22 +39,22 @@ type State interface {
 
 // Load is the newest load that a node reported by gossip.
 type Load struct {
-	State     string // state by gossip: alive, suspect or down; of a Peer also Draining
+	State     string // state from gossip: alive, suspect or down; in a Peer also Draining
 	UsedBytes uint64
 	FreeBytes uint64
 	Queue     int
 	Version   string
 	Full      bool          // no capacity for new content
 	Refuses   bool          // the disk of its Raft log is full, so it cannot acknowledge writes
-	Ended     bool          // its process was told to stop, and no new one has reported since
-	Away      bool          // no recent sample and no open connection: its copies are out of reach
+	Ended     bool          // its process was told to stop and has not started again
+	Away      bool          // no recent sample and no open connection, so its copies cannot be reached
 	Connected bool          // a connection to it is open
-	Silent    time.Duration // since its last sample; if there was none, since this node has watched it
-	Started   state.Millis  // when its process started, by its clock; 0: not known
+	Silent    time.Duration // time since its last sample, or since this node knows it if there was none
+	Started   state.Millis  // when its process started, by its clock; 0 if not known
 	Busy      bool          // its threads wait for processors
-	Zone      string        // where it stands, by its settings; empty: not known
-	// Skew is the time of its clock in its last sample minus the time of this node when the sample
-	// came. The time that the sample was on its way makes Skew smaller. 0 also if it is not known.
+	Zone      string        // location from its settings; empty if not known
+	// Skew is the time in its last sample minus this node's time when the sample arrived; the
+	// transit time makes it smaller. It is also 0 if not known.
 	Skew time.Duration
 }
 
@@ -67,46 +67,45 @@ type Gossip interface {
 // Options are the dependencies of Members. All fields but Own, Fits and Refused are required.
 type Options struct {
 	Self state.Node // record of this node when it started
-	// Own returns the current record of this node; nil: Self.
+	// Own returns the current record of this node; nil means that Self is current.
 	Own    func() state.Node
 	State  State
 	Gossip Gossip
 	Secret []byte // secret of the cluster
-	// JoinID returns the peer id that a secret derives. A connection with this identity
-	// proves the secret.
+	// JoinID returns the peer id of the key that is derived from a secret. A connection with this
+	// peer id proves that the other side knows the secret.
 	JoinID func(secret []byte) (string, error)
-	// Fits returns an error if the local state shows that Secret is not the secret of the
-	// cluster. After such an error this node admits nobody. Nil: there is no check.
+	// Fits returns an error if Secret is not the secret of the cluster according to the local
+	// state. While it does, this node admits nobody. Nil means no check.
 	Fits func() error
-	// Seed is the list of members until the local state has one.
+	// Seed is the list of members that is used until the local state has one.
 	Seed   []state.Node
 	Now    func() time.Time
 	Logger *slog.Logger
 	// Refused is called for each node that was not admitted, with the peer id of its connection
-	// and the reason. It must return at once. Nil: no call.
+	// and the reason. It must return at once. It may be nil.
 	Refused func(joiner, why string)
 	// GoneAfter is how long a member may be down before the leader places its content on
 	// other nodes.
 	GoneAfter time.Duration
-	// Agreed returns a time that the clocks of most members have passed (early) and one
-	// that they have not (late); ok is false while too few members report. Expired tickets
-	// are deleted by early. This node admits by a ticket as long as Now has not passed its
-	// expiry.
+	// Agreed returns a time that most members' clocks have reached (early) and one that most have
+	// not passed (late). ok is false while too few members report. Expired tickets are deleted by
+	// early. Whether a ticket still admits a node is decided by Now.
 	Agreed func() (early, late state.Millis, ok bool)
 }
 
-// Members lists the members of the cluster and changes them.
+// Members lists, admits, drains and removes the members of the cluster.
 type Members struct {
 	opts     Options
-	secretID string // join identity of the cluster secret
+	secretID string // peer id that is derived from the cluster secret
 
-	// gate has the membership as the connection gates use it. Refresh replaces it.
+	// gate has the data by which connections are accepted. Refresh replaces it.
 	gate atomic.Pointer[gate]
 
-	// vouched are members that another member named; nil: none. See Vouch.
+	// vouched has the members that another member has named; nil if there are none. See Vouch.
 	vouched atomic.Pointer[vouched]
 
-	// admitted has the nodes that may ask again for the answer to their join request.
+	// admitted has the nodes that may request the answer to their join request again.
 	admitted admitted
 
 	// pinned counts the pins of each member.
@@ -115,10 +114,10 @@ type Members struct {
 	// repairs has the newest numbers of missing copies.
 	repairs repairs
 
-	// drains has the newest samples of the members that are being drained.
+	// drains has the samples from which the progress of drains is computed.
 	drains drains
 
-	// ages tells how old content is.
+	// ages has the data from which the age of content is estimated.
 	ages ages
 }
 
@@ -131,23 +130,23 @@ type gate struct {
 	nodes   map[string]state.Node
 	tickets map[string]state.Millis // ticket id -> expiry
 	leaving map[string]time.Time    // removed members -> when connections to them are refused
-	spent   map[string]string       // tickets that are no longer open -> reason, for the log
+	spent   map[string]string       // tickets that are no longer valid -> reason, for the log
 	drained map[state.NodeID]bool   // members that are being drained
 }
 
-// maxSpent bounds the number of tickets in gate.spent.
+// maxSpent is the largest number of tickets in gate.spent.
 const maxSpent = 1024
 
 // LeaveGrace is how long a removed member may still connect. In that time it learns of its
-// removal and stops, instead of dialling for ever.
+// removal and stops, instead of dialling forever.
 const LeaveGrace = 5 * time.Second
 
-// voterGrace is how long a removed member may connect after Refresh found that it is still
-// a voter. It is longer than the time between two calls of Refresh.
+// voterGrace is how long a removed member may still connect after a Refresh that found it to be a
+// voter. It is longer than the time between two calls of Refresh.
 const voterGrace = 4 * LeaveGrace
 
-// New returns the use cases of membership. The caller calls Refresh whenever the members in
-// the state change.
+// New returns a Members. The caller must call Refresh whenever the members in the state have
+// changed.
 func New(opts Options) (*Members, error) {
 	id, err := opts.JoinID(opts.Secret)
 	if err != nil {
@@ -160,7 +159,7 @@ func New(opts Options) (*Members, error) {
 	return m, nil
 }
 
-// Refresh reads members and tickets from the local state and replaces the gate.
+// Refresh reads the members and tickets from the local state and replaces the gate.
 func (m *Members) Refresh() error {
 	view, release := m.opts.State.LocalView()
 	defer release()
@@ -223,10 +222,10 @@ func (m *Members) Refresh() error {
 	return nil
 }
 
-// Vouch makes the gate admit the members that another member names, until the local state
-// has reached the index of that answer. A node that was down does not know who joined
-// meanwhile. The leader may be such a member, and then no other member could send the
-// missing entries.
+// Vouch makes this node also accept connections of the members that another member has named in
+// by, until the local state has reached the index of that answer. It is needed because a node
+// that was down does not know who has joined meanwhile. The leader may be such a member, and no
+// other member could send the missing log entries.
 func (m *Members) Vouch(by Membership) {
 	if by.Index == 0 {
 		return // without an index there is no end
@@ -238,7 +237,7 @@ func (m *Members) Vouch(by Membership) {
 	m.vouched.Store(v)
 }
 
-// Vouched returns the ids that the gate admits because of Vouch.
+// Vouched returns the ids of the members that are accepted only because of Vouch.
 func (m *Members) Vouched() (ids []state.NodeID) {
 	if v := m.vouched.Load(); v != nil {
 		for id := range v.ids {
@@ -248,7 +247,7 @@ func (m *Members) Vouched() (ids []state.NodeID) {
 	return ids
 }
 
-// remember copies the tickets that are no longer open from the gate before, each with the
+// remember copies from the previous gate the tickets that are no longer valid, each with the
 // reason.
 func (g *gate) remember(before *gate, now state.Millis) {
 	if len(before.spent) < maxSpent {
@@ -269,8 +268,8 @@ func expired(end state.Millis) string {
 	return "a ticket that expired at " + end.Time().UTC().Format(time.RFC3339)
 }
 
-// Is returns whether a peer may speak the cluster protocols: it is a member, another member
-// vouches for it, or it was removed and its grace has not ended. It never blocks.
+// Is returns whether a peer may use the cluster protocols: it is a member, another member has
+// named it (see Vouch), or it was removed less than LeaveGrace ago. It never blocks.
 func (m *Members) Is(id string) bool {
 	g := m.gate.Load()
 	if _, ok := g.nodes[id]; ok || id == string(m.opts.Self.ID) {
@@ -291,7 +290,7 @@ func (m *Members) own() state.Node {
 	return m.opts.Own()
 }
 
-// fits returns nil if Secret is the secret of the cluster, as far as the local state shows.
+// fits returns nil if Secret is the secret of the cluster according to the local state.
 func (m *Members) fits() error {
 	if m.opts.Fits == nil {
 		return nil
@@ -299,9 +298,8 @@ func (m *Members) fits() error {
 	return m.opts.Fits()
 }
 
-// MayJoin returns whether a peer id proves a secret that admits joining nodes now: the
-// cluster secret, an open ticket, or a spent ticket whose node may ask for its answer
-// again. It never blocks.
+// MayJoin returns whether a peer id proves a secret that admits a node now: the cluster secret, a
+// valid ticket, or a used ticket whose node may request its answer again. It never blocks.
 func (m *Members) MayJoin(id string) bool {
 	if id == m.secretID {
 		return true
@@ -314,7 +312,8 @@ func (m *Members) MayJoin(id string) bool {
 	return waits
 }
 
-// WhyNot returns, for the log, the reason why a peer may neither speak nor join.
+// WhyNot returns, for the log, the reason why a peer may neither use the cluster protocols nor
+// join.
 func (m *Members) WhyNot(id string) string {
 	g := m.gate.Load()
 	if end, known := g.tickets[id]; known {
@@ -329,7 +328,7 @@ func (m *Members) WhyNot(id string) string {
 	return "neither a member nor the secret of this cluster or one of its open tickets: a wrong secret, an old ticket, one of another cluster, or an unknown node"
 }
 
-// Nodes returns the members of the gate, in no order.
+// Nodes returns the members as of the last Refresh, unsorted.
 func (m *Members) Nodes() []state.Node {
 	g := m.gate.Load()
 	nodes := make([]state.Node, 0, len(g.nodes))
@@ -354,11 +353,12 @@ const maxTicketLen = 8 << 10
 // maxTicketAddrs is the maximum number of member addresses in a ticket.
 const maxTicketAddrs = 8
 
-// Ticket admits one node: it has a secret and the addresses of members to dial.
+// Ticket is the content of a ticket as text, which an operator gives to a new node: a secret, and
+// addresses of members to dial.
 type Ticket struct {
 	Secret []byte   `json:"s"`
 	Addrs  []string `json:"a"` // cluster multiaddrs with /p2p/
-	// Expires is the expiry by the clock of the node that made the ticket; 0: unknown.
+	// Expires is the expiry by the clock of the node that created the ticket; 0 if unknown.
 	Expires state.Millis `json:"e,omitempty"`
 }
 
@@ -370,7 +370,7 @@ func (t Ticket) String() string {
 	return ticketPrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseTicket decodes a ticket; ok is false if text is not one.
+// ParseTicket decodes the text of a ticket; ok is false if it is not valid.
 func ParseTicket(text string) (t Ticket, ok bool) {
 	body, found := strings.CutPrefix(strings.TrimSpace(text), ticketPrefix)
 	if !found || len(body) > maxTicketLen {
@@ -383,13 +383,13 @@ func ParseTicket(text string) (t Ticket, ok bool) {
 	return t, len(t.Secret) >= 16 && len(t.Addrs) > 0
 }
 
-// LooksLikeTicket returns whether text begins like a ticket. The rest may be invalid.
+// LooksLikeTicket returns whether text begins like a ticket, even if the rest is invalid.
 func LooksLikeTicket(text string) bool {
 	return strings.HasPrefix(strings.TrimSpace(text), ticketPrefix)
 }
 
-// CreateTicket creates a ticket that admits one node within ttl. It fails with a
-// *state.Error.
+// CreateTicket creates a ticket that admits one node within ttl, and returns its text. random
+// fills a slice with random bytes. Errors are of type *state.Error.
 func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error) {
 	if ttl < MinTicketTTL || ttl > MaxTicketTTL {
 		return "", state.Errorf(state.CodeInvalid, "a ticket lives from %v to %v, not %v", MinTicketTTL, MaxTicketTTL, ttl)
@@ -422,10 +422,10 @@ func (m *Members) CreateTicket(ctx context.Context, ttl time.Duration, random fu
 	return t.String(), nil
 }
 
-// Remove removes a member. It returns a CodeConflict error if a member that answers would
-// leave too few voters that stay. Without force it also refuses a member that does not
-// answer, or that is the only holder of a root among the members that stay, because that
-// content would be lost.
+// Remove removes a member. The error is a *state.Error with CodeConflict if too few of the
+// remaining voters can be counted on. Without force, it also rejects the removal of a member that
+// does not answer, and of one that is the only holder of a root among the members that remain,
+// because that content would be lost.
 func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -468,26 +468,26 @@ func (m *Members) Remove(ctx context.Context, id state.NodeID, force bool) error
 	return err
 }
 
-// answers returns whether gossip heard of the node within SuspectAfter, or it is this node.
-// A node that has just died still answers by this measure, so that nobody removes a node for
-// dead whose connection only broke.
+// answers returns whether the node is this node or has sent a gossip sample within SuspectAfter.
+// A node that has just died still counts as answering, so that nobody removes a node as dead
+// whose connection only broke.
 func (m *Members) answers(id state.NodeID) bool {
 	load, heard := m.opts.Gossip.Load(id)
 	return id == m.opts.Self.ID || heard && load.State == "alive"
 }
 
-// stays returns whether the cluster can count on the node after a removal: it answers, has a
-// connection, and was not told to stop. The connection of a process that dies ends at once,
+// stays returns whether the cluster can count on the node after a removal: it answers, has an
+// open connection, and was not told to stop. The connection of a process that dies ends at once,
 // seconds before gossip notices.
 func (m *Members) stays(id state.NodeID) bool {
 	load, _ := m.opts.Gossip.Load(id)
 	return id == m.opts.Self.ID || m.answers(id) && load.Connected && !load.Ended
 }
 
-// votersWithout returns the number of voters among the members of, without gone, and how
-// many of them answer. If gone is the only voter, it counts all members, because one of
-// them will get the vote. It reads the members from of, because Raft removes a member only
-// some time after the state has.
+// votersWithout returns the number of voters among the members of, without the member gone, and
+// how many of them can be counted on. If gone is the only voter, it counts all members, because
+// one of them will become a voter. Members are taken from of, because Raft removes a member only
+// some time after the state does.
 func (m *Members) votersWithout(of []state.NodeID, gone state.NodeID) (votes, answer int) {
 	roles := m.opts.State.Roles()
 	maps.DeleteFunc(roles, func(id state.NodeID, _ string) bool { return id == gone || !slices.Contains(of, id) })
@@ -504,7 +504,8 @@ func (m *Members) votersWithout(of []state.NodeID, gone state.NodeID) (votes, an
 	return votes, answer
 }
 
-// soleHolder counts the roots of id that no other member that stays holds.
+// soleHolder returns how many roots of id are held by no other member for which stays returns
+// true.
 func soleHolder(ctx context.Context, view state.View, id state.NodeID, stays func(state.NodeID) bool) (n int, err error) {
 	err = view.WantedOn(id, "", func(k state.RootKey, p state.Phase) (bool, error) {
 		if p != state.Held {

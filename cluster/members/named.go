@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Named returns the member whose id is text, or the only member whose name is text. The
-// error is a *state.Error: CodeNotFound, CodeConflict if several members have the name, or
-// CodeUnavailable without a majority.
+// Named returns the member whose id is text, or the only member with that name. The error is a
+// *state.Error: CodeNotFound, CodeConflict if several members have the name, or CodeUnavailable
+// without a majority.
 func (m *Members) Named(ctx context.Context, text string) (state.Node, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (m *Members) Named(ctx context.Context, text string) (state.Node, error) {
 	return named(nodes, text)
 }
 
-// named does the same as Named for a list of members. An id has priority over a name.
+// named is Named for a list of members. An id has priority over a name.
 func named(nodes []state.Node, text string) (state.Node, error) {
 	if i := slices.IndexFunc(nodes, func(n state.Node) bool { return string(n.ID) == text }); i >= 0 {
 		return nodes[i], nil
@@ -51,15 +51,16 @@ func named(nodes []state.Node, text string) (state.Node, error) {
 
 // Leaving describes the effect of the removal of a member.
 type Leaving struct {
-	Peer  // Pins is 0 unless counted
+	Peer  // Pins is 0 if it was not counted
 	Leads bool
-	Sole  int // roots that no other member that stays holds, which would be lost; 0 unless counted
-	// Votes is the number of voters without this member; Answer is how many of them stay.
+	Sole  int // number of roots that would be lost, because no other available member holds them; 0 if not counted
+	// Votes is the number of voters without this member; Answer is how many of them can be
+	// counted on.
 	Votes, Answer int
 }
 
-// Leaving describes the effect of the removal of a member; who is an id or a name, as for
-// Named. Pins and Sole are set only if count is true, because counting reads every root.
+// Leaving returns the effect of removing a member. who is an id or a name, as for Named. Pins and
+// Sole are set only if count is true, because counting reads every root.
 func (m *Members) Leaving(ctx context.Context, who string, count bool) (Leaving, error) {
 	view, release, err := m.opts.State.View(ctx)
 	if err != nil {

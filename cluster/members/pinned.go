@@ -9,17 +9,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of counting the pins of members. A count reads all roots.
+// Limits for counting the pins of members, which reads all roots.
 const (
-	// maxCounted is the number of roots that one call reads. The next call continues there.
+	// maxCounted is the largest number of roots that one call reads. The next call continues
+	// there.
 	maxCounted = 500_000
-	// countShare bounds the work while the state changes: a count is reused for this many
-	// times the duration that it took. So counting takes at most 5 % of one processor.
+	// countShare limits the work while the state changes: a count is reused for countShare times
+	// the duration that it took. So counting takes at most 5 % of one processor.
 	countShare = 20
 )
 
-// pinned counts the pins whose content each member holds. The state counts roots only;
-// objects refer to roots too, and a root can have many pins.
+// pinned counts the pins whose content each member holds. The state counts only the roots of a
+// member, which differs: objects reference roots too, and a root can have many pins.
 type pinned struct {
 	// mu guards the fields below. It is held while roots are read, so that concurrent calls
 	// share one count.
@@ -30,20 +31,20 @@ type pinned struct {
 	took  time.Duration
 
 	// The count in progress, if there are more than maxCounted roots.
-	next  state.RootKey // to go on from; empty: none is under way
+	next  state.RootKey // root at which to continue; empty if no count is in progress
 	sofar map[state.NodeID]uint64
 	spent time.Duration
 }
 
-// counts has the number of pins whose content each member holds. If partial, it is a lower
-// bound.
+// counts has, by member, the number of pins whose content it holds. If partial is true, the
+// numbers are lower bounds.
 type counts struct {
 	of      map[state.NodeID]uint64
 	partial bool
 }
 
-// of returns the counts for a view. One call reads at most limit roots. While the first
-// count is in progress, it returns the roots counted so far, as partial.
+// of returns the counts for a view. One call reads at most limit roots. While the first count is
+// in progress, it returns the numbers so far as partial.
 func (p *pinned) of(view state.View, limit int) (counts, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

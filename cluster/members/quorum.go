@@ -12,22 +12,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Quorum tells, from the view of this node, whether enough voters are reachable to commit
-// entries.
+// Quorum describes whether enough voters are reachable from this node to commit entries.
 type Quorum struct {
 	Votes   int          // number of voters
 	Needed  int          // votes that a commit needs
-	Here    int          // voters that this node reaches and that can write, itself included
+	Here    int          // number of voters, including this node, that this node reaches and that can write
 	Missing []Missing    // the other voters, by name
 	Leader  state.NodeID // empty when none is known
 }
 
-// Missing is a voter that this node does not reach or that cannot write.
+// Missing is a voter that this node cannot reach or that cannot write.
 type Missing struct {
 	ID     state.NodeID
 	Name   string
 	Heard  bool          // whether it sent a sample since this node started
-	Silent time.Duration // since its last sample
+	Silent time.Duration // time since its last sample
 	Full   bool          // it is reachable, but the disk of its Raft log is full
 }
 
@@ -35,7 +34,7 @@ type Missing struct {
 // timings ends within it.
 const probeTimeout = 2 * time.Second
 
-// Quorum returns the votes as gossip and connections show them. It sends no request.
+// Quorum returns the Quorum according to gossip and open connections. It sends no request.
 func (m *Members) Quorum() Quorum {
 	var q Quorum
 	if leader, known := m.opts.State.Leader(); known {
@@ -68,8 +67,9 @@ func (m *Members) Quorum() Quorum {
 }
 
 // Writable returns nil if a majority of the voters answers now and can write. Otherwise it
-// returns, within probeTimeout, a state.ErrUnavailable that says why the cluster cannot
-// write. A majority with full disks answers reads but accepts no write.
+// returns, within probeTimeout, state.ErrUnavailable with the reason why the cluster cannot
+// write. A majority that includes voters with full disks may answer reads and still accept no
+// write.
 func (m *Members) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -90,8 +90,8 @@ func (m *Members) Writable(ctx context.Context) error {
 // Complete returns whether a majority of voters is reachable and a leader is known.
 func (q Quorum) Complete() bool { return q.Votes > 0 && q.Here >= q.Needed && q.Leader != "" }
 
-// Lacking returns one line for people: the votes needed, the votes here, and the missing
-// members.
+// Lacking returns one line of text with the number of votes needed, the number reached, and the
+// missing voters.
 func (q Quorum) Lacking() string {
 	if q.Votes == 0 {
 		return "this node does not know the votes of the cluster yet"
@@ -114,7 +114,7 @@ func (q Quorum) Lacking() string {
 	return text
 }
 
-// Warning returns a risk for the cluster although it can write, or "".
+// Warning returns a text about a risk for a cluster that can write at the moment, or "".
 func (q Quorum) Warning() string {
 	if q.Votes != 2 {
 		return ""
@@ -125,8 +125,8 @@ func (q Quorum) Warning() string {
 // TwoVotes is the warning for a cluster with two voters.
 const TwoVotes = "the cluster has two votes and needs both, so the stop of either node stops all writes: add a third node (holdfast token), or remove one (holdfast peers rm)"
 
-// String returns the member for people: its name, the end of its id, and the time since its
-// last sample.
+// String returns a text with the member's name, the end of its id, and the time since its last
+// sample.
 func (m Missing) String() string {
 	silent := "not heard of since this node started"
 	switch {
@@ -138,8 +138,7 @@ func (m Missing) String() string {
 	return fmt.Sprintf("%s (%s, %s)", cmp.Or(m.Name, "a node without a name"), m.ID.Short(), silent)
 }
 
-// ago returns d in whole seconds, minutes or hours, whichever is the largest unit that
-// fits.
+// ago returns d in whole seconds, minutes or hours, in the largest unit that gives at least 1.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

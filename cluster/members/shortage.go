@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sizeBounds are the upper bounds of the classes of sizes, in bytes. The last class has none.
+// sizeBounds are the upper bounds of the size classes in bytes. The last class has none.
 var sizeBounds = [SizeClasses - 1]uint64{1 << 20, 16 << 20, 256 << 20, 4 << 30}
 
-// SizeClasses is the number of classes of sizes by which missing copies are counted.
+// SizeClasses is the number of size classes by which missing copies are counted.
 const SizeClasses = 5
 
-// SizeBound returns the size in bytes below which all contents of a class are. The last class has no
-// such size: bounded is false, and bytes is the smallest size in the class.
+// SizeBound returns the upper bound of a size class in bytes. The last class has none: bounded is
+// false, and bytes is the smallest size in the class.
 func SizeBound(class int) (bytes uint64, bounded bool) {
 	if class < len(sizeBounds) {
 		return sizeBounds[class], true
@@ -33,28 +33,29 @@ func sizeClass(bytes uint64) int {
 	return class
 }
 
-// maxShortRead is how many recorded copies one call reads, which takes about 20 ms.
+// maxShortRead is the largest number of recorded copies that one call reads, which takes about 20
+// ms.
 const maxShortRead = 1 << 12
 
-// Shortage compares the copies that the cluster should have of pinned roots with those that are
-// within reach of this node.
+// Shortage lists the missing copies of pinned roots: those that the cluster should have and that
+// this node cannot reach or that do not exist.
 type Shortage struct {
-	Rows    []ShortRow // members by id, then former ones, then copies without a node
-	Partial bool       // only maxShortRead copies were read: Missing is a lower bound
+	Rows    []ShortRow // one row per node: members by id, then former members, then copies that are allocated to no node
+	Partial bool       // more than maxShortRead copies exist, so that Missing is a lower bound
 }
 
-// ShortRow has the copies on one node.
+// ShortRow counts the missing copies of one node.
 type ShortRow struct {
-	Node         state.NodeID // empty: no node was chosen for these copies yet
+	Node         state.NodeID // empty means that no node was chosen for these copies yet
 	Name         string
 	Member       bool
-	Away         bool                // its copies are out of reach
-	Held, Wanted uint64              // copies on record
-	Missing      [SizeClasses]uint64 // copies that it should hold and that are not within reach
-	ByAge        [AgeClasses]uint64  // the same copies by the age of their content
+	Away         bool                // the node cannot be reached
+	Held, Wanted uint64              // recorded and allocated copies of the node
+	Missing      [SizeClasses]uint64 // missing copies by the size class of their content
+	ByAge        [AgeClasses]uint64  // the same copies by the age class of their content
 }
 
-// Total is the number of copies that are missing on the node.
+// Total returns the number of missing copies of the node.
 func (r ShortRow) Total() (n uint64) {
 	for _, of := range r.Missing {
 		n += of
@@ -62,7 +63,8 @@ func (r ShortRow) Total() (n uint64) {
 	return n
 }
 
-// In returns the copies that are missing on the node by the size of their content, or by its age.
+// In returns the missing copies of the node by age class if ages is true, and otherwise by size
+// class.
 func (r ShortRow) In(ages bool) []uint64 {
 	if ages {
 		return r.ByAge[:]
@@ -70,13 +72,13 @@ func (r ShortRow) In(ages bool) []uint64 {
 	return r.Missing[:]
 }
 
-// Class is a class of sizes, or of ages if OfAges.
+// Class is a size class, or an age class if OfAges is true.
 type Class struct {
 	OfAges bool
-	Number int // from 0 to below SizeClasses or AgeClasses
+	Number int // 0 or above, and below SizeClasses or AgeClasses
 }
 
-// Known returns whether there is such a class.
+// Known returns whether Number is within its range.
 func (c Class) Known() bool {
 	if c.OfAges {
 		return c.Number >= 0 && c.Number < AgeClasses
@@ -84,34 +86,35 @@ func (c Class) Known() bool {
 	return c.Number >= 0 && c.Number < SizeClasses
 }
 
-// MissingCopy is a copy of a pinned root that a node should hold.
+// MissingCopy is a copy of a pinned root that a node should hold and that is missing or cannot be
+// reached.
 type MissingCopy struct {
 	Root   state.RootKey
 	Size   uint64        // bytes
-	Age    time.Duration // least time for which the cluster has had the content on record
-	Held   int           // copies within reach
-	Wanted int           // copies that there should be
+	Age    time.Duration // minimum time since the root was recorded
+	Held   int           // number of copies that this node can reach
+	Wanted int           // number of copies that the root should have
 	Phase  state.Phase
-	Reason string // why the node's last attempt failed; empty: none did
+	Reason string // why the node's last attempt to fetch it failed; empty if none did
 }
 
-// OutOfReach returns whether the node has the copy, but does not answer.
+// OutOfReach returns whether the node has the copy but cannot be reached.
 func (m *MissingCopy) OutOfReach() bool { return m.Phase == state.Held }
 
-// shortView is a view with what tells which copies are within reach.
+// shortView is a view of the state with the data by which missing copies are found.
 type shortView struct {
 	state.View
 	full int                   // copies that a root should have
-	away map[state.NodeID]bool // nodes with copies on record that are out of reach
-	left int                   // copies that may still be read
+	away map[state.NodeID]bool // nodes with recorded copies that cannot be reached
+	left int                   // number of copies that may still be read
 	now  time.Time
-	at   []moment // by which the age of content is known
+	at   []moment // moments from which ages are estimated
 }
 
-// age returns how long the cluster has had a root on record, at least.
+// age returns the minimum time since a root was recorded.
 func (v *shortView) age(root *state.Root) time.Duration { return ageOf(v.at, root.Born, v.now) }
 
-// of returns whether a root belongs to a class.
+// of returns whether a root is in a class.
 func (v *shortView) of(class Class, root *state.Root) bool {
 	if class.OfAges {
 		return ageClass(v.age(root)) == class.Number
@@ -119,14 +122,14 @@ func (v *shortView) of(class Class, root *state.Root) bool {
 	return sizeClass(root.Size) == class.Number
 }
 
-// read takes one copy of the budget, and returns false when there is none left.
+// read counts one copy that is read, and returns false if the limit is exceeded.
 func (v *shortView) read() bool {
 	v.left--
 	return v.left >= 0
 }
 
-// missing returns the copy that a node should hold of a root, or false if it is within reach. An
-// empty node stands for copies without a node.
+// missing returns the copy of a root that a node should hold, and true if that copy is missing or
+// cannot be reached. An empty node stands for copies that are allocated to no node.
 func (v *shortView) missing(root *state.Root, node state.NodeID) (MissingCopy, bool) {
 	m := MissingCopy{Root: root.Key, Size: root.Size, Age: v.age(root), Wanted: v.full}
 	for _, c := range root.Copies {
@@ -145,9 +148,10 @@ func (v *shortView) missing(root *state.Root, node state.NodeID) (MissingCopy, b
 	return m, true
 }
 
-// onAway calls fn for the roots that a node which is out of reach should hold, from one on. root is
-// nil for those of which no copy is missing there. never is whether copies that it has never had
-// count too, which Lacking has as well.
+// onAway calls fn for the roots that are allocated to an unreachable node, from the root from on.
+// It passes a nil root if the copy is not counted as missing there. With never, also copies that
+// the node has never held are counted; otherwise only copies that it has held, because Lacking
+// reports the others.
 func (v *shortView) onAway(node state.NodeID, from state.RootKey, never bool, fn func(k state.RootKey, root *state.Root) (more bool, err error)) error {
 	return v.WantedOn(node, from, func(k state.RootKey, phase state.Phase) (bool, error) {
 		missing, err := phase == state.Held, error(nil)
@@ -171,7 +175,8 @@ func (v *shortView) onAway(node state.NodeID, from state.RootKey, never bool, fn
 	})
 }
 
-// shortView returns a view of the local state, and the members.
+// shortView returns a shortView of the local state, and the members. The caller must call
+// release.
 func (m *Members) shortView() (v *shortView, nodes []state.Node, release func(), err error) {
 	view, release := m.opts.State.LocalView()
 	if v, nodes, err = m.shortViewOf(view); err != nil {
@@ -181,7 +186,7 @@ func (m *Members) shortView() (v *shortView, nodes []state.Node, release func(),
 	return v, nodes, release, nil
 }
 
-// shortViewOf returns a view with the nodes that are out of reach, and the members.
+// shortViewOf returns a shortView of a view, and the members.
 func (m *Members) shortViewOf(view state.View) (v *shortView, nodes []state.Node, err error) {
 	full, err := view.Copies()
 	if err != nil {
@@ -211,8 +216,8 @@ func (m *Members) shortViewOf(view state.View) (v *shortView, nodes []state.Node
 	return v, nodes, nil
 }
 
-// Shortage counts the missing copies of each node by the size and by the age of their content, as
-// this node sees them. It reads maxShortRead copies at most.
+// Shortage counts the missing copies of each node by the size and by the age of their content,
+// according to this node. It reads at most maxShortRead copies.
 func (m *Members) Shortage(_ context.Context) (Shortage, error) {
 	v, nodes, release, err := m.shortView()
 	if err != nil {
@@ -282,7 +287,8 @@ func (m *Members) Shortage(_ context.Context) (Shortage, error) {
 	return s, nil
 }
 
-// rankOf is the place of a row: members, former members, copies without a node.
+// rankOf returns the position of a row among the kinds of rows: members, former members, copies
+// without a node.
 func rankOf(r *ShortRow) int {
 	switch {
 	case r.Member:
@@ -302,10 +308,11 @@ func sortedNodes(set map[state.NodeID]bool) []state.NodeID {
 	return all
 }
 
-// MissingOn returns up to limit missing copies of a node, whose contents are of one class. They are in the
-// order of their roots and begin at from. next is the root at which the next call continues; it is empty
-// if no copies are left. A call reads at most maxShortRead copies, so it may return fewer than limit. An
-// empty node stands for copies without a node. The error is that of a read of the local state.
+// MissingOn returns up to limit missing copies of a node whose content is in one class, in the
+// order of their roots, beginning at from. next is the root at which the next call continues; it
+// is empty if there are no more copies. One call reads at most maxShortRead copies, so it may
+// return fewer than limit. An empty node stands for copies that are allocated to no node. The
+// error is that of a read of the local state.
 func (m *Members) MissingOn(_ context.Context, node state.NodeID, class Class, from state.RootKey, limit int) (rows []MissingCopy, next state.RootKey, err error) {
 	v, _, release, err := m.shortView()
 	if err != nil {
@@ -335,22 +342,22 @@ func (m *Members) MissingOn(_ context.Context, node state.NodeID, class Class, f
 	return rows, next, nil
 }
 
-// Bounds of what a node remembers to tell how fast missing copies are made.
+// Limits for measuring how fast missing copies are restored.
 const (
 	repairEvery  = 5 * time.Second // between two samples
-	maxRepairs   = 120             // samples, of 10 minutes
+	maxRepairs   = 120             // largest number of samples, from 10 minutes
 	repairLeast  = 10 * time.Second
 	repairRecent = 5 * time.Minute // older samples do not count
 )
 
-// Repair tells how fast missing copies are made. A node measures it by the calls of Status, so it is known
-// only while somebody watches.
+// Repair is the rate at which missing copies are restored. A node measures it only at calls of
+// Status, so it is known only while somebody observes the cluster.
 type Repair struct {
-	PerMinute float64       // contents that got all their copies, per minute; 0: none lately, or not known yet
-	Left      time.Duration // time until all contents have their copies at this rate; 0: not known
+	PerMinute float64       // roots per minute that have regained all their copies; 0 if none recently, or not known yet
+	Left      time.Duration // time until all roots have their copies at this rate; 0 if not known
 }
 
-// repairs are the newest numbers of contents with too few copies.
+// repairs has the newest samples of the number of roots with too few copies.
 type repairs struct {
 	mu      sync.Mutex // guards samples
 	samples []repairSample
@@ -361,8 +368,8 @@ type repairSample struct {
 	short uint64
 }
 
-// note records how many contents have too few copies, and returns how fast they get fewer. A
-// number that rises begins anew.
+// note records that short roots have too few copies, and returns how fast their number falls. If
+// the number has risen, the measurement starts again.
 func (r *repairs) note(now time.Time, short uint64) Repair {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Status describes the cluster as this node sees it. Reading it needs no majority.
+// Status describes the cluster according to this node. Reading it needs no majority.
 type Status struct {
 	ClusterID string
 	Leader    state.NodeID // empty when none is known
@@ -27,19 +27,19 @@ type Peer struct {
 	state.Node
 	Load
 	Role string // "voter" or "nonvoter"
-	Pins uint64 // pins whose content it holds; see pinned
-	// PinsPartial is true while pins are still counted: Pins is a lower bound.
+	Pins uint64 // number of pins whose content it holds; see pinned
+	// PinsPartial is true while the pins are still being counted, so that Pins is a lower bound.
 	PinsPartial bool
-	Roots       uint64 // roots it holds
-	Wanted      uint64 // roots allocated to it
-	// Drain tells how far the drain of the member is; nil: it is not being drained.
+	Roots       uint64 // number of roots that it holds
+	Wanted      uint64 // number of roots that are allocated to it
+	// Drain is the progress of the member's drain, or nil if it is not being drained.
 	Drain *Drain
-	// Quarantine is the reason why the member neither votes nor serves; empty: it is not in
-	// quarantine.
+	// Quarantine is the reason why the member is in quarantine, so that it neither votes nor
+	// serves; empty if it is not.
 	Quarantine string
 }
 
-// Status returns the cluster as the local state and gossip show it.
+// Status returns the status of the cluster according to the local state and gossip.
 func (m *Members) Status(_ context.Context) (Status, error) {
 	view, release := m.opts.State.LocalView()
 	defer release()
@@ -105,10 +105,10 @@ func (m *Members) peer(view state.View, n state.Node, pins counts) (Peer, error)
 	return p, nil
 }
 
-// UnderReplicated counts the pinned roots with fewer holders than they should have, as this
-// node sees it. A former member or one that is away does not count as a holder. The count
-// is 0 once repair has placed all roots. If such nodes hold very many roots, the count may
-// be too high; see state.View.ShortWithout.
+// UnderReplicated returns how many pinned roots have fewer holders than they should have,
+// according to this node. Former members and unreachable members do not count as holders. It
+// returns 0 once repair has restored all copies. If unreachable nodes hold very many roots, the
+// number may be too high; see state.View.ShortWithout.
 func (m *Members) UnderReplicated(view state.View) (uint64, error) {
 	n, err := view.ShortWithout(func(id state.NodeID) bool {
 		if id == m.opts.Self.ID {
@@ -126,7 +126,7 @@ func (m *Members) UnderReplicated(view state.View) (uint64, error) {
 	return n, nil
 }
 
-// quarantined returns why a member is in quarantine, or "".
+// quarantined returns the reason why a member is in quarantine, or "".
 func quarantined(view state.View, id state.NodeID) (string, error) {
 	q, err := view.Quarantine(id)
 	if err != nil || q == nil {

@@ -7,20 +7,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// When Watch logs a problem. The delays are longer than an orderly restart or an election.
+// Intervals and delays of Watch. The delays are longer than an orderly restart or an election.
 const (
 	// watchEvery is the interval between two checks.
 	watchEvery = time.Second
-	// lostAfter is how long a majority must be missing.
+	// lostAfter is how long a majority must be missing before that is logged.
 	lostAfter = 10 * time.Second
-	// twoAfter is how long there must be two voters. A cluster that is being set up has two
-	// for a moment.
+	// twoAfter is how long there must be exactly two voters before that is logged. A cluster that
+	// is being set up has two for a moment.
 	twoAfter = 10 * time.Second
 )
 
-// Watch logs problems that need an operator: members that do not answer, a missing
-// majority, and two voters. It logs each once when it begins, and again when a member is
-// back or the majority is. It returns nil when ctx ends.
+// Watch logs problems that need an operator: members that do not answer, a missing majority, and
+// a cluster with two voters. It logs each problem once when it begins, and again when the member
+// or the majority is back. It returns nil when ctx ends.
 func (m *Members) Watch(ctx context.Context) error {
 	w := watch{m: m, away: map[state.NodeID]*absence{}}
 	tick := time.NewTicker(watchEvery)
@@ -36,7 +36,8 @@ func (m *Members) Watch(ctx context.Context) error {
 	}
 }
 
-// observe takes the samples by which this node tells rates of drains and ages of content.
+// observe takes the samples from which the progress of drains and the age of content are
+// computed.
 func (m *Members) observe(ctx context.Context) {
 	m.ages.note(m.opts.State.Applied(), m.opts.Now())
 	if err := m.sampleDrains(); err != nil {
@@ -48,25 +49,25 @@ func (m *Members) observe(ctx context.Context) {
 type watch struct {
 	m    *Members
 	away map[state.NodeID]*absence // members that are down
-	lost spell                     // a majority is missing
-	two  spell                     // there are two voters
+	lost spell                     // for a missing majority
+	two  spell                     // for a cluster with two voters
 }
 
 // absence is a member that is down.
 type absence struct {
-	since  time.Time // its last sample
+	since  time.Time // time of its last sample
 	warned bool
 }
 
-// spell is a problem that is logged if it lasts.
+// spell is the state of a problem that is logged only if it lasts.
 type spell struct {
-	since    time.Time // when the problem began; zero: there is none
+	since    time.Time // when the problem began; zero if it does not exist
 	reported bool
 }
 
-// lasts records whether the problem exists now. tell is true if the problem is to be logged: it
-// has existed for the duration least and was not logged yet. passed is how long a logged
-// problem existed if it has ended now, else 0.
+// lasts records whether the problem exists now. tell is true if the problem must be logged now:
+// it has existed for the duration least and was not logged yet. passed is the duration of a
+// logged problem that has just ended, otherwise 0.
 func (s *spell) lasts(now time.Time, is bool, least time.Duration) (tell bool, passed time.Duration) {
 	switch {
 	case !is:
@@ -96,8 +97,8 @@ func (w *watch) check(ctx context.Context, now time.Time) {
 	}
 }
 
-// members logs which members are down or back. It warns about a member that was stopped by
-// its operator only after GoneAfter, when its content is placed on other nodes.
+// members logs which members are down or back. It warns about a member that its operator has
+// stopped only after GoneAfter, when its content is moved to other nodes.
 func (w *watch) members(ctx context.Context, now time.Time) {
 	log, known := w.m.opts.Logger, map[state.NodeID]bool{}
 	for _, node := range w.m.Nodes() {
