@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// While a member is not connected, this node tries each address of --join: first after
-// hintFirst, in which the known addresses should have worked, then after pauses that double
-// up to hintMost.
+// While a member is not connected, this node dials each address of --join. The first attempt
+// comes after addrHintFirst, because the known addresses of the member usually work sooner. The
+// pauses between later attempts double up to addrHintMost. At most maxAddrHints addresses are
+// tried.
 const (
 	addrHintFirst = time.Second
 	addrHintMost  = 15 * time.Second
@@ -25,12 +26,12 @@ const (
 	maxAddrHints  = 64
 )
 
-// errOtherCluster means that an address of --join belongs to another cluster.
+// errOtherCluster means that the peer at an address of --join is a member of another cluster.
 var errOtherCluster = errors.New("a member of another cluster is there")
 
-// addrHints returns the addresses of the settings to join at, also those in tickets,
-// without this node's own. They tell a member where to find the others after all have
-// moved.
+// addrHints returns the addresses in the --join settings, including those in tickets, without
+// this node's own addresses. If all members got new addresses while this node was down, it finds
+// them at these addresses.
 func (n *Node) addrHints() []string {
 	var addrs []string
 	for _, where := range n.opts.Config.Cluster.Join {
@@ -48,15 +49,15 @@ func (n *Node) addrHints() []string {
 	return addrs[:min(len(addrs), maxAddrHints)]
 }
 
-// hintedID returns the member that an address names.
+// hintedID returns the peer id in a multiaddr, or "" if it has none.
 func hintedID(addr string) state.NodeID {
 	_, id, _ := strings.Cut(addr, "/p2p/")
 	return state.NodeID(id)
 }
 
-// find looks for members at the addresses of --join until ctx ends, then returns nil. It
-// joins no cluster. It believes only a peer that proves to be the member that the address
-// names, or that knows this cluster's secret.
+// find dials the addresses of --join while members are not connected, until ctx ends, and then
+// returns nil. It never joins a cluster. It trusts only a peer that proves two things: it has the
+// identity in the address, and it knows this cluster's secret.
 func (n *Node) find(ctx context.Context) error {
 	var g errgroup.Group
 	for _, addr := range n.addrHints() {
@@ -68,7 +69,7 @@ func (n *Node) find(ctx context.Context) error {
 	return g.Wait()
 }
 
-// findAt does the work of find for one address.
+// findAt does the work of find for one address. It returns when ctx ends.
 func (n *Node) findAt(ctx context.Context, addr string) {
 	pause, tries := backoff.New(addrHintFirst, addrHintMost), 0
 	timer := time.NewTimer(pause.NextBackOff())
@@ -110,10 +111,11 @@ func (n *Node) allConnected() bool {
 	})
 }
 
-// askAddr dials the cluster host at an address. If the member that the address names is
-// there, it makes the peer use the address from now on. If this node does not know the
-// member yet, because it joined while this node was down, askAddr accepts its list of
-// members.
+// askAddr dials the cluster host at addr. If a known member answers there, the peer uses addr for
+// that member from now on. An unknown member may have joined while this node was down. Then
+// askAddr asks it for its list of members, and the peer uses the addresses in that list for the
+// members that this node knows. askAddr returns errOtherCluster if the peer belongs to another
+// cluster.
 func (n *Node) askAddr(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, addrHintDial)
 	defer cancel()
@@ -151,15 +153,17 @@ func (n *Node) askAddr(ctx context.Context, addr string) error {
 	return nil
 }
 
-// saidAddrs returns the addresses in the newest sample of a member; none without a sample.
+// saidAddrs returns the cluster addresses in the newest gossip sample of a member; nil without a
+// sample.
 func (n *Node) saidAddrs(id state.NodeID) []string {
 	s, _, _ := n.gossip.Table().Get(id)
 	return s.ClusterAddrs
 }
 
-// places returns the addresses of a member from its samples and from its record. A member may
-// have moved when it could not reach a leader to update its record, while its samples still
-// arrive through other members.
+// places returns all cluster addresses at which m may be reached: first said, the addresses in
+// its newest sample, then those in its record. The sample may be newer: a member whose address
+// changed cannot update its record without a leader, but its samples arrive through other
+// members.
 func places(m state.Node, said []string) []string {
 	said = slices.DeleteFunc(slices.Clone(said), func(a string) bool {
 		return hintedID(a) != m.ID || slices.Contains(m.ClusterAddrs, a)

@@ -7,20 +7,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// liveness decides which members are down, for decisions with a cost. A member without
-// recent samples is not down while a connection to it is open, because connections end
-// within seconds after the other side has stopped.
+// liveness decides which members are down, for expensive decisions such as copying content again.
+// A member without recent samples does not count as down while a connection to it is open:
+// connections end within seconds after the other side has stopped.
 type liveness struct {
-	heard     func(state.NodeID) (since time.Time, down bool) // table of gossip
+	heard     func(state.NodeID) (since time.Time, down bool) // returns whether a member is down according to gossip, and since when
 	connected func(id string) bool
 	now       func() time.Time
 
 	// mu guards last. It is not held during calls of other code.
 	mu   sync.Mutex
-	last map[state.NodeID]time.Time // when a silent member was last connected
+	last map[state.NodeID]time.Time // time at which a member without samples was last seen connected
 }
 
-// downSince returns whether a member is down and since when this node knows it.
+// downSince returns whether a member is down, and since when it was neither heard nor connected.
+// since is zero if the member is connected.
 func (l *liveness) downSince(id state.NodeID) (since time.Time, down bool) {
 	since, down = l.heard(id)
 	if down && l.connected(string(id)) {
@@ -41,8 +42,9 @@ func (l *liveness) downSince(id state.NodeID) (since time.Time, down bool) {
 	return since, down
 }
 
-// agreed returns bounds of the current time while most clocks are right; ok is false if too
-// few members have sent samples or gossip has not started. See gossip.Table.Agreed.
+// agreed returns the earliest and the latest possible current time, computed from the clocks of
+// most members. ok is false if too few members have sent samples or gossip has not started. See
+// gossip.Table.Agreed.
 func (n *Node) agreed() (early, late state.Millis, ok bool) {
 	table := n.heard.Load()
 	if table == nil {

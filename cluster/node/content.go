@@ -21,9 +21,10 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// maySee returns the filter of the bitswap servers. Members get all blocks. Unknown peers get
-// the blocks of complete content on this node that is not private. They get nothing of
-// unfinished fetches and of imports that no pin holds yet.
+// maySee returns the filter of the bitswap servers. The filter returns whether a peer may get a
+// block. Members get all blocks. Other peers get only the blocks of complete content on this node
+// that is not private. Blocks of unfinished fetches, and of imports that no pin references yet,
+// stay hidden from them.
 func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	return func(id string, c cid.Cid) bool {
 		if gate.member(id) {
@@ -37,8 +38,9 @@ func (n *Node) maySee(gate *gate) func(id string, c cid.Cid) bool {
 	}
 }
 
-// hidden returns whether the blocks of a reference are hidden from unknown peers: the
-// content is private, or nothing in the state names it yet, as after a put.
+// hidden returns whether the blocks of a reference must be hidden from peers that are not
+// members. They are hidden if the content is private, or if the state has no record of it yet, as
+// after a put, or if the state cannot be read.
 func (n *Node) hidden(reference string) bool {
 	c, ok := tracker.RootOf(reference)
 	if !ok {
@@ -53,19 +55,19 @@ func (n *Node) hidden(reference string) bool {
 	return err != nil || root.Private()
 }
 
-// maxAhead is how many blocks of 1 MiB this node reads ahead in all files together, because
-// a slow client holds its blocks for long.
+// maxAhead is the largest number of blocks of 1 MiB that this node reads ahead for all open files
+// together. It is limited because blocks for a slow client stay in memory for long.
 const maxAhead = 64
 
-// files imports and reads files, for the content use case.
+// files imports and reads files. It implements content.Store.
 type files struct {
 	peer    *peer.Peer
 	blocks  *blocks.Store
 	members func() []state.Node
-	down    func(state.NodeID) bool // members that are known not to answer
+	down    func(state.NodeID) bool // returns whether a member is down
 	now     func() time.Time
 	buffers *dag.Buffers                      // memory for files that are read
-	reading func(state.RootKey) (done func()) // keeps the content on this node until the returned function is called
+	reading func(state.RootKey) (done func()) // prevents the deletion of the content on this node until done is called
 }
 
 // Import implements content.Store.
@@ -114,8 +116,9 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 	}}, file.Size(), nil
 }
 
-// unreadable returns the error for a CID that cannot be opened as a file. That no node has the
-// content, or that it is no file, is an answer to the caller and no failure of this node.
+// unreadable returns the error for the caller if root cannot be opened as a file. If no node has
+// the content, or if it is not a file, the error has a state code, because the node itself works.
+// Other errors are returned unchanged.
 func unreadable(root cid.Cid, err error) error {
 	switch {
 	case ipld.IsNotFound(err):
@@ -130,8 +133,8 @@ func unreadable(root cid.Cid, err error) error {
 	return err
 }
 
-// keptFile is a file whose blocks stay on this node, and on the nodes from which it gets them,
-// until the file is closed.
+// keptFile is an open file. Until it is closed, its blocks are not deleted on this node or on the
+// members from which this node reads them.
 type keptFile struct {
 	*dag.File
 	done func()
@@ -149,8 +152,8 @@ func (f keptFile) WriteTo(w io.Writer) (int64, error) {
 	return n, notHere(err)
 }
 
-// notHere returns the error for a file of which a later block cannot be found. The file itself
-// exists, so the error must not say that it does not.
+// notHere turns "not found" for a block in the middle of a file into an ErrUnavailable, because
+// the file itself exists. It returns other errors unchanged.
 func notHere(err error) error {
 	if !ipld.IsNotFound(err) {
 		return err
@@ -169,42 +172,43 @@ func (f *files) Visible(ctx context.Context, c cid.Cid) (bool, error) {
 	return f.blocks.Visible(ctx, c)
 }
 
-// Bounds of the time that a reader waits for members.
+// Time limits for members that a reader asks for blocks.
 const (
-	// avoidFor is how long a reader asks other members before a member that has failed.
+	// avoidFor is how long a member that has failed is asked after all other members.
 	avoidFor = 30 * time.Second
 	// askNextAfter is how long the reader waits for the first byte from a member before it asks
 	// the next member. The connection to a member that hangs or has lost its power stays open
 	// for 15 s more.
 	askNextAfter = 3 * time.Second
-	// searchFor bounds the time until any member begins to answer for the first block of a
-	// file. Clients wait at most 15 s for an answer, and several members that died at the
-	// same time would take 10 s each and more.
+	// searchFor limits the time until any member begins to send the first block of a file.
+	// Clients wait at most 15 s for an answer. Without this limit, each of several members that
+	// died at the same time could take 10 s or more.
 	searchFor = 14 * time.Second
 )
 
 // errSilent means that a member has not begun to answer in time.
 var errSilent = errors.New("no answer yet")
 
-// reader gets the blocks of one file from this node or from members. It stores no blocks.
+// reader reads the blocks of one file from this node or else from members. It does not store the
+// blocks of members.
 type reader struct {
 	here dag.Lender
-	// ask requests a block from a member and verifies it. It returns ipld.ErrNotFound if
-	// the member does not have it.
+	// ask requests a block from a member and verifies its hash. It returns ipld.ErrNotFound if
+	// the member does not have the block.
 	ask  func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error)
 	down func(state.NodeID) bool
 	now  func() time.Time
 
 	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
-	order  []state.NodeID // the member that last sent a block comes first
+	order  []state.NodeID // members to ask; the member that last sent a block is the first
 	failed map[state.NodeID]time.Time
-	giver  state.NodeID       // the member that last sent a block; empty if none has
+	giver  state.NodeID       // the member that last sent a block; empty if no member has sent one
 	tell   func(state.NodeID) // called for each member that sends blocks; may be nil
 }
 
-// tellsFrom makes the reader call tell for the member that has sent a block, and for all
-// members that send blocks later, because the file is now being read.
+// tellsFrom makes the reader call tell with each member that sends a block from now on, and with
+// the member that has already sent one. tell informs these members that the file is being read.
 func (r *reader) tellsFrom(tell func(state.NodeID)) {
 	r.mu.Lock()
 	giver := r.giver
@@ -237,8 +241,8 @@ func (r *reader) Read(ctx context.Context, c cid.Cid, lend func(int) []byte) ([]
 	return r.elsewhere(ctx, c, lend, err)
 }
 
-// elsewhere gets a block from members. here is the reason why this node does not have the
-// block.
+// elsewhere gets a block from members. here is the error of the read on this node; elsewhere
+// returns it if no member sends the block.
 func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte, here error) ([]byte, error) {
 	// The block is missing or damaged here, but a member may have it. A member that does
 	// not answer is treated like one without the block and asked last for a while. A member
@@ -277,8 +281,10 @@ func (r *reader) elsewhere(ctx context.Context, c cid.Cid, lend func(int) []byte
 	return nil, here
 }
 
-// beginsWithin returns a context that ends with errSilent if no answer has begun in time. An
-// answer has begun when memory for it was requested.
+// beginsWithin returns a copy of ctx that ends with the cause errSilent if no answer has begun
+// within the given time, and a copy of lend that must be passed on with it: the call of lend,
+// which requests memory for a block, shows that an answer has begun. The caller must call the
+// third result at the end.
 func beginsWithin(ctx context.Context, within time.Duration, lend func(int) []byte) (context.Context, func(int) []byte, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(within, func() { cancel(errSilent) })
@@ -291,8 +297,8 @@ func beginsWithin(ctx context.Context, within time.Duration, lend func(int) []by
 		}
 }
 
-// askSoon asks a member for a block. It gives up with errSilent if the member does not begin to
-// answer soon.
+// askSoon asks a member for a block. It returns errSilent if the member does not begin to answer
+// within askNextAfter.
 func (r *reader) askSoon(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
 	ctx, lend, end := beginsWithin(ctx, askNextAfter, lend)
 	defer end()
@@ -303,8 +309,8 @@ func (r *reader) askSoon(ctx context.Context, id state.NodeID, c cid.Cid, lend f
 	return data, err
 }
 
-// ranked returns the members in the order in which they are asked, and whether none of them
-// has given a block yet.
+// ranked returns the members in the order in which to ask them: members that are down or have
+// failed recently come last. search is true if no member has sent a block of this file yet.
 func (r *reader) ranked() (order []state.NodeID, search bool) {
 	r.mu.Lock()
 	search = r.giver == ""
@@ -354,8 +360,8 @@ func (r *reader) fails(id state.NodeID) {
 	r.failed[id] = r.now()
 }
 
-// held adapts the block store to the tracker. A damaged reference counts as not sealed until it
-// is sealed again.
+// held adapts the block store to the interface tracker.Blocks. It reports a damaged reference as
+// not sealed until it is sealed again.
 type held struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
@@ -365,11 +371,12 @@ type held struct {
 
 // announcer announces roots of this node to the IPFS network.
 type announcer interface {
-	Announce(root cid.Cid) bool // adds a root to the queue; roots that do not fit are announced with all roots later
+	Announce(root cid.Cid) bool // queues a root for an announcement; false if the queue is full, then the next announcement of all roots includes it
 	Withdraw(root cid.Cid)
 }
 
-// Damaged distinguishes a damaged reference from one that was never complete.
+// Damaged implements tracker.Blocks. It distinguishes a damaged reference from one that was never
+// complete.
 func (h held) Damaged(reference string) bool { return h.scrubber.Damaged(reference) }
 
 // Reference implements tracker.Blocks.
@@ -389,9 +396,8 @@ func (h held) Seal(ctx context.Context, reference string, bytes, count uint64) e
 	return err
 }
 
-// seal announces public content before unknown peers can see it. If content becomes hidden,
-// seal withdraws the announcement after that. Content that was always hidden has never been
-// announced.
+// seal seals a reference and returns whether its blocks are hidden from peers that are not
+// members. It announces content that is not hidden to the IPFS network.
 func (h held) seal(ctx context.Context, reference string, bytes, count uint64) (hidden bool, err error) {
 	err = h.scrubber.Seal(ctx, reference, func() error {
 		hidden = h.hidden(reference)
@@ -425,7 +431,7 @@ func (h held) Drop(ctx context.Context, reference string) error {
 	return err
 }
 
-// scrubbed adapts the block store to the use cases of its integrity.
+// scrubbed adapts the block store to the interface integrity.Store.
 type scrubbed struct{ *blocks.Store }
 
 // Scrub implements integrity.Store.

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// Names below the data folder. Other programs read SecretFile and SocketFile.
+// Names of files and folders in the data folder. Other programs use SecretFile and SocketFile.
 const (
 	SecretFile   = "cluster.secret"
 	SocketFile   = "holdfast.sock"
@@ -30,22 +30,24 @@ const (
 	raftDir      = "raft"
 	blocksDir    = "blocks"
 	nodeMetaFile = "notes"
-	// settledFile has settlements of payments until the state has their outcome.
+	// settledFile stores the settlements of payments until the state has their outcome.
 	settledFile = "settlements"
-	// datastoreDir has what the IPFS peer can learn again.
+	// datastoreDir stores data of the IPFS peer that it can get again from the network.
 	datastoreDir = "datastore"
-	// formatFile has the format of the whole folder and of each file in it without a
-	// version of its own. A release that changes one of those raises folderFormat.
+	// formatFile stores the format number of the data folder. The number also covers each file
+	// that has no version number of its own. A release that changes such a file must increase
+	// folderFormat.
 	formatFile = "format"
-	// newFile exists from before a folder gets its identity until it belongs to a cluster.
+	// newFile marks a folder whose identity this node created and which belongs to no cluster
+	// yet. See mayFound.
 	newFile = "new"
 )
 
-// secretLen is the number of bytes of a cluster secret that a founding node makes. A secret
+// secretLen is the length in bytes of the cluster secret that a founding node creates. A secret
 // from the settings may have another length, see config.ParseSecret.
 const secretLen = 32
 
-// folder is the data folder of one node, locked against a second process.
+// folder is the data folder of one node. The node locks it against a second process.
 type folder struct {
 	path string
 }
@@ -57,11 +59,11 @@ func (f folder) file(name ...string) string {
 // folderFormat is the newest format of a data folder that this release knows.
 const folderFormat = 1
 
-// formatForm is the content of formatFile.
+// formatForm is the format string for the content of formatFile.
 const formatForm = "holdfast folder %d\n"
 
-// checkFormat refuses the folder of a newer release with an error that wraps
-// durable.ErrNewer, and marks a folder that has no mark.
+// checkFormat returns an error that wraps durable.ErrNewer if a newer release has written the
+// folder. If formatFile is missing, checkFormat creates it.
 func (f folder) checkFormat() error {
 	path := f.file(formatFile)
 	b, err := os.ReadFile(path)
@@ -85,10 +87,11 @@ func (f folder) checkFormat() error {
 	return nil
 }
 
-// narrow removes the access of other users of the machine to the node's own files and folders.
-// A folder that was copied, restored from a backup or created beforehand may allow it. A
-// failure is logged and does not prevent the start. narrow leaves alone the settings, which are
-// the operator's file, and a secret behind a link.
+// narrow removes the permissions of other users of the machine on the node's own files and
+// folders. Such permissions may exist in a folder that was copied, restored from a backup or
+// created beforehand. An error is only logged, so that the node starts nevertheless. narrow does
+// not change the settings file, which belongs to the operator, and no file behind a symbolic
+// link.
 func (f folder) narrow(log *slog.Logger) {
 	var taken []string
 	for _, name := range []string{
@@ -116,7 +119,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// needs returns an error with advice if a file is missing that every member needs.
+// needs returns an error that contains advice if the file with the name is missing. Every member
+// needs the file.
 func (f folder) needs(name, advice string) error {
 	_, err := os.Stat(f.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +129,7 @@ func (f folder) needs(name, advice string) error {
 	return err
 }
 
-// Advice for a lost or damaged identity and cluster secret.
+// Advice in the errors about a lost or damaged identity or cluster secret.
 const (
 	identityAdvice = "put it back from a backup, or remove this member and start on an empty data folder"
 	secretAdvice   = "copy it from another member, where it is the same, or from a backup"
@@ -152,9 +156,9 @@ func (f folder) identity() ([]byte, error) {
 	return key, nil
 }
 
-// mayFound returns an error if the folder has only an identity that was not created for it:
-// probably that of a member, copied to a new disk. As a cluster of one it would be ready
-// and answer requests for the other cluster.
+// mayFound returns an error if the folder contains an identity but no newFile. Somebody has
+// probably copied the identity of a member to a new disk. If this node founded a cluster of its
+// own, it would be ready and answer requests that are meant for the other cluster.
 func (f folder) mayFound() error {
 	_, err := os.Stat(f.file(newFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,7 +196,8 @@ func newSecret() []byte {
 // errNoSecret is the error for joining by an address without a secret.
 var errNoSecret = fmt.Errorf("%w: joining by an address needs the cluster secret: --secret-file FILE or HOLDFAST_SECRET, or join by a ticket of `holdfast token`", ErrNoWayIn)
 
-// seed is what a node knows about its cluster before it has the state.
+// seed is the content of membersFile: what a node knows about its cluster before it has the
+// replicated state.
 type seed struct {
 	ClusterID string       `json:"cluster_id"`
 	Founder   bool         `json:"founder,omitempty"` // this node founds the cluster
@@ -204,7 +209,8 @@ type seedMember struct {
 	ClusterAddrs []string `json:"cluster_addrs"`
 }
 
-// nodes returns the members as records good enough to dial them.
+// nodes returns the members as node records that have only an id and addresses. A nil seed has no
+// members.
 func (s *seed) nodes() []state.Node {
 	if s == nil {
 		return nil
@@ -232,12 +238,13 @@ func newSeed(clusterID string, nodes []state.Node) *seed {
 	return s
 }
 
-// errSeedUnread means that the file of the members cannot be used. The file exists, so this
-// node belongs to a cluster.
+// errSeedUnread means that membersFile exists but has no valid content. The node belongs to a
+// cluster, but it is unknown to which.
 var errSeedUnread = errors.New("the file cannot be read")
 
-// seed reads the file that joining has written. It returns nil if this node has never joined.
-// The error wraps errSeedUnread if the file exists but is unusable.
+// seed reads membersFile, which a node writes when it joins or founds a cluster. It returns nil
+// without an error if the file does not exist. The error wraps errSeedUnread if the content is
+// not valid.
 func (f folder) seed() (*seed, error) {
 	b, err := os.ReadFile(f.file(membersFile))
 	if errors.Is(err, fs.ErrNotExist) {

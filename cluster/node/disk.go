@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// openVolumes starts to watch the disks of the data folder. Each folder in it may be a
-// mount.
+// openVolumes starts the watch over the free space of the data folder's disks. Each of its
+// subfolders may be on a disk of its own.
 func (n *Node) openVolumes() error {
 	var folders []volume.Folder
 	for _, name := range []string{raftDir, stateDir, blocksDir} {
@@ -36,8 +36,8 @@ func (n *Node) openVolumes() error {
 	return err
 }
 
-// withRoom calls open until it no longer fails because the disk is full, or until the
-// volumes are closed.
+// withRoom calls open and returns its error. While open fails because the disk of folder is full,
+// withRoom waits for free space and calls open again. It stops waiting when n.volumes is closed.
 func (n *Node) withRoom(folder string, open func() error) error {
 	for {
 		err := open()
@@ -47,9 +47,9 @@ func (n *Node) withRoom(folder string, open func() error) error {
 	}
 }
 
-// roomForBlocks returns how many bytes new blocks may take, and how many the copies of a
-// compaction: 50 % of the free space, however full the disk is, because a compaction frees
-// more than it takes.
+// roomForBlocks returns two limits in bytes: content for new blocks, and copies for the blocks
+// that a compaction copies. copies is half of the free space even on an almost full disk, because
+// a compaction frees more space than it uses.
 func (n *Node) roomForBlocks() (content, copies int64) {
 	content, free := n.volumes.Spare(blocksDir, volume.Low)
 	if n.tight() {
@@ -58,22 +58,22 @@ func (n *Node) roomForBlocks() (content, copies int64) {
 	return content, free / 2
 }
 
-// Bounds of segmentBytes.
+// Limits of segmentBytes.
 const (
-	segmentsOfReserve = 4       // segments that the reserve of their disk can hold at least
-	leastSegment      = 4 << 20 // a smaller reserve makes no smaller segments
+	segmentsOfReserve = 4       // a segment has at most 1/4 of the size of the reserve
+	leastSegment      = 4 << 20 // least size of a segment in bytes
 )
 
-// segmentBytes returns the size in bytes at which the store closes a segment: the setting, or
-// less on a disk whose reserve is small. A compaction needs room for the live blocks of a
-// segment and has half of what is free, so on a full disk with larger segments no deletion
-// would free anything.
+// segmentBytes returns the size in bytes at which the block store closes a segment. The size is
+// the setting, or less if reserve, the reserved bytes of the disk, is small. A compaction may use
+// only half of the free space for the live blocks of a segment. With larger segments it could not
+// run on a full disk, and deletions would free no space.
 func segmentBytes(setting, reserve uint64) int64 {
 	return int64(min(setting, max(reserve/segmentsOfReserve, leastSegment)))
 }
 
-// reserveFor returns the reserve in bytes of the disk of a folder, or the largest number if
-// the folder is not watched.
+// reserveFor returns the bytes of a folder's disk that are reserved, or the largest number if the
+// folder is not watched.
 func (n *Node) reserveFor(folder string) uint64 {
 	for _, v := range n.volumes.Volumes() {
 		if slices.Contains(v.Folders, folder) {
@@ -83,23 +83,25 @@ func (n *Node) reserveFor(folder string) uint64 {
 	return math.MaxUint64
 }
 
-// full returns whether this node accepts no new content.
+// full returns whether a disk of this node is too full to accept new content.
 func (n *Node) full() bool { return n.volumes.Level(blocksDir) >= volume.Low || n.tight() }
 
-// tight returns whether this node should not lead because a disk is almost full.
+// tight returns whether the disk of the Raft log or of the state is almost full. Then this node
+// should not be the leader.
 func (n *Node) tight() bool {
 	return n.volumes.Level(raftDir) == volume.Tight || n.volumes.Level(stateDir) == volume.Tight
 }
 
-// refuses returns whether the disk of the Raft log is so full that this node cannot
-// acknowledge writes.
+// refuses returns whether the disk of the Raft log is so full that this node cannot acknowledge
+// log entries.
 func (n *Node) refuses() bool {
 	lately, since := n.consensus.Refuses()
 	return lately || since && n.volumes.Level(raftDir) == volume.Tight
 }
 
-// eligibility returns why this node should not lead now, and the members that could: those that
-// are alive and have more free disk space, most first.
+// eligibility returns the reason why this node should not be the leader now, and the members that
+// could lead instead: those that are alive and have enough disk space, by free space in
+// descending order. unfit is "" if this node can lead.
 func (n *Node) eligibility() (unfit string, heirs []state.NodeID) {
 	table := n.heard.Load()
 	if table == nil || !n.tight() {
@@ -118,8 +120,8 @@ func (n *Node) eligibility() (unfit string, heirs []state.NodeID) {
 	return "a disk of its Raft log or state is nearly full", heirs
 }
 
-// tightElsewhere returns whether another member should not lead because a disk is almost
-// full, according to its newest sample.
+// tightElsewhere returns whether another member should not be the leader, because in its newest
+// sample a disk is almost full or it refuses log entries. Without a sample it returns false.
 func (n *Node) tightElsewhere(id state.NodeID) bool {
 	table := n.heard.Load()
 	if table == nil {
@@ -129,12 +131,12 @@ func (n *Node) tightElsewhere(id state.NodeID) bool {
 	return heard && (sample.Tight || sample.Refuses)
 }
 
-// refusedByFullDisk returns whether a write failed because of a full disk and left no
-// trace.
+// refusedByFullDisk returns whether err means that a full disk refused a write of the Raft log
+// and that the log is unchanged.
 func refusedByFullDisk(err error) bool { return errors.Is(err, raftlog.ErrNoSpace) }
 
-// volumeCollectors returns the metrics of the disks. Folders on one disk show the
-// same numbers.
+// volumeCollectors returns the metrics of the disks, per folder. Folders on the same disk have
+// the same values.
 func (n *Node) volumeCollectors() []prometheus.Collector {
 	var all []prometheus.Collector
 	for _, folder := range []string{raftDir, stateDir, blocksDir} {

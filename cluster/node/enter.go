@@ -17,31 +17,31 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// Bounds of joining.
+// Limits for joining a cluster.
 const (
-	// JoinTimeout is how long a new node tries to reach the cluster it joins.
+	// JoinTimeout is how long a new node tries to join its cluster before Open fails.
 	JoinTimeout = 60 * time.Second
-	joinRetry   = time.Second // pause between two rounds over all addresses
+	joinRetry   = time.Second // pause between two rounds
 	joinDial    = 20 * time.Second
-	// joinRefusals is the number of consecutive rounds in which members disconnect the joiner
-	// before it assumes a wrong secret. A member that is starting disconnects joiners too.
-	// Unreachable addresses do not count: a ticket may name addresses that only its own machine
-	// reaches.
+	// joinRefusals is the number of consecutive rounds in which members only close the joiner's
+	// connection before join fails. The usual reason is a wrong secret. It takes several rounds,
+	// because a member that is starting closes the connection too. Unreachable addresses are
+	// ignored: a ticket may contain addresses that only its member's machine can reach.
 	joinRefusals = 5
-	joinTold     = 10              // number of rounds between two log lines
-	clockMargin  = 5 * time.Minute // largest difference of clocks that is tolerated
+	joinTold     = 10              // a log line is written every joinTold rounds
+	clockMargin  = 5 * time.Minute // a ticket counts as expired by this node's clock only after this margin
 )
 
-// ErrNoWayIn is the error of Open if the settings name no usable place to join: each entry is neither a ticket
-// nor an address, or is an address while there is no cluster secret.
+// ErrNoWayIn is the error of Open if an entry of the --join settings cannot be used: it is
+// neither a whole ticket nor an address, or it is an address and there is no cluster secret.
 var ErrNoWayIn = errors.New("no way to join")
 
 // ErrRunsElsewhere is the error of Open if another process runs with the identity of this node.
 var ErrRunsElsewhere = errors.New("another process runs with the identity of this node")
 
-// enter returns the cluster secret and what the node knows about its cluster. In a new folder,
-// and in the folder of a removed node, it founds a cluster, or joins the cluster that the
-// settings name.
+// enter returns the cluster secret and what the node knows about its cluster. If the folder is
+// new or that of a removed node, enter first joins the cluster in the --join settings, or founds
+// a cluster without these settings, and stores the result in the folder.
 func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error) {
 	if secret, err = n.folder.secret(); err != nil {
 		return nil, nil, err
@@ -85,18 +85,18 @@ func (n *Node) enter(ctx context.Context) (secret []byte, known *seed, err error
 	return secret, known, n.forgetRemoval()
 }
 
-// Bounds of asking whether another process runs with this node's identity.
+// Limits of checkAlone.
 const (
 	aloneDial  = 2 * time.Second  // time limit for dialling one address
-	aloneWait  = 10 * time.Second // time that a process which is about to end may take
+	aloneWait  = 10 * time.Second // how long another process may take to end
 	aloneRetry = time.Second
 )
 
-// checkAlone returns an error if another process runs with this node's identity, as from a
-// copied folder. Raft would take both for one voter and could lose committed entries.
-// checkAlone dials the last addresses of the node. A peer there that proves the node's key and
-// the cluster secret is another process, because this one accepts no connections yet. It waits
-// for a process that is about to end.
+// checkAlone returns ErrRunsElsewhere if another process runs with this node's identity, for
+// example from a copied folder. Raft would treat both processes as one voter and could lose
+// committed entries. checkAlone dials the earlier addresses of this node, in known. A peer there
+// that proves this node's key and the cluster secret is another process, because this process
+// accepts no connections yet. checkAlone waits up to aloneWait for that process to end.
 func (n *Node) checkAlone(ctx context.Context, secret []byte, known *seed) error {
 	var before []string
 	for _, m := range known.Members {
@@ -156,11 +156,11 @@ func (n *Node) isRunAt(ctx context.Context, secret []byte, addrs []string) (at s
 	return at
 }
 
-// checkFolder refuses the folder of a member without the file of its identity or of the
-// cluster secret: with new ones it would be another node, or one that cannot verify API
-// keys. It writes the list of members again from the state if that file is missing or
-// unreadable. Without a state an unreadable list is refused, because the node would found
-// another cluster. A folder that never belonged to a cluster has none of these files.
+// checkFolder returns an error if the folder belongs to a member, but the identity or the cluster
+// secret is missing. With a new identity it would be another node, and with a new secret it could
+// not verify API keys. If membersFile is missing or damaged, checkFolder writes it again from the
+// state. Without a state it returns an error, because the node would found another cluster. It
+// accepts a folder that never belonged to a cluster.
 func (n *Node) checkFolder() error {
 	known, unread := n.folder.seed()
 	if unread != nil && !errors.Is(unread, errSeedUnread) {
@@ -207,9 +207,8 @@ func (n *Node) checkFolder() error {
 	return n.folder.writeSeed(newSeed(c.ID, nodes))
 }
 
-// checkSecret refuses a secret that does not open the signing keys in the state. A node without
-// a state cannot check its secret. It becomes ready only when the secret fits the state that it
-// receives.
+// checkSecret returns an error if the cluster secret cannot decrypt the signing keys in the
+// state. It returns nil if this node has no state yet; Ready checks the secret later.
 func (n *Node) checkSecret() error {
 	err := n.secretFits()
 	if errors.Is(err, state.ErrUnavailable) {
@@ -218,7 +217,7 @@ func (n *Node) checkSecret() error {
 	return err
 }
 
-// secretFits does the same as accounts.Fits, with an error that names the file.
+// secretFits is accounts.Fits with an error that contains the path of the secret file.
 func (n *Node) secretFits() error {
 	err := n.accounts.Fits()
 	if errors.Is(err, accounts.ErrSealed) {
@@ -227,15 +226,15 @@ func (n *Node) secretFits() error {
 	return err
 }
 
-// join asks the members in the settings, one after the other and repeatedly, until one
-// admits this node. It ends with a refusal that has a reason, or after joinRefusals rounds
-// in which every reached member closed the connection, or if no address is that of a
-// cluster host.
+// join asks the members in the --join settings, one after the other and in repeated rounds, until
+// one admits this node. It returns the secret of the cluster and its members. join fails if a
+// member refuses with a reason, after joinRefusals rounds in which every reached member closed
+// the connection, if no address leads to a cluster host, or after JoinTimeout.
 //
-// given is the secret in the settings for joining by an address, or nil, and own the one in
-// the folder, or nil. A node with own may have been admitted already by a ticket that is
-// spent, and went down before it recorded that. So join first asks a member that accepts
-// own whether this node is a member; then no admission is needed.
+// given is the secret in the settings for joining by an address, or nil. own is the secret in the
+// folder, or nil. A node that has own may have been admitted before, by a ticket that cannot be
+// used again, and may have stopped before it recorded that. So join first uses own to ask whether
+// this node is a member already.
 func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, error) {
 	targets, err := n.joinTargets(own, given)
 	if err != nil {
@@ -298,20 +297,21 @@ func (n *Node) join(ctx context.Context, own, given []byte) ([]byte, *seed, erro
 	}
 }
 
-// cannotAdmit is the error for a joining node with a valid secret.
+// cannotAdmit is the error text if members accept the secret but cannot admit this node.
 const cannotAdmit = "a member answers, and its cluster can admit nobody now: does a majority of its members run?"
 
-// round has the results of asking each address once.
+// round is the result of one round, in which join asks at each address once.
 type round struct {
 	failed []error
-	cut    int // addresses at which a member closed the connection
-	known  int // addresses at which a member accepted the secret but could not admit this node now
-	wrong  int // addresses that do not lead to a cluster host
-	other  int // addresses at which another node answered than the address names
+	cut    int // number of addresses at which a member closed the connection
+	known  int // number of addresses at which a member accepted the secret but could not admit this node now
+	wrong  int // number of addresses that do not lead to a cluster host
+	other  int // number of addresses at which a node with another id than in the address answered
 }
 
-// joinRound asks at every address until a member admits this node. If it returns an error,
-// joining ends.
+// joinRound asks at each target once, until a member admits this node; joined is nil if none
+// does. An error means that further rounds are useless, because a member refused for good or
+// because asked has ended. asked is the context of the caller, ctx has the time limit too.
 func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byte) (r round, joined *members.Joined, err error) {
 	for _, t := range targets {
 		joined, err := n.joinAt(ctx, t, own)
@@ -340,8 +340,8 @@ func (n *Node) joinRound(ctx, asked context.Context, targets []target, own []byt
 	return r, nil, nil
 }
 
-// tellExpired logs which tickets have expired by this clock. The node tries them anyway,
-// because the clocks of the members decide.
+// tellExpired logs a warning for each ticket that has expired by this machine's clock. The node
+// tries such tickets nevertheless, because the clocks of the members decide.
 func (n *Node) tellExpired(ctx context.Context, targets []target) {
 	for i, t := range targets {
 		if i > 0 && t.expires == targets[i-1].expires {
@@ -353,8 +353,8 @@ func (n *Node) tellExpired(ctx context.Context, targets []target) {
 	}
 }
 
-// whyCut returns advice for the log after members have closed the connection, because they send
-// no reason.
+// whyCut returns the possible reasons why members have closed the connection, for the log and an
+// error. Members send no reason.
 func (n *Node) whyCut(targets []target) string {
 	var tickets, secrets bool
 	var ended state.Millis
@@ -387,9 +387,10 @@ type target struct {
 	expires state.Millis // expiry of the ticket; 0 means unknown
 }
 
-// joinTargets returns the targets in the settings. For an address the given secret is used,
-// or else the one in the folder, as for a member with a new disk. A removed node cannot
-// return by an address, also if a ticket is given too.
+// joinTargets returns the targets in the --join settings. The secret for an address is given, or
+// own without given; own helps a member that has lost its disk but has its secret. For a removed
+// node the targets of addresses have no secret: only a new ticket lets it return. joinTargets
+// returns ErrNoWayIn if an entry cannot be used.
 func (n *Node) joinTargets(own, given []byte) ([]target, error) {
 	secret := given
 	if secret == nil {
@@ -443,8 +444,8 @@ func (n *Node) joinAt(ctx context.Context, t target, own []byte) (members.Joined
 	return members.Join(conn, deadline, n.self)
 }
 
-// dialJoin does the same as peer.DialJoin, with the options of this node. The caller calls
-// hangUp at the end; the error of hangUp does not matter.
+// dialJoin is peer.DialJoin with the host options of this node. The caller must call hangUp at
+// the end.
 func (n *Node) dialJoin(ctx context.Context, secret []byte, addr string) (conn net.Conn, hangUp func(), err error) {
 	conn, host, err := peer.DialJoin(ctx, secret, addr, slices.Concat(n.opts.HostOptions, n.opts.ClusterOptions)...)
 	if err != nil {

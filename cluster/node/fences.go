@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// fences is the epoch of this node in the replicated state.
+// fences reads and raises the epoch of this node in the replicated state. A put that began in an
+// earlier epoch is rejected. It implements ingest.Fences.
 type fences struct {
 	self  state.NodeID
 	state *consensus.Node
 }
 
-// Epoch implements ingest.Fences. It waits until the node has caught up, so that a node that is
-// ready can accept content at once.
+// Epoch implements ingest.Fences. It waits until the node has caught up with the Raft log.
 func (f *fences) Epoch(ctx context.Context) (uint64, error) {
 	select {
 	case <-f.state.CaughtUp():

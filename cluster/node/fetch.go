@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// fetchBuffer bounds the bytes of received blocks that are not stored yet.
+	// fetchBuffer is the largest number of bytes of received blocks in memory that are not stored
+	// yet, in all fetches together.
 	fetchBuffer = 256 << 20
-	// originsAlone is how long only the origins of new content are asked for its root
-	// before members are asked too. It is longer than a round trip, and short for a user
-	// who pins content imported on another member.
+	// originsAlone is how long only the origins of new content are asked for its root block.
+	// After that, members are asked too. It is longer than a network round trip, but short enough
+	// for a user who pins content that another member has imported.
 	originsAlone = 300 * time.Millisecond
 )
 
@@ -31,13 +32,14 @@ const (
 type member struct {
 	peer    *peer.Peer
 	id      string
-	sharing bool // the member is to keep the same content
+	sharing bool // the member fetches the same content
 }
 
 // Name implements dag.Source.
 func (m member) Name() string { return "cluster node " + m.id }
 
-// Shares returns whether the member fetches the same DAG and starts at another child.
+// Shares returns whether the member fetches the same DAG at the same time. Such a member starts
+// at another child of the root, so that both can copy from each other.
 func (m member) Shares() bool { return m.sharing }
 
 // ChecksHashes returns true: the peer has verified the hashes of the blocks.
@@ -48,17 +50,17 @@ func (m member) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block)
 	return m.peer.GetBlocks(ctx, m.id, cids, fn)
 }
 
-// hear does the same as Blocks. It also calls heard, possibly concurrently, when a block begins
-// to arrive.
+// hear is Blocks that also calls heard when a block begins to arrive. It may call heard
+// concurrently.
 func (m member) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) ([]cid.Cid, error) {
 	return m.peer.GetBlocksHearing(ctx, m.id, cids, heard, fn)
 }
 
-// originsFirst is the source for the root of new content: its origins, and after
-// originsAlone also the members. The state knows no holder, so asking all members first
-// would fail for almost every pin. A member may have it nevertheless, because it was
-// imported there or is a part of other content. For the blocks below the root, members are
-// asked first again, because another node may be ahead.
+// originsFirst is the source for the root block of new content. It asks the origins, and after
+// the pause alone it also asks the members. The state knows no member with the content, so asking
+// all members first would fail for almost every pin. A member may have the block nevertheless,
+// because it was imported there or is a part of other content. originsFirst returns all other
+// blocks as missing, so that the fetch asks its next sources, the members.
 type originsFirst struct {
 	root    cid.Cid
 	origins dag.Source
@@ -69,7 +71,7 @@ type originsFirst struct {
 // Name implements dag.Source.
 func (o *originsFirst) Name() string { return o.origins.Name() }
 
-// ChecksHashes returns true, because all sources that are asked verify hashes.
+// ChecksHashes returns true, because the origins and the members verify hashes.
 func (o *originsFirst) ChecksHashes() bool { return true }
 
 // Blocks implements dag.Source.
@@ -125,15 +127,15 @@ func (o *originsFirst) Blocks(ctx context.Context, cids []cid.Cid, fn func(block
 	return cids, err
 }
 
-// sealing is the block store for a fetch: it seals small content with its last block. The
-// tracker seals damaged content, after a scan.
+// sealing is the block store for a fetch. It stores a small DAG and seals its reference in one
+// call, unless the reference is damaged. The tracker seals damaged references after a scan.
 type sealing struct {
 	*blocks.Store
 	scrubber *integrity.Scrubber
 	hidden   func(reference string) bool // whether the reference is sealed as hidden
 }
 
-// Complete makes dag.Fetch store a small DAG in one call.
+// Complete lets dag.Fetch store all blocks of a small DAG and seal its reference in one call.
 func (s sealing) Complete(ctx context.Context, reference string, blks []block.Block, bytes, count uint64) error {
 	if s.scrubber.Damaged(reference) {
 		return s.Put(ctx, reference, blks)
@@ -141,23 +143,24 @@ func (s sealing) Complete(ctx context.Context, reference string, blks []block.Bl
 	return s.PutAndSeal(ctx, reference, blks, s.as(reference, bytes, count))
 }
 
-// as returns the declaration with which to seal a reference.
+// as returns the argument with which to seal a reference of bytes bytes in count blocks.
 func (s sealing) as(reference string, bytes, count uint64) blocks.Sealed {
 	return blocks.Sealed{Bytes: bytes, Blocks: count, Hidden: s.hidden(reference)}
 }
 
-// TakeOver makes dag.Fetch take over existing blocks in large steps.
+// TakeOver lets dag.Fetch add many blocks that are already stored to a reference in one call. It
+// returns the sum of their bytes, and the CIDs that are not stored.
 func (s sealing) TakeOver(ctx context.Context, reference string, cids []cid.Cid) (bytes uint64, missing []cid.Cid, err error) {
 	return s.Store.TakeOver(ctx, reference, cids, s.hidden(reference))
 }
 
-// fetcher makes DAGs durable here, for the tracker: from members, origins and
-// the IPFS network.
+// fetcher fetches DAGs from members, origins and the IPFS network, and stores them durably on
+// this node. It implements tracker.Fetcher.
 type fetcher struct {
 	peer   *peer.Peer
 	store  sealing
 	limits dag.Limits
-	buffer *dag.Buffer // bounds the bytes of all fetches together
+	buffer *dag.Buffer // limits the bytes in memory of all fetches together
 }
 
 func fetchLimits(c config.Tracker) dag.Limits {
@@ -167,9 +170,9 @@ func fetchLimits(c config.Tracker) dag.Limits {
 	}
 }
 
-// objectLimits returns the limits for the content of objects: the gateway has its own limit
-// for the size, and acknowledged content must be copied even if the limit for pins is
-// smaller now.
+// objectLimits returns l without the limit of bytes, for the content of objects. The object
+// gateway has a size limit of its own. Acknowledged content must be copied even if the limit for
+// pins has become smaller since then.
 func objectLimits(l dag.Limits) dag.Limits {
 	l.MaxBytes = 0
 	return l
@@ -199,16 +202,18 @@ func (f *fetcher) Fetch(ctx context.Context, job tracker.Job, progress func(byte
 	return got.Bytes, got.Blocks, err
 }
 
-// refusedError is the error of a fetch that got no block and all of whose origins are refused.
+// refusedError is the error of a fetch that got no block and whose origins all have addresses
+// that this node never dials.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-// Vain implements tracker.Fetcher. It returns true if no source had a block and the node never
-// asks the named origins.
+// Vain implements tracker.Fetcher. It returns true if err is a refusedError: another attempt with
+// the same origins would fail too.
 func (f *fetcher) Vain(err error) bool { return errors.As(err, new(*refusedError)) }
 
-// sources returns the sources of a root; without a session only members.
+// sources returns the sources of a job's blocks, in the order in which the fetch asks them. A nil
+// session, as for private content, means that only members are asked.
 func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	members := make([]dag.Source, 0, len(job.Members)+2)
 	for i, id := range job.Members {
@@ -224,8 +229,8 @@ func (f *fetcher) sources(job tracker.Job, session dag.Source) []dag.Source {
 	return append([]dag.Source{&originsFirst{root: job.Root, origins: session, members: members, alone: originsAlone}}, all...)
 }
 
-// Reason implements tracker.Fetcher. Only pins that name an origin show remarks
-// about it.
+// Reason implements tracker.Fetcher. It separates the remarks about origins from the rest of the
+// text, because only pins that name an origin show them.
 func (f *fetcher) Reason(err error) string {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return "the disk of a node that was to keep it is full"
@@ -239,12 +244,12 @@ func (f *fetcher) Reason(err error) string {
 	return state.ReasonOf(shared.Reason(), failed.Notes)
 }
 
-// Blameless implements tracker.Fetcher. It returns true if other work of this node had used up
-// the memory.
+// Blameless implements tracker.Fetcher. It returns true if the fetch failed because other work of
+// this node had used up the memory.
 func (f *fetcher) Blameless(err error) bool { return errors.Is(err, dag.ErrMemory) }
 
-// Final implements tracker.Fetcher. It returns true for failures that lie in the content
-// itself.
+// Final implements tracker.Fetcher. It returns true if the content itself is the reason of the
+// failure, so that no later attempt can succeed.
 func (f *fetcher) Final(err error) bool {
 	return errors.Is(err, dag.ErrTooLarge) || errors.Is(err, dag.ErrUnsupportedCodec) || errors.Is(err, dag.ErrInvalidBlock)
 }

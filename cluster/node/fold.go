@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// Bounds of repeated log lines. A member that is down causes a line for every put, and a
-// damaged disk one for every block.
+// Limits for repeated log lines. Without them, a member that is down causes a line for every put,
+// and a damaged disk a line for every block.
 const (
-	// foldBurst is how many lines with one message are written in foldWindow.
+	// foldBurst is how many lines of one kind (level, message and member) are written in a
+	// window.
 	foldBurst = 5
-	// foldWindow is the length of a window. At its end one more line has the number of
-	// lines that were left out.
+	// foldWindow is the length of a window. At its end one more line contains the number of lines
+	// that were left out.
 	foldWindow = 30 * time.Second
-	// foldKinds is how many kinds of lines are tracked. Lines of other kinds are all
-	// written.
+	// foldKinds is the largest number of kinds that are counted at a time. All lines of further
+	// kinds are written.
 	foldKinds = 256
 )
 
-// foldLines returns a logger that leaves out repeated lines. In a window it writes only the
-// first lines of each level, message and member. At the end of the window it writes the newest
-// of the other lines, with their number as "repeated". A logger that writes debug lines writes
-// all lines.
+// foldLines returns a logger that leaves out repeated lines. Lines with the same level, message
+// and member are of one kind. In each window, the logger writes only the first lines of a kind.
+// At the end of the window it writes the newest of the other lines, with their number in the
+// attribute "repeated". If log writes debug lines, foldLines returns log itself.
 func foldLines(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -31,13 +32,14 @@ func foldLines(log *slog.Logger) *slog.Logger {
 	return slog.New(&folding{log.Handler(), &lines{seen: map[line]*repeats{}}})
 }
 
-// folding is a log handler that leaves out repeated lines. Its copies share lines.
+// folding is a log handler that leaves out repeated lines. The handlers that WithAttrs and
+// WithGroup return share the field lines.
 type folding struct {
 	slog.Handler
 	lines *lines
 }
 
-// lines has the kinds of lines that were written lately.
+// lines counts the lines of each kind in its current window.
 type lines struct {
 	// mu guards seen and its values. It is not held during calls of other code.
 	mu   sync.Mutex
@@ -87,7 +89,8 @@ func (f *folding) WithGroup(name string) slog.Handler {
 	return &folding{f.Handler.WithGroup(name), f.lines}
 }
 
-// leaveOut counts a line and returns whether to leave it out.
+// leaveOut counts a line and returns whether to leave it out. to is the handler that writes the
+// summary at the end of the window.
 func (l *lines) leaveOut(to slog.Handler, r *slog.Record) bool {
 	kind := lineOf(r)
 	l.mu.Lock()
@@ -109,8 +112,8 @@ func (l *lines) leaveOut(to slog.Handler, r *slog.Record) bool {
 	return true
 }
 
-// close ends the window of a kind of line and logs how many were left out. If there were
-// any, another window follows, in which only the summary is written.
+// close ends the window of a kind. If lines were left out, it logs their number and another
+// window begins, in which no line of this kind is written until the summary at its end.
 func (l *lines) close(kind line) {
 	l.mu.Lock()
 	seen := l.seen[kind]
@@ -125,8 +128,8 @@ func (l *lines) close(kind line) {
 	summary()
 }
 
-// summary takes the lines that were left out, and returns a function that logs them. The caller
-// holds lines.mu, but calls the function without holding it.
+// summary resets the count of lines that were left out, and returns a function that logs it. The
+// caller must hold lines.mu during summary, but not while it calls the function.
 func (r *repeats) summary() (write func()) {
 	newest, to, left := r.newest, r.to, r.left
 	r.left, r.to, r.newest = 0, nil, slog.Record{}
@@ -137,7 +140,8 @@ func (r *repeats) summary() (write func()) {
 	}
 }
 
-// flush logs at once which lines a logger of foldLines has left out, because its program ends.
+// flush logs at once the summaries of the lines that a logger of foldLines has left out. A node
+// calls it when it closes, because nobody waits for the end of the window.
 func flush(log *slog.Logger) {
 	f, ok := log.Handler().(*folding)
 	if !ok {

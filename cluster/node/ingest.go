@@ -17,11 +17,12 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// putIdle is how long the end of a put waits for a block of another member.
+// putIdle is how long a put, when it completes its DAG, waits for the next block from another
+// member.
 const putIdle = 30 * time.Second
 
-// openIngest creates the ingest of content and drops the leftovers of puts of an earlier
-// process.
+// openIngest creates n.ingest and deletes what unfinished puts of an earlier process have left in
+// the block store.
 func (n *Node) openIngest(leases *tracker.Leases, buffer *dag.Buffer) error {
 	limits := objectLimits(fetchLimits(n.opts.Config.Tracker))
 	limits.Idle = min(limits.Idle, putIdle)
@@ -37,13 +38,14 @@ func (n *Node) openIngest(leases *tracker.Leases, buffer *dag.Buffer) error {
 	return n.ingest.DropLeftovers(context.Background())
 }
 
-// arriving adapts the block store to ingest.
+// arriving adapts the block store to the interface ingest.Blocks.
 type arriving struct {
 	held
 	store sealing
 }
 
-// hasCapacity turns an error about lack of space into the error of the state for it.
+// hasCapacity turns the block store's ErrNoSpace into a state error with CodeNoSpace, and returns
+// other errors unchanged.
 func hasCapacity(err error) error {
 	if errors.Is(err, blocks.ErrNoSpace) {
 		return state.Errorf(state.CodeNoSpace, "the disk of a node that was to keep the content is full")
@@ -74,8 +76,9 @@ func (a arriving) Seal(ctx context.Context, reference string, bytes, count uint6
 	return hidden, hasCapacity(err)
 }
 
-// gatherer completes DAGs from the blocks of this node and of members. It does not ask the IPFS
-// network, because content of a put exists nowhere else.
+// gatherer completes DAGs from the blocks of this node and of other members. It does not ask the
+// IPFS network, because content of a put exists only in the cluster. It implements
+// ingest.Fetcher.
 type gatherer struct {
 	peer    *peer.Peer
 	store   sealing
@@ -105,16 +108,17 @@ func (g *gatherer) Fetch(ctx context.Context, root cid.Cid, reference string, fi
 	return got.Bytes, got.Blocks, hasCapacity(err)
 }
 
-// speaker is a member as a source of blocks that reports when a block begins to arrive.
+// speaker is a source of blocks that can report when a block begins to arrive. member implements
+// it.
 type speaker interface {
 	dag.Source
 	hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(block.Block) error) (missing []cid.Cid, err error)
 }
 
-// promptFirst makes a fetch with a waiting client skip members that do not answer. The
-// connection of a member that hangs stays open for a while, and each later dial takes its full
-// timeout. Such members are asked again, with the full timeout, for blocks that no other member
-// has.
+// promptFirst returns the sources for a fetch for which a client waits. The fetch skips members
+// that do not answer within askNextAfter: the connection to a member that hangs remains open for
+// a while, and each later dial takes its full timeout. The last source asks the skipped members
+// again, without the short limit, for blocks that no other member has.
 func promptFirst(members []speaker) []dag.Source {
 	sources, all := make([]dag.Source, len(members), len(members)+1), make(patient, len(members))
 	for i, m := range members {
@@ -124,8 +128,9 @@ func promptFirst(members []speaker) []dag.Source {
 	return append(sources, all)
 }
 
-// prompt is a member that is skipped after askNextAfter without an answer. Once it has sent
-// something it gets its full timeout, because parallel requests wait for each other.
+// prompt is a member that is skipped if it does not answer within askNextAfter. The limit does
+// not apply after the member has sent its first bytes, because then a wait means only that
+// parallel requests share the connection.
 type prompt struct {
 	speaker
 	spoke, silent atomic.Bool
@@ -155,7 +160,8 @@ func (p *prompt) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block
 	return missing, err
 }
 
-// patient asks the members that were silent, without the short time limit.
+// patient is the source that asks the members that were skipped as silent, without the short time
+// limit.
 type patient []*prompt
 
 // Name implements dag.Source.
@@ -179,7 +185,7 @@ func (p patient) Blocks(ctx context.Context, cids []cid.Cid, fn func(block.Block
 	return missing, err
 }
 
-// dags implements ingest.DAGs.
+// dags implements ingest.DAGs with package dag.
 type dags struct{ *dag.Buffers }
 
 // Leaf implements ingest.DAGs.

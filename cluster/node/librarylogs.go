@@ -6,6 +6,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/peer"
 )
 
-// LibraryLogs makes h write the errors that the libraries of the IPFS side log. It applies to
-// the whole process: a command calls it once, before it opens a node.
+// LibraryLogs passes the errors that the IPFS libraries log to h. It applies to the whole
+// process, so a command calls it once, before it opens a node.
 func LibraryLogs(h slog.Handler) { peer.LibraryLogs(h) }

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// registerMetrics registers the metrics of this node's disk and of the cluster's pins. The
-// values are computed when they are read.
+// registerMetrics registers the metrics of this node's disks and of the cluster's pins, objects
+// and payments. Their values are computed when they are read.
 func (n *Node) registerMetrics() error {
 	if n.opts.Registerer == nil {
 		return nil
@@ -51,7 +51,7 @@ func (n *Node) registerMetrics() error {
 	return nil
 }
 
-// hashCollectors returns the metrics of missing BLAKE3 hashes of objects.
+// hashCollectors returns the metrics of the BLAKE3 hashes of objects that are computed later.
 func (n *Node) hashCollectors() []prometheus.Collector {
 	const namespace, subsystem = "holdfast", "objects"
 	hashing := n.objects.Hashing()
@@ -76,14 +76,14 @@ func (n *Node) hashCollectors() []prometheus.Collector {
 	}
 }
 
-// paymentSums returns the sums of payments as this node has applied them.
+// paymentSums returns the sums of payments in this node's copy of the state.
 func (n *Node) paymentSums() ([]state.PaymentSum, error) {
 	view, release := n.consensus.LocalView()
 	defer release()
 	return view.PaymentSums()
 }
 
-// total returns the number of pins with a status; 0 when it cannot be read.
+// total returns the number of pins with the status s, or 0 if the state cannot be read.
 func (n *Node) total(s state.Status) float64 {
 	view, release := n.consensus.LocalView()
 	defer release()
@@ -94,7 +94,8 @@ func (n *Node) total(s state.Status) float64 {
 	return float64(pins[s])
 }
 
-// underReplicated returns the value in the status; 0 if it cannot be read.
+// underReplicated returns the number of pinned roots with too few copies, or 0 if the state
+// cannot be read.
 func (n *Node) underReplicated() float64 {
 	view, release := n.consensus.LocalView()
 	defer release()

@@ -9,32 +9,33 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Neighbours exchanges the load of accounts with the other nodes for admission control: a
-// node alone cannot know that clients of another node wait for the same leader.
+// Neighbours exchanges the load of accounts with the other nodes by gossip. Admission control
+// needs it, because a node does not see that clients of another node load the same leader.
 type Neighbours struct {
 	self   state.NodeID
-	heard  func() []gossip.Peer // of gossip
+	heard  func() []gossip.Peer // returns the members and their newest samples
 	hurry  func()
 	leader func() (state.NodeID, bool)
 	report atomic.Pointer[func() (requests map[state.AccountID]int, busy bool)]
 }
 
-// Neighbours returns the exchange of the load of accounts.
+// Neighbours returns the component that exchanges the load of accounts with other nodes.
 func (n *Node) Neighbours() *Neighbours { return n.neighbours }
 
-// SetReport sets the function that reports the load of this node for every sample: the concurrent
-// requests of each active account, and whether the processors were busy since the last call.
-// report is not called concurrently.
+// SetReport sets the function that reports the load of this node. Gossip calls it for each
+// sample. report returns the number of concurrent requests of each active account, and whether
+// the processors were busy since the last call. It is never called concurrently.
 func (e *Neighbours) SetReport(report func() (requests map[state.AccountID]int, busy bool)) {
 	e.report.Store(&report)
 }
 
-// Hurry sends the next sample early, at most every half second. It does not block.
+// Hurry makes gossip send the next sample sooner, at most one every half second. It does not
+// block.
 func (e *Neighbours) Hurry() { e.hurry() }
 
-// Elsewhere returns the concurrent requests of accounts on all other live nodes, and
-// whether the leader is one of them and busy. The values are as old as a sample, usually at
-// most 2 s.
+// Elsewhere returns the number of concurrent requests of each account on all other live nodes
+// together. busy is true if another node leads and its processors are busy. The values come from
+// the newest samples, which are usually at most 2 s old.
 func (e *Neighbours) Elsewhere() (requests map[state.AccountID]int, busy bool) {
 	leader, _ := e.leader()
 	requests = map[state.AccountID]int{}
@@ -50,11 +51,14 @@ func (e *Neighbours) Elsewhere() (requests map[state.AccountID]int, busy bool) {
 	return requests, busy
 }
 
-// mostReported is the number of accounts with the most concurrent requests in a sample that has no room for
-// all: these are the ones that may be noisy on several nodes.
+// mostReported is how many accounts with the most concurrent requests a sample contains if there
+// is no room for all accounts. The other places go to the accounts with the fewest requests.
+// Accounts with many requests may load several nodes at once, so they must be among those
+// reported.
 const mostReported = 2
 
-// reported returns the accounts and the load for a sample.
+// reported returns the active accounts for this node's next sample, and whether its processors
+// are busy. Both are zero before SetReport.
 func (e *Neighbours) reported() (accounts []gossip.Account, busy bool) {
 	report := e.report.Load()
 	if report == nil {

@@ -1,6 +1,7 @@
-// Package node is the bridge: it opens the islands of one node (storage, peer,
-// consensus), passes them to the use cases, runs all of them, and closes them in
-// order. One process can run two nodes, because there are no globals.
+// Package node assembles one node from its parts. It opens storage, the IPFS peer and consensus,
+// which do not import each other, passes them to the use cases in the other packages of cluster,
+// runs all parts, and closes them in order. One process can run two nodes, because there are no
+// globals.
 //
 // Imports: all of cluster, config, consensus, peer and storage.
 // Never:   api, HTTP, flags, the environment.
@@ -47,30 +48,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// snapshotsKept is how many snapshots of the state stay on disk.
+// snapshotsKept is how many Raft snapshots of the state remain on disk.
 const snapshotsKept = 2
 
 // Options are the settings and dependencies of a Node.
 type Options struct {
-	Config     config.Config // Data in it names the data folder of the node
+	Config     config.Config // Config.Data is the path of the node's data folder
 	Version    string        // version of this release
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil means no metrics
 	Processors int                   // number of processors for this process; 0 means the number that runs Go code
 
-	// HostOptions are passed to every libp2p host, and ClusterOptions to the cluster hosts, so
-	// that tests can use a simulated network.
+	// HostOptions are options for every libp2p host, and ClusterOptions for the cluster hosts
+	// only. Tests use them for a simulated network.
 	HostOptions, ClusterOptions []peer.HostOption
-	// Fatal is called when a disk cannot be trusted, right before Run ends with the same error. Fatal may end
-	// the process at once: an orderly end would make nothing safer. Nil: not called.
+	// Fatal is called if a write failed, so that the content of the disk is unknown. Run ends
+	// with the same error right after the call. Fatal may end the process at once, because an
+	// orderly end would make nothing safer. Nil means no call.
 	Fatal func(error)
-	// Timings of Raft; zero values take its defaults.
+	// Timings are the timings of Raft. For zero values the settings or the defaults of consensus
+	// apply.
 	Timings consensus.Timings
-	// PinState wraps the interface through which the use cases of pins call consensus. Tests
-	// build a mistake in, to show that it would be found. Nil means no wrapper.
+	// PinState wraps the interface through which package pins calls consensus. Tests use it to
+	// add a bug and to show that they find that bug. Nil means no wrapper.
 	PinState func(pins.State) pins.State
-	// RaftLog wraps the log of Raft. Tests let its disk be slow, fail or lie. Nil means no
-	// wrapper.
+	// RaftLog wraps the log of Raft. Tests use it to simulate a disk that is slow, that fails, or
+	// that loses data which it has acknowledged. Nil means no wrapper.
 	RaftLog func(consensus.Log) consensus.Log
 	// StateStore wraps the store of the replicated state, for the same reason. Nil means no
 	// wrapper.
@@ -78,29 +81,30 @@ type Options struct {
 	// SpaceOf measures the disk of a folder. Tests simulate a full disk. Nil means
 	// durable.SpaceOf.
 	SpaceOf func(path string) (durable.Space, error)
-	// RaftNetwork and GossipTopic wrap the networks of Raft and gossip; tests cut one of
-	// them. Nil: no wrapper.
+	// RaftNetwork and GossipTopic wrap the networks of Raft and of gossip. Tests use them to
+	// interrupt only one of the two. Nil means no wrapper.
 	RaftNetwork func(consensus.Network) consensus.Network
 	GossipTopic func(gossip.Topic) gossip.Topic
-	// Now is the clock of this node, which tests set wrong; nil: time.Now. Durations are
-	// measured without it.
+	// Now is the clock of this node. Tests use clocks that are wrong. Nil means time.Now.
+	// Durations are measured without it.
 	Now func() time.Time
-	// Facilitator settles the payments of the paid gateway. Nil means the facilitator of Config; if Config has
-	// no paid gateway, this node sells nothing.
+	// Facilitator settles the payments of the paid gateway. Nil means a client of the facilitator
+	// in Config. If Config has no paid gateway either, this node sells nothing.
 	Facilitator payments.Facilitator
-	// CollectEvery is the interval of garbage collection in the block store and of the tracker's audit, which
-	// finds content that the state does not want. Tests set it. Zero: the defaults.
+	// CollectEvery is the interval of two tasks: the compaction of the block store, and the
+	// tracker's audit, which finds content that the state does not want on this node. Tests set
+	// it. Zero means the defaults.
 	CollectEvery time.Duration
 }
 
-// Node is one open node.
+// Node is one open node with all its parts. Open creates it.
 type Node struct {
 	opts   Options
 	self   state.Node
 	logger *slog.Logger
 
-	// The following fields are the islands, in the order in which they are opened. closers
-	// closes them in the reverse order.
+	// The next fields are storage, peer and consensus, in the order in which they are opened. The
+	// elements of closers are closed in the reverse order.
 	folder    folder
 	volumes   *volume.Watch
 	store     *kv.Store
@@ -113,17 +117,17 @@ type Node struct {
 	watch     *state.Watch
 	closers   []io.Closer
 
-	known     *seed  // content of the file with the members
-	unnoted   bool   // the file could not be changed, because the disk was full
-	clusterID string // cluster id in known at the start
+	known     *seed  // content of membersFile
+	unnoted   bool   // membersFile could not be written, because the disk was full
+	clusterID string // id of the cluster
 	secret    []byte // the cluster secret
 
-	founder *state.InitCluster // what to propose while the cluster has no state
+	founder *state.InitCluster // command that founds the cluster; nil unless this node is the founder
 	gossip  *gossip.Gossip
-	// neighbours exchanges load by gossip.
+	// neighbours exchanges the load of accounts by gossip.
 	neighbours *Neighbours
 	alive      *liveness
-	heard      atomic.Pointer[gossip.Table] // table of gossip, for parts that start earlier than gossip
+	heard      atomic.Pointer[gossip.Table] // table of gossip; nil until gossip has started
 	tracker    *tracker.Tracker
 	scrubber   *integrity.Scrubber
 	reconciler *tracker.Reconciler
@@ -143,51 +147,52 @@ type Node struct {
 	ingest    *ingest.Ingest
 }
 
-// Pins returns the use cases of pins.
+// Pins returns the service for pins.
 func (n *Node) Pins() *pins.Pins { return n.pins }
 
-// Accounts returns the use cases of accounts and API keys.
+// Accounts returns the service for accounts and API keys.
 func (n *Node) Accounts() *accounts.Accounts { return n.accounts }
 
-// Audit returns the use cases of the audit log.
+// Audit returns the audit log.
 func (n *Node) Audit() *audit.Log { return n.audit }
 
-// Ledger returns the use cases of credits.
+// Ledger returns the service for credits.
 func (n *Node) Ledger() *credits.Ledger { return n.ledger }
 
 // Providers returns the OpenID providers at which people sign in.
 func (n *Node) Providers() *openid.Providers { return n.providers }
 
-// Members returns the use cases of membership.
+// Members returns the service for the membership of nodes.
 func (n *Node) Members() *members.Members { return n.members }
 
-// TwoVotes returns the warning for a cluster with two voters.
+// TwoVotes returns the text of the warning for a cluster with two voters.
 func (n *Node) TwoVotes() string { return members.TwoVotes }
 
-// Content returns the use cases of importing and reading files.
+// Content returns the service that imports and reads files.
 func (n *Node) Content() *content.Content { return n.content }
 
-// Objects returns the use cases of the object gateway.
+// Objects returns the service of the object gateway.
 func (n *Node) Objects() *objects.Objects { return n.objects }
 
-// Payments returns the use cases of the paid gateway. Without the option Facilitator they sell
-// nothing, and sweep and list what other nodes have sold.
+// Payments returns the service of the paid gateway. Without a facilitator it sells nothing, but
+// it still lists and cleans up what other nodes have sold.
 func (n *Node) Payments() *payments.Payments { return n.payments }
 
 // Ingest returns the component that stores content on several nodes.
 func (n *Node) Ingest() *ingest.Ingest { return n.ingest }
 
-// Integrity returns the use cases of verifying stored blocks.
+// Integrity returns the service that verifies stored blocks.
 func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
 
 // Replica returns this node's copy of the replicated state.
 func (n *Node) Replica() *consensus.Node { return n.consensus }
 
-// Open opens the node in opts.Config.Data. If the folder is new, it first creates a cluster
-// or joins one. It waits for the cluster that it joins, as long as ctx and JoinTimeout
-// allow, and for nothing else. The caller must call Close after Run. ErrRebuild means that
-// the copy of the state is damaged: the next Open rebuilds it. ErrRemoved means that the
-// node was removed from its cluster and has no ticket to join again.
+// Open opens the node whose data folder is opts.Config.Data. If the folder is new, Open first
+// founds a cluster or joins one. It waits up to JoinTimeout for the cluster that it joins, and
+// for free space on a full disk; it does not wait for a leader. The caller must call Run, and
+// Close after Run. Open returns ErrRebuild if the copy of the state is damaged; the next Open
+// rebuilds it. It returns ErrRemoved if the node was removed from its cluster and the settings
+// have no ticket to join again.
 func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -299,7 +304,7 @@ func (n *Node) storeOptions() kv.Options {
 	}
 }
 
-// closerFunc is a function that closes something.
+// closerFunc is a function as an io.Closer.
 type closerFunc func() error
 
 // Close implements io.Closer.
@@ -417,8 +422,8 @@ func (n *Node) openConsensus(known *seed) error {
 	return nil
 }
 
-// timings returns the timings in the options. Timings that are zero there come from the
-// settings.
+// timings returns the timings in the options. The settings replace the check interval and the
+// heartbeat if they are zero in the options.
 func (n *Node) timings() consensus.Timings {
 	t := n.opts.Timings
 	t.Check = cmp.Or(t.Check, n.opts.Config.Storage.StateCheck)
@@ -509,7 +514,8 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	return n.registerMetrics()
 }
 
-// openTracker opens the parts that store the content that the state wants on this node.
+// openTracker creates the parts that keep the content on this node as the state wants it: the
+// scrubber, the tracker, the reconciler, the repairer and the ingest.
 func (n *Node) openTracker(leases *tracker.Leases) error {
 	c := n.opts.Config
 	var err error
@@ -554,13 +560,13 @@ func (n *Node) openTracker(leases *tracker.Leases) error {
 	return n.openIngest(leases, buffer)
 }
 
-// joinID returns the peer id that secret derives.
+// joinID returns the peer id of the key that is derived from secret. Nodes join with this id.
 func joinID(secret []byte) (string, error) {
 	_, id, err := peer.JoinKey(secret)
 	return id, err
 }
 
-// founding returns the first command of a cluster that this node founds.
+// founding returns the command that founds a cluster with this node as its first member.
 func (n *Node) founding(clusterID string, secret []byte) (*state.InitCluster, error) {
 	sealed, err := accounts.NewSigningKey(secret)
 	if err != nil {
@@ -579,11 +585,12 @@ func (n *Node) founding(clusterID string, secret []byte) (*state.InitCluster, er
 	}, nil
 }
 
-// operatorEmail is the e-mail address of the account with which local commands act.
+// operatorEmail is the e-mail address of the operator account, for which the commands on the
+// machine of a node act.
 const operatorEmail = "operator@localhost"
 
-// Close closes what Open opened, in the reverse order. consensus hands its
-// leadership over first, while the network still works.
+// Close closes all parts in the reverse order of Open. consensus hands over its leadership while
+// the network still works.
 func (n *Node) Close() error {
 	var errs []error
 	if n.volumes != nil { // first: what waits for room has to end

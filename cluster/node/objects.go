@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// intake adapts ingest to the use cases of objects.
+// intake adapts ingest.Ingest to the interface objects.Content.
 type intake struct{ *ingest.Ingest }
 
 // Store implements objects.Content.
@@ -30,7 +30,7 @@ func (i intake) Join(ctx context.Context, parts []ingest.File, place ingest.Plac
 	return stored{s}, nil
 }
 
-// stored adapts stored content to the use cases of objects.
+// stored adapts ingest.Stored to the interface objects.Kept.
 type stored struct{ *ingest.Stored }
 
 // Content implements objects.Kept.

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/config"
 )
 
-// openProviders returns the OpenID providers of the settings. It reads their secrets and does
-// not contact them.
+// openProviders returns the OpenID providers in the settings. It reads the files with their
+// client secrets, but does not contact the providers.
 func openProviders(c config.Config, now func() time.Time) (*openid.Providers, error) {
 	settings, err := c.OpenIDProviders()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 )
 
-// facilitator returns the facilitator of the options, or that of the settings; nil: this node takes no
-// payments.
+// facilitator returns the facilitator in the options, or else a client of the one in the
+// settings. It returns nil if this node accepts no payments.
 func (n *Node) facilitator() (payments.Facilitator, error) {
 	c := &n.opts.Config.Paid
 	if n.opts.Facilitator != nil || c.Listen == "" {
@@ -22,7 +22,9 @@ func (n *Node) facilitator() (payments.Facilitator, error) {
 	return client, nil
 }
 
-// Copies returns the number of copies that the cluster keeps, as the state of this node has it.
+// Copies returns the number of copies that the cluster stores of each root, by this node's copy
+// of the state: the replication factor, but at most the number of members. It returns 1 if the
+// state cannot be read.
 func (n *Node) Copies() int {
 	view, release := n.consensus.LocalView()
 	defer release()

@@ -14,30 +14,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// progressProtocol asks a member for its progress with a root. The request is the root's
-// CID and a line feed. The answer is one JSON object, or nothing if the member does no work
-// for the root. Members that do not know the protocol refuse it, and their progress is
-// unknown.
+// progressProtocol is the protocol that asks a member about its progress in fetching a root. The
+// request is the root's CID and a line feed. The answer is one JSON object, or empty if the
+// member does no work for the root. A member that does not know the protocol refuses the stream;
+// its progress is unknown then.
 const progressProtocol = "/holdfast/progress/1"
 
-// Bounds of asking for progress.
+// Limits for questions about progress.
 const (
 	// progressTimeout is how long the answer to GET /pins/{id} waits for the members.
 	progressTimeout = 250 * time.Millisecond
-	// progressFresh is how long an answer of a member is reused.
+	// progressFresh is how long the answers about a root are reused.
 	progressFresh = 200 * time.Millisecond
-	// maxProgressKept bounds the answers that are kept for reuse.
+	// maxProgressKept is the largest number of roots whose answers are cached for reuse.
 	maxProgressKept = 1024
-	// maxAsking bounds the roots for which members are asked at the same time; for others
-	// the progress is unknown. maxAnswering bounds the requests that are answered at the
-	// same time.
+	// maxAsking is the largest number of roots about which this node asks at the same time. The
+	// progress of further roots is reported as unknown. maxAnswering is the largest number of
+	// requests that this node answers at the same time.
 	maxAsking    = 32
 	maxAnswering = 64
-	// maxProgress bounds a question and an answer, in bytes.
+	// maxProgress is the largest length of a request and of an answer in bytes.
 	maxProgress = 512
 )
 
-// wireProgress is the answer's JSON form.
+// wireProgress is the JSON form of an answer.
 type wireProgress struct {
 	Fetching bool   `json:"fetching"`
 	Bytes    uint64 `json:"bytes"`
@@ -46,7 +46,8 @@ type wireProgress struct {
 	Attempts int    `json:"attempts"`
 }
 
-// progress asks members for their progress with roots, and answers the questions of members.
+// progress asks members about their progress in fetching roots, and answers such requests of
+// other members. It implements pins.Live.
 type progress struct {
 	self state.NodeID
 	dial func(ctx context.Context, id, proto string) (net.Conn, error)
@@ -60,7 +61,7 @@ type progress struct {
 	kept   *cache.Cache[state.RootKey, said]
 }
 
-// said has the answers of the members about one root.
+// said is the cached answers of members about one root, and the time at which they arrived.
 type said struct {
 	at  time.Time
 	all []pins.Progress
@@ -118,7 +119,8 @@ func (p *progress) ask(ctx context.Context, root state.RootKey, nodes []state.No
 	return all
 }
 
-// question asks one member. An invalid answer counts as none.
+// question asks one member about its progress with a root. It returns false if the member does
+// not answer, does no work for the root, or answers something invalid.
 func (p *progress) question(ctx context.Context, id string, root state.RootKey) (tracker.Seen, bool) {
 	conn, err := p.dial(ctx, id, progressProtocol)
 	if err != nil {
@@ -140,7 +142,7 @@ func (p *progress) question(ctx context.Context, id string, root state.RootKey) 
 	return tracker.Seen(w), true
 }
 
-// serve answers members until ctx ends.
+// serve answers requests of members until ctx ends.
 func (p *progress) serve(ctx context.Context, l net.Listener) error {
 	return serveStreams(ctx, l, maxAnswering, p.answer)
 }

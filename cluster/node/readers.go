@@ -16,28 +16,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readProtocol tells a member that this node reads content from it. The member keeps the
-// content until the stream ends, as for its own readers. The stream carries the root's CID and
-// a line feed, and no answer. Members that do not know the protocol refuse it, and drop
-// unwanted content at once.
+// readProtocol is the protocol that tells a member that this node reads content from it. The
+// member does not delete the content until the stream ends. The stream contains the root's CID
+// and a line feed; there is no answer. A member that does not know the protocol refuses the
+// stream, and may delete unwanted content at once.
 const readProtocol = "/holdfast/read/1"
 
 const (
-	// tellFrom is the size in bytes above which members are told that a file is being read. A
-	// file of at most this size is one leaf, so its reader has all of it with the root.
+	// tellFrom is the size in bytes above which members are informed that a file is being read. A
+	// file of at most this size is one block, so its reader has all of it after the first block.
 	tellFrom = 1 << 20
-	// tellTimeout bounds the time to inform a member.
+	// tellTimeout limits the time to inform a member.
 	tellTimeout = 5 * time.Second
 	// tellAgain is the interval after which a member is informed again if it could not be
 	// reached or has ended the stream.
 	tellAgain = avoidFor
-	// maxReaders is the number of files that stay on this node because members are reading
-	// them. Each file has a stream, for which libp2p reserves 256 KiB of the 1 GiB for streams
-	// of members.
+	// maxReaders is the largest number of streams with which members prevent the deletion of
+	// files on this node. libp2p reserves 256 KiB for each stream, of the 1 GiB for streams of
+	// members.
 	maxReaders = 1024
 )
 
-// serveReaders keeps content on this node while members read it, until ctx ends.
+// serveReaders accepts the streams of readProtocol until ctx ends. Content is not deleted on this
+// node while a member's stream for it is open.
 func (f *files) serveReaders(ctx context.Context, l net.Listener) error {
 	return serveStreams(ctx, l, maxReaders, func(ctx context.Context, conn net.Conn) {
 		if err := conn.SetReadDeadline(time.Now().Add(tellTimeout)); err != nil {
@@ -54,8 +55,8 @@ func (f *files) serveReaders(ctx context.Context, l net.Listener) error {
 	})
 }
 
-// serveStreams answers streams of members until ctx ends, at most the given number at a time.
-// Further streams are closed at once.
+// serveStreams accepts streams from l until ctx ends and calls answer for each one, at most limit
+// at a time. It closes further streams at once. answer need not close its stream.
 func serveStreams(ctx context.Context, l net.Listener, limit int, answer func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +94,8 @@ func readRoot(conn io.Reader) (cid.Cid, error) {
 	return cid.Decode(strings.TrimSuffix(line, "\n"))
 }
 
-// teller informs members that a file is read from them, until it is closed.
+// teller informs members that this node reads a file from them, so that they do not delete its
+// content. It ends this with close.
 type teller struct {
 	root cid.Cid
 	dial func(ctx context.Context, id, proto string) (net.Conn, error)
@@ -108,7 +110,8 @@ type teller struct {
 	told map[state.NodeID]told
 }
 
-// told has the time at which a member was informed, and whether the member still knows.
+// told is the time at which a member was last informed or ended the stream, and whether the
+// stream to it is still open.
 type told struct {
 	at    time.Time
 	knows bool
@@ -120,7 +123,8 @@ func newTeller(root cid.Cid, dial func(ctx context.Context, id, proto string) (n
 	return t
 }
 
-// tell informs a member in the background, unless the member knows already.
+// tell informs a member in the background, unless the member is informed already or the last
+// attempt is less than tellAgain ago.
 func (t *teller) tell(id state.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +141,8 @@ func (t *teller) tell(id state.NodeID) {
 	})
 }
 
-// stay informs a member. It returns when the stream has ended or the file was closed.
+// stay opens the stream to a member. It returns when the stream has ended or the file was closed,
+// or if the member cannot be informed.
 func (t *teller) stay(id state.NodeID) {
 	ctx, cancel := context.WithTimeout(t.ctx, tellTimeout)
 	defer cancel()
@@ -155,7 +160,8 @@ func (t *teller) stay(id state.NodeID) {
 	}
 }
 
-// close ends the telling, so members may drop the content of the file.
+// close ends all streams, so members may delete the content of the file. It waits until they have
+// ended.
 func (t *teller) close() {
 	t.cancel()
 	t.telling.Wait()

@@ -19,16 +19,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/raftlog"
 )
 
-// ErrRebuild is the error of Run or Open if this node's copy of the state cannot be
-// trusted. The next Open moves the copy aside and rebuilds the state: from its own log if
-// that is complete, else from the other members.
+// ErrRebuild is the error of Run or Open if this node's copy of the replicated state cannot be
+// trusted. The next Open moves the copy to another folder and rebuilds the state, from the node's
+// own Raft log if that is undamaged, else from the other members.
 var ErrRebuild = errors.New("this node's copy of the state has to be made anew")
 
-// Names below the data folder.
+// Names of a file and a folder in the data folder.
 const (
-	// rebuildFile lists the folders that the next Open must move aside.
+	// rebuildFile lists the folders that the next Open must move to asideDir.
 	rebuildFile = "rebuild.json"
-	// asideDir has the folders that were set aside, until the node is complete again.
+	// asideDir contains the damaged folders that were moved there, until the node has rebuilt its
+	// state.
 	asideDir = "aside"
 )
 
@@ -38,7 +39,8 @@ type rebuild struct {
 	Reason  string   `json:"reason"`  // for people
 }
 
-// rebuildFor returns the folders to rebuild after an error; none for other errors.
+// rebuildFor returns the folders that must be rebuilt after err, and the reason. It returns no
+// folders if err does not mean that the copy of the state is damaged.
 func rebuildFor(err error) rebuild {
 	r := rebuild{}
 	switch {
@@ -58,9 +60,10 @@ func rebuildFor(err error) rebuild {
 	return r
 }
 
-// condemn records which folders an error makes unusable, so that the next Open sets them aside,
-// and wraps the error in ErrRebuild. It returns other errors unchanged. Among these are errors
-// of the block store, whose index is damaged without damage to the state.
+// condemn checks whether err means that the copy of the state is damaged. If so, it records the
+// damaged folders, so that the next Open moves them to asideDir, and returns err wrapped in
+// ErrRebuild. It returns other errors unchanged, for example those about a damaged index of the
+// block store.
 func (n *Node) condemn(err error) error {
 	r := rebuildFor(err)
 	if len(r.Folders) == 0 || errors.Is(err, ErrRebuild) {
@@ -80,7 +83,7 @@ func (n *Node) condemn(err error) error {
 	return fmt.Errorf("%w: %w", ErrRebuild, err)
 }
 
-// isDamaged returns whether the open store of the state has found damage.
+// isDamaged returns whether the open store of the state has found itself damaged.
 func (n *Node) isDamaged() bool {
 	if n.store == nil {
 		return false // it was set aside when it could not be opened
@@ -93,8 +96,8 @@ func (n *Node) isDamaged() bool {
 	}
 }
 
-// setAsideCondemned sets aside the folders that condemn has recorded. After a crash in between,
-// the record is still there, and folders that were moved already are skipped.
+// setAsideCondemned moves the folders that condemn has recorded to asideDir, and then removes the
+// record. If a crash interrupts it, the next call moves the remaining folders.
 func (n *Node) setAsideCondemned() error {
 	b, err := os.ReadFile(n.folder.file(rebuildFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,9 +119,9 @@ func (n *Node) setAsideCondemned() error {
 	return nil
 }
 
-// setAside moves folders aside, where they stay until the node is complete again. In a cluster
-// without other members no other node has the content of the log, so setAside moves nothing and
-// returns an error that names the folders.
+// setAside moves the folders in r to asideDir. If they include the Raft log and this node is the
+// only member, no other node has the data. Then setAside moves nothing and returns an error that
+// contains the paths of the folders.
 func (n *Node) setAside(r rebuild) error {
 	for _, name := range r.Folders {
 		if name != stateDir && name != raftDir {
@@ -132,8 +135,8 @@ func (n *Node) setAside(r rebuild) error {
 	return n.moveAside(r, slog.LevelError)
 }
 
-// moveAside does the same as setAside for a caller that knows that other members have the
-// content. It logs each folder at the given level.
+// moveAside is setAside without the check for other members. It logs each folder at the given
+// level.
 func (n *Node) moveAside(r rebuild, level slog.Level) error {
 	if err := durable.MkdirAll(n.folder.file(asideDir), 0o700); err != nil {
 		return fmt.Errorf("set the state aside: %w", err)
@@ -155,7 +158,7 @@ func (n *Node) moveAside(r rebuild, level slog.Level) error {
 	return nil
 }
 
-// empty removes the content of a folder, except the files of the file system itself.
+// empty deletes the content of the folder with the name, except lost+found.
 func (f folder) empty(name string) error {
 	entries, err := os.ReadDir(f.file(name))
 	if err != nil {
@@ -172,15 +175,15 @@ func (f folder) empty(name string) error {
 	return nil
 }
 
-// hasOthers returns true if this node knows other members by its members file, because the
-// state may be damaged.
+// hasOthers returns whether the cluster has other members according to membersFile. It does not
+// read the state, which may be damaged.
 func (n *Node) hasOthers() bool {
 	known, err := n.folder.seed()
 	return err == nil && known != nil && len(known.Members) > 1
 }
 
-// openReplica opens the replicated state, its log and the parts that run on them. It sets
-// damaged folders aside and opens all again, at most once for each folder.
+// openReplica opens consensus on the open state and Raft log. If one of these folders is damaged,
+// openReplica moves it to asideDir and opens all again, at most once for each of the two folders.
 func (n *Node) openReplica(known *seed) error {
 	for range 2 {
 		err := n.openConsensus(known)
@@ -202,7 +205,8 @@ func (n *Node) openReplica(known *seed) error {
 	return n.openConsensus(known)
 }
 
-// openStore opens the ordered store; a damaged one is set aside first.
+// openStore opens the ordered store of the state. If it is damaged, openStore moves its folder to
+// asideDir and opens a new one.
 func (n *Node) openStore() error {
 	open := func() (err error) {
 		n.store, err = kv.Open(n.folder.file(stateDir), n.storeOptions())
@@ -221,7 +225,8 @@ func (n *Node) openStore() error {
 	return nil
 }
 
-// openLog opens the Raft log; a damaged one is set aside first.
+// openLog opens the Raft log. If it is damaged, openLog moves its folder to asideDir and opens a
+// new one.
 func (n *Node) openLog() error {
 	open := func() (err error) {
 		n.log, err = raftlog.Open(n.folder.file(raftDir, "raft.db"))
@@ -240,7 +245,8 @@ func (n *Node) openLog() error {
 	return nil
 }
 
-// watchDamage stops the node when any reader found its store damaged.
+// watchDamage returns an error, which stops the node, if a read finds the store of the state
+// damaged. It returns nil when ctx ends.
 func (n *Node) watchDamage(ctx context.Context) error {
 	select {
 	case <-n.store.Damaged():
@@ -250,8 +256,8 @@ func (n *Node) watchDamage(ctx context.Context) error {
 	}
 }
 
-// runTracker waits until the state is loaded, then runs the tracker. An empty state would say
-// that no content is wanted.
+// runTracker runs the tracker after the node has caught up with the Raft log. Before that the
+// state may be empty, and the tracker would delete all content as unwanted.
 func (n *Node) runTracker(ctx context.Context) error {
 	select {
 	case <-n.consensus.CaughtUp():
@@ -261,8 +267,8 @@ func (n *Node) runTracker(ctx context.Context) error {
 	}
 }
 
-// noteMembers saves the list of members if it has changed. If the disk is full, the old
-// list stays and the next call tries again (ADR 10).
+// noteMembers writes the list of members to membersFile if it has changed. If the disk is full,
+// the old file remains, noteMembers returns nil, and the next call tries again (ADR 10).
 func (n *Node) noteMembers(now *seed) error {
 	if n.known != nil && n.known.equal(now) {
 		return nil
@@ -283,8 +289,8 @@ func (n *Node) noteMembers(now *seed) error {
 	return nil
 }
 
-// keepSeed writes the members to a file for a start without a state. It also removes the
-// folders that were set aside once this node is complete again.
+// keepSeed writes the members in the state to membersFile, for a start without a state. If this
+// node is ready again after a rebuild, keepSeed also deletes asideDir.
 func (n *Node) keepSeed() error {
 	view, release := n.consensus.LocalView()
 	defer release()

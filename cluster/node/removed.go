@@ -19,31 +19,31 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrRemoved is the error of Run or Open when this node was removed from its cluster. If the
-// node is opened with a ticket, it joins again as a new member with its old identity and
-// blocks.
+// ErrRemoved is the error of Run or Open if this node was removed from its cluster. If the
+// settings have a new ticket, Open joins again as a new member with the old identity and blocks.
 var ErrRemoved = consensus.ErrRemoved
 
-// removedFile says that this node was removed from its cluster. It is empty until the node
-// has deleted its data of the cluster, and contains hasLeft from then on.
+// The file removedFile exists if this node was removed from its cluster. The file is empty until
+// the node has moved the cluster's data away, and contains hasLeft after that.
 const (
 	removedFile = "removed"
 	hasLeft     = "left\n"
 )
 
-// Times at which a node without a leader asks whether it is still a member. It may have been
+// Limits for a node that knows no leader and asks whether it is still a member. It may have been
 // removed while it was down or disconnected.
 const (
-	removalAsked = 5 * time.Second // time without a leader before the first question, and between two questions
+	removalAsked = 5 * time.Second // time without a leader before the first question, and pause between two questions
 	removalDial  = 5 * time.Second // time limit of one question to one member
-	// removalAskers is the number of addresses that are asked at the same time.
+	// removalAskers is the largest number of addresses that are asked at the same time.
 	removalAskers = 16
 )
 
-// errTicketNeeded says how a removed node can return.
+// errTicketNeeded is the ErrRemoved that tells the operator how a removed node can join again.
 var errTicketNeeded = fmt.Errorf("%w: to join again, start it with --join and a new ticket of `holdfast token` (its blocks stay), or on an empty data folder", ErrRemoved)
 
-// errNoTicket is the error for a removed node that got an address instead of a new ticket.
+// errNoTicket is the error of a removed node whose --join entry is an address instead of a new
+// ticket.
 var errNoTicket = errors.New("a node that was removed joins by a new ticket, not by an address")
 
 // wasRemoved returns whether the node of this folder was removed and has not become a
@@ -53,8 +53,8 @@ func (n *Node) wasRemoved() bool {
 	return gone == nil
 }
 
-// sayRemoved adds to an error of joining that this node was removed, if it was. Often --join
-// still names what the node joined with before.
+// sayRemoved adds to an error of join that this node was removed from its cluster, if that is so.
+// Often --join still has the old ticket or address.
 func (n *Node) sayRemoved(err error) error {
 	if !n.wasRemoved() {
 		return err
@@ -63,21 +63,24 @@ func (n *Node) sayRemoved(err error) error {
 	return fmt.Errorf("%v: %w", errTicketNeeded, err) //nolint:errorlint // see above
 }
 
-// noteRemoved records for the next Open that this node is no longer a member.
+// noteRemoved creates removedFile, which tells the next Open that this node is no longer a
+// member.
 func (n *Node) noteRemoved() error {
 	return durable.WriteFile(n.folder.file(removedFile), nil, 0o600)
 }
 
-// leaveBehind deletes the cluster data of a removed node if there is a ticket to join
-// again; otherwise it returns ErrRemoved. An address and the secret are not enough: they
-// are in many command lines, and a removal would not last.
+// leaveBehind prepares a removed node to join again. If the settings have a ticket, it moves the
+// state and the Raft log to asideDir and deletes membersFile. Otherwise it returns ErrRemoved. It
+// does not accept an address with the cluster secret instead of a ticket: both are in many
+// command lines, so a removed node would return at its next start. If the node is a member after
+// all, leaveBehind only deletes removedFile. For a node that was not removed it does nothing.
 //
-// The Raft log is deleted with the state, so that the new store has no vote until the leader
-// has seen it catch up, like that of any new member (ADR 7). The state fences what was put here
-// before (ADR 23). Blocks stay; unwanted blocks are deleted later.
+// The Raft log goes too, so that the new store has no vote until the leader has seen it catch up,
+// like the store of any new member (ADR 7). The epoch in the state invalidates puts from before
+// the removal (ADR 23). The blocks remain; the tracker deletes unwanted blocks later.
 //
-// If a crash interrupts leaveBehind, it starts again, because no member can have admitted the
-// node. After it has completed there is nothing to delete, and the node joins, see join.
+// If a crash interrupts leaveBehind, the next Open repeats it. After it has completed, a repeated
+// call changes nothing, and the node joins.
 func (n *Node) leaveBehind(ctx context.Context) error {
 	said, err := os.ReadFile(n.folder.file(removedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,10 +110,11 @@ func (n *Node) leaveBehind(ctx context.Context) error {
 	return durable.WriteFile(n.folder.file(removedFile), []byte(hasLeft), 0o600)
 }
 
-// isMemberAgain returns true if a removed node is a member after all. A node that has left is
-// one if joining wrote membersFile before a crash. A node that has not left is one if members
-// say so: it may have read of an earlier removal while it was disconnected. An unreadable file
-// counts as missing, except that joining wrote it.
+// isMemberAgain returns whether a node with a removedFile is a member after all. left is true if
+// the file contains hasLeft. Then the node is a member if membersFile exists, because join has
+// written it before a crash. If left is false, the node asks members: it may have read about an
+// earlier removal while it was disconnected. A damaged membersFile counts as existing if left is
+// true, and as missing otherwise.
 func (n *Node) isMemberAgain(ctx context.Context, left bool) (bool, error) {
 	known, err := n.folder.seed()
 	if errors.Is(err, errSeedUnread) {
@@ -140,7 +144,7 @@ func isTicket(where string) bool {
 	return ok
 }
 
-// forgetRemoval removes the record of a removal, because this node is a member again.
+// forgetRemoval deletes removedFile, because this node is a member again.
 func (n *Node) forgetRemoval() error {
 	if err := durable.RemoveAll(n.folder.file(removedFile)); err != nil {
 		return fmt.Errorf("join again: %w", err)
@@ -148,8 +152,9 @@ func (n *Node) forgetRemoval() error {
 	return nil
 }
 
-// watchRemoval stops the node with ErrRemoved when a member says that it is not a member.
-// Raft reports that only to a node that runs and is reachable.
+// watchRemoval asks members while this node knows no leader, and returns ErrRemoved, which stops
+// the node, if a member answers that this node is not a member. Raft tells a node of its removal
+// only if it is running and reachable at that time. watchRemoval returns nil when ctx ends.
 func (n *Node) watchRemoval(ctx context.Context) error {
 	tick := time.NewTicker(removalAsked)
 	defer tick.Stop()
@@ -170,9 +175,9 @@ func (n *Node) watchRemoval(ctx context.Context) error {
 	}
 }
 
-// isRemoved asks the members whether this node is not a member any more. If it is a member,
-// it may have been disconnected while others joined, one of which may lead now: the answer
-// lets them connect.
+// isRemoved asks the members and returns true if one answers that this node is not a member any
+// more. If this node is a member, it accepts the members in the answer: nodes that joined while
+// it was disconnected, one of which may be the leader, can connect to it now.
 func (n *Node) isRemoved(ctx context.Context) bool {
 	m, by, answered := n.askMembers(ctx, newSeed(n.clusterID, n.members.Nodes()), n.secret, n.self.ID)
 	if answered && m.Member && n.members.Is(string(by)) {
@@ -181,8 +186,9 @@ func (n *Node) isRemoved(ctx context.Context) bool {
 	return answered && !m.Member
 }
 
-// askMembers asks the known members, and then the addresses of --join, whether this node is
-// a member. One answer for the whole cluster is enough.
+// askMembers asks the members in known, and then at the addresses of --join, whether the node id
+// is a member. It returns the first answer from this cluster and the member that gave it;
+// answered is false if there is none.
 func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id state.NodeID) (m members.Membership, by state.NodeID, answered bool) {
 	var addrs []string
 	for _, m := range known.Members {
@@ -208,8 +214,9 @@ func (n *Node) askMembers(ctx context.Context, known *seed, secret []byte, id st
 	return m, hintedID(at), at != ""
 }
 
-// firstAnswer asks several addresses at a time, because one whose node is down takes the
-// full time limit. It returns the first answer and its address; "": none.
+// firstAnswer calls ask for the addresses, up to removalAskers at a time, because an address
+// whose node is down takes the full time limit. It returns the first answer for which ask
+// returned true, and its address. at is "" if there is none.
 func firstAnswer[T any](ctx context.Context, addrs []string, ask func(ctx context.Context, addr string) (T, bool)) (at string, answer T) {
 	ctx, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex // of at and answer
@@ -236,7 +243,8 @@ func firstAnswer[T any](ctx context.Context, addrs []string, ask func(ctx contex
 	return at, answer
 }
 
-// askMembership asks a member of the cluster with the secret about this node.
+// askMembership asks the member at addr whether the node id is a member of its cluster. secret is
+// the cluster secret.
 func (n *Node) askMembership(ctx context.Context, addr string, secret []byte, id state.NodeID) (members.Membership, error) {
 	ctx, cancel := context.WithTimeout(ctx, removalDial)
 	defer cancel()

@@ -19,18 +19,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// gossipTopic is the topic of the samples of load and liveness.
+// gossipTopic is the pubsub topic on which members publish samples of their load.
 const gossipTopic = "/holdfast/samples/1"
 
-// Intervals at which a node compares its own record in the state with its real addresses and
-// release: until both agree, and after that.
+// Intervals at which a node compares its own record in the state with its addresses and release:
+// registerRetry until both are equal, registerEvery after that.
 const (
 	registerRetry = 200 * time.Millisecond
 	registerEvery = 5 * time.Second
 )
 
-// gate answers the peer's admission questions. It admits no peer until the use cases of
-// membership exist.
+// gate decides for the peer which nodes may connect. It admits none until open is called, because
+// the peer is opened before the list of members is available.
 type gate struct {
 	members atomic.Pointer[members.Members]
 	log     atomic.Pointer[audit.Log]
@@ -41,7 +41,8 @@ func (g *gate) open(m *members.Members, log *audit.Log) {
 	g.members.Store(m)
 }
 
-// refused tells the audit log which peers the cluster host has refused.
+// refused writes to the audit log that the cluster host has refused n connections from addr. It
+// does nothing before open.
 func (g *gate) refused(addr, why string, n int) {
 	if log := g.log.Load(); log != nil {
 		log.RefusedJoin(addr, why, n)
@@ -58,7 +59,8 @@ func (g *gate) joiner(id string) bool {
 	return m != nil && m.MayJoin(id)
 }
 
-// whyNot returns "" until the gate is open, because until then every peer is refused.
+// whyNot returns the reason why a peer is refused, for the audit log. It returns "" before open,
+// when every peer is refused.
 func (g *gate) whyNot(id string) string {
 	m := g.members.Load()
 	if m == nil {
@@ -84,9 +86,10 @@ func (n *Node) Load(id state.NodeID) (members.Load, bool) {
 	return load, ok
 }
 
-// seems returns how alive a member seems to be. Without a sample, as after a join, the
-// connection to the member decides. A member that has sent no sample for long and has only a
-// connection is suspect, because another process may have its identity.
+// seems returns the liveness of a member as text. s is its state in gossip. heard is true if
+// gossip has a sample of it. Without a sample, as after a join, a connected member counts as
+// alive, unless it has been silent so long that gossip counts it as down. Then it is suspect,
+// because another process may have its identity.
 func seems(s gossip.State, heard, connected bool) string {
 	switch {
 	case heard:
@@ -98,7 +101,7 @@ func seems(s gossip.State, heard, connected bool) string {
 	return s.String()
 }
 
-// memberIDs returns the members, whose samples are kept.
+// memberIDs returns the ids of all members. Gossip stores samples of these only.
 func (n *Node) memberIDs() []state.NodeID {
 	nodes := n.members.Nodes()
 	ids := make([]state.NodeID, len(nodes))
@@ -108,16 +111,15 @@ func (n *Node) memberIDs() []state.NodeID {
 	return ids
 }
 
-// own returns the current record of this node. The node may have started before the network
-// was up, and its addresses change while it runs.
+// own returns the record of this node with its current addresses. These differ from the ones at
+// the start if the node started before the network was up or if they have changed since then.
 func (n *Node) own() state.Node {
 	own := n.self
 	own.Addrs, own.ClusterAddrs = newest(own.Addrs, n.peer.Addrs()), newest(own.ClusterAddrs, n.peer.ClusterAddrs())
 	return own
 }
 
-// newest returns the present addresses, the best first. It returns those of before if they are
-// the same, or if there are none now.
+// newest returns now, or before if both have the same addresses in any order or if now is empty.
 func newest(before, now []string) []string {
 	if len(now) == 0 || sameAddrs(before, now) {
 		return before
@@ -131,7 +133,7 @@ func sameAddrs(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// measure returns the sample of this node.
+// measure returns the current gossip sample of this node.
 func (n *Node) measure() gossip.Sample {
 	usage := n.blocks.Usage()
 	view, release := n.consensus.LocalView()
@@ -150,8 +152,8 @@ func (n *Node) measure() gossip.Sample {
 	}
 }
 
-// Candidates returns the members on which content can be placed, with their load. Suspect
-// members and those that were not heard of yet count as alive.
+// Candidates returns all members with their load, for the choice of nodes for content. Members
+// count as alive unless they are down, even if they are suspect or have sent no sample yet.
 func (n *Node) Candidates() []placement.Node {
 	table := n.gossip.Table()
 	nodes := n.members.Nodes()
@@ -168,7 +170,7 @@ func (n *Node) Candidates() []placement.Node {
 	return candidates
 }
 
-// takesNothing returns whether a member has no capacity for new content.
+// takesNothing returns whether a member has no room for new content.
 func (n *Node) takesNothing(id state.NodeID) bool {
 	if id == n.self.ID {
 		return n.full()
@@ -177,8 +179,9 @@ func (n *Node) takesNothing(id state.NodeID) bool {
 	return s.Full
 }
 
-// place chooses the nodes for a root that is repaired. It chooses as for a new root, but nodes
-// that have the root already keep it if they can.
+// place chooses the nodes that should store a root during a repair. It prefers the nodes to which
+// the root is allocated already, except full nodes that have no copy yet. It returns nil if the
+// state cannot be read.
 func (n *Node) place(root state.Root) []state.NodeID {
 	view, release := n.consensus.LocalView()
 	defer release()
@@ -193,29 +196,29 @@ func (n *Node) place(root state.Root) []state.NodeID {
 	return placement.Choose(root.Key, int(c.Replication), n.Candidates(), keep)
 }
 
-// moves returns whether a root for which this node has no capacity will be placed on
-// another node.
+// moves returns whether err means that this node has no room for the root and another member has,
+// so that the repair will allocate the root there.
 func (n *Node) moves(root *state.Root, err error) bool {
 	return errors.Is(err, blocks.ErrNoSpace) && slices.ContainsFunc(n.Candidates(), func(c placement.Node) bool {
 		return c.Alive && !c.Draining && !c.Full && root.Copy(c.ID) == nil
 	})
 }
 
-// down returns whether a member is known not to answer.
+// down returns whether a member is down.
 func (n *Node) down(id state.NodeID) bool {
 	_, down := n.alive.downSince(id)
 	return down
 }
 
-// gone returns whether a member has been down for so long that its content is placed on
-// other nodes.
+// gone returns whether a member has been down for longer than the setting Repair.After, so that
+// its content is copied to other nodes.
 func (n *Node) gone(id state.NodeID) bool {
 	since, down := n.alive.downSince(id)
 	return down && time.Since(since) > n.opts.Config.Repair.After
 }
 
-// heldRoots calls fn with the roots that this node holds and that are not private,
-// to announce them.
+// heldRoots calls fn with each root of which this node has a complete copy and which is not
+// private, until fn returns false. The peer announces these roots.
 func (n *Node) heldRoots(fn func(cid.Cid) bool) error {
 	view, release := n.consensus.LocalView()
 	defer release()
@@ -230,8 +233,9 @@ func (n *Node) heldRoots(fn func(cid.Cid) bool) error {
 	})
 }
 
-// Run works until ctx ends. It returns earlier with an error if something is broken for good;
-// the process should then end.
+// Run runs all parts of the node until ctx ends. It returns earlier with an error if a part
+// cannot continue; the process should end then. It returns ErrRemoved if this node was removed
+// from the cluster, and ErrRebuild if its copy of the state is damaged.
 func (n *Node) Run(ctx context.Context) error {
 	joins, err := n.peer.ListenJoin()
 	if err != nil {
@@ -295,8 +299,9 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.condemn(err)
 }
 
-// watchDisk stops the node when a write of the Raft log or of blocks failed, because it is
-// unknown which bytes are on the disk until the next start.
+// watchDisk returns an error, which stops the node, if a write of the Raft log or of blocks has
+// failed: until the next start it is unknown which bytes are on the disk. It calls Options.Fatal
+// before. It returns nil when ctx ends.
 func (n *Node) watchDisk(ctx context.Context) error {
 	select {
 	case <-ctx.Done(): // what failed may have been the reason
@@ -318,7 +323,8 @@ func (n *Node) watchDisk(ctx context.Context) error {
 	return err
 }
 
-// follow keeps the peer's view of the membership and this node's own record up to date.
+// follow passes changes of the membership to the peer and to membersFile, and updates this node's
+// own record in the state, until ctx ends.
 func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 	known := map[state.NodeID]bool{}
 	if err := n.takeMembers(known); err != nil {
@@ -350,8 +356,9 @@ func (n *Node) follow(ctx context.Context, changes *state.Subscription) error {
 	}
 }
 
-// takeMembers passes the members of the local state to the gates and to the peer. known has
-// the members that the peer knew before.
+// takeMembers passes the members in this node's copy of the state to the gate and to the peer.
+// known is the set of members that the peer knows; takeMembers updates it and makes the peer
+// forget removed members.
 func (n *Node) takeMembers(known map[state.NodeID]bool) error {
 	for _, id := range n.members.Vouched() {
 		known[id] = true // it may be removed later
@@ -376,8 +383,9 @@ func (n *Node) takeMembers(known map[state.NodeID]bool) error {
 	return nil
 }
 
-// register writes the facts about this node into the state: the cluster record when this
-// node creates the cluster, else its own record if it differs.
+// register proposes the command that founds the cluster, if this node is the founder and the
+// cluster has no state yet. Otherwise it proposes an update of this node's record if its name,
+// release or addresses have changed. It returns an error if it must be tried again later.
 func (n *Node) register(ctx context.Context) error {
 	if _, ok := n.consensus.Leader(); !ok {
 		return state.ErrUnavailable
@@ -412,7 +420,8 @@ func (n *Node) register(ctx context.Context) error {
 	return err
 }
 
-// Ready returns nil once this node has joined, has caught up and knows a leader.
+// Ready returns nil if this node is a member, has caught up with the Raft log, knows a leader and
+// has the secret of the cluster. Otherwise it returns the reason.
 func (n *Node) Ready() error {
 	if err := n.consensus.Ready(); err != nil {
 		return err

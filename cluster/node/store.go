@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/kv"
 )
 
-// ordered adapts the ordered store to the interface that consensus uses for its state.
+// ordered adapts kv.Store to the interface consensus.Store.
 type ordered struct{ *kv.Store }
 
 // Begin implements consensus.Store.

@@ -10,12 +10,12 @@ import (
 	mh "github.com/multiformats/go-multihash"
 )
 
-// waitingFile has the roots that were not announced yet when the node ended: their multihashes,
-// one after the other.
+// waitingFile contains the multihashes, one after the other, of the roots that were still in the
+// queue for announcements to the IPFS network when the node stopped.
 const waitingFile = "waiting"
 
-// waiting returns the roots in waitingFile. If the file cannot be read, these roots are
-// announced in the next cycle.
+// waiting returns the multihashes in waitingFile. If it returns an error, these roots are only
+// announced with the next announcement of all roots.
 func (f folder) waiting() (hashes []mh.Multihash, err error) {
 	b, err := os.ReadFile(f.file(waitingFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,8 @@ func (f folder) waiting() (hashes []mh.Multihash, err error) {
 	return hashes, err
 }
 
-// keepWaiting replaces the roots in waitingFile.
+// keepWaiting writes hashes to waitingFile in place of its old content. Without hashes it deletes
+// the file.
 func (f folder) keepWaiting(hashes []mh.Multihash) error {
 	var b []byte
 	for _, hash := range hashes {
