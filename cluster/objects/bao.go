@@ -13,13 +13,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// maxReread bounds the bytes of parts that the node reads again to complete an upload, when the
-// tree made during the upload does not fit. That concerns mostly the last part: it is shorter
-// than the others, and its offset is unknown if it arrives before them.
+// maxReread is the largest number of bytes of parts that the node reads again to compute the
+// BLAKE3 hash when an upload is completed. A part is read again if its tree was computed for a
+// wrong offset. This concerns mostly the last part: it is shorter than the others, so its offset
+// was guessed wrong if it arrived before them.
 const maxReread = 64 << 20
 
-// partAt returns the offset of a part in its object, under the assumption that all other
-// parts are as long as the first known one, or as this one. size is -1 if it is unknown.
+// partAt returns the probable offset in bytes of a part in its object. It assumes that all
+// earlier parts are as long as the first stored part, or else as this one. size is the size of
+// this part, or -1 if unknown. partAt returns unplaced if the offset cannot be guessed.
 func (o *Objects) partAt(b *state.Bucket, u *state.Upload, number int, size int64) uint64 {
 	if number == 1 {
 		return 0
@@ -37,8 +39,9 @@ func (o *Objects) partAt(b *state.Bucket, u *state.Upload, number int, size int6
 	return uint64(number-1) * each
 }
 
-// blake3 returns the BLAKE3 hash of the concatenated parts, from the trees that were
-// computed when they arrived; nil if that is not possible.
+// blake3 returns the BLAKE3 hash of the concatenated parts, computed from the trees that were
+// stored with the parts. It returns nil if that would require to read more than maxReread bytes,
+// or if a part does not begin at a multiple of bao.Chunk.
 func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.Part) []byte {
 	var full []*state.Part
 	for i := range parts {
@@ -87,7 +90,7 @@ func (o *Objects) blake3(ctx context.Context, a state.AccountID, parts []state.P
 	return sum[:]
 }
 
-// hash reads a part that begins at offset behind of its object, and hashes it.
+// hash reads a part and returns its hasher. at is the offset in bytes of the part in its object.
 func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at uint64) (h *bao.Hasher, err error) {
 	f, err := o.Open(ctx, a, &state.Object{Root: p.Root, Size: p.Size})
 	if err != nil {
@@ -101,19 +104,22 @@ func (o *Objects) hash(ctx context.Context, a state.AccountID, p *state.Part, at
 	return h, nil
 }
 
-// Slice is a range of an object that a client verifies by the hash of the whole object. Count
-// is greater than 0, and Start is within the object, unless the object is empty.
+// Slice is a byte range of an object, for a client that verifies it with the BLAKE3 hash of the
+// whole object. Count is greater than 0 and Start is within the object, unless the object is
+// empty.
 type Slice struct{ Start, Count uint64 }
 
-// Encoding is a Bao encoding of an object. The caller closes it.
+// Encoding is a Bao encoding of an object: its content, or a part of it, with the tree of hashes
+// that verifies it. The caller must close it.
 type Encoding struct {
-	*bao.Encoding // has Size, and WriteTo, which reads the content
+	*bao.Encoding // provides Size, and WriteTo, which reads the content
 	Blake3        [bao.HashSize]byte
 	content       io.Closer
 }
 
-// NewEncoding returns the encoding of a slice of content. If the slice is nil, it returns the
-// outboard encoding.
+// NewEncoding returns the Bao encoding of the range s of content. If s is nil, it returns the
+// outboard encoding, which is the tree of hashes without the content. x is the index of the
+// content.
 func NewEncoding(x *bao.Index, content io.ReadSeekCloser, s *Slice) *Encoding {
 	e := &Encoding{Blake3: x.Sum(), content: content}
 	if s == nil {
@@ -127,14 +133,14 @@ func NewEncoding(x *bao.Index, content io.ReadSeekCloser, s *Slice) *Encoding {
 // Close closes the content that the encoding reads.
 func (e *Encoding) Close() error { return e.content.Close() }
 
-// BaoMemory returns about how many bytes of memory the encoding that Bao returns needs until it
-// is closed, in addition to reading an object.
+// BaoMemory returns about how many bytes of memory the Encoding of Bao for obj and s needs until
+// it is closed. The memory for reading the object is not included.
 func BaoMemory(obj *state.Object, s *Slice) int64 { return bao.Memory(obj.Size, s != nil) }
 
-// Bao returns the Bao encoding of a slice of an object, or the outboard encoding, which is
-// the tree without the content, if s is nil. It reads the object from the start for the
-// tree, unless that is cached. Errors: those of Open, and one for content that differs from
-// the object's record.
+// Bao returns the Bao encoding of the range s of an object. If s is nil, it returns the outboard
+// encoding, which is the tree of hashes without the content. Bao reads the whole object first to
+// compute the tree, unless the tree is cached. It returns the errors of Open, and an error if the
+// hash of the content differs from the one in obj.
 func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object, s *Slice) (*Encoding, error) {
 	x, err := o.trees.get(ctx, obj.Root, func() (*bao.Index, error) { return o.index(ctx, a, obj) })
 	if err != nil {
@@ -150,7 +156,7 @@ func (o *Objects) Bao(ctx context.Context, a state.AccountID, obj *state.Object,
 	return NewEncoding(x, f, s), nil
 }
 
-// index reads a whole object to make its index.
+// index reads a whole object and returns its Bao index.
 func (o *Objects) index(ctx context.Context, a state.AccountID, obj *state.Object) (x *bao.Index, err error) {
 	f, err := o.Open(ctx, a, obj)
 	if err != nil {
@@ -160,17 +166,17 @@ func (o *Objects) index(ctx context.Context, a state.AccountID, obj *state.Objec
 	return bao.NewIndex(f, obj.Size)
 }
 
-// maxTrees is the number of bytes of the trees that are kept in memory. This is enough for the
-// tops of the trees of 256 GiB of content.
+// maxTrees is the largest number of bytes of cached indexes. This is enough for the indexes of
+// 256 GiB of content.
 const maxTrees = 8 << 20
 
-// trees caches the newest trees of content. The content of a root never changes, so no entry
-// gets outdated.
+// trees caches the Bao indexes of content that was used last. The content of a root never
+// changes, so entries never become outdated.
 type trees struct {
 	mu sync.Mutex
-	by *cache.Cache[state.RootKey, *bao.Index] // cache by root, weighed in bytes
-	// coming has the indexes that are being made. The channel of an index is closed when that
-	// has ended.
+	by *cache.Cache[state.RootKey, *bao.Index] // cached indexes; limited by their bytes
+	// coming contains the roots whose index is being computed. The channel is closed when the
+	// computation has ended.
 	coming map[state.RootKey]chan struct{}
 }
 
@@ -181,8 +187,9 @@ func newTrees(most int) *trees {
 	}
 }
 
-// get returns the index of a root and calls read if it is not cached. Concurrent callers wait
-// for one call of read.
+// get returns the index of a root. If it is not cached, get calls read to compute it. Concurrent
+// callers for one root wait for one call of read. If that call fails, a waiting caller calls read
+// itself.
 func (t *trees) get(ctx context.Context, root state.RootKey, read func() (*bao.Index, error)) (*bao.Index, error) {
 	for {
 		x, coming := t.look(root)
@@ -201,7 +208,7 @@ func (t *trees) get(ctx context.Context, root state.RootKey, read func() (*bao.I
 	return t.keep(root, read)
 }
 
-// keep makes an index and notifies the callers that wait for it.
+// keep calls read, caches its result and wakes the callers that wait for the root.
 func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *bao.Index, err error) {
 	defer func() { // also after a panic
 		t.mu.Lock()
@@ -218,8 +225,9 @@ func (t *trees) keep(root state.RootKey, read func() (*bao.Index, error)) (x *ba
 	return x, nil
 }
 
-// look returns an existing index, or a channel to wait on while another goroutine makes it.
-// If it returns neither, the caller must make it.
+// look returns the cached index of a root. If another goroutine computes the index now, look
+// returns a channel that is closed when it has ended. If both results are nil, the caller must
+// compute the index with keep.
 func (t *trees) look(root state.RootKey) (*bao.Index, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Checksum algorithms of Amazon S3, by its names
+// Names of the checksum algorithms of Amazon S3
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html).
 const (
 	CRC32     = "CRC32"
@@ -38,19 +38,18 @@ const (
 	XXHASH128 = "XXHASH128"
 )
 
-// DefaultAlgorithm is the checksum algorithm of objects and parts for which the client
-// named none
+// DefaultAlgorithm is the checksum algorithm of objects and parts if the client requests none
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
 const DefaultAlgorithm = CRC64NVME
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Algorithms lists the checksum algorithms.
+// Algorithms returns the names of all supported checksum algorithms.
 func Algorithms() []string {
 	return []string{CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128}
 }
 
-// NewHash returns a hash of an algorithm, or nil for an unknown algorithm.
+// NewHash returns a new hash for an algorithm, or nil if the algorithm is unknown.
 func NewHash(algorithm string) hash.Hash {
 	switch algorithm {
 	case CRC32:
@@ -77,37 +76,38 @@ func NewHash(algorithm string) hash.Hash {
 	return nil
 }
 
-// Bounds of hashing in goroutines other than the reader's.
+// Limits for hashing a body in goroutines of its own.
 const (
 	hashBuffer  = 256 << 10 // bytes that are passed to a hashing goroutine at once
 	hashBuffers = 8         // largest number of unfinished buffers of one body
-	// hashLate is the number of buffers that may wait until other bodies have data that can be
-	// hashed together with them.
+	// hashLate is the number of buffers that may wait for MD5. Up to this number they wait for
+	// data of other bodies, because MD5 of several bodies at once is faster.
 	hashLate = 4
 )
 
-// piece is a run of bytes of a body that several goroutines hash at the same time.
+// piece is a buffer with bytes of a body that several goroutines hash at the same time.
 type piece struct {
 	bytes []byte
 	left  atomic.Int32 // number of goroutines that have not hashed them yet
 }
 
-// hashing has the memory and the MD5 pool that all digesters share.
+// hashing is the memory and the MD5 pool that all digesters share.
 type hashing struct {
-	pieces sync.Pool // holds *piece
+	pieces sync.Pool // of *piece
 	trees  bao.Buffers
 	md5    multimd5.Pool
 }
 
-// digester hashes a body while it is read. The reader's goroutine hashes a short body. A longer
-// body is hashed in other goroutines, because MD5 takes more time than all other work, and a
-// BLAKE3 tree takes the second most.
+// digester is a reader that hashes a body while it is read. A body of up to hashBuffer bytes is
+// hashed in the goroutine that reads. A longer body is hashed in up to two more goroutines: one for
+// MD5, which takes more time than all other work, and the checksums, and one for the BLAKE3 tree,
+// which takes the second most.
 type digester struct {
 	with *hashing
 	r    io.Reader
 	md5  *multimd5.Hash
 	by   map[string]hash.Hash // hashes by algorithm; nil for MD5, which is in md5
-	at   uint64               // offset in the object of the next byte that tree gets
+	at   uint64               // offset of the body in its object in bytes, or unplaced
 	tree *bao.Hasher          // nil if no tree is made
 	read uint64
 
@@ -116,12 +116,12 @@ type digester struct {
 	ended bool
 }
 
-// unplaced is the offset of a body whose place in the object is unknown, or is inside a chunk
-// of the tree.
+// unplaced is the offset of a body whose offset in its object is unknown.
 const unplaced = math.MaxUint64
 
-// newDigester returns a reader that hashes r. The bytes of r are at offset at of their object,
-// or unplaced.
+// newDigester returns a digester that reads r and computes its MD5 and the checksums of the given
+// algorithms. at is the offset of r in its object, or unplaced. If it is a multiple of bao.Chunk,
+// the digester also computes a BLAKE3 tree. An unknown algorithm is state.ErrInvalid.
 func newDigester(with *hashing, r io.Reader, algorithms []string, at uint64) (*digester, error) {
 	d := &digester{with: with, r: r, md5: with.md5.New(), by: make(map[string]hash.Hash, len(algorithms)), at: at}
 	for _, a := range algorithms {
@@ -150,7 +150,8 @@ func (d *digester) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Interrupt implements ingest.Interrupter for bodies that do.
+// Interrupt implements ingest.Interrupter. It interrupts the body if the body implements
+// ingest.Interrupter.
 func (d *digester) Interrupt() {
 	if b, ok := d.r.(ingest.Interrupter); ok {
 		b.Interrupt()
@@ -188,7 +189,7 @@ func (d *digester) take(p []byte) {
 	}
 }
 
-// beside starts a goroutine that hashes all bytes that are read after the call.
+// beside starts a goroutine that calls hash with all bytes that are read from now on.
 func (d *digester) beside(hash func([]byte)) {
 	work := make(chan *piece, hashBuffers)
 	d.work = append(d.work, work)
@@ -217,8 +218,8 @@ func (d *digester) grow(p []byte) {
 	}
 }
 
-// end waits until everything that was read is hashed. It must be called for every body, also
-// after an error.
+// end waits until everything that was read is hashed, and ends the goroutines. It must be called
+// for every digester, also after an error.
 func (d *digester) end() {
 	if d.ended {
 		return
@@ -243,8 +244,8 @@ func (d *digester) sums() Sums {
 	return s
 }
 
-// Blake3 returns the BLAKE3 hash of a body that starts at offset 0 of its object, otherwise
-// nil. It implements ingest.Hashed.
+// Blake3 returns the BLAKE3 hash of the body if its offset in the object is 0, otherwise nil. It
+// implements ingest.Hashed.
 func (d *digester) Blake3() []byte {
 	d.end()
 	if d.tree == nil || d.at != 0 {
@@ -254,8 +255,8 @@ func (d *digester) Blake3() []byte {
 	return sum[:]
 }
 
-// trees returns the chaining values of the body's subtrees in the tree of its object, or nil if
-// no tree was made.
+// trees returns the BLAKE3 chaining values of the subtrees of the object's tree that the body
+// makes up. It returns nil if the offset of the body is not known.
 func (d *digester) trees() []byte {
 	d.end()
 	if d.tree == nil {
@@ -264,15 +265,16 @@ func (d *digester) trees() []byte {
 	return d.tree.Trees()
 }
 
-// combined computes the checksum of consecutive pieces from the checksums of the pieces. Only
-// CRC algorithms allow this.
+// combined computes the CRC of consecutive pieces from the CRCs of the pieces. Other checksums
+// cannot be computed in this way.
 type combined struct {
 	algorithm string
 	sum       uint64
 	length    uint64
 }
 
-// linear returns whether the checksum of an object can be computed from those of its parts.
+// linear returns whether the checksum of an object can be computed from the checksums of its
+// parts. That is so for CRCs only.
 func linear(algorithm string) bool {
 	return algorithm == CRC32 || algorithm == CRC32C || algorithm == CRC64NVME
 }
@@ -313,10 +315,10 @@ func (c *combined) bytes() []byte {
 	return b
 }
 
-// shiftCRC returns what a reflected CRC becomes when count zero bytes follow, its
-// initial and final inversions aside, which cancel out when two are combined: it
-// is multiplied by x^(8*count) modulo the polynomial. Squaring makes that
-// logarithmic (Mark Adler's crc32_combine of zlib goes the same way).
+// shiftCRC returns a reflected CRC of width bits after count more zero bytes. It ignores the
+// inversions at the start and the end, which cancel each other out when two CRCs are combined. It
+// multiplies crc by x^(8*count) modulo the polynomial, by repeated squaring, so its time is
+// logarithmic in count. crc32_combine of zlib (Mark Adler) works in the same way.
 func shiftCRC(crc, poly uint64, width int, count uint64) uint64 {
 	one := uint64(1) << (width - 1) // x^0, reflected
 	times := func(a, b uint64) (p uint64) {

@@ -15,18 +15,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of computing hashes that an upload could not yield.
+// Limits for computing the hashes of objects that could not be computed during the upload.
 const (
 	// DefaultHashRate is the default number of bytes a second that a node reads to compute
 	// hashes.
 	DefaultHashRate = 32 << 20
 	hashEvery       = 5 * time.Second // interval between two scans for versions without a hash
-	hashPage        = 64              // versions of one scan
+	hashPage        = 64              // versions that one read of the state returns
 	hashStep        = 1 << 20         // bytes that are read at once
 	hashCheck       = 64 << 20        // bytes after which the node checks whether the hash is still wanted
 )
 
-// Hashing has the counters of a node that computes missing hashes of versions.
+// Hashing counts the work of this node for missing hashes of versions.
 type Hashing struct {
 	reads atomic.Int64 // number of objects that are being read
 	bytes atomic.Uint64
@@ -38,12 +38,13 @@ func (h *Hashing) Reads() int64 { return h.reads.Load() }
 // Bytes returns the number of bytes that were read since the start.
 func (h *Hashing) Bytes() uint64 { return h.bytes.Load() }
 
-// Hashing returns the counters of this node's hashing.
+// Hashing returns the counters of RunHashes on this node.
 func (o *Objects) Hashing() *Hashing { return &o.hashed }
 
-// RunHashes computes, until ctx ends, the missing BLAKE3 hashes of versions that are
-// assigned to this node, one after the other at HashRate. If the assignment changes, the
-// next node starts from the beginning.
+// RunHashes computes missing BLAKE3 hashes and wanted checksums of versions until ctx ends. It
+// handles the versions for which hasher returns this node, one at a time, and reads
+// Options.HashRate bytes a second. If another node becomes responsible meanwhile, it reads the
+// version from the beginning.
 func (o *Objects) RunHashes(ctx context.Context) error {
 	timer := time.NewTimer(hashEvery)
 	defer timer.Stop()
@@ -60,8 +61,8 @@ func (o *Objects) RunHashes(ctx context.Context) error {
 	}
 }
 
-// HashObjects does one pass of RunHashes over all versions without a hash. Versions that cannot
-// be read are left for the next pass.
+// HashObjects does one pass of RunHashes over all versions without a hash. It skips a version
+// that cannot be read, and returns the last such error; the next pass tries again.
 func (o *Objects) HashObjects(ctx context.Context) error {
 	var after []byte
 	var failed error
@@ -84,8 +85,9 @@ func (o *Objects) HashObjects(ctx context.Context) error {
 	}
 }
 
-// unhashed returns those versions of a page that this node must hash, according to the state
-// that it has applied.
+// unhashed reads one page of the versions without a hash from the state that this node has
+// applied, beginning behind after. It returns those that this node must hash. next is the
+// position for the next page, or nil after the last one.
 func (o *Objects) unhashed(after []byte) (mine []state.Unhashed, next []byte, err error) {
 	view, release := o.opts.State.LocalView()
 	defer release()
@@ -109,9 +111,9 @@ func (o *Objects) unhashed(after []byte) (mine []state.Unhashed, next []byte, er
 	return mine, next, nil
 }
 
-// hasher returns the node that computes the hash of a version: a live holder, chosen by the
-// version. Nodes that see different members alive may choose two nodes, which costs only
-// work.
+// hasher returns the node that must compute the hash of a version. It chooses one of the live
+// nodes with a complete copy, by a hash of the id; "" if there is none. If nodes disagree about
+// which members are alive, two nodes may compute the same hash, which does no harm.
 func hasher(root *state.Root, id state.VersionID, alive map[state.NodeID]bool) state.NodeID {
 	var holders []state.NodeID
 	for _, c := range root.Copies {
@@ -127,7 +129,8 @@ func hasher(root *state.Root, id state.VersionID, alive map[state.NodeID]bool) s
 	return holders[sum.Sum32()%uint32(len(holders))]
 }
 
-// hashObject reads a version once and proposes its hashes.
+// hashObject reads a version once, computes its hashes and proposes them. It does nothing if they
+// are no longer wanted.
 func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 	if wanted, err := o.wantsHash(u); err != nil || !wanted {
 		return err
@@ -153,11 +156,11 @@ func (o *Objects) hashObject(ctx context.Context, u *state.Unhashed) error {
 	return wrap("set hash of object", err)
 }
 
-// errUnwanted ends the reading of a version whose hashes are no longer wanted.
+// errUnwanted stops the reading of a version whose hashes are no longer wanted.
 var errUnwanted = errors.New("the hash is not wanted any more")
 
-// sumOf returns the BLAKE3 hash of a version and its wanted checksum, read at HashRate; nil
-// if they are no longer wanted.
+// sumOf reads a version at HashRate and returns its BLAKE3 hash and its wanted checksum. Both are
+// nil without an error if the hashes are no longer wanted.
 func (o *Objects) sumOf(ctx context.Context, u *state.Unhashed) (blake3, sum []byte, err error) {
 	limit := rate.NewLimiter(rate.Limit(o.opts.HashRate), hashStep)
 	unchecked := uint64(0)
@@ -184,8 +187,9 @@ func (o *Objects) sumOf(ctx context.Context, u *state.Unhashed) (blake3, sum []b
 	return blake3, sum, err
 }
 
-// digest reads an object and returns its BLAKE3 hash, and its checksum by an algorithm if
-// that is not "". Before each piece pace is called with its bytes; its error ends the reading.
+// digest reads an object and returns its BLAKE3 hash and its checksum; the checksum is nil if
+// algorithm is "". It calls pace with the number of bytes before each read. An error of pace
+// stops the reading.
 func (o *Objects) digest(ctx context.Context, a state.AccountID, obj *state.Object, algorithm string, pace func(n uint64) error) (blake3, sum []byte, err error) {
 	f, err := o.Open(ctx, a, obj)
 	if err != nil {

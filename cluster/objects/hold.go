@@ -7,17 +7,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Held is an object whose content is stored under leases and that no command has named yet. The caller
-// calls Commit or Discard, once.
+// Held is an object whose content is stored on nodes, but which has no record in the state yet.
+// Leases protect the content from deletion until then. The caller must call either Commit or
+// Discard, once.
 type Held struct {
 	objects *Objects
 	kept    *kept
 	object  state.Object
 }
 
-// Hold stores the content of an object; a later Commit of the result gives the object its name. Hold makes the
-// checks of Put before it reads the body, and returns the errors of Put. It also checks the condition of the
-// request, which the command of Commit has to carry again.
+// Hold stores the content of an object, without creating the object. The caller creates it with
+// Commit of the result, in a command of its own. Hold makes the checks of Put before it reads the
+// body, and returns the errors of Put. It also checks r.If, but the command of Commit must
+// contain the condition again.
 func (o *Objects) Hold(ctx context.Context, a state.AccountID, bucket string, r PutRequest) (*Held, error) {
 	b, err := o.known(ctx, a, bucket)
 	if err != nil {
@@ -38,17 +40,18 @@ func (o *Objects) Hold(ctx context.Context, a state.AccountID, bucket string, r 
 	}}, nil
 }
 
-// Object returns the object as a command has to put it.
+// Object returns the object for the command that creates it.
 func (h *Held) Object() state.Object { return h.object }
 
-// Commit calls propose with the content, and reports the outcome to its holders. It calls propose
-// again, with renewed epochs, while the error is state.ErrConflict, maxAttempts times in all. The
-// content stays if propose returns no error. If the error is a *state.Error other than
-// state.ErrUnavailable, the content is dropped. With any other error the outcome is unknown, and the
-// holders keep the content until that is settled.
+// Commit calls propose, which must commit a command that creates the object with the given
+// content. It reports the outcome to the nodes that store the content. If propose returns
+// state.ErrConflict, Commit renews the epochs of the content and calls propose again, up to
+// maxAttempts calls in all. If propose returns no error, the nodes keep the content. After a
+// *state.Error other than state.ErrUnavailable they delete it. After any other error the outcome
+// is unknown, and the nodes keep the content until they know the outcome.
 func (h *Held) Commit(ctx context.Context, propose func(state.Content) error) error {
 	return h.objects.name(ctx, h.kept.stored, propose)
 }
 
-// Discard drops the content.
+// Discard deletes the content.
 func (h *Held) Discard() { h.kept.stored.Done(false) }

@@ -17,57 +17,60 @@ import (
 
 // State is the part of consensus that this package uses.
 type State interface {
-	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// View returns a linearizable view of the state. The caller must call release. View returns
 	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns a view of the entries that this node has applied; the caller releases
-	// it.
+	// LocalView returns a view of the state after the entries that this node has applied. The
+	// caller must call release.
 	LocalView() (view state.View, release func())
-	// Propose commits a command. When it returns a result, this node has applied the command
-	// too.
+	// Propose commits a command. When Propose returns a result, this node has applied the
+	// command.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 }
 
-// Nodes returns the members with their load, for placement.
+// Nodes lists the members with their load, for the choice of nodes for content.
 type Nodes interface {
 	Candidates() []placement.Node
 }
 
-// Content stores content that no record names yet.
+// Content stores content before a record in the state references it.
 type Content interface {
-	// Store stores the content of body on as many nodes as place requests.
+	// Store stores body on as many nodes as place requests.
 	Store(ctx context.Context, body io.Reader, place ingest.Placement) (Kept, error)
-	// Join makes one file from stored files, in order.
+	// Join makes one file from stored files, in the order of parts.
 	Join(ctx context.Context, parts []ingest.File, place ingest.Placement) (Kept, error)
 }
 
-// Kept is content that is durable on several nodes. These nodes wait for the outcome of the
-// command that names it.
+// Kept is content that is stored durably on several nodes. These nodes do not delete it until
+// they know the outcome of the command that references it.
 type Kept interface {
-	// Content returns the content as the command that names it carries it. Renew may change the
-	// result.
+	// Content returns the content as it must be in the command that references it. Renew may
+	// change the result.
 	Content() state.Content
 	// Size returns the number of bytes of the file.
 	Size() uint64
-	// Renew asks the nodes again for their epochs.
+	// Renew asks the nodes for their current epochs again. An epoch changes if a node may have
+	// lost the content; it fails if too few nodes still have the content.
 	Renew(ctx context.Context) error
-	// Done reports to the nodes whether a command has named the content. Unknown reports that
-	// the outcome is unknown. Call one of the two, once.
+	// Done reports to the nodes whether the command was committed. Unknown reports that the
+	// outcome is unknown. The caller must call one of the two, once.
 	Done(committed bool)
 	Unknown()
 }
 
 // Files reads content.
 type Files interface {
-	// Open reads the file root from this node or from members. It asks holders first.
+	// Open opens the file whose root block is root, on this node or on members. It asks the
+	// members in holders first. size is the file size in bytes.
 	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
 }
 
-// Options are the settings and dependencies of Objects. Now, NewID and Logger may be left out.
+// Options are the settings and dependencies of Objects. Watch, HashRate, Now, NewID and Logger
+// may be zero.
 type Options struct {
 	Self    state.NodeID
 	State   State
-	Watch   *state.Watch // nil: Lately returns nothing
+	Watch   *state.Watch // nil means that Lately returns nothing
 	Nodes   Nodes
 	Content Content
 	Files   Files
@@ -75,13 +78,13 @@ type Options struct {
 	MinPart uint64
 	// UploadAge is how long an upload may stay open.
 	UploadAge time.Duration
-	// HashRate is the number of bytes a second that are read from objects whose hash is not
-	// known.
+	// HashRate is the number of bytes a second that this node reads to compute missing hashes. 0
+	// means DefaultHashRate.
 	HashRate uint64
 	Now      func() time.Time
-	// Agreed returns a time that the clocks of most members have reached and one that they have
-	// not passed. ok is false while they are unknown. The clock of one node is not enough to
-	// delete the content of others.
+	// Agreed returns two times: early, which the clocks of most members have reached, and late,
+	// which they have not passed. ok is false while these are unknown. The clock of one node is
+	// not reliable enough to delete content.
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() string // returns a unique id for a version or a part
 	Logger *slog.Logger
@@ -93,10 +96,10 @@ type Objects struct {
 	hashing hashing
 	trees   *trees
 	hashed  Hashing
-	sums    chan struct{} // a token for each checksum of a copy that is computed while its client waits
+	sums    chan struct{} // semaphore for checksums of copies that are computed while a client waits
 }
 
-// New returns the use cases of objects.
+// New returns an Objects. It sets the defaults of Options.
 func New(o Options) *Objects {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -113,8 +116,8 @@ func New(o Options) *Objects {
 	return &Objects{opts: o, trees: newTrees(maxTrees), sums: make(chan struct{}, maxCopySums)}
 }
 
-// Lately returns the newest changes of the objects of an account, the newest first, as far as this
-// node has applied them since it started. It reads memory only.
+// Lately returns the latest changes of the objects of an account, the newest first. It returns
+// only changes that this node has applied since its start. It only reads memory.
 func (o *Objects) Lately(a state.AccountID) []state.ObjectChange {
 	if o.opts.Watch == nil {
 		return nil
@@ -122,18 +125,18 @@ func (o *Objects) Lately(a state.AccountID) []state.ObjectChange {
 	return o.opts.Watch.ObjectChanges(a)
 }
 
-// maxAttempts is how often a change is tried if the state changes between the read on which the
-// change is based and its commit.
+// maxAttempts is how often a change is tried if the state changes each time between its read and
+// its commit.
 const maxAttempts = 4
 
-// copyAttempts is the maxAttempts of a copy. If a client overwrites the source as fast as
-// copies are made, two to four attempts fail for each success, and each version is a whole
-// object.
+// copyAttempts replaces maxAttempts for a copy. If a client overwrites the source all the time,
+// two to four attempts of a copy fail before one succeeds.
 const copyAttempts = 32
 
 func (o *Objects) now() state.Millis { return state.MillisOf(o.opts.Now()) }
 
-// read calls fn with the state of some moment since the request began, or of a later moment.
+// read calls fn with a state that is at least as new as the beginning of the request. This is the
+// local state if it includes the index of Seen, otherwise a linearizable view.
 func (o *Objects) read(ctx context.Context, fn func(state.View) error) error {
 	if seen := SeenIndex(ctx); seen > 0 {
 		view, release := o.opts.State.LocalView()
@@ -151,7 +154,7 @@ func (o *Objects) read(ctx context.Context, fn func(state.View) error) error {
 	return fn(view)
 }
 
-// Buckets returns an account's buckets by name.
+// Buckets returns the buckets of an account, in the order of their names.
 func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.Bucket, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		all, err = v.Buckets(a)
@@ -160,7 +163,8 @@ func (o *Objects) Buckets(ctx context.Context, a state.AccountID) (all []state.B
 	return all, err
 }
 
-// CreateBucket creates a bucket. If public is true, every IPFS peer may get its objects.
+// CreateBucket creates a bucket. If public is true, every IPFS peer may get the content of its
+// objects.
 //
 // Errors: state.ErrExists; state.ErrInvalid; state.ErrTooLarge if the account has the maximum
 // number of buckets.
@@ -171,8 +175,8 @@ func (o *Objects) CreateBucket(ctx context.Context, a state.AccountID, name stri
 	return wrap("create bucket", err)
 }
 
-// SetPublic makes the objects of a bucket public, or private again. This applies at once to
-// objects that are put from now on. Existing objects are changed one after the other.
+// SetPublic makes the objects of a bucket public or private. New objects are affected at once.
+// Existing objects are changed one after the other in the background.
 //
 // Errors: state.ErrNoBucket.
 func (o *Objects) SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error {
@@ -184,7 +188,7 @@ func (o *Objects) SetPublic(ctx context.Context, a state.AccountID, name string,
 	return wrap("set bucket public", err)
 }
 
-// DeleteBucket removes an empty bucket, and the uploads that are open in it.
+// DeleteBucket deletes a bucket without objects, together with its open uploads.
 //
 // Errors: state.ErrNoBucket, state.ErrNotEmpty.
 func (o *Objects) DeleteBucket(ctx context.Context, a state.AccountID, name string) error {
@@ -206,7 +210,7 @@ func (o *Objects) Bucket(ctx context.Context, a state.AccountID, name string) (b
 	return b, err
 }
 
-// Cors returns the CORS rules of a bucket, which may be none. Errors: state.ErrNoBucket.
+// Cors returns the CORS rules of a bucket; nil if it has none. Errors: state.ErrNoBucket.
 func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (rules []state.CorsRule, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -219,15 +223,15 @@ func (o *Objects) Cors(ctx context.Context, a state.AccountID, bucket string) (r
 	return rules, err
 }
 
-// SetCors replaces the CORS rules of a bucket. No rules remove all. Errors: state.ErrNoBucket,
-// state.ErrInvalid, state.ErrTooLarge.
+// SetCors replaces the CORS rules of a bucket. Empty rules delete the existing ones. Errors:
+// state.ErrNoBucket, state.ErrInvalid, state.ErrTooLarge.
 func (o *Objects) SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error {
 	return wrap("set CORS rules", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetBucketCors{Account: a, Bucket: bucket, Born: b.Born, Cors: state.Cors{Rules: rules}}
 	}))
 }
 
-// BucketTags returns the tags of a bucket, which may be none. Errors: state.ErrNoBucket.
+// BucketTags returns the tags of a bucket; nil if it has none. Errors: state.ErrNoBucket.
 func (o *Objects) BucketTags(ctx context.Context, a state.AccountID, bucket string) (tags []state.Tag, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -240,16 +244,17 @@ func (o *Objects) BucketTags(ctx context.Context, a state.AccountID, bucket stri
 	return tags, err
 }
 
-// SetBucketTags replaces the tags of a bucket. No tags remove all. Errors: state.ErrNoBucket,
-// state.ErrInvalid.
+// SetBucketTags replaces the tags of a bucket. Empty tags delete the existing ones. Errors:
+// state.ErrNoBucket, state.ErrInvalid.
 func (o *Objects) SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error {
 	return wrap("set tags of bucket", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetBucketTags{Account: a, Bucket: bucket, Born: b.Born, Tags: state.BucketTags{Tags: tags}}
 	}))
 }
 
-// known returns a bucket for a change of its content, from the local state if that has it.
-// Apply checks the bucket again.
+// known returns a bucket for a change of its content. It reads the local state, which is fast,
+// and the linearizable state only if the local state has no such bucket. The bucket may be
+// outdated, but Apply checks it again.
 func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (state.Bucket, error) {
 	view, release := o.opts.State.LocalView()
 	b, err := view.Bucket(a, name)
@@ -260,14 +265,14 @@ func (o *Objects) known(ctx context.Context, a state.AccountID, name string) (st
 	return b, err
 }
 
-// change proposes the command that make returns for a bucket. If the bucket that this node
-// knows under that name was deleted, it calls make once more for the new bucket with the name.
+// change proposes the command that make returns for the bucket name. If that bucket was deleted
+// and a new one with the name exists, change calls make again with the new bucket.
 func (o *Objects) change(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) error {
 	_, err := o.changed(ctx, a, name, make)
 	return err
 }
 
-// changed does the same as change and also returns the result of the command.
+// changed is change that also returns the result of the command.
 func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, make func(state.Bucket) state.Command) (state.Result, error) {
 	b, err := o.known(ctx, a, name)
 	if err != nil {
@@ -287,7 +292,7 @@ func (o *Objects) changed(ctx context.Context, a state.AccountID, name string, m
 	return o.propose(ctx, make(b))
 }
 
-// List returns one page of a bucket's keys.
+// List returns one page of a bucket's objects and common prefixes. Errors: state.ErrNoBucket.
 func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (page state.ObjectsPage, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -300,8 +305,9 @@ func (o *Objects) List(ctx context.Context, a state.AccountID, bucket string, q 
 	return page, err
 }
 
-// Object returns the version of a key with an id, or the newest version if the id is "". The
-// result may be a delete marker. Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+// Object returns a version of a key: the one with the given id, or the current version if id is
+// "". The result may be a delete marker. Errors: state.ErrNoBucket, state.ErrNoKey,
+// state.ErrNoVersion.
 func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (obj state.Object, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -315,8 +321,8 @@ func (o *Objects) Object(ctx context.Context, a state.AccountID, bucket, key str
 	return obj, err
 }
 
-// Copies returns how many nodes have the content of an object complete on disk, and how many should.
-// Both are 0 if the cluster keeps no content for it: for a delete marker, or after the object was deleted.
+// Copies returns how many nodes store the complete content of an object, and how many should.
+// Both are 0 for a delete marker, and after the object was deleted.
 func (o *Objects) Copies(ctx context.Context, obj *state.Object) (held, wanted int, err error) {
 	if obj.Marker {
 		return 0, 0, nil
@@ -336,8 +342,8 @@ func (o *Objects) Copies(ctx context.Context, obj *state.Object) (held, wanted i
 	return held, wanted, err
 }
 
-// PartSums returns the checksums of the parts of an object that Object has returned. It returns
-// nil if none are stored, or if the object was replaced meanwhile. Errors: state.ErrNoBucket.
+// PartSums returns the checksums of the parts of obj, which Object has returned. It returns nil
+// if none are stored or if obj was replaced meanwhile. Errors: state.ErrNoBucket.
 func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string, obj *state.Object) (sums *state.PartSums, err error) {
 	if !obj.HasPartSums() {
 		return nil, nil
@@ -353,10 +359,10 @@ func (o *Objects) PartSums(ctx context.Context, a state.AccountID, bucket string
 	return sums, err
 }
 
-// Open reads the content of an object. The caller closes it. If the object is deleted
-// meanwhile, it can be read to the end if this node has the content; otherwise a read may
-// fail, but never returns other bytes. Errors: state.ErrUnavailable if no reachable node
-// has the content, state.ErrNotFound if the cluster no longer wants it.
+// Open opens the content of an object. The caller must close it. If the object is deleted
+// meanwhile, the reader still returns all bytes if this node has the content. Otherwise a read
+// may fail, but it never returns wrong bytes. Errors: state.ErrUnavailable if no reachable node
+// has the content, state.ErrNotFound if no record references it any more.
 func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object) (io.ReadSeekCloser, error) {
 	view, release := o.opts.State.LocalView()
 	record, err := view.Root(obj.Root)
@@ -378,8 +384,8 @@ func (o *Objects) Open(ctx context.Context, _ state.AccountID, obj *state.Object
 	return f, nil
 }
 
-// wants returns whether the local state refers to a root. It returns true if the state cannot
-// be read.
+// wants returns whether a record in the local state references a root. It returns true if the
+// state cannot be read.
 func (o *Objects) wants(root state.RootKey) bool {
 	view, release := o.opts.State.LocalView()
 	defer release()
@@ -387,7 +393,7 @@ func (o *Objects) wants(root state.RootKey) bool {
 	return !errors.Is(err, state.ErrNotFound)
 }
 
-// SetTags replaces the tags of a version of a key; the id "" is that of the current version.
+// SetTags replaces the tags of a version of a key. If id is "", it changes the current version.
 // Errors: state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
 func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error {
 	return wrap("set tags", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
@@ -395,7 +401,7 @@ func (o *Objects) SetTags(ctx context.Context, a state.AccountID, bucket, key st
 	}))
 }
 
-// wrap adds the failed operation to an error.
+// wrap adds the name of the failed operation to an error. It returns nil for nil.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// place chooses the nodes for new content. Its root is unknown before the content arrives,
-// so the choice depends on the id of the version or upload. This node, where the content
-// arrives, is one of them if it has capacity. Nodes in keep are preferred.
+// place chooses the nodes for new content. The root CID is unknown until the content has arrived,
+// so the choice depends on id, the id of the version or upload. It prefers the nodes in keep, or
+// this node if keep is nil, if they have room. It returns state.ErrNoSpace or
+// state.ErrUnavailable if it finds too few nodes.
 func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error) {
 	view, release := o.opts.State.LocalView()
 	cluster, err := view.Cluster()
@@ -40,9 +41,9 @@ func (o *Objects) place(id string, keep []state.NodeID) (ingest.Placement, error
 	}, nil
 }
 
-// tooFew returns why content cannot be placed. The reason is lack of capacity if there would be
-// enough live members with capacity. Otherwise the reason is that too few members are alive,
-// which usually ends sooner.
+// tooFew returns the error if fewer nodes are able to store content than needed. It is
+// state.ErrNoSpace if there would be enough nodes without the full ones among them. Otherwise it
+// is state.ErrUnavailable, because too few members are alive, which usually ends sooner.
 func tooFew(nodes []placement.Node, able, need int) error {
 	full := 0
 	for _, n := range nodes {
@@ -56,7 +57,7 @@ func tooFew(nodes []placement.Node, able, need int) error {
 	return state.Errorf(state.CodeUnavailable, "%d members can take new content, and %d have to keep it: others do not answer", able, need)
 }
 
-// copies returns how many members must have the content before an object may refer to it.
+// copies returns on how many members content must be stored before an object may reference it.
 func copies(c *state.Cluster, nodes []placement.Node) int {
 	return max(1, min(int(c.WriteCopies), int(c.Replication), len(nodes)))
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Put stores an object. When it returns without an error, the content is durable on
-// write_copies nodes, and every node shows the object. Errors: state.ErrNoBucket,
-// state.ErrPrecondition, state.ErrNoKey (a condition on a missing key), state.ErrQuota,
-// state.ErrInvalid, state.ErrNoSpace, state.ErrUnavailable, and those of the body and of
-// its Check. After an error nothing has changed; only after ErrUnavailable the change may
-// have been committed.
+// Put stores an object. If it returns no error, the content is durable on write_copies nodes, and
+// the object is visible on every node. Errors: state.ErrNoBucket, state.ErrPrecondition,
+// state.ErrNoKey if r.If requires an existing object, state.ErrQuota, state.ErrInvalid,
+// state.ErrNoSpace, state.ErrUnavailable, and the errors of r.Body.Reader and r.Body.Check. After
+// ErrUnavailable the object may exist nevertheless; after other errors nothing has changed.
 func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r PutRequest) (state.Object, error) {
 	held, err := o.Hold(ctx, a, bucket, r)
 	if err != nil {
@@ -35,7 +34,8 @@ func (o *Objects) Put(ctx context.Context, a state.AccountID, bucket string, r P
 	return made(&result, obj), nil
 }
 
-// checkKey refuses a key that no object can have, before a command with the key is encoded.
+// checkKey returns state.ErrInvalid if no object can have the key, because the key is empty or
+// too long for a command.
 func checkKey(key string) error {
 	if len(key) == 0 || len(key) > state.MaxKeyBytes {
 		return state.Errorf(state.CodeInvalid, "a key has 1 to %d bytes", state.MaxKeyBytes)
@@ -43,9 +43,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-// precheckQuota rejects a put that Apply would reject, before the body is read. It rejects a
-// put whose condition does not hold, or whose known size exceeds the account's quota. The
-// result is valid for that moment only.
+// precheckQuota returns an error before the body is read if Apply would reject the put: for an
+// invalid key, for a condition that is not met, or if the quota has no room for size bytes. size
+// is -1 if unknown. The state may change after the check, so Apply decides.
 func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state.Bucket, key string, size int64, c state.Condition) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -81,11 +81,11 @@ func (o *Objects) precheckQuota(ctx context.Context, a state.AccountID, b *state
 	})
 }
 
-// hasRoom returns the quota pre-check for content of size bytes; -1 is an unknown size. It never
-// refuses a put that Apply would accept. The hash of the content arrives after it, so the
-// content may be one that the account has already and is not charged for again. It refuses
-// content that is larger than the free part of the quota plus the replaced version or part, if
-// the account has no content of that size.
+// hasRoom returns state.ErrQuota if content of size bytes certainly exceeds the quota. size is -1
+// if unknown. ask is the check of the state, RoomForObject or RoomForPart. hasRoom never rejects
+// content that Apply would accept. An account is not charged again for content that it has
+// already, and whether that is so is known only after the content has arrived. So ask rejects
+// content only if the account has no content of the same size.
 func hasRoom(size int64, ask func(state.Incoming) error) error {
 	in := state.Incoming{Size: uint64(max(size, 0))}
 	if in.Most = in.Size; in.Size > ingest.ChunkSize {
@@ -98,19 +98,21 @@ func hasRoom(size int64, ask func(state.Incoming) error) error {
 	return err
 }
 
-// nodeBytes is an upper bound for the bytes of inner DAG nodes for each leaf, in a DAG of
-// several blocks.
+// nodeBytes is an upper limit for the bytes of inner DAG nodes per leaf, in a DAG of several
+// blocks.
 const nodeBytes = 128
 
-// kept is a body that is durable but has no name yet.
+// kept is a body that is stored durably, but that no record references yet.
 type kept struct {
 	stored    Kept
 	sums      Sums
-	digests   *digester // the computed sums; hashing has ended
+	digests   *digester // computed the sums; hashing has ended
 	checksums []state.Checksum
 }
 
-// store stores and checks a body, whose bytes are at offset at of their object or unplaced.
+// store stores a body on nodes and calls body.Check. id is the id of the version or upload, nodes
+// are preferred nodes or nil, and at is the offset of the body in its object, or unplaced. If
+// Check fails, store discards the content.
 func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, body *Body, at uint64) (*kept, error) {
 	place, err := o.place(id, nodes)
 	if err != nil {
@@ -135,9 +137,7 @@ func (o *Objects) store(ctx context.Context, id string, nodes []state.NodeID, bo
 	return k, nil
 }
 
-// name calls propose with the content and reports the outcome to its holders. If Apply
-// rejects the content because the epoch of a holder is too old, it renews the epochs and
-// tries once more.
+// name does the work of Held.Commit for stored.
 func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Content) error) error {
 	for attempt := 1; ; attempt++ {
 		err := propose(stored.Content())
@@ -164,15 +164,15 @@ func (o *Objects) name(ctx context.Context, stored Kept, propose func(state.Cont
 	}
 }
 
-// unsettled returns the error if the state has changed before each attempt. The client has made
-// no mistake and may try again.
+// unsettled returns a state.ErrUnavailable for a change whose attempts all failed with conflict,
+// because the state changed each time. The client has made no mistake and may try again.
 func unsettled(conflict error) error {
 	return state.Errorf(state.CodeUnavailable, "what this is made of has changed each time: %v", conflict)
 }
 
-// Copy makes an object from another one of the same account without moving bytes. Errors:
-// those of Put, state.ErrNoBucket and state.ErrNoKey also for the source, and those of
-// SourceIf.
+// Copy makes an object from another object of the same account. Both share the stored content.
+// Errors: those of Put; a SourceError with state.ErrNoBucket, state.ErrNoKey or
+// state.ErrNoVersion about the source; and those of r.SourceIf.
 func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r CopyRequest) (state.Object, error) {
 	id := state.VersionID(o.opts.NewID())
 	for attempt := 1; ; attempt++ {
@@ -196,21 +196,22 @@ func (o *Objects) Copy(ctx context.Context, a state.AccountID, bucket string, r 
 	}
 }
 
-// copySum is the largest size in bytes of a copy that is read for its checksum before the
-// answer.
+// copySum is the largest size in bytes of a copy that Copy reads to compute a missing checksum
+// before it returns.
 const copySum = 8 << 20
 
-// Bounds of the checksums of copies that are computed while a client waits: their number at a
-// time, each with up to 2 MiB of memory, and their duration. Beyond the bounds they are
+// Limits for checksums of copies that are computed while a client waits: their number at a time,
+// each with up to 2 MiB of memory, and their duration. Beyond these limits the checksum is
 // computed later.
 const (
 	maxCopySums    = 8
 	copySumTimeout = 3 * time.Second
 )
 
-// sumCopy sets the checksum of a copy that the request asks for. If the source lacks it and the
-// content is small, sumCopy computes it now. Otherwise the copy records the wanted checksum,
-// and a node that holds the content computes it later, see RunHashes.
+// sumCopy sets the checksum of a copy by the algorithm in the request, "" for none. If the source
+// has no such checksum and the content is small, sumCopy computes it. Otherwise it records the
+// algorithm as wanted in the copy, and a node that has the content computes the checksum later,
+// see RunHashes.
 func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.CopyObject, algorithm string) error {
 	obj := &cmd.Object
 	if algorithm == "" {
@@ -239,8 +240,8 @@ func (o *Objects) sumCopy(ctx context.Context, a state.AccountID, cmd *state.Cop
 	return wrap("read the level", err)
 }
 
-// sumNow computes the hash and a checksum of an object. It computes nothing if the maximum
-// number of such computations runs already, and gives up if it takes too long.
+// sumNow reads an object and returns its BLAKE3 hash and its checksum. It returns an error if
+// maxCopySums such computations are running already, or after copySumTimeout.
 func (o *Objects) sumNow(ctx context.Context, a state.AccountID, obj *state.Object, algorithm string) (blake3, sum []byte, err error) {
 	select {
 	case o.sums <- struct{}{}:
@@ -286,7 +287,9 @@ func (o *Objects) copyOf(ctx context.Context, a state.AccountID, bucket string, 
 	return cmd, err
 }
 
-// source returns the version to copy after its check. A missing source is a SourceError.
+// source returns the version that is to be copied, and its bucket. id "" means the current
+// version. If the source does not exist, it returns a SourceError. Then it calls judge, which may
+// be nil, and returns its error. A delete marker is rejected with state.ErrInvalid.
 func (o *Objects) source(v state.View, a state.AccountID, bucket, key string, id state.VersionID, judge func(*state.Object) error) (state.Bucket, state.Object, error) {
 	b, err := v.Bucket(a, bucket)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package objects is the use case of the object gateway: buckets, objects and multipart uploads
-// of an account. It stores the content first. Then one command names the content; the checks of
-// the state machine are authoritative.
+// Package objects manages the buckets, objects and multipart uploads of accounts for the object
+// gateway. It first stores the content on nodes. Then one command creates a record that
+// references the content. Checks before the command only save work; the checks of the state
+// machine decide.
 //
-// Imports: consensus/state, cluster/placement, cluster/ingest, cluster/bao, go-cid,
-// uuid, xxhash, xxh3.
+// Imports: consensus/state, cluster/placement, cluster/ingest, cluster/bao, go-cid, uuid, xxhash, xxh3.
 // Never:   raft, libp2p, storage, HTTP.
 package objects
 
@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Attributes are the data of an object in addition to its content.
+// Attributes are the metadata of an object that the client sets.
 type Attributes struct {
 	Headers map[string]string // headers by canonical name, see state.Object
 	Meta    map[string]string // metadata by name in lower case, without x-amz-meta-
 	Tags    []state.Tag
-	// StorageClass is a name that is returned with the object; "" is the standard class. It
-	// does not change how the content is stored.
+	// StorageClass is a name that is only stored and returned with the object; "" is the standard
+	// class. It does not change how the content is stored.
 	StorageClass string
 }
 
@@ -35,9 +35,9 @@ type Body struct {
 	Size   int64 // size in bytes; -1 if it is not known
 	// Sums are the algorithms of the checksums to compute in addition to MD5.
 	Sums []string
-	// Check is called when Reader has ended and before any record refers to the content. It
-	// returns the checksums to keep, or an error that refuses the content. If Check is nil, no
-	// checksum is kept.
+	// Check is called after Reader has ended and before a record references the content. It
+	// returns the checksums to store with the object, or an error that rejects the content. If
+	// Check is nil, no checksum is stored.
 	Check func(Sums) ([]state.Checksum, error)
 }
 
@@ -52,26 +52,27 @@ type PutRequest struct {
 // CopyRequest describes an object to make from another object.
 type CopyRequest struct {
 	Key                  string
-	SourceBucket, Source string          // bucket of the source; Source is its key
-	SourceVersion        state.VersionID // version of the source; "" means the current one
-	// SourceIf returns an error if it refuses a source by its record. If SourceIf is nil, no
-	// source is refused. It is called before Replace is read, and may set Replace. A delete
-	// marker that SourceVersion names is always refused.
+	SourceBucket, Source string          // bucket and key of the source
+	SourceVersion        state.VersionID // version of the source; "" means the current version
+	// SourceIf checks the record of the source. Its error rejects the source; nil means no check.
+	// It is called before Replace is read, and may set Replace. A delete marker as the source is
+	// always rejected.
 	SourceIf func(*state.Object) error
-	// Replace has the attributes of the copy; nil means those of the source. Tags replaces the
-	// tags too, unless KeepTags is true. The storage class of the copy is always StorageClass.
+	// Replace has the attributes of the copy; nil means those of the source. The tags come from
+	// Replace.Tags, or from the source if KeepTags is true. The storage class of the copy is
+	// always the field StorageClass below.
 	Replace      *Attributes
 	KeepTags     bool
 	StorageClass string
-	// Algorithm names the checksum of all bytes that the copy gets. If it is "", the copy gets
-	// the checksums of the source. If the checksum is not known and the content is large, it is
-	// computed later, and the copy has no checksum until then.
+	// Algorithm is the checksum algorithm of the copy. If it is "", the copy gets the checksums
+	// of the source. If the checksum is not known and the content is large, it is computed later,
+	// and the copy has no checksum until then.
 	Algorithm string
 	If        state.Condition
 }
 
-// SourceError is an error about the source of a copy. It is distinct from errors about the
-// destination, which may have to exist too.
+// SourceError is an error about the source of a copy, such as state.ErrNoBucket. It distinguishes
+// such an error from the same error about the destination.
 type SourceError struct{ Err error }
 
 func (e *SourceError) Error() string { return "source of copy: " + e.Err.Error() }
@@ -83,13 +84,14 @@ func (e *SourceError) Unwrap() error { return e.Err }
 type UploadRequest struct {
 	Key        string
 	Attributes Attributes
-	// Algorithm is the checksum algorithm of the parts and of the object, or "" for none. The
-	// field after it says whether the checksum of the object is composed of those of the parts.
+	// Algorithm is the checksum algorithm of the parts and of the object, or "" for none. If
+	// Composite is true, the checksum of the object is the hash of the concatenated checksums of
+	// its parts; otherwise it is that of all bytes.
 	Algorithm string
 	Composite bool
 }
 
-// PartRequest is one part of an upload.
+// PartRequest describes one part of an upload.
 type PartRequest struct {
 	Key    string
 	Upload state.UploadID
@@ -97,7 +99,8 @@ type PartRequest struct {
 	Body   Body
 }
 
-// PartCopyRequest describes a part of an upload that is a range of an object.
+// PartCopyRequest describes a part of an upload whose content is copied from a range of an
+// object. SourceIf is as in CopyRequest.
 type PartCopyRequest struct {
 	Key                  string
 	Upload               state.UploadID
@@ -105,25 +108,25 @@ type PartCopyRequest struct {
 	SourceBucket, Source string
 	SourceVersion        state.VersionID // "" means the current version
 	SourceIf             func(*state.Object) error
-	// Range returns the first byte and the number of bytes for a source of the given size. If
-	// Range is nil, the part is the whole object.
+	// Range returns the offset of the first byte and the number of bytes to copy from a source of
+	// size bytes. If Range is nil, the part is the whole object.
 	Range func(size uint64) (first, count uint64, err error)
 }
 
-// CompletePart is a part in the list that a client sends.
+// CompletePart is one entry of the list of parts that a client sends to complete an upload.
 type CompletePart struct {
 	Number    int
 	ETag      string            // without quotes
 	Checksums map[string][]byte // expected checksums by algorithm; may be empty
 }
 
-// CompleteRequest completes an upload: its parts become an object.
+// CompleteRequest describes the completion of an upload, which makes an object of its parts.
 type CompleteRequest struct {
 	Key    string
 	Upload state.UploadID
 	Parts  []CompletePart
 	If     state.Condition
-	// Check returns an error to refuse the object before it gets a name. The object is complete
-	// except for its root. If Check is nil, the object is not refused.
+	// Check is called before the object is created. An error of Check prevents that; nil means no
+	// check. Its argument is the object, which may lack Root and Blake3.
 	Check func(*state.Object) error
 }

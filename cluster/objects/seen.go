@@ -2,18 +2,18 @@ package objects
 
 import "context"
 
-// seenKey is the context key of the value that Seen stores.
+// seenKey is the context key under which Seen stores the index.
 type seenKey struct{}
 
-// Seen returns a context for the reads of a request that has learned, since it began, that
-// everything up to index was committed. A node that has applied index then need not ask the
-// cluster again: its state includes everything acknowledged before the request. Index 0 has
-// no effect.
+// Seen returns a context for the reads of a request. The caller has learned since the request
+// began that all log entries up to index were committed. A node that has applied index can then
+// read its local state without asking the cluster: that state includes everything that was
+// acknowledged before the request. Index 0 has no effect.
 func Seen(ctx context.Context, index uint64) context.Context {
 	return context.WithValue(ctx, seenKey{}, index)
 }
 
-// SeenIndex returns the index of Seen, or 0.
+// SeenIndex returns the index that Seen has stored in ctx, or 0 without one.
 func SeenIndex(ctx context.Context) uint64 {
 	index, _ := ctx.Value(seenKey{}).(uint64)
 	return index

@@ -10,24 +10,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// MaxSorted is the largest number of keys and common prefixes that Sorted sorts. The state has no
-// index of sizes and times, so Sorted reads all of them for each page.
+// MaxSorted is the largest number of keys and common prefixes that Sorted can sort. The state has
+// no index by size or by time, so Sorted reads all of them for each page.
 const MaxSorted = 10_000
 
-// SortedQuery asks for a page of the keys of a bucket, by size or by the time of their creation. The
-// common prefixes come first, in the order of their bytes, whatever the order of the keys is.
+// SortedQuery asks for a page of the objects in a bucket, sorted by size or by creation time. The
+// common prefixes precede all objects, always in the order of their names.
 type SortedQuery struct {
 	Prefix, Delimiter string // as in state.ObjectsQuery
 	ByTime            bool   // by time; else by size
 	Descending        bool
-	// After is the last key or common prefix of the page before, and Value the size or the time in
-	// milliseconds of that key; it is not used for a common prefix. An empty After is the first page.
+	// After is the last key or common prefix of the previous page; "" for the first page. If
+	// After is a key, Value is the size in bytes or the creation time in milliseconds of that
+	// object.
 	After string
 	Value int64
 	Limit int // at most state.MaxListLimit
 }
 
-// value returns what a query sorts by.
+// value returns the number by which the query sorts an object.
 func (q *SortedQuery) value(o *state.Object) int64 {
 	if q.ByTime {
 		return int64(o.Created)
@@ -35,7 +36,8 @@ func (q *SortedQuery) value(o *state.Object) int64 {
 	return int64(o.Size) //nolint:gosec // an object has less than 2^63 bytes
 }
 
-// compare orders objects. Objects of one value are in the order of their keys.
+// compare compares two objects in the order of the query. Objects with equal values are in the
+// order of their keys.
 func (q *SortedQuery) compare(a, b *state.Object) int {
 	by := cmp.Compare(q.value(a), q.value(b))
 	if q.Descending {
@@ -44,8 +46,8 @@ func (q *SortedQuery) compare(a, b *state.Object) int {
 	return cmp.Or(by, strings.Compare(a.Key, b.Key))
 }
 
-// Sorted returns a page of keys by size or by time. many is true if there are more than MaxSorted keys
-// and common prefixes; then the page is empty.
+// Sorted returns a page of a bucket's objects, sorted by size or by creation time. many is true
+// if there are more than MaxSorted keys and common prefixes; then the page is empty.
 //
 // Errors: state.ErrNoBucket; state.ErrUnavailable without a majority.
 func (o *Objects) Sorted(ctx context.Context, a state.AccountID, bucket string, q SortedQuery) (page state.ObjectsPage, many bool, err error) {
@@ -67,7 +69,8 @@ func (o *Objects) Sorted(ctx context.Context, a state.AccountID, bucket string, 
 	return q.page(&all), false, nil
 }
 
-// listAll reads all keys and common prefixes, or returns true if there are more than most.
+// listAll returns all objects and common prefixes of the query. If there are more than most, it
+// returns none and many is true.
 func listAll(ctx context.Context, v state.View, b *state.Bucket, q *SortedQuery, most int) (all state.ObjectsPage, many bool, err error) {
 	next := state.ObjectsQuery{Prefix: q.Prefix, Delimiter: q.Delimiter, Limit: state.MaxListLimit}
 	for {
@@ -89,7 +92,7 @@ func listAll(ctx context.Context, v state.View, b *state.Bucket, q *SortedQuery,
 	}
 }
 
-// page returns the page of a query from all keys and common prefixes.
+// page sorts all objects and common prefixes and returns the page that the query asks for.
 func (q *SortedQuery) page(all *state.ObjectsPage) (page state.ObjectsPage) {
 	limit := min(q.Limit, state.MaxListLimit)
 	slices.SortFunc(all.Objects, func(a, b state.Object) int { return q.compare(&a, &b) })

@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// CreateUpload starts a multipart upload. Errors: state.ErrNoBucket, state.ErrInvalid, and
-// state.ErrTooLarge if the bucket has its maximum of open uploads.
+// CreateUpload starts a multipart upload and returns its id. Errors: state.ErrNoBucket,
+// state.ErrInvalid, state.ErrTooLarge if the bucket has its maximum of open uploads, and
+// state.ErrNoSpace or state.ErrUnavailable if too few nodes can store the parts.
 func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket string, r UploadRequest) (state.UploadID, error) {
 	if err := checkKey(r.Key); err != nil {
 		return "", err
@@ -44,9 +45,9 @@ func (o *Objects) CreateUpload(ctx context.Context, a state.AccountID, bucket st
 	return u.ID, nil
 }
 
-// newUploadID returns a new id, a UUID of version 7. The uploads of a key are listed in the
-// order of their ids, which is the order of their creation times by the clocks of the
-// nodes. 74 of its bits are random.
+// newUploadID returns a new id with the creation time t, a UUID of version 7. Uploads of a key
+// are listed in the order of their ids, so the time comes first in the id. 74 of its bits are
+// random.
 func newUploadID(t state.Millis) state.UploadID {
 	id := uuid.New()
 	var ms [8]byte
@@ -69,7 +70,7 @@ func (o *Objects) Upload(ctx context.Context, a state.AccountID, bucket, key str
 	return u, err
 }
 
-// Uploads returns one page of a bucket's open uploads.
+// Uploads returns one page of a bucket's open uploads. Errors: state.ErrNoBucket.
 func (o *Objects) Uploads(ctx context.Context, a state.AccountID, bucket string, q state.UploadsQuery) (page state.UploadsPage, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -82,8 +83,9 @@ func (o *Objects) Uploads(ctx context.Context, a state.AccountID, bucket string,
 	return page, err
 }
 
-// Parts returns at most limit parts of an upload whose numbers are above after, and whether
-// there are more.
+// Parts returns up to limit parts of an upload, in the order of their numbers, beginning after
+// the number after. more is true if further parts follow. Errors: state.ErrNoBucket,
+// state.ErrNoUpload.
 func (o *Objects) Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -119,7 +121,7 @@ func (o *Objects) PutPart(ctx context.Context, a state.AccountID, bucket string,
 	return o.putPart(ctx, a, &b, &u, r.Number, &r.Body)
 }
 
-// open returns an upload to which a part can be added.
+// open returns an open upload. It rejects a part number out of range with state.ErrInvalid.
 func (o *Objects) open(ctx context.Context, a state.AccountID, b *state.Bucket, key string, id state.UploadID, number int) (state.Upload, error) {
 	if number < 1 || number > state.MaxPartNumber {
 		return state.Upload{}, state.Errorf(state.CodeInvalid, "a part has a number from 1 to %d", state.MaxPartNumber)
@@ -133,7 +135,7 @@ func (o *Objects) open(ctx context.Context, a state.AccountID, b *state.Bucket, 
 	return u, err
 }
 
-// roomForPart refuses a part that does not fit into the quota of the account.
+// roomForPart returns state.ErrQuota if the quota of the account has no room for a part.
 func (o *Objects) roomForPart(ctx context.Context, b *state.Bucket, r *PartRequest) error {
 	fits := func(v state.View) error {
 		return hasRoom(r.Body.Size, func(in state.Incoming) error { return v.RoomForPart(b, r.Upload, uint16(r.Number), in) })
@@ -175,10 +177,11 @@ func (o *Objects) putPart(ctx context.Context, a state.AccountID, in *state.Buck
 	return part, nil
 }
 
-// CopyPart stores one part of an upload that is a range of an object of the same account. No
-// bytes are moved if the range is a whole object whose record has everything that a part needs.
+// CopyPart stores one part of an upload, copied from a range of an object of the same account. If
+// the range is a whole object whose record has the ETag and checksum that a part needs, the part
+// shares the stored content. Otherwise CopyPart reads the range and stores it again.
 //
-// Errors: those of PutPart, of the source and of SourceIf.
+// Errors: those of PutPart, SourceError, and those of r.SourceIf and r.Range.
 func (o *Objects) CopyPart(ctx context.Context, a state.AccountID, bucket string, r PartCopyRequest) (state.Part, error) {
 	id := state.VersionID(o.opts.NewID())
 	for attempt := 1; ; attempt++ {
@@ -237,11 +240,11 @@ func (o *Objects) copyPart(ctx context.Context, a state.AccountID, bucket string
 	return part, err
 }
 
-// partOf returns an object as a part of an upload, without number, id and time. It returns
-// nil if the bytes must be read: the ETag of a part is the MD5 of its bytes, and it needs
-// the checksum that its upload wants. If the upload wants none, the part gets the default
-// one if the source has it. The position of such a part in the BLAKE3 tree of the new
-// object is unknown.
+// partOf returns a part that shares the content of source, without number, id and time. It
+// returns nil if the content must be read instead: the ETag of a part is the MD5 of its bytes,
+// and an upload with a checksum algorithm needs that checksum. If the upload has no algorithm,
+// the part gets the source's checksum by DefaultAlgorithm, if any. The part has no BLAKE3 tree,
+// because its offset in the new object is unknown.
 func partOf(u *state.Upload, source *state.Object) *state.Part {
 	if sum, err := hex.DecodeString(source.ETag); err != nil || len(sum) != md5.Size || len(source.Parts) > 0 {
 		return nil
@@ -257,7 +260,7 @@ func partOf(u *state.Upload, source *state.Object) *state.Part {
 	return part
 }
 
-// readPart reads count bytes of an object, beginning at first, and stores them as a part of an
+// readPart reads count bytes of source from the offset first and stores them as a part of an
 // upload.
 func (o *Objects) readPart(ctx context.Context, a state.AccountID, b *state.Bucket, u *state.Upload, number int, source *state.Object, first, count uint64) (state.Part, error) {
 	f, err := o.Open(ctx, a, source)
@@ -281,20 +284,19 @@ func (o *Objects) readPart(ctx context.Context, a state.AccountID, b *state.Buck
 	return part, err
 }
 
-// Abort discards an upload with its parts. Errors: state.ErrNoBucket,
-// state.ErrNoUpload.
+// Abort deletes an upload with its parts. Errors: state.ErrNoBucket, state.ErrNoUpload.
 func (o *Objects) Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error {
 	return wrap("abort upload", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.AbortUpload{Account: a, Bucket: bucket, Born: b.Born, Key: key, ID: id}
 	}))
 }
 
-// Complete makes an object from the listed parts of an upload, in order, and discards the
-// others. A repeat with the same list, also through another node, returns the object that
-// the upload became, as long as it exists: its Check is called again, but its condition is
-// not, because that was about the object before. Errors: state.ErrNoBucket,
-// state.ErrNoUpload, state.ErrInvalidPart (also for a list other than the completed one),
-// state.ErrTooSmall, and those of Put.
+// Complete makes an object from the listed parts of an upload, in order, and deletes the other
+// parts. A repeated request with the same list, also through another node, returns the object
+// that the first one made, as long as that exists. It calls r.Check again, but does not check
+// r.If again, because the condition was about the state before the object. Errors:
+// state.ErrNoBucket, state.ErrNoUpload, state.ErrInvalidPart (also if the first request had
+// another list), state.ErrTooSmall, and those of Put.
 func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string, r CompleteRequest) (state.Object, error) {
 	for attempt := 1; ; attempt++ {
 		obj, err := o.complete(ctx, a, bucket, &r)
@@ -304,8 +306,8 @@ func (o *Objects) Complete(ctx context.Context, a state.AccountID, bucket string
 	}
 }
 
-// raced is an error about something that existed when it was looked up and is gone now: a part
-// or the upload.
+// raced is an error about a part or an upload that existed when it was read and is gone now.
+// Complete tries again after it.
 type raced struct{ error }
 
 // Unwrap returns the wrapped error.
@@ -368,8 +370,8 @@ func (o *Objects) complete(ctx context.Context, a state.AccountID, bucket string
 	return made(&result, obj), nil
 }
 
-// ended returns true if an upload was completed or aborted meanwhile, also through another
-// node, or if its bucket is gone. Then its parts are not kept any more.
+// ended returns whether an upload does not exist any more, because it was completed or aborted,
+// also through another node, or because its bucket was deleted. Then its parts are deleted too.
 func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) bool {
 	err := o.read(Seen(ctx, 0), func(v state.View) error { // what the request has seen is from before
 		b, err := v.Bucket(a, bucket)
@@ -381,7 +383,8 @@ func (o *Objects) ended(ctx context.Context, a state.AccountID, bucket string, r
 	return errors.Is(err, state.ErrNoUpload) || errors.Is(err, state.ErrNoBucket)
 }
 
-// gather reads the listed parts, or the object that the upload has become.
+// gather reads the bucket, the upload and its listed parts from the state. If the upload is
+// completed already, it returns the resulting object in done instead.
 func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, r *CompleteRequest) (b state.Bucket, u state.Upload, parts []state.Part, done *state.Object, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		if b, err = v.Bucket(a, bucket); err != nil {
@@ -401,8 +404,9 @@ func (o *Objects) gather(ctx context.Context, a state.AccountID, bucket string, 
 	return b, u, parts, done, err
 }
 
-// became returns the object that an upload became, if it has the listed parts. It may not
-// be the current version any more.
+// became returns the object that a completed upload has become. It returns state.ErrNoUpload if
+// there is none, and state.ErrInvalidPart if the object has other parts than the listed ones. The
+// object may be a noncurrent version now.
 func became(v state.View, b *state.Bucket, r *CompleteRequest) (*state.Object, error) {
 	made, err := v.Version(b, r.Key, state.VersionOf(r.Upload))
 	switch {
@@ -441,7 +445,9 @@ func became(v state.View, b *state.Bucket, r *CompleteRequest) (*state.Object, e
 	return &made, nil
 }
 
-// listed returns the parts of an upload that a client lists, in their order.
+// listed returns the parts of an upload that are in the client's list, in the order of their
+// numbers. It returns state.ErrInvalidPart if a part is missing or has another ETag or checksum
+// than in the list.
 func listed(v state.View, b *state.Bucket, u *state.Upload, list []CompletePart) ([]state.Part, error) {
 	if len(list) == 0 || len(list) > state.MaxPartNumber {
 		return nil, state.Errorf(state.CodeInvalid, "an upload is completed with 1 to %d parts", state.MaxPartNumber)
@@ -486,7 +492,9 @@ func checksum(all []state.Checksum, algorithm string) []byte {
 	return nil
 }
 
-// assemble returns the object that the parts make, without its content.
+// assemble returns the record of the object that consists of parts, without its root and BLAKE3
+// hash. It returns state.ErrTooSmall if a part other than the last one is smaller than
+// Options.MinPart.
 func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.Part) (state.Object, error) {
 	obj := state.Object{
 		ID: state.VersionOf(u.ID), Key: u.Key, Created: o.now(), Upload: u.ID, Listed: state.HashList(parts),
@@ -517,9 +525,9 @@ func (o *Objects) assemble(u *state.Upload, list []CompletePart, parts []state.P
 	return obj, err
 }
 
-// wholeChecksum returns the checksum of an object, computed from the checksums of its parts: by
-// the algorithm of the upload, or by the default algorithm if the upload has none. It returns
-// nil if a part has no checksum.
+// wholeChecksum computes the checksum of an object from the checksums of its parts. want has the
+// algorithm of the upload; if it is "", DefaultAlgorithm applies. It returns nil if a part has no
+// such checksum, or if the checksum cannot be computed from those of the parts.
 func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, error) {
 	if want.Algorithm == "" {
 		want.Algorithm = DefaultAlgorithm
@@ -548,7 +556,7 @@ func wholeChecksum(want state.Checksum, parts []state.Part) (*state.Checksum, er
 	return &want, nil
 }
 
-// Bounds of removing abandoned uploads.
+// Limits for deleting abandoned uploads.
 const (
 	// DefaultUploadAge is how long an upload may stay open.
 	DefaultUploadAge = 7 * 24 * time.Hour
@@ -556,8 +564,8 @@ const (
 	stalePage        = 256
 )
 
-// Run discards uploads that have been open for longer than UploadAge, until ctx ends. All
-// nodes do it; a second attempt finds the upload gone.
+// Run deletes uploads that have been open for longer than Options.UploadAge, until ctx ends. It
+// runs on all nodes; the node that comes second finds the upload deleted.
 func (o *Objects) Run(ctx context.Context) error {
 	tick := time.NewTicker(staleEvery)
 	defer tick.Stop()
@@ -573,9 +581,10 @@ func (o *Objects) Run(ctx context.Context) error {
 	}
 }
 
-// begun returns the creation time of a new upload: by this node's clock, if that is not
-// behind most others. since is a time at which the upload is certainly open, if this clock
-// or most others are right; 0: unknown.
+// begun returns two times for a new upload. created is its creation time: the time of this node's
+// clock, or that of most members if this clock is slow. since is a time at which the upload is
+// certainly open already, whichever of these clocks is right; 0 if the clocks of the members are
+// unknown.
 func (o *Objects) begun() (created, since state.Millis) {
 	early, late, known := o.opts.Agreed()
 	created = max(o.now(), early)
@@ -585,9 +594,10 @@ func (o *Objects) begun() (created, since state.Millis) {
 	return created, since
 }
 
-// SweepUploads does one pass of Run. It determines the age of uploads by the clocks of most
-// members, and removes none while their time is unknown. If an upload began by a clock that was
-// ahead, or while the time was unknown, its age counts from the first pass that sees it.
+// SweepUploads does one pass of Run. It computes the age of uploads by the clocks of most
+// members, and deletes none while these are unknown. If the clock at the creation of an upload
+// was fast or the time of most members was unknown, the age counts from the first pass that finds
+// the upload.
 func (o *Objects) SweepUploads(ctx context.Context) error {
 	early, late, known := o.opts.Agreed()
 	if !known {
@@ -614,8 +624,9 @@ func (o *Objects) SweepUploads(ctx context.Context) error {
 	return wrap("discard old uploads", err)
 }
 
-// eachUpload calls fn for uploads until find finds none. It skips uploads that are gone by
-// then.
+// eachUpload calls find repeatedly, and fn for each upload found, until find returns none. fn
+// must change the upload so that find does not return it again. Errors of fn that mean that the
+// upload is gone are ignored.
 func (o *Objects) eachUpload(ctx context.Context, find func(state.View) ([]state.OpenUpload, error), fn func(state.OpenUpload) error) error {
 	for {
 		view, release := o.opts.State.LocalView()

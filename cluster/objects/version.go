@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// shown returns a version as clients see it: the null version of a bucket that has or had
-// versioning gets that name.
+// shown returns a version as clients see it. In a bucket that has or had versioning, a version
+// that was made without versioning gets the id "null".
 func shown(b *state.Bucket, obj state.Object) state.Object {
 	if b.Versioning != state.Unversioned && !obj.Versioned {
 		obj.ID = state.NullVersion
@@ -16,7 +16,8 @@ func shown(b *state.Bucket, obj state.Object) state.Object {
 	return obj
 }
 
-// made returns a version as clients see it, by the result of the command that made it.
+// made returns a new version as clients see it. r is the result of the command that made it, with
+// the time of creation and the kind of version.
 func made(r *state.Result, obj state.Object) state.Object {
 	obj.Created = r.Created
 	if len(r.Deeds) == 0 {
@@ -28,15 +29,15 @@ func made(r *state.Result, obj state.Object) state.Object {
 	return obj
 }
 
-// SetVersioning makes a bucket keep versions (state.Versioned), or makes it stop keeping new
-// versions (state.Suspended). Errors: state.ErrNoBucket, state.ErrInvalid.
+// SetVersioning enables versioning of a bucket (state.Versioned), or suspends it
+// (state.Suspended). Errors: state.ErrNoBucket, state.ErrInvalid.
 func (o *Objects) SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error {
 	return wrap("set versioning", o.change(ctx, a, bucket, func(b state.Bucket) state.Command {
 		return &state.SetVersioning{Account: a, Bucket: bucket, Born: b.Born, Versioning: to}
 	}))
 }
 
-// Versions returns one page of a bucket's versions and delete markers.
+// Versions returns one page of a bucket's versions and delete markers. Errors: state.ErrNoBucket.
 func (o *Objects) Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (page state.VersionsPage, err error) {
 	err = o.read(ctx, func(v state.View) error {
 		b, err := v.Bucket(a, bucket)
@@ -55,7 +56,8 @@ func (o *Objects) Versions(ctx context.Context, a state.AccountID, bucket string
 	return page, err
 }
 
-// Doomed names what is to be deleted: the object with a key, or one version of the key if ID is not empty.
+// Doomed names what to delete: the object with a key, or one version of the key if ID is not
+// empty.
 type Doomed struct {
 	Key string
 	ID  state.VersionID // "" means no id
@@ -64,18 +66,18 @@ type Doomed struct {
 // Deleted is the result of a deletion. In a bucket without versioning only Missed is set.
 type Deleted struct {
 	Versioned bool            // the bucket has versioning, or had it before
-	ID        state.VersionID // id of the version that was to be deleted, or of the delete marker that was made
-	Marker    bool            // the version is or was a delete marker
+	ID        state.VersionID // id of the deleted version, even if it did not exist, or of the new delete marker
+	Marker    bool            // a delete marker was made or deleted
 	Missed    bool            // in a bucket without versioning, the current version has another id than ID
 }
 
-// Delete removes an object if its current version meets the conditions of c, or the version
-// with an id if that version meets them. A missing key is no error, unless c requires the key.
-// In a bucket that keeps versions, an object gets a delete marker; deleting a version removes
-// it for good.
+// Delete deletes an object, or the version id of it if id is not "". It does so only if the
+// current version, or the version id, meets the conditions in c. A missing key is no error,
+// unless c requires that the key exists. In a bucket with versioning, the deletion of an object
+// only adds a delete marker; the deletion of a version is permanent.
 //
-// Errors: state.ErrNoBucket, state.ErrPrecondition, state.ErrNoKey unless c.AbsentOK, and
-// state.ErrNoVersion in a bucket without versioning.
+// Errors: state.ErrNoBucket; state.ErrPrecondition; state.ErrNoKey if c requires the key, unless
+// c.AbsentOK; in a bucket without versioning state.ErrNoVersion if the object has another id.
 func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (Deleted, error) {
 	all, err := o.delete(ctx, a, bucket, []Doomed{{key, id}}, c)
 	if err != nil {
@@ -87,8 +89,8 @@ func (o *Objects) Delete(ctx context.Context, a state.AccountID, bucket, key str
 	return all[0], nil
 }
 
-// DeleteMany deletes up to state.MaxDeleteKeys objects and versions in one change and
-// returns the result of each.
+// DeleteMany deletes up to state.MaxDeleteKeys objects and versions in one command. It returns
+// the result of each, in the same order.
 func (o *Objects) DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []Doomed) ([]Deleted, error) {
 	return o.delete(ctx, a, bucket, all, state.Condition{})
 }
@@ -122,21 +124,22 @@ func (o *Objects) delete(ctx context.Context, a state.AccountID, bucket string, 
 	return became, nil
 }
 
-// knows returns true if all members understand a condition. If the feature level cannot be read
-// it returns true, because the proposal checks again.
+// knows returns whether all members understand the condition, by the feature level of the
+// cluster. It returns true if the level cannot be read, because Apply checks again.
 func (o *Objects) knows(c *state.Condition) bool {
 	level, err := o.level()
 	return err != nil || level >= c.FeatureLevel()
 }
 
-// level returns the feature level of the cluster as far as this node knows.
+// level returns the feature level of the cluster in the local state.
 func (o *Objects) level() (state.FeatureLevel, error) {
 	view, release := o.opts.State.LocalView()
 	defer release()
 	return view.FeatureLevel()
 }
 
-// deleted converts the result of Apply for a version with an id or for a delete marker.
+// deleted converts one result of Apply. id is the version that was to be deleted, or "", and
+// marker the id for a new delete marker.
 func deleted(deed state.Deed, id, marker state.VersionID) Deleted {
 	switch deed {
 	case state.MadeMarker:
