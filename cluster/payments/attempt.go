@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// The reasons of Rejected that this package itself gives.
+// Values of Rejected.Reason that this package sets itself, without the facilitator.
 const (
 	reasonValue   = "invalid_exact_evm_payload_authorization_value"
 	reasonPayload = "invalid_payload"
@@ -20,19 +20,19 @@ const (
 
 var errNoFacilitator = state.Errorf(state.CodeUnavailable, "no facilitator is set on this node: it sells nothing")
 
-// attempt is one use of a payment, from its reservation to its outcome.
+// attempt is one attempt to pay with a payment, from its reservation in the state to its outcome.
 type attempt struct {
 	p       *Payments
 	payment *Payment
-	row     state.Payment // as it was reserved
-	begun   time.Time     // when the payment was reserved, for row.Reserved
+	row     state.Payment // the record with which the payment was reserved
+	begun   time.Time     // time of the reservation by this node's clock; row.Reserved is the agreed time
 
 	mu      sync.Mutex
-	renewed time.Time // when the reservation was renewed
+	renewed time.Time // last renewal of the reservation by this node's clock
 }
 
-// begin verifies a payment and reserves it. row has what the payment pays for. After an error nothing
-// is reserved.
+// begin verifies a payment with the facilitator and reserves it in the state. amount is the
+// price. row describes what the payment pays for. After an error nothing is reserved.
 func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row state.Payment) (*attempt, error) {
 	if p.opts.Facilitator == nil {
 		return nil, errNoFacilitator
@@ -79,8 +79,9 @@ func (p *Payments) begin(ctx context.Context, pay *Payment, amount *big.Int, row
 	return a, nil
 }
 
-// agreed returns a time that most members have reached. It waits for it up to agreedWait, because a node
-// that has just started learns the time of the others by their next samples.
+// agreed returns a time that the clocks of most members have reached. If it is unknown, agreed
+// waits up to agreedWait and then returns state.ErrUnavailable. A node that has just started
+// learns the times of the others from their next gossip samples.
 func (p *Payments) agreed(ctx context.Context) (state.Millis, error) {
 	ctx, cancel := context.WithTimeout(ctx, agreedWait)
 	defer cancel()
@@ -94,7 +95,7 @@ func (p *Payments) agreed(ctx context.Context) (state.Millis, error) {
 	}
 }
 
-// reserveError returns the error of this package for an error of ReservePayment.
+// reserveError translates an error of the command ReservePayment into an error of this package.
 func reserveError(err error) error {
 	switch {
 	case errors.Is(err, state.ErrExists):
@@ -109,9 +110,11 @@ func reserveError(err error) error {
 	return err
 }
 
-// precheck returns the error that ReservePayment would give at this moment, before the facilitator is
-// asked: a facilitator rejects a payment that was used, for a reason that says less. What this node has
-// applied is enough to go on, since ReservePayment decides. It is not enough to refuse.
+// precheck returns the error with which the state would reject the reservation now. It comes
+// before the question to the facilitator, whose answer about a used payment has a less clear
+// reason. If the local state accepts the reservation, that is enough, because the command checks
+// again. If it rejects the reservation, precheck asks confirm, because the local state may be
+// outdated.
 func (p *Payments) precheck(ctx context.Context, row *state.Payment) error {
 	view, release := p.opts.State.LocalView()
 	err := p.check(view, row)
@@ -122,7 +125,7 @@ func (p *Payments) precheck(ctx context.Context, row *state.Payment) error {
 	return err
 }
 
-// confirm returns the error that ReservePayment would give, by the state of the cluster.
+// confirm is check with a linearizable view of the state.
 func (p *Payments) confirm(ctx context.Context, row *state.Payment) error {
 	view, release, err := p.opts.State.View(ctx)
 	if err != nil {
@@ -132,7 +135,7 @@ func (p *Payments) confirm(ctx context.Context, row *state.Payment) error {
 	return p.check(view, row)
 }
 
-// check returns the error that ReservePayment would give by a view of the state.
+// check returns the error with which the command ReservePayment would fail in the given state.
 func (p *Payments) check(view state.View, row *state.Payment) error {
 	level, err := view.FeatureLevel()
 	switch {
@@ -168,8 +171,7 @@ func (p *Payments) check(view state.View, row *state.Payment) error {
 	return nil
 }
 
-// now returns the agreed time, and if it is not known, the time of the reservation and what has passed
-// since.
+// now returns the agreed time. If that is not known, it returns later.
 func (a *attempt) now() state.Millis {
 	if now, _, ok := a.p.opts.Agreed(); ok {
 		return now
@@ -177,13 +179,13 @@ func (a *attempt) now() state.Millis {
 	return a.later()
 }
 
-// later returns the time of the reservation and what has passed since.
+// later returns the agreed time of the reservation plus the duration since then.
 func (a *attempt) later() state.Millis {
 	return a.row.Reserved + state.Millis(a.p.opts.Now().Sub(a.begun).Milliseconds())
 }
 
-// release lets the client use the payment again. It is called before the facilitator is asked to settle
-// the payment.
+// release deletes the reservation, so that the client can use the payment again. It may be called
+// only while the facilitator has not been asked to settle the payment.
 func (a *attempt) release(ctx context.Context) {
 	ctx, cancel := a.p.detached(ctx, endTimeout)
 	defer cancel()
@@ -192,8 +194,9 @@ func (a *attempt) release(ctx context.Context) {
 	}
 }
 
-// propose proposes a command until the state has it or refuses it, or ctx ends. Only commands that
-// change nothing when they are repeated may be proposed so.
+// propose proposes a command repeatedly until the state accepts or rejects it, or until ctx ends.
+// A command may be applied twice, so a repetition must change nothing. propose calls cmd for each
+// try.
 func (p *Payments) propose(ctx context.Context, cmd func() state.Command) error {
 	again := backoff.New(firstPause, longestPause)
 	for {
@@ -208,7 +211,8 @@ func (p *Payments) propose(ctx context.Context, cmd func() state.Command) error 
 	}
 }
 
-// keep renews the reservation every renewAfter until stop is called.
+// keep renews the reservation every renewAfter in the background until stop is called. The caller
+// must call stop.
 func (a *attempt) keep(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -233,7 +237,8 @@ func (a *attempt) renew(ctx context.Context) error {
 	return nil
 }
 
-// fresh renews the reservation if that is due, so that it outlives settlement and commit.
+// fresh renews the reservation if the last renewal is renewAfter ago. Then the reservation does
+// not time out during settlement and commit.
 func (a *attempt) fresh(ctx context.Context) error {
 	a.mu.Lock()
 	due := a.p.opts.Now().Sub(a.renewed) >= renewAfter
@@ -247,10 +252,11 @@ func (a *attempt) fresh(ctx context.Context) error {
 	return nil
 }
 
-// settle has the payment executed. If the outcome is unknown, it asks again: the network executes a
-// nonce once, so a repeat cannot pay twice. After an error the payment is recorded as failed or
-// refundable. If nobody knows whether it was settled, recall asks for the transaction later. The error is
-// a *Rejected, or a *RefundError that wraps ErrFacilitator.
+// settle asks the facilitator to execute the payment. While the outcome is unknown, it asks
+// again, up to settleTries times: the network executes a nonce only once, so this cannot pay
+// twice. After an error, the payment is recorded as failed or refundable. If the outcome is still
+// unknown, recall asks for it later. The error is a *Rejected, or a *RefundError that wraps
+// ErrFacilitator.
 func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 	bounded, cancel := a.p.detached(ctx, settleTimeout)
 	defer cancel()
@@ -283,8 +289,9 @@ func (a *attempt) settle(ctx context.Context) (Settlement, error) {
 	return Settlement{}, &RefundError{Payment: row, Err: fmt.Errorf("%w to the request to settle", ErrFacilitator)}
 }
 
-// fail records that the payment failed or is to be refunded. It returns the record of the payment; if
-// the state cannot be reached, what the record will be.
+// fail records that the payment failed, or that it must be refunded if refundable is true. It
+// returns the record of the payment. If the state cannot be reached, it returns the record that
+// the payment will have after its reservation has timed out.
 func (a *attempt) fail(ctx context.Context, transaction string, refundable bool, reason string) state.Payment {
 	ctx, cancel := a.p.detached(ctx, endTimeout)
 	defer cancel()
@@ -313,15 +320,16 @@ func (a *attempt) fail(ctx context.Context, transaction string, refundable bool,
 	return row
 }
 
-// recorded returns the record of the payment in the state that this node has applied.
+// recorded returns the record of the payment in this node's copy of the state.
 func (a *attempt) recorded() (state.Payment, error) {
 	view, release := a.p.opts.State.LocalView()
 	defer release()
 	return view.Payment(a.row.ID)
 }
 
-// commit proposes the command of a settled payment until the state has it. It returns a *RefundError
-// if the state made the payment refundable instead.
+// commit proposes the command that cmd returns for a settled payment until the state accepts or
+// rejects it. It returns a *RefundError if the state has made the payment refundable instead of
+// paid.
 func (a *attempt) commit(ctx context.Context, cmd func() state.Command) error {
 	if err := a.p.propose(ctx, cmd); err != nil {
 		return err
@@ -337,8 +345,9 @@ func (a *attempt) commit(ctx context.Context, cmd func() state.Command) error {
 	return nil
 }
 
-// outcome returns the outcome of an attempt whose commit ended with an error or without. If the commit
-// may have been applied, the record of the payment decides.
+// outcome returns the record of the payment at the end of an attempt. err is the error of the
+// commit. If err is not nil, outcome makes the payment refundable and returns a *RefundError,
+// unless the record shows that the command was committed nevertheless.
 func (a *attempt) outcome(ctx context.Context, done Settlement, err error) (state.Payment, error) {
 	var refund *RefundError
 	switch {
@@ -354,8 +363,8 @@ func (a *attempt) outcome(ctx context.Context, done Settlement, err error) (stat
 	return row, &RefundError{Payment: row, Err: err}
 }
 
-// ends returns the part of a command that ends the reservation after a settlement. The paid time begins
-// at its Now.
+// ends returns the part of a command that records a settlement and ends the reservation. The paid
+// time begins at the Now of the result.
 func (a *attempt) ends(done Settlement) state.PaymentOutcome {
 	now := a.later()
 	if early, late, ok := a.p.opts.Agreed(); ok {

@@ -9,42 +9,45 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Journal keeps settlements on this node's disk until the state has their outcome. A node that stops in
-// between then knows at its next start which payments the facilitator was asked to settle, and which
-// transaction settled them.
+// Journal stores settlements on this node's disk until the state has their outcome. If a node
+// stops in between, it knows at its next start which payments it has asked the facilitator to
+// settle, and with which transactions they were settled. Keys and values are those of this
+// package.
 type Journal interface {
 	Get(key string) (value []byte, ok bool)
 	Set(key string, value []byte)
 	Delete(key string)
-	// Keys calls fn for every key, in any order. fn may delete.
+	// Keys calls fn with each key, in any order. fn may call Delete.
 	Keys(fn func(key string))
-	// Sync returns when the changes so far are on the disk, or cannot be written.
+	// Sync waits until all earlier changes are on the disk, or until it is clear that they cannot
+	// be written.
 	Sync()
 }
 
-// recalledReason is the reason of a payment that becomes refundable because of recall.
+// recalledReason is the reason in the record of a payment that recall makes refundable.
 const recalledReason = "the payment was settled, and the node could not record that in time"
 
-// settled is the entry of a settlement.
+// settled is a journal entry about one settlement.
 type settled struct {
-	payment state.Payment // as it was reserved
+	payment state.Payment // record with which the payment was reserved
 	// transaction is "" if the facilitator was asked and its answer is not known.
 	transaction string
-	question    question // only without a transaction
+	question    question // set only without a transaction
 	// The following fields are not on the disk.
-	reason   string // why the payment is refundable, only without a transaction
-	recorded bool   // the state has the payment as refundable
+	reason   string // reason for the record if the payment becomes refundable; only without a transaction
+	recorded bool   // the payment is refundable in the state
 }
 
-// Bounds of an entry in bytes.
+// Limits of an entry in bytes.
 const (
-	// maxTransaction bounds the transaction. The state takes no longer one.
+	// maxTransaction is the largest length of a transaction. It is that of the state.
 	maxTransaction = 256
-	// maxEntry bounds an entry. A Journal keeps no longer one.
+	// maxEntry is the largest length of an entry. It is that of a Journal.
 	maxEntry = 4 << 10
 )
 
-// Code encodes or decodes the record. Version 2 is written only without a transaction.
+// Code encodes or decodes the entry. An entry without a transaction is encoded as version 2,
+// others as version 1.
 func (s *settled) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || s.transaction == "" {
@@ -58,22 +61,25 @@ func (s *settled) Code(c *codec.Coder) {
 	}
 }
 
-// journalKey returns the key of a payment's entry. The parts of an id have no line breaks.
+// journalKey returns the key of a payment's entry. It separates the parts of the id by line
+// breaks, which the parts cannot contain.
 func journalKey(id *state.PaymentID) string {
 	return strings.Join([]string{id.Network, id.Asset, id.Payer, id.Nonce}, "\n")
 }
 
-// note keeps a settlement until forget. It is on the disk when note returns. Without a journal, or if the
-// entry is out of bounds, note does nothing.
+// note writes to the journal that transaction has settled a payment, and waits until the entry is
+// on the disk. forget deletes the entry. Without a journal, or if the entry is too long, note
+// does nothing.
 func (p *Payments) note(row *state.Payment, transaction string) {
 	if p.keep(&settled{payment: *row, transaction: transaction}) {
 		p.opts.Journal.Sync()
 	}
 }
 
-// noteAsked keeps what the facilitator is about to be asked until note or forget. It does not wait for the
-// disk: the end of the process loses nothing, and after the end of the machine the leader makes the payment
-// refundable when its reservation has timed out.
+// noteAsked writes to the journal what the facilitator is about to be asked. note replaces the
+// entry, and forget deletes it. noteAsked does not wait for the disk. The end of the process
+// loses no entry. If the machine stops, the entry may be lost; then the leader makes the payment
+// refundable after its reservation has timed out.
 func (p *Payments) noteAsked(s *settled) {
 	if !p.keep(s) { // the question is too long to be kept
 		s.question = question{}
@@ -81,7 +87,8 @@ func (p *Payments) noteAsked(s *settled) {
 	}
 }
 
-// keep writes an entry. It returns false if the entry is not written.
+// keep writes an entry to the journal. It returns false without a journal, or if the entry is too
+// long.
 func (p *Payments) keep(s *settled) bool {
 	if p.opts.Journal == nil {
 		return false
@@ -96,14 +103,15 @@ func (p *Payments) keep(s *settled) bool {
 	return true
 }
 
-// forget removes the entry of a settlement whose outcome the state has.
+// forget deletes the entry of a settlement whose outcome is in the state.
 func (p *Payments) forget(id *state.PaymentID) {
 	if p.opts.Journal != nil {
 		p.opts.Journal.Delete(journalKey(id))
 	}
 }
 
-// noted returns the entries that an earlier life of this node has left.
+// noted returns the journal entries that an earlier process of this node has left. It deletes
+// entries that it cannot decode.
 func (p *Payments) noted() (all []settled) {
 	if p.opts.Journal == nil {
 		return nil
@@ -124,16 +132,18 @@ func (p *Payments) noted() (all []settled) {
 	return all
 }
 
-// leave keeps a settlement for recall, because its attempt has ended and the state may not have it.
+// leave passes a settlement to the next call of recall. The attempt has ended, and its outcome
+// may not be in the state.
 func (p *Payments) leave(s *settled) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = append(p.left, *s)
 }
 
-// recall records the settlements that an earlier life of this node, or an attempt without a majority or
-// without an answer, has left: a payment that is not paid becomes refundable, and gets the transaction if
-// it is known or the facilitator tells it now. It tries to record until ctx ends.
+// recall records outcomes that are not in the state yet. They were left by an earlier process of
+// this node, or by attempts that had no majority or no answer of the facilitator. recall makes
+// each payment refundable that is not recorded as paid. It adds the transaction if that is known
+// or if the facilitator returns it now. It tries until ctx ends.
 func (p *Payments) recall(ctx context.Context) {
 	p.questions = maxQuestions
 	p.mu.Lock()
@@ -158,8 +168,8 @@ func (p *Payments) recall(ctx context.Context) {
 	}
 }
 
-// record makes the payment of a settlement refundable that is not paid. It returns false if ctx ended
-// before the state has it or refuses it.
+// record makes the payment of a settlement refundable, unless it is recorded as paid. It returns
+// false if ctx ends before the state accepts or rejects that.
 func (p *Payments) record(ctx context.Context, s *settled, reason string) bool {
 	err := p.propose(ctx, func() state.Command {
 		now, _, ok := p.opts.Agreed()

@@ -7,17 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector collects the sums of payments of the whole cluster, and the number of settlements of this node
-// without an answer.
+// collector provides the sums of the payments of the whole cluster, and the number of settlements
+// that this node knows no answer to.
 type collector struct {
 	sums                      func() ([]state.PaymentSum, error)
 	without                   func() int
 	total, amount, unanswered *prometheus.Desc
 }
 
-// NewCollector returns the metrics holdfast_payments_total, holdfast_payments_amount and
-// holdfast_payments_unanswered. sums returns the sums that this node knows, and unanswered is
-// Payments.Unanswered.
+// NewCollector returns a collector of the metrics holdfast_payments_total,
+// holdfast_payments_amount and holdfast_payments_unanswered. sums returns the sums in this node's
+// copy of the state. unanswered must be Payments.Unanswered.
 func NewCollector(sums func() ([]state.PaymentSum, error), unanswered func() int) prometheus.Collector {
 	const namespace, subsystem = "holdfast", "payments"
 	return &collector{

@@ -11,17 +11,19 @@ import (
 
 // Pinner chooses the nodes of pins.
 type Pinner interface {
-	// NodesFor returns the nodes for a root in case that the root is new. Errors: state.ErrNoSpace.
+	// NodesFor returns the nodes to which a root is allocated if it is new. Errors:
+	// state.ErrNoSpace.
 	NodesFor(root state.RootKey) ([]state.NodeID, error)
 }
 
-// placeAttempts is how often the nodes of a pin are chosen if members leave meanwhile.
+// placeAttempts is how often nodes are chosen for a pin if a chosen member leaves the cluster
+// before the commit.
 const placeAttempts = 4
 
-// Pin creates a pin that a payment pays for. It ends after r.TTL. Content that is larger than r.MaxBytes
-// makes the pin fail, and the payment stays paid.
+// Pin creates a pin that r.Payment pays for. The pin ends after r.TTL. If the content is larger
+// than r.MaxBytes, the pin fails later and the payment is not refunded.
 //
-// Errors: those of Put, and state.ErrInvalid with the mistake in the request.
+// Errors: those of Put, and state.ErrInvalid that describes the mistake in the request.
 func (p *Payments) Pin(ctx context.Context, r PinRequest) (Receipt, error) {
 	ttl, err := seconds(r.TTL)
 	if err != nil {
@@ -58,7 +60,8 @@ func (p *Payments) Pin(ctx context.Context, r PinRequest) (Receipt, error) {
 	return Receipt{Payment: row, Pin: pin.ID}, nil
 }
 
-// commitPin commits a settled payment for a pin, on other nodes if the chosen ones have left.
+// commitPin commits the pin of a settled payment. If a chosen node has left the cluster, it
+// chooses nodes again.
 func (a *attempt) commitPin(ctx context.Context, done Settlement, pin state.Pin, root state.RootKey) error {
 	ctx, cancel := a.p.detached(ctx, commitTimeout)
 	defer cancel()

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// objectOf returns the name of a paid object in the state. Errors: state.ErrInvalid.
+// objectOf returns the key of a paid object in the bucket of all paid objects: the client's
+// bucket, a slash and the client's key. Errors: state.ErrInvalid.
 func objectOf(bucket, key string) (string, error) {
 	object := bucket + "/" + key
 	if bucket == "" || key == "" || strings.Contains(bucket, "/") || len(object) > state.MaxKeyBytes {
@@ -21,7 +22,8 @@ func objectOf(bucket, key string) (string, error) {
 	return object, nil
 }
 
-// seconds returns a paid time in whole seconds. Errors: state.ErrInvalid.
+// seconds returns a paid duration in seconds. Errors: state.ErrInvalid if it is not a whole
+// number of seconds or out of range.
 func seconds(ttl time.Duration) (uint64, error) {
 	if ttl < time.Second || ttl > state.MaxPaidSeconds*time.Second || ttl%time.Second != 0 {
 		return 0, state.Errorf(state.CodeInvalid, "a paid time of %s is no number of whole seconds from 1 to %d", ttl, state.MaxPaidSeconds)
@@ -29,13 +31,14 @@ func seconds(ttl time.Duration) (uint64, error) {
 	return uint64(ttl / time.Second), nil
 }
 
-// Put stores an object that a payment pays for. The payment is recorded before the body is read, and
-// settled after the content is stored on write_copies nodes. After the settlement has begun, the end of
-// ctx does not stop Put.
+// Put stores an object that r.Payment pays for. It records the payment before it reads the body,
+// and settles it after the content is stored on write_copies nodes. After the settlement has
+// begun, the end of ctx does not stop Put.
 //
-// Errors: *Rejected, ErrPaymentUsed, ErrNotOwner, ErrBusy, ErrFacilitator, ErrLength, state.ErrInvalid,
-// and those of objects.Put: nothing is stored. Before the settlement, the client can use the payment
-// again. A *RefundError: nothing is stored, and the payment is to be refunded.
+// Errors: *Rejected, ErrPaymentUsed, ErrNotOwner, ErrBusy, ErrFacilitator, ErrLength,
+// state.ErrInvalid and those of objects.Put. After these nothing is stored and nothing was paid;
+// if the settlement had not begun, the client can use the payment again. A *RefundError means
+// that nothing is stored and that the payment must be refunded.
 func (p *Payments) Put(ctx context.Context, r PutRequest) (Receipt, error) {
 	object, err := objectOf(r.Bucket, r.Key)
 	if err != nil {
@@ -86,7 +89,8 @@ func (p *Payments) Put(ctx context.Context, r PutRequest) (Receipt, error) {
 	return Receipt{Payment: row, Object: obj}, nil
 }
 
-// store stores the body under leases, and ensures that the reservation outlives the settlement.
+// store stores the body on nodes, where leases protect it, and renews the reservation meanwhile.
+// It returns ErrLength if the body does not have r.Body.Size bytes.
 func (a *attempt) store(ctx context.Context, object string, r *PutRequest) (*objects.Held, error) {
 	body := r.Body
 	exact := &exactly{r: body.Reader, left: body.Size}
@@ -111,15 +115,15 @@ func (a *attempt) store(ctx context.Context, object string, r *PutRequest) (*obj
 	return held, nil
 }
 
-// bucket returns the bucket of paid objects as this node knows it.
+// bucket returns the bucket of all paid objects from this node's copy of the state.
 func (p *Payments) bucket() (state.Bucket, error) {
 	view, release := p.opts.State.LocalView()
 	defer release()
 	return view.Bucket(state.PaidAccount, state.PaidBucket)
 }
 
-// exactly is a reader of a body that has to have a number of bytes. It returns ErrLength for another
-// number.
+// exactly is a reader of a body that must have exactly left bytes. Read returns ErrLength if the
+// body is shorter or longer.
 type exactly struct {
 	r     io.Reader
 	left  int64
@@ -140,15 +144,15 @@ func (e *exactly) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// whole returns whether the body ended after the number of bytes.
+// whole returns whether the body has ended with the right number of bytes.
 func (e *exactly) whole() bool { return e.ended && e.left == 0 }
 
-// Delete removes an object for a payment. Only the owner of the object can remove it, before its time
-// is over.
+// Delete deletes a paid object; r.Payment pays for the deletion. The payer must be the owner of
+// the object, and its paid time must not be over.
 //
-// Errors: *Rejected, ErrPaymentUsed, ErrNotFound, *EndedError, ErrNotOwner, ErrBusy, ErrFacilitator,
-// state.ErrInvalid, state.ErrUnavailable: the object stays. A *RefundError: the payment is to be
-// refunded.
+// Errors: *Rejected, ErrPaymentUsed, ErrNotFound, *EndedError, ErrNotOwner, ErrBusy,
+// ErrFacilitator, state.ErrInvalid, state.ErrUnavailable. After these the object remains. A
+// *RefundError means that the payment must be refunded.
 func (p *Payments) Delete(ctx context.Context, r DeleteRequest) (Receipt, error) {
 	object, err := objectOf(r.Bucket, r.Key)
 	if err != nil {

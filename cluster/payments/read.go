@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a page of receipts.
+// Limits of a page of receipts.
 const (
 	// MaxLimit is the largest number of receipts in a page.
 	MaxLimit = state.MaxListLimit
@@ -20,7 +20,8 @@ const (
 	DefaultLimit = 50
 )
 
-// lives returns whether an owner's time is not over.
+// lives returns whether the paid time of an object is not over. It uses the agreed time, or this
+// node's clock if the agreed time is unknown.
 func (p *Payments) lives(owner *state.PaidObject) bool {
 	now, _, ok := p.opts.Agreed()
 	if !ok {
@@ -29,15 +30,15 @@ func (p *Payments) lives(owner *state.PaidObject) bool {
 	return owner.Lives(now)
 }
 
-// Owner returns to whom an object belongs, also for 30 days after its time was over. Errors:
-// ErrNotFound, state.ErrUnavailable.
+// Owner returns the owner of an object. It also works in the 30 days after the paid time has
+// ended. Errors: ErrNotFound, state.ErrUnavailable.
 func (p *Payments) Owner(ctx context.Context, bucket, key string) (Owner, error) {
 	owner, _, err := p.find(ctx, bucket, key)
 	return owner, err
 }
 
-// Head returns an object whose time is not over. Errors: ErrNotFound, *EndedError,
-// state.ErrUnavailable.
+// Head returns the record of an object and its owner. Errors: ErrNotFound, *EndedError if the
+// paid time is over, state.ErrUnavailable.
 func (p *Payments) Head(ctx context.Context, bucket, key string) (Opened, error) {
 	owner, obj, err := p.find(ctx, bucket, key)
 	if err == nil && owner.Ended {
@@ -49,7 +50,8 @@ func (p *Payments) Head(ctx context.Context, bucket, key string) (Opened, error)
 	return Opened{Object: obj, Owner: owner}, nil
 }
 
-// find returns the owner of an object, and the object if its time is not over.
+// find returns the owner of an object and the record of the object. The record is zero if the
+// paid time is over.
 func (p *Payments) find(ctx context.Context, bucket, key string) (owner Owner, obj state.Object, err error) {
 	object, err := objectOf(bucket, key)
 	if err != nil {
@@ -79,15 +81,15 @@ func (p *Payments) find(ctx context.Context, bucket, key string) (owner Owner, o
 	return owner, obj, err
 }
 
-// Open opens the content of an object that Head has returned. The caller closes it. Errors: those of
-// objects.Open.
+// Open opens the content of an object that Head has returned. The caller must close it. Errors:
+// those of objects.Open.
 func (p *Payments) Open(ctx context.Context, o *Opened) (io.ReadSeekCloser, error) {
 	return p.opts.Objects.Open(ctx, state.PaidAccount, &o.Object)
 }
 
-// List returns a page of all payments, newest first. The cursor "" begins at the newest, and limit 0
-// means DefaultLimit. Errors: state.ErrInvalid for a limit or a cursor out of bounds,
-// state.ErrUnavailable.
+// List returns a page of all payments, the newest first. cursor is Page.Next of the previous
+// page, or "" for the first page. limit is the number of payments; 0 means DefaultLimit. Errors:
+// state.ErrInvalid for an invalid limit or cursor, state.ErrUnavailable.
 func (p *Payments) List(ctx context.Context, cursor string, limit int) (Page, error) {
 	if limit < 0 || limit > MaxLimit {
 		return Page{}, state.Errorf(state.CodeInvalid, "a page has 1 to %d receipts", MaxLimit)
@@ -115,13 +117,14 @@ func (p *Payments) List(ctx context.Context, cursor string, limit int) (Page, er
 	return page, nil
 }
 
-// formCursor returns the text of a place. The parts of a payment's id have no line breaks.
+// formCursor returns the cursor for the page that follows a payment. It separates the parts by
+// line breaks, which the parts cannot contain.
 func formCursor(at state.PaymentPlace) string {
 	text := strings.Join([]string{strconv.FormatInt(int64(at.Reserved), 10), at.ID.Network, at.ID.Asset, at.ID.Payer, at.ID.Nonce}, "\n")
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// maxCursor is the longest cursor in bytes.
+// maxCursor is the largest length of a cursor in bytes.
 const maxCursor = 1024
 
 func parseCursor(cursor string) (at state.PaymentPlace, err error) {
@@ -149,8 +152,8 @@ func parseCursor(cursor string) (at state.PaymentPlace, err error) {
 	}, nil
 }
 
-// Sums returns the number of payments and their total amount, by state, network and asset. Errors:
-// state.ErrUnavailable.
+// Sums returns the number of payments and their total amount for each combination of state,
+// network and asset. Errors: state.ErrUnavailable.
 func (p *Payments) Sums(ctx context.Context) ([]state.PaymentSum, error) {
 	view, release, err := p.opts.State.View(ctx)
 	if err != nil {
@@ -170,7 +173,7 @@ func (p *Payments) Payment(ctx context.Context, id state.PaymentID) (state.Payme
 	return view.Payment(id)
 }
 
-// FindPin returns a paid pin. Errors: state.ErrNotFound, state.ErrUnavailable.
+// FindPin returns a paid pin by its request id. Errors: state.ErrNotFound, state.ErrUnavailable.
 func (p *Payments) FindPin(ctx context.Context, id state.RequestID) (state.Pin, error) {
 	view, release, err := p.opts.State.View(ctx)
 	if err != nil {

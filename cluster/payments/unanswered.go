@@ -10,31 +10,34 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the questions to a facilitator about settlements that it has not answered.
+// Limits for asking a facilitator again about settlements that it has not answered.
 const (
-	// askMargin is the time after the end of an authorization from which no network executes it, by the
-	// clock of any of its blocks.
+	// askMargin is how long after the end of an authorization the network may still execute it,
+	// because the times of blocks differ from the real time.
 	askMargin = 30 * time.Second
-	// askPause is the time between two questions to a facilitator that does not answer, and askFor the
-	// time after askMargin in which it is asked.
+	// askPause is the pause before a facilitator that did not answer is asked again. askFor is
+	// how long it is asked about a settlement, counted from the end of the authorization and
+	// askMargin.
 	askPause = 10 * time.Minute
 	askFor   = 24 * time.Hour
-	// askWithin bounds the time for which an authorization was valid. A longer one is not asked about.
+	// askWithin is the longest validity of an authorization about which the facilitator is asked,
+	// counted from the reservation.
 	askWithin = 24 * time.Hour
-	// maxUnanswered bounds the number of settlements that are asked about, and maxQuestions that of the
-	// questions of one pass.
+	// maxUnanswered is the largest number of settlements about which the facilitator is asked,
+	// and maxQuestions the largest number of questions in one pass.
 	maxUnanswered = 1 << 12
 	maxQuestions  = 16
 )
 
-// Reasons of payments whose settlement was not answered.
+// Reasons in the records of payments whose settlement the facilitator has not answered in time.
 const (
 	unansweredReason = "the facilitator did not answer; the payment may have been settled"
 	stoppedReason    = "the node stopped before the facilitator answered; the payment may have been settled"
 	toldLateReason   = "the payment was settled, and the facilitator said so only after the attempt had ended"
 )
 
-// question is what a facilitator was asked to settle, so that it can be asked again.
+// question is the payment that a facilitator was asked to settle. It is stored so that the
+// facilitator can be asked again.
 type question struct {
 	x402Version           uint8
 	payload, requirements []byte
@@ -46,14 +49,14 @@ func (q *question) code(c *codec.Coder) {
 	codec.Bytes(c, &q.requirements, maxEntry)
 }
 
-// asked returns the entry of a payment that the facilitator is about to be asked to settle.
+// asked returns the journal entry for the request to settle the payment of this attempt.
 func (a *attempt) asked() *settled {
 	return &settled{payment: a.row, question: question{
 		uint8(a.payment.X402Version), a.payment.Payload, a.payment.Requirements, //nolint:gosec // 1 or 2
 	}}
 }
 
-// again returns the payment of an entry as the facilitator was asked to settle it.
+// again returns the payment of an entry, for another request to settle it.
 func (s *settled) again() *Payment {
 	id := &s.payment.ID
 	return &Payment{
@@ -63,9 +66,10 @@ func (s *settled) again() *Payment {
 	}
 }
 
-// recallAsked records a settlement without an answer, and asks the facilitator again when the authorization
-// has ended: no network executes it any more, so the question cannot move money, and a yes has the transaction
-// of the first time. It returns true if nothing is left to do.
+// recallAsked makes the payment of a settlement without an answer refundable. After the signed
+// authorization has ended, it asks the facilitator again to settle the payment. The network no
+// longer executes the authorization then, so the question cannot move money, and a positive
+// answer contains the transaction of the first request. done is true if nothing is left to do.
 func (p *Payments) recallAsked(ctx context.Context, s *settled) (done bool) {
 	if !s.recorded {
 		row, err := p.Payment(ctx, s.payment.ID)
@@ -109,15 +113,15 @@ func (p *Payments) recallAsked(ctx context.Context, s *settled) (done bool) {
 	return p.record(ctx, s, toldLateReason)
 }
 
-// answerable returns whether the facilitator can be asked again about an entry: what it was asked is known,
-// and its authorization ends.
+// answerable returns whether the facilitator can be asked again about an entry. The entry must
+// contain the question, and the authorization must end within askWithin.
 func (s *settled) answerable() bool {
 	end := s.payment.ValidBefore
 	return len(s.question.payload) > 0 && end > 0 && end <= s.payment.Reserved+state.Millis(askWithin.Milliseconds())
 }
 
-// Unanswered returns the number of settlements of which this node does not know the outcome, although their
-// attempts have ended.
+// Unanswered returns the number of settlements whose attempts on this node have ended and whose
+// outcome this node does not know.
 func (p *Payments) Unanswered() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
