@@ -9,20 +9,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// reach says from how far away an address can be dialled.
+// reach classifies an address by the distance from which clients can dial it.
 type reach int
 
 const (
-	fromAnywhere reach = iota // also for a name, a relay, or a peer id that must be looked up
-	fromNearby                // for addresses of private networks
-	fromHere                  // for loopback, link-local or no addresses, which are of no use to a client elsewhere
+	fromAnywhere reach = iota // public addresses, and names, relays and bare peer ids
+	fromNearby                // addresses of private networks
+	fromHere                  // loopback, link-local and invalid targets, useless for clients on other machines
 )
 
-// shared is the address range that providers lend to their customers (RFC 6598). It is private
-// like the ranges of RFC 1918.
+// shared is the address range that providers share among their customers (RFC 6598). It is as
+// private as the ranges of RFC 1918.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// reachOf classifies a multiaddr by its first component.
+// reachOf returns the reach of a multiaddr by its first component.
 func reachOf(addr string) reach {
 	protocol, rest, _ := strings.Cut(strings.TrimPrefix(addr, "/"), "/")
 	value, _, _ := strings.Cut(rest, "/")
@@ -46,14 +46,15 @@ func reachOf(addr string) reach {
 	return fromAnywhere
 }
 
-// farFirst sorts addresses by their reach. Addresses of one reach keep their order.
+// farFirst sorts addresses by their reach: public addresses first. Addresses with the same reach
+// keep their order.
 func farFirst(addrs []string) {
 	slices.SortStableFunc(addrs, func(a, b string) int { return cmp.Compare(reachOf(a), reachOf(b)) })
 }
 
-// public returns a member's addresses for clients, those that are reachable from farthest
-// first. It returns an address of the member's own machine only if there is no other. For a
-// member without addresses it returns the peer id, which routing can resolve.
+// public returns the addresses of a member for clients, public addresses first. It leaves out
+// addresses that only the member's own machine can dial, unless the first one is such an address.
+// For a member without addresses it returns the bare peer id, which IPFS routing can resolve.
 func public(n *state.Node) []string {
 	if len(n.Addrs) == 0 {
 		return []string{"/p2p/" + string(n.ID)}
@@ -67,8 +68,9 @@ func public(n *state.Node) []string {
 	return addrs
 }
 
-// interleave takes the first address of each list, then the second of each, up to MaxDelegates,
-// none twice, and sorts the result as farFirst does. It never returns nil.
+// interleave merges lists of addresses: first the first address of each list, then the second of
+// each, up to MaxDelegates without duplicates. It sorts the result as farFirst does, and never
+// returns nil.
 func interleave(lists [][]string) []string {
 	all := make([]string, 0, MaxDelegates)
 	seen := make(map[string]struct{}, MaxDelegates)

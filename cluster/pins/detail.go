@@ -12,18 +12,18 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Detail is a pin with the copies of its content and the statuses that this node has seen.
+// Detail is a pin with the copies of its content and the history of its status.
 type Detail struct {
 	Record
 	Copies []Copy // copies, ordered by node; nil if the content is allocated to no node, or the pin has failed
-	Blocks uint64 // blocks of the content; 0 if not known yet
-	// History has the statuses of the pin that this node has seen since a client first read the
-	// detail here, oldest first. The replicated state has no times of statuses, so each node keeps
-	// a history in memory; see traces.
+	Blocks uint64 // number of blocks of the content; 0 if not known yet
+	// History is the statuses that this node has seen since a client first read the detail of the
+	// pin on this node, oldest first. The replicated state stores no times of statuses, so each
+	// node keeps a history in memory; see traces.
 	History []Step
 }
 
-// Copy is the copy of the content of a pin on one node.
+// Copy describes the copy of a pin's content on one node. Member and Alive are about the node.
 type Copy struct {
 	Node   state.NodeID
 	Name   string // name of the node; empty if the node has none or has left the cluster
@@ -32,12 +32,12 @@ type Copy struct {
 	Votes  bool        // the node may be a voter
 	Phase  state.Phase // state.Held means that the node has checked every block and has all blocks on disk
 	Reason string      // error of the last attempt; empty if no attempt failed
-	// Progress is the progress of a node that does not have the content yet. Nil means that the
-	// node did not answer.
+	// Progress is the progress of a node that does not have the complete content yet. It is nil
+	// if the node has the content or did not answer.
 	Progress *Progress
 }
 
-// Detail returns a pin of an account with its copies and its history. Errors are those of Get.
+// Detail returns a pin of an account with its copies and its history. Errors: those of Get.
 func (p *Pins) Detail(ctx context.Context, account state.AccountID, id state.RequestID) (Detail, error) {
 	view, release, err := p.view(ctx)
 	if err != nil {
@@ -57,8 +57,8 @@ func (p *Pins) Detail(ctx context.Context, account state.AccountID, id state.Req
 	return d, nil
 }
 
-// detail returns the record of a pin. If a node keeps the root of the pin, detail also returns the
-// record of the root.
+// detail returns the detail of a pin without its history. It also returns the record of the pin's
+// root, or nil if the root is allocated to no node or the pin has failed.
 func (p *Pins) detail(view state.View, account state.AccountID, id state.RequestID) (Detail, *state.Root, error) {
 	r, root, err := p.read(view, account, id)
 	if err != nil {
@@ -87,9 +87,9 @@ func (p *Pins) detail(view state.View, account state.AccountID, id state.Request
 	return d, root, nil
 }
 
-// Holders returns for each pin the names of the nodes that have its complete content, ordered by node. A node
-// without a name has its id in the list. A failed pin has no holders. Holders reads the state that this node
-// has applied, which may lag behind the cluster.
+// Holders returns for each record the names of the nodes that have the pin's complete content, in
+// the order of their ids. For a node without a name it returns the id. A failed pin has no such
+// nodes. Holders reads this node's copy of the state, which may be behind the cluster's.
 func (p *Pins) Holders(rows []Record) ([][]string, error) {
 	view, release := p.state.LocalView()
 	defer release()
@@ -106,7 +106,7 @@ func (p *Pins) Holders(rows []Record) ([][]string, error) {
 	return all, nil
 }
 
-// holders returns the names of the nodes that have the content of a CID completely.
+// holders returns the names of the nodes that have the complete content of the CID text.
 func holders(view state.View, text string) (names []string, err error) {
 	parsed, err := cid.Decode(text)
 	if err != nil {

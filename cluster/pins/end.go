@@ -10,27 +10,28 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// InfoUntil is the key of Record.Info with the end of the pin, as the Pinning Service API names it.
-// The value is an RFC 3339 time in UTC. Pins without an end do not have it.
+// InfoUntil is the key of the pin's end in Record.Info. The value is an RFC 3339 time in UTC.
+// Pins without an end do not have this key.
 const InfoUntil = "pinned_until"
 
-// endForm is RFC 3339 with milliseconds in UTC.
+// endForm is the time format of RFC 3339 with milliseconds in UTC.
 const endForm = "2006-01-02T15:04:05.000Z"
 
-// endEvery is the time between two looks at whether a pin has ended.
+// endEvery is the interval at which the leader checks whether pins have ended.
 const endEvery = time.Second
 
-// maxEndText is the largest length of the text of an end in bytes.
+// maxEndText is the largest length in bytes of a text that ParseEnd accepts.
 const maxEndText = 64
 
-// End is the end of a requested pin. At most one field is set; the zero End is none.
+// End is the time at which a requested pin ends. At most one field is set. The zero End means
+// that the pin does not end.
 type End struct {
 	At  state.Millis
-	For time.Duration // counts from the time at which the cluster accepts the pin
+	For time.Duration // duration from the time at which the cluster accepts the pin
 }
 
-// ParseEnd reads an RFC 3339 time, such as 2027-01-31T12:00:00Z, or a duration above zero, such as
-// 720h. It rounds both down to milliseconds. Errors are state.CodeInvalid.
+// ParseEnd parses an RFC 3339 time, such as 2027-01-31T12:00:00Z, or a positive duration, such as
+// 720h. It rounds both down to milliseconds. Errors: state.ErrInvalid.
 func ParseEnd(text string) (End, error) {
 	if len(text) <= maxEndText {
 		// RFC 3339 permits small letters, and time.Parse does not.
@@ -58,8 +59,9 @@ func EndText(until state.Millis) string {
 	return until.Time().UTC().Format(endForm)
 }
 
-// setEnd sets the end and the bound of a new pin, by state.BeginsAt. It returns state.ErrInvalid if the end has
-// passed, and state.ErrUnavailable if the cluster is below state.PinsEndLevel.
+// setEnd sets Until and MaxBytes of a new pin as r requests them. It computes the current time by
+// state.BeginsAt. It returns state.ErrInvalid if the end has passed, and state.ErrUnavailable if
+// the feature level of the cluster is below state.PinsEndLevel.
 func (p *Pins) setEnd(pin *state.Pin, r *Request) error {
 	if r.End == (End{}) && r.MaxBytes == 0 {
 		return nil
@@ -87,7 +89,8 @@ func (p *Pins) setEnd(pin *state.Pin, r *Request) error {
 	return nil
 }
 
-// withEnd returns info with the end of a pin. It copies info, because several records share it.
+// withEnd returns a copy of info with the end of a pin. Several records share info, so it must
+// not be changed. If until is 0, withEnd returns info itself.
 func withEnd(info map[string]string, until state.Millis) map[string]string {
 	if until == 0 {
 		return info
@@ -98,13 +101,14 @@ func withEnd(info map[string]string, until state.Millis) map[string]string {
 	return all
 }
 
-// RunEnds ends pins while this node leads, until ctx ends. It then returns nil.
+// RunEnds calls EndPins every endEvery until ctx ends, and then returns nil.
 func (p *Pins) RunEnds(ctx context.Context) error {
 	return duty.Every(ctx, endEvery, p.log, "pins not ended yet", p.EndPins)
 }
 
-// EndPins removes all pins whose end most members have reached, if this node leads. It does nothing
-// while the time of most members is unknown. Another leader goes on where this one stops.
+// EndPins deletes all pins whose end the clocks of most members have reached, if this node is the
+// leader. It does nothing while the time of most members is unknown. If it is interrupted, the
+// next leader continues.
 //
 // Errors: state.ErrUnavailable without a majority.
 func (p *Pins) EndPins(ctx context.Context) error {

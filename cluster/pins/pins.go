@@ -1,7 +1,6 @@
-// Package pins is the use case of the Pinning Service API: it creates, replaces,
-// reads, lists and deletes an account's pins. A change is one command. This package
-// checks it first, for clear error texts; the check of the state machine is
-// authoritative.
+// Package pins creates, replaces, reads, lists and deletes the pins of accounts for the Pinning
+// Service API. A change is one command. This package checks the command first, to give clear
+// error texts; the check of the state machine decides.
 //
 // Imports: consensus/state, cluster/placement, cluster/duty, go-cid, go-multiaddr, uuid, x/sync.
 // Never:   raft, libp2p, storage, HTTP.
@@ -20,26 +19,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxAttempts is how often a change is tried if the state changes between its placement and its
-// commit. This happens only if a node leaves at that moment.
+// maxAttempts is how often a new pin is tried if a chosen node leaves the cluster between the
+// choice of nodes and the commit.
 const maxAttempts = 4
 
 // State is the part of consensus that this package uses.
 type State interface {
-	// View returns a linearizable view of the state; the caller releases it. It fails with
+	// View returns a linearizable view of the state. The caller must call release. View returns
 	// state.ErrUnavailable without a majority.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns a view of the entries that this node has applied; the caller releases
-	// it.
+	// LocalView returns a view of the state after the entries that this node has applied. The
+	// caller must call release.
 	LocalView() (view state.View, release func())
-	// Propose commits a command. When it returns a result, this node has applied it too, so
-	// a later local view includes it, unless ctx ended first.
+	// Propose commits a command. When Propose returns a result, this node has applied the
+	// command, so a later local view includes it, unless ctx has ended first.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
 	// IsLeader returns whether this node leads the cluster.
 	IsLeader() bool
 }
 
-// Nodes returns the members with their load, for placement.
+// Nodes lists the members with their load, for the choice of nodes for content.
 type Nodes interface {
 	Candidates() []placement.Node
 }
@@ -48,19 +47,20 @@ type Nodes interface {
 type Options struct {
 	State State
 	Nodes Nodes
-	Live  Live // nil means that only the state is reported
-	// Refused returns why no node dials an origin. It returns "" if the origin is dialled or
-	// the result is not known yet. Nil means that all origins are dialled.
+	Live  Live // nil means that records contain no live progress
+	// Refused returns the reason why no node dials an origin. It returns "" if nodes dial it, or
+	// if that is not known yet. Nil means that all origins are dialled.
 	Refused func(origin string) string
 	Watch   *state.Watch     // notifies Run of changes; nil means that waiting callers poll
 	Now     func() time.Time // nil means time.Now
-	// Agreed returns a time that the clocks of most members have reached and one that they have
-	// not passed. Idempotency keys are forgotten by the first and remembered since the second.
-	// Pins end by the first. ok is false, and both are 0, while the times are unknown. nil: Now.
+	// Agreed returns two times: early, which the clocks of most members have reached, and late,
+	// which they have not passed. Pins end by early. An idempotency key is stored with late and
+	// deleted by early, so that it lasts long enough. ok is false, and both times are 0, while
+	// they are unknown. Nil means the clock Now.
 	Agreed func() (early, late state.Millis, ok bool)
 	NewID  func() state.RequestID // nil means UUIDs of version 7
 	Logger *slog.Logger           // nil means no log
-	// Processors is the number of processors, of which long lists may use 50 %; 0:
+	// Processors is the number of processors; long lists may use 50 % of them. 0 means
 	// runtime.GOMAXPROCS.
 	Processors int
 }
@@ -83,7 +83,7 @@ type Pins struct {
 	scans   *scans
 }
 
-// New returns the use cases of pins.
+// New returns a Pins. It sets the defaults of Options.
 func New(o Options) *Pins {
 	p := &Pins{
 		state: o.State, nodes: o.Nodes, now: o.Now, agreed: o.Agreed, newID: o.NewID, log: o.Logger,
@@ -107,29 +107,31 @@ func New(o Options) *Pins {
 	return p
 }
 
-// newRequestID returns a new id, a UUID of version 7: rows of pins that were created one after the
-// other are neighbours in the ordered store, so Pebble merges fewer bytes (ADR 67). 62 of its
-// bits are random.
+// newRequestID returns a new id, a UUID of version 7, which begins with the time. So pins that
+// are created one after the other have neighbouring rows in the ordered store, and its
+// compactions write fewer bytes (ADR 67). 62 bits of the id are random.
 func newRequestID() state.RequestID { return state.RequestID(uuid.Must(uuid.NewV7()).String()) }
 
 // Request is a pin as a client requests it.
 type Request struct {
-	CID     string      // text of a CID, any version and base
+	CID     string      // text of a CID of any version in any multibase
 	Given   state.Given // the optional fields that were submitted, including empty ones
 	Name    string
 	Origins []string // multiaddrs of hosts that have the content
 	Meta    map[string]string
 	End     End
-	// MaxBytes is the largest size of the DAG in bytes; the pin of a larger one fails. 0: no bound.
+	// MaxBytes is the largest size of the DAG in bytes. The pin of a larger DAG fails. 0 means no
+	// limit.
 	MaxBytes uint64
 }
 
-// Create adds a pin to an account and returns it as accepted: queued, even if the content
-// is already on this node.
+// Create adds a pin to an account and returns its record. The status in the record is queued,
+// even if the content is already on a node.
 //
-// Errors: state.ErrInvalid with the mistake in the request, state.ErrUnauthorized if the
-// account is gone, state.ErrUnavailable without a majority and for an end that not all members
-// understand yet, state.ErrNoSpace if too few members have capacity for new content.
+// Errors: state.ErrInvalid that describes the mistake in the request; state.ErrUnauthorized if
+// the account does not exist any more; state.ErrUnavailable without a majority, or if the pin has
+// an end and not all members support that yet; state.ErrNoSpace if too few members have room for
+// new content.
 func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (Record, error) {
 	c, err := r.Validate()
 	if err != nil {
@@ -138,10 +140,10 @@ func (p *Pins) Create(ctx context.Context, account state.AccountID, r Request) (
 	return p.propose(ctx, account, "", r, state.RootOf(c))
 }
 
-// Replace puts a new pin in the place of an old one, so that no reader ever sees both or none.
-// After any error the old pin stays.
+// Replace replaces the pin old by a new pin in one command, so no reader ever sees both pins or
+// neither. After any error except state.ErrUnavailable and the error of ctx the old pin remains.
 //
-// Errors: those of Create, and state.ErrNotFound if the account has no pin with the id old.
+// Errors: those of Create, and state.ErrNotFound if the account has no pin old.
 func (p *Pins) Replace(ctx context.Context, account state.AccountID, old state.RequestID, r Request) (Record, error) {
 	c, err := r.Validate()
 	if err != nil {
@@ -153,7 +155,7 @@ func (p *Pins) Replace(ctx context.Context, account state.AccountID, old state.R
 	return p.propose(ctx, account, old, r, state.RootOf(c))
 }
 
-// propose creates a pin of root, in the place of old if there is one.
+// propose creates a pin of root. If old is not "", the new pin replaces the pin old.
 func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.RequestID, r Request, root state.RootKey) (Record, error) {
 	pin := state.Pin{
 		ID: p.newID(), Account: account, Created: state.MillisOf(p.now()), Status: state.Queued,
@@ -199,10 +201,11 @@ func (p *Pins) propose(ctx context.Context, account state.AccountID, old state.R
 	}
 }
 
-// GivenFields returns the optional fields that the request has.
+// GivenFields returns which optional fields the request contains: those in Given and those that
+// are not empty.
 func (r *Request) GivenFields() state.Given { return r.given() }
 
-// given adds the present optional fields to the submitted ones.
+// given does the work of GivenFields.
 func (r *Request) given() state.Given {
 	g := r.Given
 	if r.Name != "" {
@@ -217,11 +220,12 @@ func (r *Request) given() state.Given {
 	return g
 }
 
-// place chooses the nodes for a root in case the root is new. A root that exists stays where it
-// is. If the new pin replaces old, the nodes of old are preferred, because they have the blocks
-// that both contents share. place may read the local state, because the choice is only a
-// proposal: Apply keeps an existing root in its place and refuses nodes that are no members. So
-// a POST costs one round of the cluster and not two.
+// place chooses the nodes for a root. chosen is the choice for the command, and asNew the choice
+// as if the root were new. The command moves no existing root. If the new pin replaces old, place
+// prefers the nodes of old, because they have the blocks that both contents share. It reads only
+// the local state, so that a new pin costs one round trip to the cluster and not two. That is
+// safe, because Apply checks the choice: it leaves an existing root where it is, and rejects
+// nodes that are not members. place returns state.ErrNoSpace if too few members have room.
 func (p *Pins) place(account state.AccountID, old state.RequestID, root state.RootKey) (chosen, asNew []state.NodeID, err error) {
 	view, release := p.state.LocalView()
 	defer release()
@@ -257,8 +261,8 @@ func (p *Pins) place(account state.AccountID, old state.RequestID, root state.Ro
 	return asNew, asNew, nil
 }
 
-// NodesFor returns the nodes for a root in case the root is new, for a pin that another use case
-// creates. Errors: state.ErrNoSpace if too few members have capacity for new content.
+// NodesFor returns the nodes for a root, for a pin that another package creates. Errors:
+// state.ErrNoSpace if too few members have room for new content.
 func (p *Pins) NodesFor(root state.RootKey) ([]state.NodeID, error) {
 	nodes, _, err := p.place("", "", root)
 	return nodes, err
@@ -274,9 +278,9 @@ func full(nodes []placement.Node) (count int) {
 	return count
 }
 
-// writeCopies returns how many members must have room for new content so that a pin is
-// accepted. This is the number that makes a pin pinned, but not more than there are members. If
-// all members have room, no check is needed.
+// writeCopies returns how many members must have room for new content before a pin is accepted.
+// This is the number of copies that makes a pin pinned, but at most the number of members that
+// are alive and not draining. If all members have room, it returns 0.
 func writeCopies(c *state.Cluster, nodes []placement.Node) int {
 	if full(nodes) == 0 {
 		return 0
@@ -290,7 +294,8 @@ func writeCopies(c *state.Cluster, nodes []placement.Node) int {
 	return min(int(c.WriteCopies), int(c.Replication), max(able, 1))
 }
 
-// allocation returns the nodes that keep a root; nil if none does.
+// allocation returns the nodes to which a root is allocated, or nil if the state has no such
+// root.
 func allocation(view state.View, root state.RootKey) ([]state.NodeID, error) {
 	r, err := view.Root(root)
 	if errors.Is(err, state.ErrNotFound) {
@@ -302,7 +307,8 @@ func allocation(view state.View, root state.RootKey) ([]state.NodeID, error) {
 	return r.Nodes(), nil
 }
 
-// allocationOf returns the nodes that keep the root of a pin.
+// allocationOf returns the nodes to which the root of a pin is allocated, or nil if the pin does
+// not exist.
 func allocationOf(view state.View, account state.AccountID, id state.RequestID) ([]state.NodeID, error) {
 	pin, err := view.Pin(account, id)
 	if errors.Is(err, state.ErrNotFound) {
@@ -318,8 +324,8 @@ func allocationOf(view state.View, account state.AccountID, id state.RequestID) 
 	return allocation(view, state.RootOf(c))
 }
 
-// candidates returns the members with their load. A member without a sample, because it or
-// this node has just started, counts as down: it is chosen only if there is no other.
+// candidates returns the members in the state with their load. A member for which p.nodes has no
+// entry yet counts as down, so that it is chosen only if there is no other.
 func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 	members, err := view.Nodes()
 	if err != nil {
@@ -337,11 +343,12 @@ func (p *Pins) candidates(view state.View) ([]placement.Node, error) {
 	return nodes, nil
 }
 
-// accepted describes a pin that was just committed. If this node has not applied the commit
-// yet, it names other members as delegates.
+// accepted returns the record of a pin that was just committed. If this node has not applied the
+// commit yet, the delegates are other members. asNew are the nodes to which the content would be
+// allocated if it were new.
 //
-// Content that only objects refer to, of this account or of others, is described as new
-// content, because its existence in a private bucket must not be revealed.
+// If only objects reference the content, accepted describes it as new content. Otherwise the
+// record would reveal that the content exists in somebody's private bucket.
 func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	view, release := p.state.LocalView()
 	defer release()
@@ -358,22 +365,22 @@ func (p *Pins) accepted(pin state.Pin, asNew []state.NodeID) (Record, error) {
 	return d.record(pin)
 }
 
-// seenKey is the context key of Seen.
+// seenKey is the context key under which Seen stores the index.
 type seenKey struct{}
 
-// onceKey is the key of a context's value that Once puts there.
+// onceKey is the context key under which Once stores the name.
 type onceKey struct{}
 
-// Once gives the requests under ctx a name. A pin that Create makes is made only once for each
-// name of an account, however often and through whichever node the account sends it. A repeated
-// request within a day is answered like the first. With the same name and another pin, Create
-// returns state.ErrExists.
+// Once returns a context with name as the idempotency key of a request. For each account and
+// name, Create makes only one pin, however often and through whichever nodes the request is
+// repeated. A repetition within a day gets the answer of the first request. If a repetition asks
+// for another pin, Create returns state.ErrExists.
 func Once(ctx context.Context, name state.Hash) context.Context {
 	return context.WithValue(ctx, onceKey{}, name)
 }
 
-// asked returns cmd with the credentials and the idempotency key of the caller. end is the end that
-// the caller asked for.
+// asked returns cmd with the credentials of the caller and, if cmd creates a pin, the idempotency
+// key of Once. end is the end in the request.
 func (p *Pins) asked(ctx context.Context, cmd state.Command, end End) state.Command {
 	_, creates := cmd.(*state.CreatePin)
 	cmd = state.ByAsker(ctx, cmd)
@@ -384,9 +391,9 @@ func (p *Pins) asked(ctx context.Context, cmd state.Command, end End) state.Comm
 	return cmd
 }
 
-// firstAnswer returns the answer to the first request with the name of ctx, for a request that names an
-// end that has passed meanwhile. The error is state.ErrNotFound if no such request is remembered, and
-// state.ErrExists if it asked for another pin.
+// firstAnswer returns the answer to the first request with the idempotency key in ctx. It is for
+// a repeated request whose end has passed meanwhile. The error is state.ErrNotFound if no such
+// request is stored, and state.ErrExists if the first request asked for another pin.
 func (p *Pins) firstAnswer(ctx context.Context, pin state.Pin, end End) (Record, error) {
 	pin.Until = end.At
 	once, ok := p.asked(ctx, &state.CreatePin{Pin: pin}, end).(*state.CreateOnce)
@@ -405,16 +412,17 @@ func (p *Pins) firstAnswer(ctx context.Context, pin state.Pin, end End) (Record,
 	return p.accepted(first, nil)
 }
 
-// Seen returns a context for the reads of a request that has learned, since it began, that
-// everything up to index was committed. A node that has applied index then need not ask the
-// cluster again: its state includes everything acknowledged before the request. Index 0 has
-// no effect.
+// Seen returns a context for the reads of a request. The caller has learned since the request
+// began that all log entries up to index were committed. A node that has applied index can then
+// read its local state without asking the cluster: that state includes everything that was
+// acknowledged before the request. Index 0 has no effect.
 func Seen(ctx context.Context, index uint64) context.Context {
 	return context.WithValue(ctx, seenKey{}, index)
 }
 
-// view returns the state of some moment since the request began, or of a later moment; the
-// caller releases it.
+// view returns a state that is at least as new as the beginning of the request: the local state
+// if it includes the index of Seen, otherwise a linearizable view. The caller must call the
+// returned function at the end.
 func (p *Pins) view(ctx context.Context) (state.View, func(), error) {
 	if seen, ok := ctx.Value(seenKey{}).(uint64); ok && seen > 0 {
 		view, release := p.state.LocalView()
@@ -426,10 +434,10 @@ func (p *Pins) view(ctx context.Context) (state.View, func(), error) {
 	return p.state.View(ctx)
 }
 
-// Get returns the current state of a pin of an account in the cluster. While its content is
-// being fetched, its info has the progress of the nodes.
+// Get returns the current record of an account's pin. While nodes fetch the content, Info
+// contains their progress.
 //
-// Errors: state.ErrNotFound, also for another account's pin; state.ErrUnavailable without a
+// Errors: state.ErrNotFound, also for a pin of another account; state.ErrUnavailable without a
 // majority.
 func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.RequestID) (Record, error) {
 	view, release, err := p.view(ctx)
@@ -445,12 +453,13 @@ func (p *Pins) Get(ctx context.Context, account state.AccountID, id state.Reques
 	return r, nil
 }
 
-// List returns the newest pins of an account that match q, newest first, of at most
-// state.MaxListBytes, and the number of all matches. Records of one list may share
-// delegates and info; do not change them. A list that reads much waits for its turn.
+// List returns the pins of an account that match q, the newest first, and the number of all
+// matches. The records have at most state.MaxListBytes together. They may share Delegates and
+// Info; do not change these. A query that must read many pins waits for its turn among such
+// queries.
 //
-// Errors: state.ErrInvalid for a query out of bounds, state.ErrUnavailable without a
-// majority, state.ErrLimited if its turn does not come.
+// Errors: state.ErrInvalid for invalid values in q, state.ErrUnavailable without a majority,
+// state.ErrLimited if its turn does not come in time.
 func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	if err := validateQuery(&q); err != nil {
 		return 0, nil, err
@@ -469,7 +478,8 @@ func (p *Pins) List(ctx context.Context, account state.AccountID, q state.PinQue
 	return p.list(ctx, account, q)
 }
 
-// list does the same as List without waiting for a turn.
+// list is List without the checks and without the wait. It returns state.ErrLong if q.Brief is
+// set and the query must read many pins.
 func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, records []Record, err error) {
 	view, release, err := p.view(ctx)
 	if err != nil {
@@ -490,10 +500,10 @@ func (p *Pins) list(ctx context.Context, account state.AccountID, q state.PinQue
 	return total, records, nil
 }
 
-// Delete removes a pin of an account.
+// Delete deletes a pin of an account.
 //
-// Errors: state.ErrNotFound, also for another account's pin;
-// state.ErrUnavailable without a majority.
+// Errors: state.ErrNotFound, also for a pin of another account; state.ErrUnavailable without a
+// majority.
 func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.RequestID) error {
 	if !validID(id) {
 		return notFound()
@@ -508,8 +518,8 @@ func (p *Pins) Delete(ctx context.Context, account state.AccountID, id state.Req
 	return nil
 }
 
-// notFound returns the same error for a pin that is unknown, deleted, or of another
-// account. It does not repeat the id, which may be any text.
+// notFound returns the error for a pin that is unknown, was deleted or belongs to another
+// account. It does not contain the id, which may be any text.
 func notFound() error {
 	return state.Errorf(state.CodeNotFound, "there is no such pin request")
 }

@@ -11,17 +11,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Keys of Record.Info that the Pinning Service API does not define. They exist while the
-// content is being fetched. Each value is a number as text, from the node with the most
-// progress.
+// Keys of Record.Info that the Pinning Service API does not define. They are present while nodes
+// fetch the content. Each value is a decimal number, from the node with the most progress.
 const (
-	InfoBytes    = "bytes_fetched"  // bytes of blocks that have arrived
-	InfoBlocks   = "blocks_fetched" // blocks that have arrived
-	InfoPosition = "queue_position" // position in the account's queue, on the node where the root is first
-	InfoAttempts = "attempts"       // failed attempts, on the node with the most
+	InfoBytes    = "bytes_fetched"  // bytes of the blocks that have arrived
+	InfoBlocks   = "blocks_fetched" // number of blocks that have arrived
+	InfoPosition = "queue_position" // smallest position of the root in the account's queue on any node
+	InfoAttempts = "attempts"       // largest number of failed attempts on any node
 )
 
-// Progress is how far one node is with content that it does not hold yet.
+// Progress is the progress of one node with content of which it has no complete copy yet.
 type Progress struct {
 	Node          state.NodeID
 	Fetching      bool
@@ -30,14 +29,15 @@ type Progress struct {
 	Attempts      int // number of attempts that have failed in a row
 }
 
-// Live asks the nodes that work on a root for their progress. The answers are not part of the
-// state, and are out of date soon after they are read.
+// Live asks nodes for their progress with a root. The progress is not part of the state, and is
+// outdated soon.
 type Live interface {
-	// Progress returns the answers of the nodes that answer within a short time.
+	// Progress returns the progress of those nodes that answer within a short time.
 	Progress(ctx context.Context, root state.RootKey, nodes []state.NodeID) []Progress
 }
 
-// enliven adds the progress of the nodes to a record.
+// enliven asks the nodes without a complete copy for their progress. It adds the best values to
+// r.Info and returns all answers. It does nothing if the pin is neither queued nor pinning.
 func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) []Progress {
 	if p.live == nil || root == nil || r.Status != state.Queued && r.Status != state.Pinning {
 		return nil
@@ -87,8 +87,8 @@ func (p *Pins) enliven(ctx context.Context, r *Record, root *state.Root) []Progr
 	return said
 }
 
-// sizeText writes a number of bytes for people: exactly below 1 KiB, and with one decimal at
-// most in the largest binary unit above.
+// sizeText returns a number of bytes as text for people: the exact number below 1 KiB, and
+// otherwise with at most one decimal in the largest fitting binary unit.
 func sizeText(n uint64) string {
 	const step = 1024 // 0.05 below it, rounding would write "1024" of the smaller unit
 	switch {
@@ -112,7 +112,8 @@ func blocks(n uint64) string {
 	return strconv.FormatUint(n, 10) + " blocks"
 }
 
-// read describes a pin in a view. root is nil if no node holds its content.
+// read returns the record of a pin in view, and the record of its root, or nil if the state has
+// no such root.
 func (p *Pins) read(view state.View, account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
 	if !validID(id) {
 		return Record{}, nil, notFound()

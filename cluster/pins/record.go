@@ -15,32 +15,32 @@ import (
 // 1.0.0.
 const MaxDelegates = 20
 
-// Keys of Record.Info, as the Pinning Service API names them.
+// Keys of Record.Info that the Pinning Service API defines.
 const (
 	InfoDetails = "status_details"
 	InfoSize    = "dag_size"
 )
 
-// Record is a pin with the facts that the cluster knows about its content.
+// Record is a pin with what clients may know about its content.
 type Record struct {
 	state.Pin
-	// Delegates are multiaddrs of the nodes that are to keep the content, of live ones if
-	// there are any, each ending in /p2p/ and a peer id. There are 1 to MaxDelegates,
-	// without repetitions; the addresses that most clients can dial are first.
+	// Delegates are multiaddrs of the nodes to which the content is allocated, without those that
+	// are down if others are alive. Each ends in /p2p/ and a peer id. There are 1 to MaxDelegates
+	// different ones; the addresses that most clients can dial come first.
 	Delegates []string
-	// Info has further facts for clients, by the Info keys; nil means that there are none.
+	// Info is further information for clients. The keys are the Info constants. It may be nil.
 	Info map[string]string
 }
 
-// content has the facts about one root within a describer.
+// content is what a describer has read about one root.
 type content struct {
-	root      *state.Root // nil if no node holds the root
+	root      *state.Root // nil if the state has no such root
 	delegates []string
 	info      map[state.Status]map[string]string // info of pins without origins
 }
 
-// describer turns pins into records at one view. It reads the data that several rows of a list
-// share once.
+// describer makes records of pins from one view of the state. If several pins of a list need the
+// same data, it reads that only once.
 type describer struct {
 	view      state.View
 	nodes     Nodes
@@ -60,14 +60,14 @@ func newDescriber(view state.View, nodes Nodes, refused func(origin string) stri
 	}
 }
 
-// record describes one pin.
+// record returns the record of a pin.
 func (d *describer) record(pin state.Pin) (Record, error) {
 	r, err := d.describe(pin)
 	r.Info = withEnd(r.Info, pin.Until)
 	return r, err
 }
 
-// describe does the same as record without the end of the pin.
+// describe is record without the end of the pin in Info.
 func (d *describer) describe(pin state.Pin) (Record, error) {
 	c, err := d.content(pin.CID)
 	if err != nil {
@@ -97,8 +97,8 @@ func (d *describer) describe(pin state.Pin) (Record, error) {
 	return r, nil
 }
 
-// refusals returns which origins of a pin no node dials, and why. It leaves out refusals that
-// said contains already.
+// refusals returns a text about the origins that no node dials, with the reasons, or "". It
+// leaves out the origins about which the text said contains a reason already.
 func (d *describer) refusals(origins []string, said string) string {
 	var b strings.Builder
 	for i, o := range origins {
@@ -112,7 +112,7 @@ func (d *describer) refusals(origins []string, said string) string {
 	return b.String()
 }
 
-// content returns the facts about the root of a CID.
+// content returns what the state has about the root of the CID text.
 func (d *describer) content(text string) (*content, error) {
 	if c, ok := d.byText[text]; ok {
 		return c, nil
@@ -149,8 +149,7 @@ func (d *describer) read(key state.RootKey) (*content, error) {
 	return c, nil
 }
 
-// newContent returns the facts about content as if its record had just been created on the
-// given nodes.
+// newContent changes c as if its root had just been created and allocated to nodes.
 func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
 	fresh := state.Root{Key: c.root.Key, Status: state.Queued}
 	for _, n := range nodes {
@@ -161,8 +160,8 @@ func (d *describer) newContent(c *content, nodes []state.NodeID) (err error) {
 	return err
 }
 
-// delegates returns the public addresses of the nodes that are to hold a root: first one
-// address of each node.
+// delegates returns addresses of the nodes to which a root is allocated, or of any members if
+// these nodes have all left.
 func (d *describer) delegates(root *state.Root) ([]string, error) {
 	joined := make([]byte, 0, 64*len(root.Copies))
 	for _, c := range root.Copies {
@@ -184,8 +183,8 @@ func (d *describer) delegates(root *state.Root) ([]string, error) {
 	return all, nil
 }
 
-// memberAddrs returns addresses of any members, for content without an allocation, because
-// the API requires at least one delegate.
+// memberAddrs returns addresses of any members. They are the delegates of content that is
+// allocated to no node, because the API requires at least one delegate.
 func (d *describer) memberAddrs() ([]string, error) {
 	if d.anyone != nil {
 		return d.anyone, nil
@@ -202,9 +201,9 @@ func (d *describer) memberAddrs() ([]string, error) {
 	return d.anyone, err
 }
 
-// reachable returns the addresses of nodes, joined by interleave. If some of the nodes are up,
-// it leaves out the nodes that are down, because clients dial one address after the other and
-// wait for each.
+// reachable returns addresses of nodes, merged by interleave. If some of the nodes are alive, it
+// leaves out those that are down, because clients dial one address after the other and wait for
+// each.
 func (d *describer) reachable(ids []state.NodeID) ([]string, error) {
 	var up, down [][]string
 	for _, id := range ids {
@@ -234,7 +233,7 @@ func (d *describer) isDown(id state.NodeID) bool {
 	return d.down[id]
 }
 
-// addressesOf returns the public addresses of a node; none when it has left.
+// addressesOf returns the addresses of a node as public does, or nil if it has left the cluster.
 func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
 	if addrs, ok := d.addresses[id]; ok {
 		return addrs, nil
@@ -251,8 +250,8 @@ func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
 	return addrs, nil
 }
 
-// infoOf returns the info map of a pin that has not failed. root is nil for a moment if the pin
-// was accepted and then deleted.
+// infoOf returns Record.Info for a pin that has not failed. root may be nil if the pin was
+// deleted right after it was accepted; then infoOf returns nil.
 func infoOf(pin *state.Pin, root *state.Root) map[string]string {
 	if root == nil {
 		return nil
@@ -270,8 +269,7 @@ func infoOf(pin *state.Pin, root *state.Root) map[string]string {
 	return info
 }
 
-// progress describes the progress of the copies of a root as text; empty if nothing is
-// missing.
+// progress returns a text about the copies of a root, or "" if all copies are complete.
 func progress(pin *state.Pin, root *state.Root) string {
 	s, copies, held, fetching := pin.Status, len(root.Copies), root.In(state.Held), root.In(state.Fetching)
 	var text string
@@ -292,9 +290,9 @@ func progress(pin *state.Pin, root *state.Root) string {
 	return text + lastReason(root, pin.Origins)
 }
 
-// lastReason returns the reason of a copy that is not held, with its node, in the form for
-// a pin with these origins. The copies are ordered by node, because the record does not say
-// which one failed last.
+// lastReason returns a text with the error of the first incomplete copy that has one, or "". The
+// record does not contain which copy failed last. The text has no remarks about origins other
+// than the given ones.
 func lastReason(root *state.Root, origins []string) string {
 	for _, c := range root.Copies {
 		if c.Phase != state.Held && c.Reason != "" {

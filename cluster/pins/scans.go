@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// MaxScansWaiting is how many long lists of one account may wait for their turn on a node. One long list of an
-// account runs at a time. All accounts together run as many as half the number of processors, and at least one.
-// Short lists do not wait.
+// MaxScansWaiting is how many long lists of one account may wait for their turn on a node. A long
+// list must read many pins. One long list of an account runs at a time. All accounts together run
+// at most as many as half the number of processors, and at least one. Short lists do not wait.
 const MaxScansWaiting = 32
 
-// scans runs long lists in the order of their arrival.
+// scans limits the number of long lists that run at a time. They run in the order of their
+// arrival.
 type scans struct {
 	all *semaphore.Weighted
 
@@ -25,18 +26,18 @@ type scans struct {
 	accounts map[state.AccountID]*accountScans
 }
 
-// accountScans are the long lists of one account.
+// accountScans is the long lists of one account that run or wait.
 type accountScans struct {
 	turn  *semaphore.Weighted
 	count int // number of lists that run or wait
 }
 
-// newScans allows the given number of lists to run at a time.
+// newScans returns a scans that lets most long lists run at a time.
 func newScans(most int) *scans {
 	return &scans{all: semaphore.NewWeighted(int64(most)), accounts: map[state.AccountID]*accountScans{}}
 }
 
-// maxScans returns how many long lists may run at a time with the given number of processors; 0
+// maxScans returns how many long lists may run at a time with the given number of processors. 0
 // means the number of processors that Go code uses.
 func maxScans(processors int) int {
 	if processors == 0 {
@@ -45,10 +46,11 @@ func maxScans(processors int) int {
 	return max(processors/2, 1)
 }
 
-// enter waits for the turn of a list; the caller ends the turn with leave.
+// enter waits until a long list of the account may run. The caller must call leave when the list
+// has ended.
 //
-// Errors: state.ErrLimited if too many lists wait or the deadline of ctx passes first;
-// otherwise the error of ctx.
+// Errors: state.ErrLimited if too many lists of the account wait, or if the deadline of ctx
+// passes first; otherwise the error of ctx.
 func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(), err error) {
 	s.mu.Lock()
 	a := s.accounts[account]
@@ -86,8 +88,8 @@ func (s *scans) enter(ctx context.Context, account state.AccountID) (leave func(
 	}, nil
 }
 
-// noTurn returns the error for a list whose turn did not come. For it the cluster was not
-// asked.
+// noTurn returns the error for a list that waited until ctx ended: state.ErrLimited after a
+// deadline, otherwise err.
 func noTurn(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return tooManyScans()

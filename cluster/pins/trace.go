@@ -10,25 +10,25 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Bounds of the histories in memory. All histories of a node take at most 16 MiB.
+// Limits for the histories in memory. All histories of a node use at most 16 MiB.
 const (
-	// maxTraces is the number of pins that have a history. If there are more, the node forgets the
-	// history that was not read for the longest time.
+	// maxTraces is the largest number of pins with a history. If there are more, the node deletes
+	// the history that was not read for the longest time.
 	maxTraces = 1024
-	// maxSteps is the number of statuses in a history. The node forgets older statuses.
+	// maxSteps is the largest number of statuses in a history. The node deletes older statuses.
 	maxSteps = 16
-	// traceFor is how long the node follows the changes of a pin after a client has read its
+	// traceFor is how long the node records the changes of a pin after a client has read its
 	// detail.
 	traceFor = 10 * time.Minute
 )
 
 // Step is one status of a pin that this node has seen.
 type Step struct {
-	At     time.Time // when this node saw the status, which is later than the change
+	At     time.Time // time at which this node saw the status, a little after the change
 	Status state.Status
 	Detail string // progress of the copies, or why the pin failed; empty if all copies were complete
-	// Replaced is the id of the pin that this pin has replaced at this step. The steps before are
-	// those of the replaced pin.
+	// Replaced is the id of the pin that this pin has replaced at this step, or "". The earlier
+	// steps are those of the replaced pin.
 	Replaced state.RequestID
 }
 
@@ -42,16 +42,16 @@ type traceKey struct {
 type trace struct {
 	root   state.RootKey
 	steps  []Step
-	looked time.Time // when a client last read the history
+	looked time.Time // time at which a client last read the history
 }
 
-// settled reports whether the pin has a status that does not change by itself any more.
+// settled returns whether the last status of the history does not change by itself any more.
 func (t *trace) settled() bool {
 	last := t.steps[len(t.steps)-1]
 	return last.Status == state.Failed || last.Status == state.Pinned && last.Detail == ""
 }
 
-// add appends a step, unless the last step is the same status.
+// add appends a step, unless the last step has the same status and detail.
 func (t *trace) add(s Step) {
 	if n := len(t.steps); n > 0 && t.steps[n-1].Status == s.Status && t.steps[n-1].Detail == s.Detail && s.Replaced == "" {
 		return
@@ -61,9 +61,9 @@ func (t *trace) add(s Step) {
 	}
 }
 
-// traces has the histories of the pins whose details were read through this node since the start of
-// the process. Histories are in memory only: a change of a pin writes nothing for them, and a pin
-// whose detail nobody reads costs nothing.
+// traces stores the histories of the pins whose details clients have read on this node since the
+// process started. Histories exist only in memory and only for such pins, so they cost no writes,
+// and nothing for other pins.
 type traces struct {
 	mu    sync.Mutex // guards the fields below
 	pins  *cache.Cache[traceKey, *trace]
@@ -81,7 +81,7 @@ func newTraces() *traces {
 	return t
 }
 
-// put adds a history. The caller holds mu.
+// put adds a history. The caller must hold mu.
 func (t *traces) put(k traceKey, one *trace) {
 	t.pins.Put(k, one)
 	if t.roots[one.root] == nil {
@@ -90,13 +90,13 @@ func (t *traces) put(k traceKey, one *trace) {
 	t.roots[one.root][k] = true
 }
 
-// stepOf returns a step with the current status of a pin.
+// stepOf returns a step with the status in a record. now is its time.
 func stepOf(r *Record, now time.Time) Step {
 	return Step{At: now, Status: r.Status, Detail: r.Info[InfoDetails]}
 }
 
-// look returns the history of a pin. If the pin has no history, look begins one with the current
-// status.
+// look adds the status in r to the history of the pin and returns the history. If there is no
+// history yet, look begins one.
 func (p *Pins) look(r *Record) []Step {
 	now, k, t := p.now(), traceKey{r.Account, r.ID}, p.traces
 	t.mu.Lock()
@@ -117,7 +117,8 @@ func (p *Pins) look(r *Record) []Step {
 	return slices.Clone(one.steps)
 }
 
-// replaced gives the history of a replaced pin, if there is one, to the pin that replaced it.
+// replaced copies the history of the replaced pin old, if it has one, to the pin by that has
+// replaced it.
 func (p *Pins) replaced(old state.RequestID, by *Record) {
 	c, err := cid.Decode(by.CID)
 	if err != nil {
@@ -137,8 +138,8 @@ func (p *Pins) replaced(old state.RequestID, by *Record) {
 	t.put(traceKey{by.Account, by.ID}, one)
 }
 
-// changed returns the followed pins that the changes ch may concern, and whether the node still
-// follows any pin.
+// changed returns the pins whose histories the changes ch may concern. more is true if the
+// histories of any pins still have to be continued.
 func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,8 +167,8 @@ func (t *traces) changed(ch state.Changes, now time.Time) (pins []traceKey, more
 	return pins, more
 }
 
-// trace adds the new statuses of changed pins to their histories. trace returns false if the node
-// follows no pin any more.
+// trace adds the new statuses of changed pins to their histories. It returns false if no history
+// has to be continued any more.
 func (p *Pins) trace(ch state.Changes) bool {
 	changed, more := p.traces.changed(ch, p.now())
 	for _, k := range changed {

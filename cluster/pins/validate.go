@@ -9,19 +9,19 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// Bounds of lists, as in the Pinning Service API 1.0.0. Package state has the bounds of a pin's
+// Limits of lists in the Pinning Service API 1.0.0. Package state has the limits of a pin's
 // fields.
 const (
-	MaxListCIDs = 10   // CIDs that one list may filter by
-	MaxList     = 1000 // rows of one page
+	MaxListCIDs = 10   // largest number of CIDs in the filter of a list
+	MaxList     = 1000 // largest number of pins in a page
 )
 
-// maxQuoted is the number of bytes of a bad value that an error repeats.
+// maxQuoted is the largest number of bytes of an invalid value that an error text contains.
 const maxQuoted = 80
 
 // ParseCID parses a CID of version 0 or 1 in any multibase of printable characters. It accepts
-// every codec and hash; the fetch shows whether content can be kept. Errors are
-// state.CodeInvalid.
+// every codec and hash; whether the content can be stored turns out during the fetch. Errors:
+// state.ErrInvalid.
 func ParseCID(text string) (cid.Cid, error) {
 	switch {
 	case text == "":
@@ -43,8 +43,8 @@ func ParseCID(text string) (cid.Cid, error) {
 	return c, nil
 }
 
-// Validate checks a request and returns its CID. The error has state.CodeInvalid and a
-// detail for the client. All checks of a pin's fields are here.
+// Validate checks all fields of a request except End, and returns its CID. The error is a
+// state.ErrInvalid that describes the mistake for the client.
 func (r *Request) Validate() (cid.Cid, error) {
 	c, err := ParseCID(r.CID)
 	if err != nil {
@@ -99,7 +99,7 @@ func checkMeta(meta map[string]string) error {
 	return nil
 }
 
-// validateQuery returns an error for invalid filters of a list.
+// validateQuery returns state.ErrInvalid if a filter or the limit of a list is invalid.
 func validateQuery(q *state.PinQuery) error {
 	if q.Limit < 0 || q.Limit > MaxList {
 		return state.Errorf(state.CodeInvalid, "limit %d is not between 0 and %d", q.Limit, MaxList)
@@ -128,7 +128,8 @@ func validID(id state.RequestID) bool { return id != "" && len(id) <= state.MaxI
 
 func control(r rune) bool { return r < ' ' || r == 0x7f }
 
-// quoted returns the part of a bad value that an error repeats.
+// quoted returns at most maxQuoted bytes of an invalid value for an error text, with "..." if the
+// value is longer.
 func quoted(s string) string {
 	if len(s) <= maxQuoted {
 		return s

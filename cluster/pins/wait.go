@@ -11,24 +11,24 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Bounds of waiting for changes, on each node.
+// Limits for waiting for changes, on each node.
 const (
-	// MaxWaiters is the largest number of calls of Wait at the same time, and MaxAccountWaiters
-	// the largest number of one account.
+	// MaxWaiters is the largest number of calls of Wait that wait at the same time, and
+	// MaxAccountWaiters the largest number for one account.
 	MaxWaiters        = 1024
 	MaxAccountWaiters = 128
-	// waitLook is the interval at which a waiting call checks its pin without a notification.
-	// If content has many pins, a change of the content is notified at once, but its pins are
-	// changed step by step.
+	// waitLook is the interval at which a waiting call reads its pin without a notification. This
+	// is necessary if content has many pins: the change of the content causes a notification at
+	// once, but the status of its pins changes only some time later.
 	waitLook = time.Second
 )
 
-// Wait returns a pin when its status differs from known, or when the state of its content changes. It returns a
-// pinned or failed pin at once, and any pin when the channel enough is closed. The arrival of bytes is no
-// change.
+// Wait waits until the status of a pin differs from known or until its Info changes, and then
+// returns its record. It returns at once if the pin is pinned or failed. When the channel enough
+// is closed, it returns without a change. More bytes that a node has fetched are no change.
 //
-// Errors: state.ErrNotFound if the pin is gone, state.ErrLimited if more calls wait than MaxWaiters or
-// MaxAccountWaiters permit, and the error of ctx when it ends.
+// Errors: state.ErrNotFound if the pin was deleted, state.ErrLimited if more than MaxWaiters or
+// MaxAccountWaiters calls would wait, and the error of ctx when it ends.
 func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (Record, error) {
 	first, root, err := p.local(account, id)
 	if err != nil {
@@ -69,19 +69,18 @@ func (p *Pins) Wait(ctx context.Context, account state.AccountID, id state.Reque
 	}
 }
 
-// settled returns whether a status no longer changes by itself.
+// settled returns whether a pin's status no longer changes by itself.
 func settled(s state.Status) bool { return s == state.Pinned || s == state.Failed }
 
-// local reads a pin as this node knows it.
+// local returns the record of a pin and of its root in this node's copy of the state.
 func (p *Pins) local(account state.AccountID, id state.RequestID) (Record, *state.Root, error) {
 	view, release := p.state.LocalView()
 	defer release()
 	return p.read(view, account, id)
 }
 
-// Run notifies waiting callers of changes, and adds them to histories, until ctx ends, then
-// returns nil. It follows the state only while a caller waits or somebody has read the detail of
-// an unsettled pin lately.
+// Run notifies calls of Wait of changes, and adds changes to histories, until ctx ends. Then it
+// returns nil. It subscribes to changes only while calls wait or histories have to be continued.
 func (p *Pins) Run(ctx context.Context) error {
 	for {
 		select {
@@ -95,7 +94,8 @@ func (p *Pins) Run(ctx context.Context) error {
 	}
 }
 
-// follow notifies the waiters and the histories of changes until there are none of either.
+// follow passes changes to the waiting calls and to the histories. It returns when no call waits
+// and no history has to be continued any more.
 func (p *Pins) follow(ctx context.Context) {
 	sub := p.watch.Subscribe("")
 	defer sub.Close()
@@ -117,12 +117,12 @@ func (p *Pins) follow(ctx context.Context) {
 type waiter struct {
 	account  state.AccountID
 	root     state.RootKey
-	notified chan struct{} // has room for one token
+	notified chan struct{} // receives a token after a change; capacity 1
 }
 
-// waiters has the running calls of Wait.
+// waiters is the set of the running calls of Wait.
 type waiters struct {
-	came chan struct{} // receives a token when a waiter was added; capacity 1
+	came chan struct{} // receives a token when a call begins to wait or a history to be continued; capacity 1
 
 	// mu guards the fields below. It is not held during calls of other code.
 	mu       sync.Mutex
@@ -167,7 +167,7 @@ func (w *waiters) leave(one *waiter) {
 	w.count--
 }
 
-// notifyAll notifies the callers that a change concerns. It returns false if no caller waits.
+// notifyAll notifies the calls that the changes ch concern. It returns false if no call waits.
 func (w *waiters) notifyAll(ch state.Changes) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func notify(all map[*waiter]struct{}) {
 	}
 }
 
-// token puts a token into c unless there is one already.
+// token sends a token to c, unless c contains one already.
 func token(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
