@@ -11,36 +11,37 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// pageRoots is the number of roots that the auditor reads at once.
+// pageRoots is the largest number of roots that the auditor reads from one view.
 const pageRoots = 512
 
 // auditRetry is the pause after an audit that could not be finished.
 const auditRetry = 10 * time.Second
 
-// maxBehind bounds the accounts whose scan continues where it stopped. With more accounts,
-// the next audit scans all their roots again.
+// maxBehind is the largest number of accounts whose scan can continue at the position where it
+// stopped. For further accounts, the next audit scans all roots again.
 const maxBehind = 1 << 10
 
-// offer is a root that the dispatcher must check against the state and the disk.
+// offer is a root that the auditor passes to the dispatcher. The dispatcher must compare the
+// state and the disk for it.
 type offer struct {
 	root   state.RootKey
-	must   bool           // the dispatcher takes the root, however many roots of its account wait already
-	answer chan<- verdict // has room for one answer; not used if must is true
+	must   bool           // the dispatcher must accept the root, even if many roots of its account are waiting
+	answer chan<- verdict // capacity 1; not used if must is true
 }
 
 // verdict is the answer of the dispatcher to an offer.
 type verdict struct {
-	refused bool // the account has as many roots in memory as it may have
+	refused bool // the account has its maximum number of roots in memory
 	account state.AccountID
 }
 
-// refills has the accounts of which the dispatcher can take more roots.
+// refills contains the accounts of which the dispatcher can accept more roots.
 type refills struct {
-	some chan struct{} // has a token while there may be accounts
+	some chan struct{} // contains a token while accounts may not be empty
 
 	// mu guards accounts. It is not held during calls of other code.
 	mu       sync.Mutex
-	accounts map[state.AccountID]bool // true means that the walk begins at the first root
+	accounts map[state.AccountID]bool // true means that the scan must begin at the first root
 }
 
 func newRefills() *refills {
@@ -62,24 +63,25 @@ func (r *refills) take() map[state.AccountID]bool {
 	return taken
 }
 
-// auditor compares the wanted roots with the blocks on this node. It is used by one
-// goroutine.
+// auditor compares the roots that the state wants on this node with the blocks on this node. Only
+// one goroutine uses it.
 type auditor struct {
 	t       *Tracker
 	answers chan verdict
 	behind  map[state.AccountID]bookmark
 }
 
-// bookmark is the position at which the walk for one account continues.
+// bookmark is the position at which the scan for one account continues.
 type bookmark struct {
 	from  state.RootKey
-	again bool // after this walk, another one begins at the first root
+	again bool // after this scan, another one must begin at the first root
 }
 
-// audit compares the wanted roots with the roots on this node, after a start, on request and
-// every Audit. It offers the differences to the dispatcher. The dispatcher uses only a share of
-// its memory for one account, and asks for more roots when it has worked on these. So a million
-// missing roots of one account take only one place in a table and do not delay other accounts.
+// audit compares the roots that the state wants on this node with the roots on this node: on
+// request, as after the start, and at the interval Limits.Audit. It offers the differences to the
+// dispatcher. The dispatcher reserves only a share of its memory for one account, and asks for
+// more roots when it has worked on half of these. So the missing roots of one account, even a
+// million, do not fill the memory or delay other accounts.
 func (t *Tracker) audit(ctx context.Context) error {
 	a := &auditor{t: t, answers: make(chan verdict, 1), behind: map[state.AccountID]bookmark{}}
 	timer := time.NewTimer(t.limits.Audit)
@@ -129,9 +131,10 @@ func (a *auditor) everything(ctx context.Context) error {
 	return nil
 }
 
-// wanted offers two kinds of roots: wanted roots that this node does not hold, and roots that
-// the state records as held but that are not on this node. It also corrects which roots are
-// hidden from unknown peers.
+// wanted offers two kinds of roots: roots that the state wants on this node and does not record
+// as held, and roots that it records as held but that are not complete on this node. wanted also
+// corrects which roots are hidden from peers that are not members. found is the number of offered
+// roots.
 func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	t := a.t
 	var from state.RootKey
@@ -172,8 +175,8 @@ func (a *auditor) wanted(ctx context.Context) (found int, err error) {
 	}
 }
 
-// refill continues to offer roots of accounts whose walk has stopped, from the position where
-// it stopped, until the dispatcher refuses them again.
+// refill continues the scans of accounts for which the dispatcher had refused a root. Each scan
+// continues at the refused root until the dispatcher refuses one again.
 func (a *auditor) refill(ctx context.Context, accounts map[state.AccountID]bool) error {
 	for account, again := range accounts {
 		mark, known := a.behind[account]
@@ -195,8 +198,8 @@ func (a *auditor) refill(ctx context.Context, accounts map[state.AccountID]bool)
 	return nil
 }
 
-// walk offers the missing roots of one account, beginning at a root, and returns the first root
-// that the dispatcher refuses.
+// walk offers the missing roots of one account, beginning at from. It returns the first root that
+// the dispatcher refuses, or "" if the dispatcher accepts all.
 func (a *auditor) walk(ctx context.Context, account state.AccountID, from state.RootKey) (refused state.RootKey, err error) {
 	for {
 		page, next, err := a.t.wantedPage(from, &account)
@@ -215,8 +218,8 @@ func (a *auditor) walk(ctx context.Context, account state.AccountID, from state.
 	}
 }
 
-// ask offers a root. If the dispatcher refuses it, ask records where the walk for the account
-// has stopped and returns the account.
+// ask offers a root. If the dispatcher refuses it, ask records the root as the position at which
+// the scan for its account continues, and returns the account. Otherwise it returns "".
 func (a *auditor) ask(ctx context.Context, k state.RootKey) (refused state.AccountID, err error) {
 	select {
 	case a.t.offers <- offer{root: k, answer: a.answers}:
@@ -244,9 +247,9 @@ type wantedRoot struct {
 	phase state.Phase
 }
 
-// wantedPage returns one page of wanted roots, beginning at a root, and the first root of the
-// next page. If an account is given, it returns only roots that the account wants and that this
-// node does not hold.
+// wantedPage returns one page of the roots that the state wants on this node, beginning at from.
+// next is the first root of the next page, or "". If account is not nil, wantedPage returns only
+// roots that this account wants and that the state does not record as held on this node.
 func (t *Tracker) wantedPage(from state.RootKey, account *state.AccountID) (page []wantedRoot, next state.RootKey, err error) {
 	view, release := t.opts.State.LocalView()
 	defer release()
@@ -275,8 +278,8 @@ func (t *Tracker) wantedPage(from state.RootKey, account *state.AccountID) (page
 	return page, next, wrap("read wanted roots", err)
 }
 
-// auditHere offers the roots that are on this node, completely or partly, and that are not
-// wanted.
+// auditHere offers the roots of which this node stores blocks and which the state does not want
+// on it. found is their number.
 func (t *Tracker) auditHere(ctx context.Context) (found int, err error) {
 	page := make([]state.RootKey, 0, pageRoots)
 	flush := func() error {
@@ -327,7 +330,7 @@ func (t *Tracker) strays(page []state.RootKey) ([]state.RootKey, error) {
 	return stray, nil
 }
 
-// offer passes a root to the dispatcher.
+// offer passes a root to the dispatcher, which must accept it. The error is that of ctx.
 func (t *Tracker) offer(ctx context.Context, k state.RootKey) error {
 	select {
 	case t.offers <- offer{root: k, must: true}:

@@ -8,8 +8,8 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// damageKnower is an optional method of Blocks. Blocks.Reference reports a damaged reference
-// as not sealed; Damaged distinguishes it from one that was never complete.
+// damageKnower is an optional interface of Blocks. Blocks.Reference reports a damaged reference
+// as not sealed. Damaged distinguishes it from a reference that was never complete.
 type damageKnower interface{ Damaged(reference string) bool }
 
 func (t *Tracker) damaged(k state.RootKey) bool {
@@ -17,9 +17,9 @@ func (t *Tracker) damaged(k state.RootKey) bool {
 	return ok && b.Damaged(Reference(k))
 }
 
-// Repair makes the dispatcher check which blocks of a reference are on this node. If there are
-// fewer than were reported, the node fetches the others again, from members first. It does
-// nothing for references other than those of roots. It blocks until Run has begun.
+// Repair makes the dispatcher check whether the content of a reference is complete on this node.
+// If it is not, the node fetches the missing blocks again, from members first. Repair does
+// nothing for a reference that is not that of a root. It blocks until Run accepts the root.
 func (t *Tracker) Repair(ctx context.Context, reference string) error {
 	text, ok := strings.CutPrefix(reference, rootPrefix)
 	if !ok {

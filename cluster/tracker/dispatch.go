@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	// slotCheck is the interval at which the dispatcher checks the fetches while all slots are
-	// taken.
+	// slotCheck is the interval at which the dispatcher checks the running fetches while roots
+	// wait for a slot.
 	slotCheck = time.Second
-	// lostReason is the reported reason for content that this node held and that is gone.
+	// lostReason is the reason in the report about content that was complete on this node and has
+	// disappeared.
 	lostReason = "the node lost its copy and fetches it again"
-	// hurtReason is the reported reason for content with damaged or missing blocks.
+	// hurtReason is the reason in the report about content of which blocks are damaged or
+	// missing.
 	hurtReason = "blocks on the node's disk were damaged, it fetches them again"
 )
 
-// stage says where a known root is on its way. Exactly one part of the program works on a root:
-// the dispatcher, a fetch, or a drop.
+// stage is the state of the work on a root. At any time only one of three works on it: the
+// dispatcher, a fetch, or a drop by the sweeper.
 type stage uint8
 
 const (
@@ -36,13 +38,13 @@ const (
 	dropping              // the sweeper is dropping the root
 )
 
-// entry is a root on which this node has to work. Roots that this node holds, and unwanted
-// roots that are not on this node, have no entry.
+// entry is a root on which this node has to work. Roots that are complete on this node as wanted,
+// and unwanted roots that are not on this node, have no entry.
 type entry struct {
 	root  state.RootKey
 	stage stage
 
-	account state.AccountID // account whose turns the root uses
+	account state.AccountID // account whose share of the slots the root uses
 	share   *share          // set while the root is queued
 	line    line
 	place   *list.Element
@@ -50,46 +52,50 @@ type entry struct {
 	heap    int       // index in the heap, set while delayed
 	run     *run      // set while fetching
 
-	ticket  uint64 // ticket of a report without an answer; 0 means none
-	verify  bool   // check the block store even if the state says Held
+	ticket  uint64 // number of the report that has not been acknowledged yet; 0 means none
+	verify  bool   // check the block store even if the state records the root as held
 	missed  bool   // a check was requested while the root was being dropped
-	repair  bool   // this node held the root before
-	resumed bool   // the stored attempts were read
+	repair  bool   // the root was complete on this node before
+	resumed bool   // the stored attempts of the root were read
 
-	// The following fields are about the attempts so far for one incarnation of the root.
+	// The following fields are about the attempts for one incarnation of the root. A root that is
+	// deleted and created again is another incarnation, with another born, the index of the log
+	// entry that created it.
 	born     uint64
 	attempts int           // number of attempts that have failed in a row
-	seen     uint64        // log index at the start of the last attempt, or of the newest pin of repinned
-	again    int           // number of restarts in a row for new pins without a block
-	waited   time.Duration // time without a block in turns that were cut short
-	reached  uint64        // number of blocks that a turn has reached; a turn that reaches fewer has made no progress
-	holder   bool          // a holder answered during the last failed attempt
-	giveUp   string        // reason for giving up, set while the partial content is dropped
+	seen     uint64        // log index at the start of the last attempt, or that of a newer pin that repinned has returned
+	again    int           // number of restarts in a row because of new pins, without a block in between
+	waited   time.Duration // time without a block in fetches that had to yield their slot
+	reached  uint64        // number of blocks that an earlier fetch has reached; a fetch that reaches fewer has made no progress
+	holder   bool          // a node with the complete content answered during the last failed attempt
+	giveUp   string        // why the node gives up; set while it drops the incomplete content
 }
 
-// dispatcher owns the known roots. One goroutine uses all of its data. This goroutine never
-// waits for another one; others wait for it.
+// dispatcher decides what is done for each root on which this node has to work. One goroutine
+// uses all of its fields. That goroutine never waits for another one; the others wait for it. A
+// running fetch uses a slot. Roots without a slot wait in a queue, in which the accounts take
+// turns.
 type dispatcher struct {
-	t             *Tracker
-	known         map[state.RootKey]*entry
-	queue         *queue
-	later         dueHeap
-	running       map[*run]struct{}
-	pinned        map[*run]time.Time // runs whose root got a pin or a holder at the given time, and no block since
-	singleReplica map[*run]struct{}  // runs in pinned none of whose holders answers
-	sought        time.Time          // time of the last check for that
-	missed        bool               // a root was left to an audit, because there was no room for it
+	t           *Tracker
+	known       map[state.RootKey]*entry
+	queue       *queue
+	later       dueHeap
+	running     map[*run]struct{}
+	pinned      map[*run]time.Time // running fetches whose root got a new pin or holder at that time, and no new block since
+	holdersDown map[*run]struct{}  // running fetches whose root is held by other nodes, none of which answered at the start
+	sought      time.Time          // time at which seek last checked these
+	missed      bool               // there was no memory for a root, so an audit must find it again
 }
 
 // dispatch runs the dispatcher until ctx ends and its fetches have ended.
 func (t *Tracker) dispatch(ctx context.Context) error {
 	d := &dispatcher{
-		t:             t,
-		known:         map[state.RootKey]*entry{},
-		queue:         newQueue(),
-		running:       map[*run]struct{}{},
-		pinned:        map[*run]time.Time{},
-		singleReplica: map[*run]struct{}{},
+		t:           t,
+		known:       map[state.RootKey]*entry{},
+		queue:       newQueue(),
+		running:     map[*run]struct{}{},
+		pinned:      map[*run]time.Time{},
+		holdersDown: map[*run]struct{}{},
 	}
 	sub := t.opts.Watch.Subscribe(t.opts.Self)
 	defer sub.Close()
@@ -129,7 +135,7 @@ func (t *Tracker) dispatch(ctx context.Context) error {
 	}
 }
 
-// arm sets the timer to the time at which something is due next.
+// arm sets the timer to the time at which the next work is due, and stops it if there is none.
 func (d *dispatcher) arm(timer *time.Timer) {
 	const never = time.Duration(math.MaxInt64)
 	next := never
@@ -142,7 +148,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	if len(d.pinned) > 0 {
 		next = min(next, stuckAfter)
 	}
-	if len(d.singleReplica) > 0 {
+	if len(d.holdersDown) > 0 {
 		next = min(next, seekEvery)
 	}
 	if next == never {
@@ -152,21 +158,22 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// hasCapacity returns whether the dispatcher can take roots from an audit. The rest of its
-// capacity is for changes of the state.
+// hasCapacity returns whether the dispatcher can accept roots from an audit. An audit may fill
+// 3/4 of the memory for roots; the rest is for changes of the state.
 func (d *dispatcher) hasCapacity() bool { return len(d.known) < d.t.limits.Known-d.t.limits.Known/4 }
 
-// shareOf returns how many roots of one account may wait in a line. The state has the other
-// roots.
+// shareOf returns how many roots of one account may wait in each of its lines. Further roots need
+// no memory, because the auditor finds them again in the state.
 func (d *dispatcher) shareOf() int { return max(1, d.t.limits.Known/4) }
 
-// fills returns whether an account has the maximum number of roots in a line.
+// fills returns whether an account has its maximum number of roots in a line.
 func (d *dispatcher) fills(account state.AccountID, l line) bool {
 	s := d.queue.shares[account]
 	return s != nil && s.lines[l].Len() >= d.shareOf()
 }
 
-// catchUp requests an audit for the roots that found no room, because there is room now.
+// catchUp requests an audit for the roots for which there was no memory, once there is enough
+// memory again.
 func (d *dispatcher) catchUp() {
 	if d.missed && len(d.known) <= d.t.limits.Known/2 && len(d.later) <= d.t.limits.Known/8 {
 		d.missed = false
@@ -174,8 +181,8 @@ func (d *dispatcher) catchUp() {
 	}
 }
 
-// refill requests roots of an account that were left to the auditor, once half of the account's
-// roots in memory are done.
+// refill asks the auditor for more roots of an account, once half of the account's roots in
+// memory are done and if the auditor has more.
 func (d *dispatcher) refill(s *share) {
 	if (s.behind || s.again) && s.lines[backlog].Len() <= d.shareOf()/2 {
 		d.t.refills.add(s.account, s.again)
@@ -184,7 +191,7 @@ func (d *dispatcher) refill(s *share) {
 	}
 }
 
-// changed processes the roots whose records have changed.
+// changed processes the roots whose records in the state have changed.
 func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	if ch.All {
 		token(d.t.audits)
@@ -229,10 +236,10 @@ func (d *dispatcher) changed(ctx context.Context, ch state.Changes) {
 	}
 }
 
-// record has the facts about a root in a view.
+// record is what a view of the state has about a root.
 type record struct {
 	root state.Root
-	own  *state.Copy // the copy of this node; nil if the root is not wanted here
+	own  *state.Copy // copy of this node; nil if the state does not want the root on this node
 	err  error
 }
 
@@ -241,11 +248,12 @@ func (d *dispatcher) read(view state.View, k state.RootKey) record {
 	return record{root, own, err}
 }
 
-// held returns whether this node is to keep the root and is recorded as a holder.
+// held returns whether the state wants the root on this node and records it as held there.
 func (r *record) held() bool { return r.own != nil && r.own.Phase == state.Held }
 
-// makeRoom forgets the newest waiting root of the account with the most roots, in favour of an
-// account with fewer. The auditor offers this root again later.
+// makeRoom removes a waiting root from memory to make room for root k. It removes the newest root
+// of the account with the most waiting roots; the auditor offers that root again later. It
+// returns false, and removes nothing, if the account of k has nearly as many waiting roots.
 func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
 	longest := d.queue.heaps[byLength].top()
 	if longest == nil {
@@ -260,8 +268,8 @@ func (d *dispatcher) makeRoom(view state.View, k state.RootKey) bool {
 	return true
 }
 
-// account returns the account whose turns a root uses. Of the accounts that want the root, it
-// is the account that waits for the fewest roots.
+// account returns the account whose share of the slots a root uses. Of the accounts that want the
+// root, it is the one with the fewest waiting and running roots.
 func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
 	accounts, err := view.AttachedAccounts(k, maxAccounts)
 	if err != nil {
@@ -270,8 +278,8 @@ func (d *dispatcher) account(view state.View, k state.RootKey) state.AccountID {
 	return d.queue.lightest(accounts)
 }
 
-// offered processes a root that the auditor offers, and tells the auditor if the account has
-// its maximum number of roots in memory.
+// offered processes a root that the auditor offers. It refuses the root if the account has its
+// maximum number of roots in memory, unless the offer is a must.
 func (d *dispatcher) offered(ctx context.Context, o offer) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
@@ -294,7 +302,7 @@ func (d *dispatcher) offered(ctx context.Context, o offer) {
 	}
 }
 
-// answered processes the roots whose reports have been committed or rejected.
+// answered processes the roots whose reports were committed or rejected.
 func (d *dispatcher) answered(ctx context.Context, acks []ack) {
 	view, release := d.t.opts.State.LocalView()
 	defer release()
@@ -312,7 +320,7 @@ func (d *dispatcher) answered(ctx context.Context, acks []ack) {
 	}
 }
 
-// dropped processes the end of a drop.
+// dropped processes the result of a drop by the sweeper.
 func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	e := d.known[s.root]
 	if e == nil || e.stage != dropping {
@@ -364,7 +372,7 @@ func (d *dispatcher) dropped(ctx context.Context, s sweep) {
 	}
 }
 
-// retryDue processes the roots whose next attempt is due.
+// retryDue processes the delayed roots whose next attempt is due.
 func (d *dispatcher) retryDue(ctx context.Context) {
 	now := time.Now()
 	if len(d.later) == 0 || d.later[0].due.After(now) {
@@ -379,12 +387,12 @@ func (d *dispatcher) retryDue(ctx context.Context) {
 	}
 }
 
-// check adapts the work on a root to a change of the state.
+// check adapts the work on a root to the state in view.
 func (d *dispatcher) check(ctx context.Context, view state.View, e *entry) {
 	d.checkAt(ctx, view, e, d.read(view, e.root))
 }
 
-// checkAt does the same as check with the record of the root.
+// checkAt is check for a caller that has read the record of the root.
 func (d *dispatcher) checkAt(ctx context.Context, view state.View, e *entry, now record) {
 	switch e.stage {
 	case dropping: // checked when the drop has ended
@@ -422,8 +430,9 @@ func (d *dispatcher) checkAt(ctx context.Context, view state.View, e *entry, now
 	}
 }
 
-// repinned returns whether a pin was added since the last attempt began, once for each pin.
-// It reads the record, because a burst of changes does not report each one.
+// repinned returns whether the root got a new pin since its last attempt began. It returns true
+// only once for each pin. It reads the record of the root, because a burst of changes does not
+// report each pin.
 func (e *entry) repinned(root *state.Root) bool {
 	at := root.PinnedAt()
 	since := at > e.seen
@@ -431,18 +440,17 @@ func (e *entry) repinned(root *state.Root) bool {
 	return since
 }
 
-// When a fetch whose root got a new pin counts as stuck: no block has arrived for
-// stuckAfter, doubled for each consecutive restart without a block, up to maxAgain times.
-// Finding a provider takes longer than a second, and content with many pins needs that
-// time.
+// A fetch whose root got a new pin counts as stuck if no block has arrived for stuckAfter. This
+// time doubles with each consecutive restart without a block, up to maxAgain times: finding a
+// provider takes longer than a second, and content with many pins needs that time.
 const (
 	stuckAfter = time.Second
 	maxAgain   = 6
 )
 
-// again retries a root without progress for a new pin, because the account of the pin may
-// just have brought the content to this node, or know a source. A root that waits for its
-// next attempt is tried at once. A running fetch is restarted as soon as it is stuck.
+// again retries a root because of a new pin. The account of the pin may just have brought the
+// content to this node, or know another source. If the root waits for its next attempt, that
+// begins at once. If it is being fetched, the fetch is restarted as soon as it is stuck.
 func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 	switch e.stage {
 	case delayed:
@@ -454,7 +462,7 @@ func (d *dispatcher) again(ctx context.Context, view state.View, e *entry) {
 	}
 }
 
-// cutStuck restarts the stuck fetches whose roots got pins or holders. A fetch that makes
+// cutStuck restarts the stuck fetches whose roots got new pins or holders. A fetch that makes
 // progress continues.
 func (d *dispatcher) cutStuck() {
 	now := time.Now()
@@ -470,8 +478,8 @@ func (d *dispatcher) cutStuck() {
 	}
 }
 
-// pass transfers a queued root to another account that wants it too, if that account waits for
-// fewer roots.
+// pass moves a queued root to another account that wants the root too, if that account has fewer
+// waiting and running roots.
 func (d *dispatcher) pass(view state.View, e *entry) {
 	account := d.account(view, e.root)
 	from := e.share
@@ -483,13 +491,13 @@ func (d *dispatcher) pass(view state.View, e *entry) {
 	d.enqueue(e, account, line)
 }
 
-// settle decides what must be done for a resting root, and forgets the root if nothing must be
-// done.
+// settle decides by the state and the block store what must be done for a resting root, and
+// starts that. It deletes the entry if nothing must be done.
 func (d *dispatcher) settle(ctx context.Context, view state.View, e *entry) {
 	d.settleAs(ctx, view, e, d.read(view, e.root))
 }
 
-// settleAs does the same as settle with the record of the root.
+// settleAs is settle for a caller that has read the record of the root.
 func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, now record) {
 	root, own := now.root, now.own
 	if now.err != nil {
@@ -552,7 +560,7 @@ func (d *dispatcher) settleAs(ctx context.Context, view state.View, e *entry, no
 	}
 }
 
-// trouble delays a root on which this node failed for a reason of its own.
+// trouble delays a root after an error of this node, which it logs.
 func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
 	if ctx.Err() != nil {
 		return
@@ -562,7 +570,8 @@ func (d *dispatcher) trouble(ctx context.Context, e *entry, err error) {
 	d.delay(e, d.t.limits.MaxBackoff)
 }
 
-// report passes news about a root to the reporter, in the place of older news.
+// report queues a report about the copy of a root. It replaces an older report about the root
+// that has not been sent.
 func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 	r.Root, r.Born = root.Key, root.Born
 	if r.Phase == state.GaveUp {
@@ -571,13 +580,14 @@ func (d *dispatcher) report(e *entry, root *state.Root, r state.CopyReport) {
 	e.ticket = d.t.reports.put(r)
 }
 
-// renew resets the counts of attempts for a new incarnation of the root.
+// renew resets the fields about attempts for another incarnation of the root. 0 means none.
 func (e *entry) renew(born uint64) {
 	e.born, e.attempts, e.again, e.waited, e.reached, e.holder = born, 0, 0, 0, 0, false
 }
 
-// resumed restores the stored attempts of a root, perhaps of an earlier process. It returns
-// true if the next attempt is not due yet.
+// resumed restores the stored attempts of a root, if there are any and if it was not done before.
+// They may come from an earlier process. It returns true if it has delayed the root because the
+// next attempt is not due yet.
 func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	if e.resumed {
 		return false
@@ -604,7 +614,7 @@ func (d *dispatcher) resumed(e *entry, root *state.Root) bool {
 	return true
 }
 
-// forget removes an entry, unless a report of it waits for its answer.
+// forget deletes an entry, unless its report has not been acknowledged yet.
 func (d *dispatcher) forget(e *entry) {
 	e.stage = resting
 	if e.ticket == 0 {
@@ -617,8 +627,8 @@ func (d *dispatcher) enqueue(e *entry, account state.AccountID, l line) {
 	d.queue.add(e, account, l)
 }
 
-// delay makes a root wait for its next attempt. A bounded number of roots may wait; an audit
-// finds the others again.
+// delay makes a root wait for its next attempt. If too many roots wait already, it deletes the
+// entry, and an audit finds the root again.
 func (d *dispatcher) delay(e *entry, pause time.Duration) {
 	if len(d.later) >= max(1, d.t.limits.Known/4) {
 		d.missed = true
@@ -630,7 +640,7 @@ func (d *dispatcher) delay(e *entry, pause time.Duration) {
 	heap.Push(&d.later, e)
 }
 
-// withdraw removes a queued or delayed root from its line.
+// withdraw removes a queued or delayed root from the queue or the heap.
 func (d *dispatcher) withdraw(e *entry) {
 	switch e.stage {
 	case queued:
@@ -644,8 +654,8 @@ func (d *dispatcher) withdraw(e *entry) {
 }
 
 // backoff returns the pause after a number of failed attempts. It doubles with each attempt, up
-// to MaxBackoff. Half of it is varied by node and root, so that the nodes do not all ask the
-// same provider at once.
+// to MaxBackoff. It is shortened by up to half, depending on node and root, so that not all nodes
+// ask the same provider at once.
 func (l Limits) backoff(self state.NodeID, k state.RootKey, attempts int) time.Duration {
 	pause := backoff.After(l.Backoff, l.MaxBackoff, attempts)
 	h := fnv.New64a()

@@ -13,30 +13,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Reasons why this node has stopped a fetch.
+// Causes with which this node stops a fetch.
 var (
 	errNotWanted = errors.New("not wanted any more")
 	errYield     = errors.New("yields to those that wait")
 )
 
-// run is one attempt to fetch a root.
+// run is one running fetch of a root.
 type run struct {
 	entry *entry
-	share *share // used by the dispatcher
+	share *share // only for the dispatcher
 	begin time.Time
-	floor uint64 // number of blocks that an earlier turn reached
+	floor uint64 // number of blocks that an earlier fetch has reached
 	meter meter
 	stop  context.CancelCauseFunc
-	// private means that only members are asked.
+	// private is true if the fetch asks only members.
 	private bool
-	held    []state.NodeID // holders that answered; used by the dispatcher
+	held    []state.NodeID // other nodes with the complete content that answered; only for the dispatcher
 
 	bytes  atomic.Uint64
 	blocks atomic.Uint64
 	moved  atomic.Int64 // ns from the start to the arrival of the last new block; 0 if none has arrived
-	walked atomic.Int64 // the same for any block, including blocks that are here already
+	walked atomic.Int64 // the same for any block, including blocks that this node has already
 
-	yielding bool // errYield was sent; used by the dispatcher
+	yielding bool // the fetch was stopped with errYield; only for the dispatcher
 
 	// The following fields are set at the end of the fetch.
 	gotBytes  uint64
@@ -45,14 +45,14 @@ type run struct {
 	cause     error // errNotWanted or errYield if this node has stopped the fetch
 }
 
-// cut makes the fetch yield its slot.
+// cut stops the fetch with errYield, so that it yields its slot and its root waits again.
 func (r *run) cut() {
 	r.yielding = true
 	r.stop(errYield)
 }
 
-// idle returns for how long the fetch has reached no block. Reading the blocks that are
-// already on this node can take longer than the wait for one block.
+// idle returns for how long the fetch has reached no further block, including the blocks that
+// this node has already. Reading these can take longer than the wait for one new block.
 func (r *run) idle(now time.Time) time.Duration {
 	return now.Sub(r.begin) - time.Duration(r.walked.Load())
 }
@@ -63,8 +63,8 @@ func (r *run) unmoved(now time.Time) time.Duration {
 }
 
 // slots returns the number of running fetches that receive blocks, and of those that wait for a
-// block. A fetch begins as waiting. From its first block on it counts as receiving. After a
-// Turn without a new block it counts as waiting again.
+// block. A fetch begins as waiting. From its first new block on it counts as receiving. After
+// RotateAfter without a new block it counts as waiting again.
 func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	for r := range d.running {
 		if r.moved.Load() > 0 && r.unmoved(now) < d.t.limits.RotateAfter {
@@ -76,13 +76,14 @@ func (d *dispatcher) slots(now time.Time) (moving, waiting int) {
 	return moving, waiting
 }
 
-// quarter returns a quarter of n slots, at least one. These slots are reserved.
+// quarter returns a quarter of n slots, at least one. These slots are reserved for new pins.
 func quarter(n int) int { return max(1, n/4) }
 
-// room returns which roots may begin. The backlog gets three quarters of the slots and of an
-// account's share, so that new pins need not wait for repairs. An account without a running
-// fetch may begin one even if all slots are taken, so that it does not wait for large DAGs of
-// other accounts. Twice the slots bound all fetches.
+// room returns which fetches may begin while moving fetches receive blocks and waiting ones wait.
+// The backlog may use three quarters of the slots and of an account's share, so that new pins
+// need not wait for repairs. An account without a running fetch may begin one even if all slots
+// are in use, so that it does not wait for large DAGs of other accounts. The number of all
+// fetches is at most twice the number of slots.
 func (d *dispatcher) room(moving, waiting int) room {
 	l := &d.t.limits
 	return room{
@@ -95,8 +96,9 @@ func (d *dispatcher) room(moving, waiting int) room {
 	}
 }
 
-// yield stops as many fetches that had their turn as others wait for a slot. So content
-// without a provider cannot block available content, and the large DAGs of one account
+// yield stops idle fetches, at most as many as roots wait for a slot. If all slots are in use and
+// none is idle, it stops one fetch of the account with the most, if another account has fewer. So
+// content without a provider cannot block available content, and the large DAGs of one account
 // cannot block those of another.
 func (d *dispatcher) yield(now time.Time, r room) {
 	others := d.queue.length
@@ -127,8 +129,9 @@ func (d *dispatcher) yield(now time.Time, r room) {
 	}
 }
 
-// heaviest returns the oldest fetch that has had its turn, among the accounts with at least
-// least running fetches.
+// heaviest returns the oldest fetch of the account with the most running fetches. It considers
+// only accounts with at least least running fetches, and fetches that have run for RotateAfter.
+// It returns nil if there is none.
 func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
 	for r := range d.running {
 		switch {
@@ -141,7 +144,8 @@ func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
 	return oldest
 }
 
-// begin starts as many fetches as there are free slots.
+// begin starts fetches of queued roots until no slot is free. If roots still wait, it calls
+// yield. work counts the goroutines.
 func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 	if d.queue.length == 0 {
 		return
@@ -191,7 +195,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		}
 		d.launch(ctx, work, e, job, now, meterOf(view, &root))
 		if e.run.held = d.holders(&root); len(e.run.held) == 0 && d.heldElsewhere(&root) {
-			d.singleReplica[e.run] = struct{}{}
+			d.holdersDown[e.run] = struct{}{}
 		}
 		waiting++
 	}
@@ -219,9 +223,9 @@ func (d *dispatcher) launch(ctx context.Context, work *sync.WaitGroup, e *entry,
 	})
 }
 
-// attempt fetches and seals a root. After a crash before the seal, the next attempt continues
-// with the blocks that are stored. After a crash after the seal, the next audit reports the
-// content as held.
+// attempt fetches a root, seals it and stores the result in r. After a crash before the seal, the
+// next attempt continues with the blocks that are stored. After a crash after the seal, the next
+// audit reports the content as held.
 func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 	bytes, blocks, err := t.opts.Fetcher.Fetch(ctx, job, func(bytes, blocks uint64) {
 		r.bytes.Store(bytes)
@@ -246,9 +250,10 @@ func (t *Tracker) attempt(ctx context.Context, r *run, job Job) {
 	}
 }
 
-// job returns the sources of a root: members that hold it, other members that are to hold
-// it, the other members, then its origins. If there are more other members than one attempt
-// asks, the next attempt asks different ones.
+// job returns the job of fetching a root. Its sources are first the members with the complete
+// content, then the other members to which the root is allocated, then further members, then the
+// origins. One attempt asks at most maxSources members; the next attempt asks other further
+// members.
 func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, attempts int) (job Job, err error) {
 	job = Job{Root: root.Key.Cid(), Reference: Reference(root.Key), Held: d.heldElsewhere(root), Private: root.Private(), Linked: root.Links > 0}
 	if !job.Private {
@@ -279,13 +284,13 @@ func (d *dispatcher) job(view state.View, nodes []state.Node, root *state.Root, 
 	return job, nil
 }
 
-// ended processes the end of a fetch.
+// ended processes the result of a fetch.
 func (d *dispatcher) ended(ctx context.Context, r *run) {
 	e, now := r.entry, time.Now()
 	delete(d.running, r)
 	_, pinned := d.pinned[r]
 	delete(d.pinned, r)
-	delete(d.singleReplica, r)
+	delete(d.holdersDown, r)
 	d.queue.ended(r.share)
 	d.t.mu.Lock()
 	delete(d.t.runs, e.root)
@@ -337,11 +342,13 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	}
 }
 
-// failed decides what follows a failed attempt: another attempt after a pause, or giving
-// up. cause is the error of the fetch if it says why. The node does not give up while a
-// node holds the content, or while repair moves the root to other nodes because of a
-// problem of this node. It also does not give up if the root was pinned since the attempt
-// began and another attempt could succeed.
+// failed decides what follows a failed attempt: another attempt after a pause, or giving up.
+// reason is the text for the report, and cause the error of the fetch, or nil if the fetch only
+// got no blocks. pinned is true if the root got a new pin during the attempt.
+//
+// The node does not give up while another node has the complete content, or while repair moves
+// the root to other nodes because of a problem of this node. It also does not give up if there is
+// a new pin, unless no attempt can succeed.
 func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reason string, cause error, pinned bool) {
 	e.waited = 0
 	e.attempts++
@@ -393,13 +400,14 @@ func (d *dispatcher) heldElsewhere(root *state.Root) bool {
 	})
 }
 
-// holders returns the other nodes that hold a root according to its record and that answer.
+// holders returns the other nodes that have the complete content of a root by its record and that
+// are not down.
 func (d *dispatcher) holders(root *state.Root) []state.NodeID {
 	return slices.DeleteFunc(root.Holders(), func(n state.NodeID) bool { return n == d.t.opts.Self || d.t.opts.Down(n) })
 }
 
-// found returns whether there are holders that answer and of which the fetch does not know. It
-// returns true only once for a fetch.
+// found returns whether nodes with the complete content answer now, while none of those that the
+// fetch knows does. It returns true only once for these nodes.
 func (d *dispatcher) found(r *run, root *state.Root) bool {
 	if slices.ContainsFunc(r.held, func(n state.NodeID) bool { return !d.t.opts.Down(n) }) {
 		return false
@@ -408,24 +416,24 @@ func (d *dispatcher) found(r *run, root *state.Root) bool {
 	return len(r.held) > 0
 }
 
-// seekEvery is the interval at which fetches without a holder check whether one answers
-// again.
+// seekEvery is the interval of the checks of seek.
 const seekEvery = 5 * time.Second
 
-// seek restarts stuck fetches that began while no holder answered, if one answers now. No
-// change of the state reports that, and the other sources may have nothing until the fetch
-// times out.
+// seek finds fetches that began while no node with the complete content answered, and for which
+// such a node answers now. cutStuck restarts them if they are stuck. No change of the state
+// reports that a node answers again, and the other sources may send nothing until the fetch times
+// out.
 func (d *dispatcher) seek() {
 	now := time.Now()
-	if len(d.singleReplica) == 0 || now.Sub(d.sought) < seekEvery {
+	if len(d.holdersDown) == 0 || now.Sub(d.sought) < seekEvery {
 		return
 	}
 	d.sought = now
 	view, release := d.t.opts.State.LocalView()
 	defer release()
-	for r := range d.singleReplica {
+	for r := range d.holdersDown {
 		if root, own, err := wanted(view, r.entry.root, d.t.opts.Self); err == nil && own != nil && d.found(r, &root) {
-			delete(d.singleReplica, r)
+			delete(d.holdersDown, r)
 			d.pinned[r] = now
 		}
 	}

@@ -10,18 +10,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of hiding and showing content.
+// Limits for changes of which content is hidden from peers that are not members.
 const (
-	hidesAtOnce = 8 // changes of references that run at the same time
-	hidesInTurn = 2 // up to this number of changes runs without goroutines
-	// maxHides bounds the roots that wait; an audit finds more.
+	hidesAtOnce = 8 // largest number of references that are changed at the same time
+	hidesInTurn = 2 // up to this number, references are changed one after the other without goroutines
+	// maxHides is the largest number of roots that wait; an audit finds further ones.
 	maxHides = 64 << 10
 )
 
-// hides has the roots whose visibility to unknown peers may have to change.
+// hides contains the roots that may have to be hidden from peers that are not members, or shown
+// to them.
 type hides struct {
-	some chan struct{} // has a token while there may be some
-	turn chan struct{} // has a token while no goroutine changes references
+	some chan struct{} // contains a token while there may be some
+	turn chan struct{} // contains a token while no goroutine changes references
 
 	// mu guards the fields below. It is not held during calls of other code.
 	mu    sync.Mutex
@@ -66,8 +67,8 @@ func (h *hides) take() (page []state.RootKey, more bool) {
 	return page, more
 }
 
-// hide makes private content hidden and other content visible for unknown peers, according
-// to the state, until ctx ends.
+// hide takes roots from t.hides until ctx ends. It hides those that are private by the state from
+// peers that are not members, and shows the others.
 func (t *Tracker) hide(ctx context.Context) error {
 	for {
 		select {
@@ -94,9 +95,9 @@ func (t *Tracker) hide(ctx context.Context) error {
 	}
 }
 
-// hideAll hides or shows the roots of a page. It reads the state under a lock, so the newest
-// state wins. Unwanted roots stay as they are until they are dropped; those with readers are
-// hidden.
+// hideAll hides or shows the roots of a page as the state requires. Only one call at a time reads
+// the state and changes references, so the newest state decides. It does not change unwanted
+// roots, except that it hides those that remain for their readers.
 func (t *Tracker) hideAll(ctx context.Context, page []state.RootKey) error {
 	select {
 	case <-t.hides.turn:
@@ -130,13 +131,14 @@ func (t *Tracker) hideOne(ctx context.Context, k keptRoot) error {
 	return wrap("hide blocks", t.opts.Blocks.Hide(ctx, Reference(k.root), k.private))
 }
 
-// keptRoot is a root that is wanted on this node or stays for its readers.
+// keptRoot is a root that the state wants on this node or that remains for its readers.
 type keptRoot struct {
 	root    state.RootKey
 	private bool
 }
 
-// private returns the roots of a page that stay on this node and are private.
+// private returns the roots of a page that remain on this node, and whether each must be hidden.
+// Roots that remain only for their readers must be hidden.
 func (t *Tracker) private(page []state.RootKey) ([]keptRoot, error) {
 	view, release := t.opts.State.LocalView()
 	defer release()

@@ -8,67 +8,70 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the scan after a lease.
+// Limits for the scan after a lease.
 const (
-	// leaseLinger is the time between the end of a lease and the scan of its root. By then
-	// the command that names the root is usually applied here, and the node need not ask
-	// the cluster.
+	// leaseLinger is the time between the end of a lease and the scan of its root. By then this
+	// node has usually applied the command that references the root, and need not ask the
+	// cluster.
 	leaseLinger = time.Second
-	// maxEndedLeases bounds the roots that wait for the scan. An audit finds the others.
+	// maxEndedLeases is the largest number of roots that wait for the scan. An audit finds
+	// further ones.
 	maxEndedLeases = 16 << 10
 )
 
-// Leases keeps the tracker from dropping a root while a command that names the root may be in
-// progress. The tracker drops a root according to a view of the state, but not if a lease
-// existed since it requested the view, because an entry after the view may have ended the
-// lease.
+// Leases prevents the tracker from dropping a root while a command that references the root may
+// be in progress. The tracker drops a root by a view of the state. It does not drop the root if a
+// lease has existed since it requested that view, because a command after the view may reference
+// the root.
 //
-// A lease also records how its root was sealed, and whether the tracker has seen the same
-// in the state. Then its end needs no scan. ADR 24 explains why that is safe.
+// A lease also records how its root was sealed, and whether the tracker has seen the same in the
+// state. Then the root needs no scan after the lease. ADR 24 explains why that is safe.
 type Leases struct {
-	some chan struct{} // has a token while ended may have roots
+	some chan struct{} // contains a token while ended may have roots
 
 	// mu guards the fields below. It is not held during calls of other code.
 	mu    sync.Mutex
 	roots map[state.RootKey]*lease
-	ended []state.RootKey // roots whose leases have ended; each of them is listed
-	more  bool            // ended was full, so roots are missing in it
-	// changing counts, by root, the operations other than puts that may change its seal.
+	ended []state.RootKey // roots whose leases have ended and that wait for the scan; listed is set for each
+	more  bool            // ended was full, so some roots are missing in it
+	// changing is the number of operations per root, other than puts, that may change its seal
+	// now.
 	changing map[state.RootKey]int
-	reading  uint64 // bytes of roots that stay only for open readers
-	// fenced is true once no lease of an earlier process counts. Until then a cluster with
-	// leases drops no complete root; kept is true if a root was kept for that reason.
+	reading  uint64 // bytes of roots that remain only for open readers
+	// fenced is true once the state rejects commands under leases of earlier processes. Until
+	// then, a cluster whose nodes use leases drops no complete root. kept is true if a root was
+	// not dropped for that reason.
 	fenced, kept bool
 }
 
-// lease is the state of a root that has a lease or a reader, whose lease has just ended, or
-// that is about to be dropped.
+// lease is the entry of a root that has a lease or a reader, whose lease has just ended, or that
+// is about to be dropped.
 type lease struct {
 	holders  int
 	listed   bool          // the root is in ended
-	doomed   bool          // the sweeper has requested a view by which to drop the root
+	doomed   bool          // the sweeper is about to drop the root by a view of the state
 	dropping chan struct{} // closed at the end of the drop; nil if there is no drop
 	readers  int           // number of open files of the root
-	kept     uint64        // bytes that stay only for the readers
+	kept     uint64        // bytes that remain only for the readers
 
-	owing  int  // number of calls of Begin without Sealed or Found
+	owing  int  // number of calls of Begin that no Sealed or Found has followed yet
 	sealed bool // the holder of a lease has sealed the root
-	hidden bool // whether the root was sealed as hidden
+	hidden bool // the root was sealed as hidden
 	seen   bool // the state wants the root, records it as held on this node, and has the same privacy as the seal
-	doubt  bool // a drop was refused, or hidden may be out of date
+	doubt  bool // a drop was refused, or hidden may be outdated
 }
 
-// quiet returns true if the end of the lease needs no scan.
+// quiet returns whether the root needs no scan after the end of its leases.
 func (e *lease) quiet() bool { return !e.doubt && e.owing == 0 && (e.seen || !e.sealed) }
 
-// NewLeases returns Leases without any.
+// NewLeases returns a Leases without leases.
 func NewLeases() *Leases {
 	return &Leases{
 		some: make(chan struct{}, 1), roots: map[state.RootKey]*lease{}, changing: map[state.RootKey]int{},
 	}
 }
 
-// of returns the entry of a root and creates it if there is none. The caller holds mu.
+// of returns the entry of a root and creates it if there is none. The caller must hold mu.
 func (g *Leases) of(root state.RootKey) *lease {
 	e := g.roots[root]
 	if e == nil {
@@ -78,8 +81,8 @@ func (g *Leases) of(root state.RootKey) *lease {
 	return e
 }
 
-// Begin takes a lease on a root. Each Begin needs an End. If the root is being dropped,
-// Begin waits for the end of the drop. It returns an error only if ctx ends first.
+// Begin creates a lease on a root. The caller must call End for each Begin. If the root is being
+// dropped, Begin waits for the end of the drop. It returns an error only if ctx ends first.
 func (g *Leases) Begin(ctx context.Context, root state.RootKey) error {
 	for {
 		g.mu.Lock()
@@ -104,8 +107,9 @@ func (g *Leases) Begin(ctx context.Context, root state.RootKey) error {
 	}
 }
 
-// Sealed records how a holder of a lease has sealed the root. Call it or Found once for each
-// Begin. After an error call neither; the tracker then scans the root after End.
+// Sealed records that the owner of a lease has sealed the root, and whether as hidden. The owner
+// must call Sealed or Found once for each Begin. After an error it must call neither; then the
+// tracker scans the root after End.
 func (g *Leases) Sealed(root state.RootKey, hidden bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,15 +119,14 @@ func (g *Leases) Sealed(root state.RootKey, hidden bool) {
 	e.sealed, e.hidden = true, hidden
 }
 
-// Found records that the root was sealed already and that the holder changed nothing.
+// Found records that the root was sealed already and that the owner of the lease changed nothing.
 func (g *Leases) Found(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.roots[root].owing--
 }
 
-// End ends the lease of one Begin. The tracker scans the root after leaseLinger if that is
-// needed.
+// End ends the lease of one Begin. If necessary, the tracker scans the root after leaseLinger.
 func (g *Leases) End(root state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +137,7 @@ func (g *Leases) End(root state.RootKey) {
 	g.list(root, e)
 }
 
-// list makes the tracker scan a root without a lease. The caller holds mu.
+// list makes the tracker scan a root that has no lease any more. The caller must hold mu.
 func (g *Leases) list(root state.RootKey, e *lease) {
 	if len(g.ended) < maxEndedLeases {
 		g.ended, e.listed = append(g.ended, root), true
@@ -145,9 +148,9 @@ func (g *Leases) list(root state.RootKey, e *lease) {
 	token(g.some)
 }
 
-// agrees returns whether the root was sealed under a lease and is hidden or visible as the
-// state says. private must be from a view in which the root is wanted and held on this
-// node.
+// agrees returns whether a root was sealed under a lease and is hidden exactly if private is
+// true. private must come from a view that wants the root on this node and records it as held
+// there. If agrees returns true, the root needs no scan after its leases.
 func (g *Leases) agrees(root state.RootKey, private bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,8 +162,8 @@ func (g *Leases) agrees(root state.RootKey, private bool) bool {
 	return true
 }
 
-// sealChanging announces that the seals of roots may change until sealChanged. The caller
-// reads the state after it. Leases that exist meanwhile need a scan at their end.
+// sealChanging announces that the seals of roots may change until sealChanged. The caller must
+// read the state after this call. Roots that have leases meanwhile need a scan after these.
 func (g *Leases) sealChanging(roots ...state.RootKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,7 +185,7 @@ func (g *Leases) sealChanged(roots ...state.RootKey) {
 	}
 }
 
-// Fenced records that leases of earlier processes do not count any more.
+// Fenced records that the state rejects commands under leases of earlier processes from now on.
 func (g *Leases) Fenced() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,8 +196,8 @@ func (g *Leases) Fenced() {
 	}
 }
 
-// requestDrop marks a root as one to be dropped by a view that the caller requests afterwards.
-// It returns false if the root has a lease.
+// requestDrop marks a root that the caller wants to drop. The caller must request the view by
+// which it drops the root after this call. requestDrop returns false if the root has a lease.
 func (g *Leases) requestDrop(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -217,17 +220,17 @@ func (g *Leases) cancelDrop(root state.RootKey) {
 	}
 }
 
-// tidy deletes an entry without leases and readers that is neither to be dropped nor to be
-// scanned. The caller holds mu.
+// tidy deletes an entry that has no leases and no readers and waits for neither a drop nor a
+// scan. The caller must hold mu.
 func (g *Leases) tidy(root state.RootKey, e *lease) {
 	if e.holders == 0 && e.readers == 0 && !e.listed && !e.doomed {
 		delete(g.roots, root)
 	}
 }
 
-// drop begins the drop of a root after requestDrop; dropped ends it. It returns false if
-// the root has had a lease since, or stays for its readers. bytes is the size of the root.
-// It is 0 for incomplete content, which does not stay for readers.
+// drop begins the drop of a root after requestDrop. The caller must call dropped at the end. drop
+// returns false if the root has had a lease since requestDrop, or remains for its readers. bytes
+// is the size of the root. It is 0 for incomplete content, which does not remain for readers.
 func (g *Leases) drop(root state.RootKey, bytes uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -256,16 +259,16 @@ func (g *Leases) dropped(root state.RootKey) {
 	g.tidy(root, e)
 }
 
-// isFenced returns true once no lease of an earlier process counts.
+// isFenced returns whether Fenced was called.
 func (g *Leases) isFenced() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.fenced
 }
 
-// mayDrop returns true if complete roots may be dropped by a view of the cluster. fenced is
-// the result of isFenced before the caller asked for the view. If the first fence came after
-// that, the view may lack commands of earlier leases.
+// mayDrop returns whether complete roots may be dropped by a linearizable view. level is the
+// feature level in the view. fenced is the result of isFenced before the caller requested the
+// view: if Fenced came after that, the view may lack commands under earlier leases.
 func (g *Leases) mayDrop(level state.FeatureLevel, fenced bool) bool {
 	if fenced || level < LeaseFeatureLevel {
 		return true
@@ -280,8 +283,8 @@ func (g *Leases) mayDrop(level state.FeatureLevel, fenced bool) bool {
 	return false
 }
 
-// take returns the roots that must be scanned because their leases have ended. more is true if
-// ended was full, so that an audit must find the others.
+// take removes the roots whose leases have ended, and returns those that must be scanned. more is
+// true if there were too many, so that an audit must find the others.
 func (g *Leases) take() (roots []state.RootKey, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,12 +301,12 @@ func (g *Leases) take() (roots []state.RootKey, more bool) {
 	return roots, more
 }
 
-// LeaseFeatureLevel is the feature level from which on nodes seal content for commands that are not
-// in the state yet.
+// LeaseFeatureLevel is the lowest feature level at which nodes seal content under leases, before
+// the command that references it is in the state.
 const LeaseFeatureLevel state.FeatureLevel = 3
 
-// scanEnded scans roots whose leases have ended, until ctx ends. Usually there are none: the
-// command was applied and its event handled within leaseLinger.
+// scanEnded scans roots whose leases have ended, until ctx ends. Usually there are none to scan,
+// because this node applies the command within leaseLinger.
 func (t *Tracker) scanEnded(ctx context.Context) error {
 	timer := time.NewTimer(leaseLinger)
 	defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Outcomes of a fetch, as the metric names them.
+// Outcomes of a fetch. They are the values of the metric's label outcome.
 const (
 	outcomeHeld    = "held"
 	outcomeFailed  = "failed"
@@ -24,7 +24,8 @@ type metrics struct {
 	repairs prometheus.Counter
 }
 
-// newMetrics registers the metrics, unless there is no registerer.
+// newMetrics returns the metrics and registers them with r, unless r is nil. queue returns the
+// number of roots that this node has yet to fetch.
 func newMetrics(r prometheus.Registerer, queue func() int) (*metrics, error) {
 	m := &metrics{
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -59,7 +60,7 @@ func newMetrics(r prometheus.Registerer, queue func() int) (*metrics, error) {
 	return m, nil
 }
 
-// wrap names the operation that failed.
+// wrap adds the name of the failed operation to an error. It returns nil for nil.
 func wrap(operation string, err error) error {
 	if err == nil {
 		return nil

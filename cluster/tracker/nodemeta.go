@@ -7,33 +7,34 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// NodeMeta keeps the attempts of each root on this node across restarts. Only the end of
-// all attempts is replicated. A crash may lose the newest changes, which costs one more
-// attempt.
+// NodeMeta stores the attempts to fetch each root on this node's disk, so that they survive a
+// restart. The replicated state has only their final result. A crash may lose the newest changes,
+// which only causes one more attempt.
 type NodeMeta interface {
 	Get(key string) (value []byte, ok bool)
 	Set(key string, value []byte)
 	Delete(key string)
-	// Keys calls fn for every key, in any order. fn may delete.
+	// Keys calls fn with each key, in any order. fn may call Delete.
 	Keys(fn func(key string))
 }
 
 // attemptsVersion is the first byte of an encoded record.
 const attemptsVersion = 2
 
-// attempts is the stored record of the attempts to fetch one incarnation of a root.
+// attempts is the stored record of the attempts to fetch one incarnation of a root. Its fields
+// are those of entry.
 type attempts struct {
 	born     uint64
 	attempts int           // number of attempts that have failed in a row
 	due      time.Time     // time of the next attempt
-	waited   time.Duration // time without a block in turns that were cut short
-	reached  uint64        // number of blocks that a turn has reached
-	holder   bool          // a holder answered during the last failed attempt
+	waited   time.Duration // time without a block in fetches that had to yield their slot
+	reached  uint64        // number of blocks that a fetch has reached
+	holder   bool          // a node with the complete content answered during the last failed attempt
 	seen     uint64        // log index of the state with which the last attempt began
 }
 
-// encode returns the version and then the fields as varints, in the order of the fields: due in
-// milliseconds since 1970, waited in milliseconds.
+// encode returns the version byte and then the fields as varints, in their order in the struct.
+// due is in milliseconds since 1970, and waited in milliseconds.
 func (n attempts) encode() []byte {
 	b := []byte{attemptsVersion}
 	holder := uint64(0)
@@ -49,7 +50,7 @@ func (n attempts) encode() []byte {
 	return b
 }
 
-// decodeAttempts reads a record of encode. ok is false for other bytes.
+// decodeAttempts decodes a record that encode has made. ok is false if b is not such a record.
 func decodeAttempts(b []byte) (n attempts, ok bool) {
 	if len(b) == 0 || b[0] != attemptsVersion {
 		return attempts{}, false
@@ -82,21 +83,21 @@ func (t *Tracker) attemptsOf(k state.RootKey) (attempts, bool) {
 	return decodeAttempts(b)
 }
 
-// saveAttempts stores the attempts of a root and the time of the next one.
+// saveAttempts stores the attempts of a root. due is the time of the next attempt.
 func (d *dispatcher) saveAttempts(e *entry, due time.Time) {
 	e.resumed = true
 	n := attempts{e.born, e.attempts, due, e.waited, e.reached, e.holder, e.seen}
 	d.t.opts.NodeMeta.Set(string(e.root), n.encode())
 }
 
-// forgetAttempts deletes the attempts of a root that is held, given up or not wanted.
+// forgetAttempts deletes the stored attempts of a root that is complete, given up or not wanted.
 func (d *dispatcher) forgetAttempts(e *entry) {
 	e.resumed = true
 	d.t.opts.NodeMeta.Delete(string(e.root))
 }
 
-// auditNodeMeta deletes the attempts of roots that this node holds or that are no longer
-// wanted on it.
+// auditNodeMeta deletes the stored attempts of roots that the state does not want on this node or
+// records as held there.
 func (t *Tracker) auditNodeMeta() error {
 	view, release := t.opts.State.LocalView()
 	defer release()

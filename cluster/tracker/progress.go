@@ -6,16 +6,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// MaxPosition is the largest position in a line that Look returns. Roots further back have this
+// MaxPosition is the largest position in a queue that Look returns. Roots further back get this
 // position too.
 const MaxPosition = 1000
 
-// Seen is what this node is doing for a root that it does not hold yet.
+// Seen is what this node does for a root that it has to fetch.
 type Seen struct {
 	Fetching bool
 	Bytes    uint64 // bytes that have arrived in this attempt and in earlier ones
 	Blocks   uint64
-	// Position is the position in the line of the account whose turns the root uses, from 1 to
+	// Position is the position of the root in its account's queue for a slot, from 1 to
 	// MaxPosition. It is 0 if the root does not wait for a slot.
 	Position int
 	Attempts int // number of attempts that have failed in a row
@@ -24,11 +24,11 @@ type Seen struct {
 // question is a call of Look that the dispatcher must answer.
 type question struct {
 	root   state.RootKey
-	answer chan Seen // has room for the answer
+	answer chan Seen // capacity 1; closed without an answer if there is no work
 }
 
-// Look returns the work of this node for a root; ok is false if there is none or ctx ends
-// first. It changes nothing.
+// Look returns what this node does for a root. ok is false if it does nothing for the root, or if
+// ctx ends first.
 func (t *Tracker) Look(ctx context.Context, root state.RootKey) (seen Seen, ok bool) {
 	q := question{root, make(chan Seen, 1)}
 	select {

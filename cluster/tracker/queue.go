@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// line is one of the two lines in which the roots of an account wait for a slot.
+// line is one of the two FIFO queues of an account in which its roots wait for a slot.
 type line uint8
 
 const (
@@ -16,40 +16,40 @@ const (
 	lines
 )
 
-// freshTurns is the number of new pins that are picked for each root of the backlog.
+// freshTurns is the number of new pins that get a slot for each root of the backlog.
 const freshTurns = 3
 
-// share has the waiting roots and the running fetches of one account.
+// share is the waiting roots and the running fetches of one account.
 type share struct {
 	account state.AccountID
 	lines   [lines]*list.List // lists of *entry
 	active  int               // number of running fetches
-	served  uint64            // counter value at the last pick
-	place   [orders]int       // positions in the queue's heaps; -1 means not in the heap
+	served  uint64            // value of queue.clock when the account last got a slot
+	place   [orders]int       // position in each heap of the queue; -1 means not in the heap
 
-	behind bool // roots of the account were left to the auditor, because there was no room
-	again  bool // some of these roots may be before the auditor's position
+	behind bool // the dispatcher has refused roots of the account, so the auditor must offer them later
+	again  bool // roots of the account were removed from memory, so the auditor must begin at the first root
 }
 
 func (s *share) waiting() int { return s.lines[fresh].Len() + s.lines[backlog].Len() }
 
-// load returns the number of roots ahead of a new pin.
+// load returns the number of roots of the account that precede a new pin.
 func (s *share) load() int { return s.active + s.waiting() }
 
-// order is one of the orders in which the queue sorts shares.
+// order is one of the orders in which the queue sorts the shares of accounts.
 type order uint8
 
 const (
-	byFresh   order = iota // shares with something in a line, by turn
-	byBacklog              // the lines and their orders have the same numbers
-	byLength               // shares with any waiting root, the longest first
+	byFresh   order = iota // shares with a root in the line fresh, the next to get a slot first
+	byBacklog              // the same for the line backlog; byFresh and byBacklog equal their lines
+	byLength               // shares with any waiting root, the one with the most first
 	orders
 )
 
-// queue has the roots that wait for a slot, by account, so that many pins of one account do
-// not delay the few of another. The next slot goes to the account with the fewest running
-// fetches, and among equals to the one served longest ago. The cost of a step is
-// logarithmic in the number of accounts and does not depend on the number of roots.
+// queue contains the roots that wait for a slot, by account, so that many pins of one account do
+// not delay the few pins of another. The next slot goes to the account with the fewest running
+// fetches, and among these to the one that got a slot the longest time ago. The cost of an
+// operation is logarithmic in the number of accounts and does not depend on the number of roots.
 type queue struct {
 	shares map[state.AccountID]*share
 	heaps  [orders]shareHeap
@@ -66,7 +66,7 @@ func newQueue() *queue {
 	return q
 }
 
-// of returns the share of an account.
+// of returns the share of an account and creates it if there is none.
 func (q *queue) of(account state.AccountID) *share {
 	s := q.shares[account]
 	if s == nil {
@@ -79,7 +79,7 @@ func (q *queue) of(account state.AccountID) *share {
 	return s
 }
 
-// lightest returns the account whose pins wait behind the fewest roots.
+// lightest returns the account with the fewest waiting and running roots; "" for no accounts.
 func (q *queue) lightest(accounts []state.AccountID) state.AccountID {
 	var best state.AccountID
 	least := -1
@@ -114,15 +114,15 @@ func (q *queue) remove(e *entry) {
 	q.release(s)
 }
 
-// room says which fetches may begin.
+// room describes which fetches may begin now.
 type room struct {
-	line  [lines]bool // number of fetches that may begin, by line, of any account
-	first bool        // an account without a running fetch may begin one
+	line  [lines]bool // whether a fetch of any account may begin, by line
+	first bool        // whether an account without a running fetch may begin one
 	caps  [lines]int  // largest number of fetches of one account, by line
 }
 
-// next removes and returns the root whose turn it is, or nil if there is no room for a waiting
-// root.
+// next removes and returns the root that gets the next slot. It returns nil if r permits none of
+// the waiting roots.
 func (q *queue) next(r room) *entry {
 	prefer := fresh
 	if (q.picks+1)%(freshTurns+1) == 0 {
@@ -145,7 +145,7 @@ func (q *queue) next(r room) *entry {
 	return nil
 }
 
-// turn returns the account whose turn it would be if there were room, or nil if nothing waits.
+// turn returns the share of the account that gets the next free slot, or nil if no root waits.
 func (q *queue) turn() *share {
 	a, b := q.heaps[byFresh].top(), q.heaps[byBacklog].top()
 	if a == nil || b != nil && before(b, a) {
@@ -154,8 +154,8 @@ func (q *queue) turn() *share {
 	return a
 }
 
-// last removes and returns the root that would wait longest from now on, of the account with
-// the most waiting roots.
+// last removes and returns the newest waiting root of the account with the most waiting roots,
+// from the backlog if possible. It returns nil if no root waits.
 func (q *queue) last() *entry {
 	s := q.heaps[byLength].top()
 	if s == nil {
@@ -170,7 +170,8 @@ func (q *queue) last() *entry {
 	return e
 }
 
-// begun counts a running fetch of an account, and ended undoes that.
+// begun counts a running fetch of an account and returns its share. ended must be called with
+// that share when the fetch has ended.
 func (q *queue) begun(account state.AccountID) *share {
 	s := q.of(account)
 	s.active++
@@ -184,14 +185,14 @@ func (q *queue) ended(s *share) {
 	q.release(s)
 }
 
-// release deletes a share that has no roots and no information.
+// release deletes a share that has no roots, no fetches and no information for the auditor.
 func (q *queue) release(s *share) {
 	if s.active == 0 && s.waiting() == 0 && !s.behind && !s.again {
 		delete(q.shares, s.account)
 	}
 }
 
-// fix moves a share to its right place in every order.
+// fix moves a share to its right position in every heap.
 func (q *queue) fix(s *share) {
 	in := [orders]bool{s.lines[fresh].Len() > 0, s.lines[backlog].Len() > 0, s.waiting() > 0}
 	for o := range orders {
@@ -207,7 +208,7 @@ func (q *queue) fix(s *share) {
 	}
 }
 
-// before returns whether the turn of share a comes before that of share b.
+// before returns whether account a gets a slot before account b.
 func before(a, b *share) bool {
 	if a.active != b.active {
 		return a.active < b.active
@@ -215,7 +216,7 @@ func before(a, b *share) bool {
 	return a.served < b.served
 }
 
-// shareHeap keeps shares in one order.
+// shareHeap is a heap of shares in one order.
 type shareHeap struct {
 	order  order
 	shares []*share

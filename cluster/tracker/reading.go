@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxRead bounds the bytes that stay on a node for open readers alone. Roots beyond it are
-// dropped and their readers disconnected. Without a bound, a client that deletes content while
-// it reads it slowly would use disk without charge.
+// maxRead is the largest number of bytes that remain on a node only for open readers. Further
+// roots are dropped, and their readers get an error. Without this limit, a client that deletes
+// content while it reads it slowly would use disk space without charge.
 const maxRead = 8 << 30
 
-// Read records that a file of a root is open on this node, until done is called. A root that
-// nobody wants any more is hidden and stays until then, if all such roots together have at most
-// maxRead bytes.
+// Read records that a file of a root is open on this node until done is called. If nobody wants
+// the root any more, its blocks remain until then, hidden from peers that are not members. This
+// applies as long as all such roots together have at most maxRead bytes.
 func (g *Leases) Read(root state.RootKey) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -39,7 +39,8 @@ func (g *Leases) unread(root state.RootKey, e *lease) {
 	}
 }
 
-// keeps returns whether a root of this size stays for its readers.
+// keeps returns whether a root of bytes bytes remains for its readers, and counts its bytes if
+// so. The caller must hold mu.
 func (g *Leases) keeps(e *lease, bytes uint64) bool {
 	if e.readers == 0 || bytes == 0 {
 		return false
@@ -55,7 +56,7 @@ func (g *Leases) keeps(e *lease, bytes uint64) bool {
 	return true
 }
 
-// read returns whether a root that is not wanted stays on this node only for its readers.
+// read returns whether a root remains on this node only for its readers.
 func (g *Leases) read(root state.RootKey) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

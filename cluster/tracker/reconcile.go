@@ -9,28 +9,29 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Times of the Reconciler.
+// Intervals of the Reconciler.
 const (
-	reconcileEvery = 5 * time.Second // interval without a reported change
+	reconcileEvery = 5 * time.Second // interval of passes without a reported change
 	reconcileRetry = 200 * time.Millisecond
-	indexingEvery  = 10 * time.Second // interval of log lines about an index that is being built
+	indexingEvery  = 10 * time.Second // interval of log lines about the progress of an index
 )
 
-// Reconciler does the background work of the state on the leader. It changes pins that did not
-// fit into a log entry to the status of their roots. It clears closed accounts, deleted buckets
-// and ended uploads, changes objects to the setting of their bucket, builds the index of pins
-// by meta, and packs the names of older pins. All exported fields are required.
+// Reconciler proposes the commands of the state's background work on the leader. A command that
+// affects many rows changes only some of them at once; the Reconciler completes the change. It
+// sets pins to the status of their roots, clears closed accounts, deleted buckets and ended
+// uploads, and changes objects to the public setting of their bucket. It also builds the index of
+// pins by meta and packs the names of pins of older releases. All exported fields are required.
 type Reconciler struct {
 	Self   state.NodeID
 	State  State
 	Watch  *state.Watch
 	Logger *slog.Logger
 
-	indexingSaid time.Time // last log line about the index by meta
-	packingSaid  time.Time // last log line about packed names
+	indexingSaid time.Time // time of the last log line about the index by meta
+	packingSaid  time.Time // time of the last log line about packed names
 }
 
-// Run works until ctx ends, then returns nil. On a node that does not lead it only waits.
+// Run proposes commands while this node is the leader, until ctx ends. Then it returns nil.
 func (s *Reconciler) Run(ctx context.Context) error {
 	sub := s.Watch.Subscribe(s.Self)
 	defer sub.Close()
@@ -116,7 +117,8 @@ func (s *Reconciler) pass(ctx context.Context) error {
 	return nil
 }
 
-// say logs every indexingEvery how far an index is.
+// say logs the progress of an index, at most every indexingEvery. last is the time of the last
+// line, done the number of processed pins and pins that of all pins.
 func (s *Reconciler) say(ctx context.Context, last *time.Time, what string, done, pins uint64) {
 	if now := time.Now(); now.Sub(*last) >= indexingEvery {
 		*last = now

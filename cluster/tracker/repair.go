@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Defaults and bounds of the repairer.
+// Defaults and limits of the Repairer.
 const (
 	DefaultRepairAfter = 10 * time.Minute
 	DefaultRepairEvery = time.Minute
@@ -19,99 +19,103 @@ const (
 
 	// placeBatch is the number of roots that one command places.
 	placeBatch = 128
-	// scanEvery is the interval between two scans of all roots while pins wait. A root may
-	// have too few copies, because the node that placed it knew fewer members.
+	// scanEvery is the interval between two scans of all roots while pins are not pinned yet.
+	// Such a root may have too few copies, because the node that chose its members knew fewer of
+	// them.
 	scanEvery = 10 * time.Minute
-	// fewShort is the number of roots with too few copies that each pass processes. If there
-	// are more, they are processed every scanEvery, because they may lack copies as long as a
-	// member is down.
+	// fewShort is the largest number of roots with too few copies at which each pass processes
+	// them all. If there are more, they are processed only every scanEvery, because they may lack
+	// copies as long as a member is down.
 	fewShort = 10_000
-	// placedLevel is the feature level from which on placements carry the index of the state by
-	// which they were chosen.
+	// placedLevel is the lowest feature level at which a placement command contains the index of
+	// the state by which its nodes were chosen.
 	placedLevel state.FeatureLevel = 4
-	// returnEvery is the interval between two checks whether members are back. Content that was
-	// put meanwhile lacks a copy that these members can hold.
+	// returnEvery is the interval of the checks whether members are back. Content that was put
+	// while they were down lacks copies, which these members can store now.
 	returnEvery = 5 * time.Second
 	// repairRetry is the pause after a pass that could not be completed.
 	repairRetry = 2 * time.Second
-	// drainShare bounds the work for members that are being drained: between two scans of their
-	// roots lies this many times the duration of a scan, and returnEvery at the least.
+	// drainShare limits the work for members that are being drained. The pause between two scans
+	// of their roots is at least drainShare times the duration of a scan, and at least
+	// returnEvery.
 	drainShare = 20
 )
 
-// Repairer works on the leader. It gives roots that have lost copies new ones on other nodes. A copy
-// counts as lost if its member has been down for too long or has left the cluster. The repairer also
-// moves the copies of members that are being drained; such a copy goes when enough other members hold
-// the root. It adds copies to roots with fewer copies than possible: a node whose disk was full before
-// the content arrived does not keep it.
+// Repairer changes on the leader to which nodes roots are allocated. If a root has lost copies,
+// it allocates the root to other nodes. A copy counts as lost if its member has been down for too
+// long or has left the cluster. If a member is being drained, the Repairer moves its copies to
+// other members; the copy is removed from the drained member when enough others have the complete
+// content. It adds copies to roots with fewer copies than possible, for example because the disk
+// of a node was full, and it removes surplus copies.
 //
-// The repairer re-evaluates roots whose status, or whose mark as short of holders, was derived when the
-// cluster had more or fewer members, and it removes surplus copies. Roots that are not pinned yet do not wait for a
-// member that is down, because there is no copy to lose. Zero numbers and durations take the
-// defaults; the other fields are required.
+// The Repairer also makes the state evaluate roots again whose status was computed when the
+// cluster had more or fewer members. Roots that are not pinned yet do not wait for a member that
+// is down, because no copy can be lost yet. Zero numbers and durations mean the defaults; the
+// other fields are required.
 type Repairer struct {
 	Self  state.NodeID
 	State State
 	Watch *state.Watch
-	// DownSince returns whether a member is down and since when this node knows it.
+	// DownSince returns whether a member is down, and since when.
 	DownSince func(state.NodeID) (since time.Time, down bool)
 	// Full returns whether a member accepts no new content.
 	Full func(state.NodeID) bool
-	// Place chooses the nodes for a root as for a new root, except that nodes which have the
-	// root keep it if they can.
+	// Place returns the best nodes for a root. It prefers the nodes to which the root is
+	// allocated already.
 	Place  func(root state.Root) []state.NodeID
-	After  time.Duration // time after which a member that is down counts as gone
-	Every  time.Duration // interval between two checks which members are down
-	Rate   int           // roots per second
+	After  time.Duration // time after which the copies of a member that is down count as lost
+	Every  time.Duration // interval of passes
+	Rate   int           // largest number of roots per second that are allocated again
 	Logger *slog.Logger
 
-	// The following fields are of the last pass that left nothing to do. Run uses them.
+	// The following fields are about the last complete pass. Only Run uses them.
 	last  topology
-	short uint64    // number of roots with too few holders then
+	short uint64    // number of roots with too few complete copies at that time
 	whole time.Time // time of that pass
 
-	lacked time.Time // time of the last pass over the roots with too few copies; Run uses it
+	lacked time.Time // time of the last pass over the roots with too few copies; only Run uses it
 
-	absent map[state.NodeID]bool // members that were down at the last check; Run uses it
+	absent map[state.NodeID]bool // whether each member was down at the last check; only Run uses it
 
-	drainNext time.Time // no scan of the roots on drained members before this time; Run uses it
+	drainNext time.Time // the roots on drained members are not scanned before this time; only Run uses it
 
-	// A put makes surplus copies if it is unknown which nodes still hold the content. Repair
-	// removes surplus copies only from records of entries up to aged, because by then the
-	// members that were down are known. aged is the index of the state one Every ago.
+	// A put allocates surplus copies if it does not know which nodes still have the content. A
+	// pass removes surplus copies only if they come from log entries up to aged, because by then
+	// it is known which members were down. aged is the index of the state one or more Every ago.
 	aged   uint64
 	looked time.Time // time at which index was read
 	index  uint64
 }
 
-// topology has the facts that decide where roots can be.
+// topology is the facts about members that decide to which nodes roots can be allocated.
 type topology struct {
 	replication int
-	members     []state.NodeID // members in order
+	members     []state.NodeID // ids of all members, in order
 	gone        []state.NodeID // members that have been down for too long
 	drained     []state.NodeID // members that are being drained, in order
-	leaving     []state.NodeID // gone and drained
-	unsure      []state.NodeID // down and drained
-	down        []state.NodeID // members that are down now; set while pins wait
-	full        []state.NodeID // members without room; set while pins wait or roots have too few copies
-	waiting     bool           // some pins wait
+	leaving     []state.NodeID // gone and drained together
+	unsure      []state.NodeID // down and drained together
+	down        []state.NodeID // members that are down now; set only while some pins wait
+	full        []state.NodeID // members without room; set only while pins wait or roots have too few copies
+	waiting     bool           // some pins are not pinned yet
 }
 
 // copies returns the number of copies that a root should have.
 func (t *topology) copies() int { return min(t.replication, len(t.members)-len(t.drained)) }
 
-// stuck returns whether a copy cannot be completed because its member has no capacity.
+// stuck returns whether a copy cannot be completed because its member has no room.
 func (t *topology) stuck(c state.Copy) bool {
 	return c.Phase != state.Held && slices.Contains(t.full, c.Node)
 }
 
 func (t *topology) live() int { return len(t.members) - len(t.gone) }
 
-// halved returns whether members are gone and at most as many are left. Then nothing moves, because
-// the rest may lack the room.
+// halved returns whether at least half of the members are gone. Then the Repairer moves nothing,
+// because the others may lack the room.
 func (t *topology) halved() bool { return len(t.gone) > 0 && 2*t.live() <= len(t.members) }
 
-// without returns the members on which a root cannot rely.
+// without returns the members on which the copies of a root do not count: those that are leaving
+// for a pinned root, and also those that are just down for other roots.
 func (t *topology) without(root *state.Root) []state.NodeID {
 	if root.Status == state.Pinned {
 		return t.leaving
@@ -169,7 +173,8 @@ func (r *Repairer) Run(ctx context.Context) error {
 	}
 }
 
-// returned returns whether a member that was down at the last check is back.
+// returned returns whether a member that was down at the last check is not down any more. It
+// records the check.
 func (r *Repairer) returned() (some bool) {
 	for id, was := range r.absent {
 		_, down := r.DownSince(id)
@@ -179,9 +184,10 @@ func (r *Repairer) returned() (some bool) {
 	return some
 }
 
-// pass scans all roots if there is a reason: the nodes or the number of roots with too few
-// holders have changed since the last complete pass, or pins have waited for long.
-// Otherwise it processes only the roots with too few or too many copies.
+// pass does one pass of the Repairer, if this node is the leader. It scans all roots if the
+// members or the number of roots with too few copies have changed since the last complete pass,
+// or if pins have waited for scanEvery. Otherwise it processes only the roots with too few or too
+// many copies.
 func (r *Repairer) pass(ctx context.Context) error {
 	if !r.State.IsLeader() {
 		r.last = topology{} // the next leader starts with a complete pass
@@ -223,8 +229,9 @@ func (r *Repairer) pass(ctx context.Context) error {
 	return nil
 }
 
-// drain places the roots on the members that are being drained, so that a copy leaves such a member
-// soon after enough others have the content, and not with the next pass over all roots.
+// drain processes the roots on the members that are being drained. So a copy is removed from such
+// a member soon after enough others have the content, and not only in the next pass over all
+// roots.
 func (r *Repairer) drain(ctx context.Context) error {
 	if time.Now().Before(r.drainNext) {
 		return nil
@@ -245,7 +252,7 @@ func (r *Repairer) drain(ctx context.Context) error {
 	return err
 }
 
-// rootsOn reads the roots that are allocated to a node.
+// rootsOn returns a function that reads the roots that are allocated to a node.
 func rootsOn(id state.NodeID) roots {
 	return func(view state.View, from state.RootKey, fn func(state.Root) (bool, error)) error {
 		return view.WantedOn(id, from, func(k state.RootKey, _ state.Phase) (bool, error) {
@@ -307,12 +314,12 @@ func (r *Repairer) topology() (t topology, short uint64, err error) {
 	return t, short, nil
 }
 
-// join sets the lists that are made of the others.
+// join sets leaving and unsure from the other lists.
 func (t *topology) join() {
 	t.leaving, t.unsure = union(t.gone, t.drained), union(t.down, t.drained)
 }
 
-// union returns the nodes of a and those of b that a lacks.
+// union returns the nodes in a or b, without duplicates.
 func union(a, b []state.NodeID) []state.NodeID {
 	all := slices.Clone(a)
 	for _, id := range b {
@@ -323,11 +330,13 @@ func union(a, b []state.NodeID) []state.NodeID {
 	return all
 }
 
-// roots is a function that reads roots, beginning at one.
+// roots is a function that calls fn with roots in order, beginning at from, until fn returns
+// false or an error.
 type roots func(view state.View, from state.RootKey, fn func(state.Root) (more bool, err error)) error
 
-// place pages through roots and places those that need it. pending is the number of roots
-// that a later pass must process again.
+// place processes all roots that the functions looks read, and changes the allocation of those
+// that need it. placed is their number, and pending the number of roots that a later pass must
+// process again.
 func (r *Repairer) place(ctx context.Context, now *topology, looks ...roots) (placed, pending int, err error) {
 	for _, all := range looks {
 		some, wait, err := r.placeOf(ctx, now, all)
@@ -366,12 +375,14 @@ func (r *Repairer) placeOf(ctx context.Context, now *topology, all roots) (place
 	}
 }
 
-// rest waits so that the rate is kept. It returns false if ctx ends.
+// rest waits after a command for the given number of roots, so that r.Rate is not exceeded. It
+// returns false if ctx ends.
 func (r *Repairer) rest(ctx context.Context, roots int) bool {
 	return backoff.Wait(ctx, time.Duration(roots)*time.Second/time.Duration(r.Rate))
 }
 
-// page reads roots until it has a batch of placements or a page of roots.
+// page reads roots with all, beginning at from, until it has placeBatch placements or has read
+// pageRoots roots. next is the first root that it has not read, or "".
 func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch state.PlaceRoots, pending int, next state.RootKey, err error) {
 	view, release := r.State.LocalView()
 	defer release()
@@ -425,8 +436,9 @@ func (r *Repairer) page(from state.RootKey, now *topology, all roots) (batch sta
 	return batch, pending, next, wrap("read roots", err)
 }
 
-// stale returns whether a root would get another status if it were evaluated now with the
-// current members.
+// stale returns whether the state would give a root another status, or another mark as having too
+// few copies, if it evaluated the root now. need is the number of complete copies that makes a
+// root pinned.
 func stale(view state.View, root *state.Root, now *topology, need int) (bool, error) {
 	if slices.ContainsFunc(root.Copies, func(c state.Copy) bool { return !now.has(c.Node) }) {
 		return false, nil
@@ -442,14 +454,14 @@ func stale(view state.View, root *state.Root, now *topology, need int) (bool, er
 	return marked != (held < now.copies()), err
 }
 
-// allocation returns the nodes that are to keep a root, or nil if it may stay as it is.
-// whole is false if a later pass must process it again.
+// allocation returns the nodes to which a root must be allocated, or nil if nothing must change.
+// whole is false if a later pass must process the root again.
 //
-// A copy on a lost member stays in the record until as many other nodes hold the root as
-// there should be. If the member comes back before, its content counts: it does not drop
-// what may be the last copy, and a cluster without another node does not fetch everything
-// again. The same holds for a copy on a member without capacity, which may have parts of
-// the content that exist nowhere else.
+// A copy on a lost member remains in the record until enough other nodes have the complete
+// content. If the member comes back before, its copy counts again. So it does not drop what may
+// be the last copy, and a cluster without another node does not fetch everything again. The same
+// applies to an incomplete copy on a member without room: it may have parts of the content that
+// exist nowhere else.
 func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.NodeID, whole bool) {
 	var live, held, outsiders, stuck int
 	without := now.without(root)
@@ -493,9 +505,9 @@ func (r *Repairer) allocation(root *state.Root, now *topology) (nodes []state.No
 	return nodes, whole
 }
 
-// choose returns the nodes that can keep a root, best first: holders, nodes that are to
-// hold it, new nodes, and nodes without capacity for it. So a member that is down for a
-// moment, while nothing can be placed, loses nothing.
+// choose returns the nodes that can store a root, the best first: nodes with the complete
+// content, other nodes to which it is allocated, new nodes, and nodes without room for it.
+// Members on which its copies do not count are left out.
 func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 	placed := r.Place(*root)
 	rank := func(c state.Copy) int {
@@ -532,7 +544,7 @@ func (r *Repairer) choose(root *state.Root, now *topology) []state.NodeID {
 	return nodes
 }
 
-// heldOn returns how many copies of a root the given nodes hold.
+// heldOn returns how many of the given nodes have the complete content of a root.
 func heldOn(root *state.Root, nodes []state.NodeID) (held int) {
 	for _, c := range root.Copies {
 		if c.Phase == state.Held && slices.Contains(nodes, c.Node) {

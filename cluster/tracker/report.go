@@ -19,22 +19,23 @@ const (
 	maxReportPause = 2 * time.Second
 )
 
-// outbox holds the reports that are not sent yet, the newest of each root. The dispatcher
-// bounds it, because it knows every root in it.
+// outbox contains the reports that are not sent yet, only the newest of each root. Its size is
+// limited, because the dispatcher has an entry for each root in it.
 //
-// The report that a fetch has begun may be delayed. A small DAG is held before a reader could
-// see the report, and one report costs every node half as much as two.
+// The report that a fetch has begun waits a moment: such a report is patient. A small DAG is
+// complete before anybody could read the report, and two reports cost every node twice as much as
+// one.
 type outbox struct {
-	some   chan struct{} // has a token while there may be reports
-	full   chan struct{} // has a token while there may be as many reports as one command takes
-	begun  chan struct{} // has a token when the first delayed report has arrived
+	some   chan struct{} // contains a token while items may not be empty
+	full   chan struct{} // contains a token while there may be as many reports as fit into one command
+	begun  chan struct{} // contains a token when the first patient report has arrived
 	linger time.Duration // how long a patient report waits
 
 	// mu guards the fields below. It is not held during calls of other code.
 	mu      sync.Mutex
 	last    uint64 // ticket of the newest report
 	items   map[state.RootKey]ticketed
-	order   []state.RootKey // roots of the items, oldest report first
+	order   []state.RootKey // roots in items, oldest report first
 	patient map[state.RootKey]ticketed
 }
 
@@ -44,11 +45,11 @@ type ticketed struct {
 	due    time.Time // time until which a patient report waits
 }
 
-// ack says that a report was committed or rejected.
+// ack is the acknowledgement that a report was committed or rejected.
 type ack struct {
 	root   state.RootKey
 	ticket uint64
-	err    error // the state has rejected the report
+	err    error // not nil if the state has rejected the report
 }
 
 func newOutbox(linger time.Duration) *outbox {
@@ -62,8 +63,8 @@ func newOutbox(linger time.Duration) *outbox {
 	}
 }
 
-// put adds a report, replaces an earlier one of the same root, and returns the ticket of
-// its acknowledgement.
+// put adds a report and replaces an earlier report about the same root. It returns the ticket
+// that identifies the acknowledgement.
 func (o *outbox) put(r state.CopyReport) (ticket uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,8 +88,8 @@ func (o *outbox) put(r state.CopyReport) (ticket uint64) {
 	return o.last
 }
 
-// ripen adds the patient reports that are due to the others. It returns the time until the next
-// one is due; ok is false if there is none.
+// ripen moves the patient reports that are due to items. next is the time until the next one is
+// due; ok is false if there is none.
 func (o *outbox) ripen(now time.Time) (next time.Duration, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,7 +121,7 @@ func (o *outbox) notify() {
 	}
 }
 
-// token puts a token into a channel of capacity one, unless there is one.
+// token sends a token to a channel of capacity 1, unless the channel contains one.
 func token(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -128,7 +129,7 @@ func token(c chan struct{}) {
 	}
 }
 
-// take removes and returns the oldest reports, as many as fit into one command.
+// take removes the oldest reports, as many as fit into one command, and returns them.
 func (o *outbox) take() []ticketed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,7 +144,7 @@ func (o *outbox) take() []ticketed {
 	return batch
 }
 
-// giveBack puts reports back that were not committed, unless there is newer news about their
+// giveBack adds reports again that were not committed, unless there are newer reports about their
 // roots.
 func (o *outbox) giveBack(batch []ticketed) {
 	o.mu.Lock()
@@ -165,8 +166,8 @@ func (o *outbox) giveBack(batch []ticketed) {
 	o.notify()
 }
 
-// report commits the reports in the outbox until ctx ends. It commits one command at a
-// time, so that an older phase cannot follow a newer one.
+// report commits the reports in the outbox until ctx ends. It commits one command at a time, so
+// that an older report cannot overtake a newer one.
 func (t *Tracker) report(ctx context.Context) error {
 	again, pause := backoff.New(minReportPause, maxReportPause), time.Duration(0)
 	quiet := false // the log already says that reports cannot be committed
@@ -223,8 +224,8 @@ func (t *Tracker) report(ctx context.Context) error {
 	}
 }
 
-// gather waits so that more reports can join: for Flush, or until a command is full; after a
-// failure for pause. It returns false if ctx ends.
+// gather waits for more reports before a command: for Limits.Flush, or until a command is full.
+// After a failure it waits for pause. It returns false if ctx ends.
 func (t *Tracker) gather(ctx context.Context, pause time.Duration) bool {
 	full := t.reports.full
 	if pause > 0 {
@@ -253,8 +254,8 @@ func (t *Tracker) propose(ctx context.Context, batch []ticketed) error {
 	return nil
 }
 
-// final returns whether an error is an answer of the state, so that repeating the proposal
-// would not help.
+// final returns whether the state has rejected a command for good, so that another proposal would
+// not help.
 func final(err error) bool {
 	var outcome *state.Error
 	if !errors.As(err, &outcome) {
@@ -267,7 +268,7 @@ func final(err error) bool {
 	return true
 }
 
-// clip shortens a reason to the length that the state accepts.
+// clip shortens a reason to the length that the state accepts, and removes invalid UTF-8.
 func clip(reason string) string {
 	if len(reason) > state.MaxReasonLen {
 		reason = reason[:state.MaxReasonLen]

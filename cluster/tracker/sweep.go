@@ -10,32 +10,32 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of dropping.
+// Limits of the sweeper, which drops content.
 const (
-	dropsAtOnce = 8   // drops that run at the same time
-	sweepBatch  = 256 // roots for which one linearizable view is used
+	dropsAtOnce = 8   // largest number of drops at the same time
+	sweepBatch  = 256 // largest number of roots that are checked with one linearizable view
 	minViewWait = 100 * time.Millisecond
 	maxViewWait = 5 * time.Second
 )
 
-// sweep is one reference to drop. The parts of an abandoned fetch can be dropped at once.
-// Anything else is dropped only if a linearizable read, made after the request to drop it,
-// shows that this node is not to keep it.
+// sweep is one reference to drop, with the result. The incomplete content of an abandoned fetch
+// can be dropped at once. Other content is dropped only if a linearizable view, requested after
+// the decision to drop it, does not want it on this node.
 type sweep struct {
 	root    state.RootKey
-	partial bool   // the content was not complete when the drop was requested; a put may have completed it since
+	partial bool   // the content was incomplete at the decision; a put may have completed it since
 	bytes   uint64 // size of complete content in bytes
 
 	dropped bool  // result: the content was dropped
-	leased  bool  // result: not dropped, because the root has or had a lease, or is being read
-	whole   bool  // result: not dropped, because the content is no longer incomplete, or this is unknown
+	leased  bool  // result: not dropped, because the root has or had a lease, or has readers
+	whole   bool  // result: not dropped, because the content is complete now, or that is unknown
 	err     error // result: error of the drop
 }
 
-// sweeps has the references to drop. Its size is bounded, because the dispatcher knows the root
-// of each reference.
+// sweeps contains the references to drop. Its size is limited, because the dispatcher has an
+// entry for the root of each reference.
 type sweeps struct {
-	some chan struct{} // has a token while there may be some
+	some chan struct{} // contains a token while waiting may not be empty
 
 	// mu guards waiting. It is not held during calls of other code.
 	mu      sync.Mutex
@@ -103,8 +103,8 @@ func (t *Tracker) sweep(ctx context.Context) error {
 	}
 }
 
-// drop drops a root that can get no lease during the drop. Only a fetch could complete the root
-// meanwhile, and no fetch of it runs.
+// drop drops a root. The caller must have called Leases.drop, so that the root can get no lease
+// meanwhile. Then only a fetch could complete the root, and no fetch of it runs.
 func (t *Tracker) drop(ctx context.Context, s *sweep) {
 	if s.partial {
 		var err error
@@ -126,8 +126,8 @@ func (t *Tracker) answer(ctx context.Context, s sweep) {
 	}
 }
 
-// doomed returns the roots of a batch that have no lease now. A lease taken later saves its
-// root from this sweep.
+// doomed returns the roots of a batch that have no lease now, and answers for the others. A lease
+// that begins later still prevents the drop.
 func (t *Tracker) doomed(ctx context.Context, batch []sweep) []sweep {
 	keep := batch[:0]
 	for _, s := range batch {
@@ -141,10 +141,10 @@ func (t *Tracker) doomed(ctx context.Context, batch []sweep) []sweep {
 	return keep
 }
 
-// confirm returns those roots of a batch that the cluster does not want on this node. It reads
-// a linearizable view, because a local view is not enough: a node that starts applies the end
-// of its log again, and could follow a removal that was undone long ago. confirm waits for a
-// majority; until then everything stays. Its error is that of ctx.
+// confirm returns those roots of a batch that the state does not want on this node, and answers
+// for the others. It uses a linearizable view. A local view is not enough: a node that starts
+// applies the end of its log again, and could follow a removal that was undone long ago. confirm
+// waits for a majority. Its error is that of ctx.
 func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	keep := batch[:0]
 	var ask []sweep
@@ -191,10 +191,11 @@ func (t *Tracker) confirm(ctx context.Context, batch []sweep) ([]sweep, error) {
 	return keep, nil
 }
 
-// isLast returns true if this node may have the last copy of a root that other nodes want: the
-// copy is complete, or was until it was damaged, and no member is recorded as a holder. The
-// nodes that fetch the root get it from this node or from none. That happens to a node that was
-// removed and joins again with its blocks, and to one that was down with a damaged copy.
+// isLast returns whether this node may have the last copy of a root that is allocated to other
+// nodes. That is so if the copy is complete, or was complete until it was damaged, and if the
+// state records no member as a holder. Then the other nodes can only fetch the root from this
+// node. This happens to a node that was removed and joins again with its blocks, and to a node
+// that was down with a damaged copy.
 func (t *Tracker) isLast(ctx context.Context, view state.View, root *state.Root) (bool, error) {
 	if root.Key == "" || root.Status == state.Failed {
 		return false, nil
@@ -225,8 +226,8 @@ func (t *Tracker) linearizable(ctx context.Context) (state.View, func(), error) 
 	}
 }
 
-// wanted returns the record of a root and this node's copy in it. Without a copy, the root is
-// not wanted here. A failed root is about to be removed.
+// wanted returns the record of a root and this node's copy in it. The copy is nil if the state
+// does not want the root on this node. That includes a failed root, which will soon be removed.
 func wanted(view state.View, k state.RootKey, self state.NodeID) (state.Root, *state.Copy, error) {
 	root, err := view.Root(k)
 	if errors.Is(err, state.ErrNotFound) {

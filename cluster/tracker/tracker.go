@@ -1,8 +1,7 @@
-// Package tracker brings the content of one node in line with the replicated state: it
-// compares both, fetches missing content, drops unwanted content, and reports the
-// results. Changes of the state start it, and it scans all roots now and then. It
-// stores only the attempts of its node. On the leader, Reconciler and Repairer handle the
-// roots of all nodes.
+// Package tracker makes the content on one node match the replicated state. It compares both,
+// fetches missing content, drops unwanted content, and reports the results to the state. It acts
+// on changes of the state, and it scans all roots at intervals. It stores only the attempts of
+// its node to fetch roots. On the leader, Reconciler and Repairer do work for all nodes.
 //
 // Imports: consensus/state, go-cid, prometheus.
 // Never:   raft, libp2p, boxo, storage; it is never called from Apply.
@@ -25,66 +24,70 @@ import (
 
 // State is the part of consensus that this package uses.
 type State interface {
-	// View returns a linearizable view of the state; the caller releases it.
+	// View returns a linearizable view of the state. The caller must call release.
 	View(ctx context.Context) (view state.View, release func(), err error)
-	// LocalView returns a view of the entries that this node has applied; the caller releases
-	// it.
+	// LocalView returns a view of the state after the entries that this node has applied. The
+	// caller must call release.
 	LocalView() (view state.View, release func())
 	// Propose commits a command. A local view that is opened afterwards includes its effects.
 	Propose(ctx context.Context, cmd state.Command) (state.Result, error)
-	// IsLeader returns whether this node leads.
+	// IsLeader returns whether this node leads the cluster.
 	IsLeader() bool
 }
 
-// Blocks is the block store. A reference is a named set of blocks, and the store keeps a block
-// while a reference includes it.
+// Blocks is the block store. A reference is a named set of blocks. The store keeps a block as
+// long as a reference includes it. A reference is sealed when its set is complete.
 type Blocks interface {
-	// Reference returns the record of a reference. ok is false if there is none. The sizes are those
-	// of Seal.
+	// Reference returns the record of a reference. ok is false if there is none. bytes and blocks
+	// are those of Seal.
 	Reference(ctx context.Context, reference string) (sealed bool, bytes, blocks uint64, ok bool, err error)
-	// References calls fn for the references whose names begin with prefix.
+	// References calls fn with the references whose names begin with prefix, until fn returns
+	// false or an error.
 	References(ctx context.Context, prefix string, fn func(reference string, sealed bool) (more bool, err error)) error
-	// Seal marks a reference as complete. The change is durable on return.
+	// Seal marks a reference as complete. bytes and blocks are its size. The change is durable
+	// when Seal returns.
 	Seal(ctx context.Context, reference string, bytes, blocks uint64) error
-	// Hide makes a sealed reference hidden from unknown peers or visible. It does nothing if
-	// the reference is already hidden or visible as requested, is not sealed or does not exist.
+	// Hide hides the blocks of a sealed reference from peers that are not members, or shows them.
+	// It does nothing if that has been done already, or if the reference is not sealed or does
+	// not exist.
 	Hide(ctx context.Context, reference string, hidden bool) error
-	// Drop removes a reference, and the blocks that no other reference includes. A reference that
-	// does not exist is no error.
+	// Drop deletes a reference, and the blocks that no other reference includes. It returns nil
+	// if the reference does not exist.
 	Drop(ctx context.Context, reference string) error
 }
 
-// Job is one attempt to make a whole DAG durable on this node.
+// Job describes one attempt to fetch a whole DAG and store it durably on this node.
 type Job struct {
 	Root      cid.Cid
 	Reference string          // reference of the blocks
-	Account   state.AccountID // account whose turns the attempt uses
-	Members   []state.NodeID  // members in the order in which to ask them: holders, other allocated nodes, others
-	Origins   []string        // multiaddrs that users gave
-	Held      bool            // some of Members are recorded as holders
-	Private   bool            // only members may be asked for it
-	Linked    bool            // an object or a part refers to the root
-	// Of nodes are to keep the root and may all be fetching it now. Index is the position of
-	// this node among them, from 0. The first Sharing of Members are others of these nodes.
+	Account   state.AccountID // account whose share of the slots the attempt uses
+	Members   []state.NodeID  // members in the order in which to ask them: those with the complete content, other allocated nodes, others
+	Origins   []string        // multiaddrs of hosts with the content, from the pins
+	Held      bool            // another node is recorded as having the complete content
+	Private   bool            // only members may be asked for the content
+	Linked    bool            // an object or a part of an upload references the root
+	// Of is the number of nodes to which the root is allocated, which may all be fetching it now.
+	// Index is the position of this node among them, from 0. The first Sharing elements of Members
+	// are others of these nodes.
 	Index, Of, Sharing int
 }
 
-// Fetcher makes DAGs durable in the block store. It does not fetch blocks again that an earlier
-// attempt stored under the reference.
+// Fetcher fetches DAGs and stores them durably in the block store. It does not fetch blocks again
+// that an earlier attempt has stored under the same reference.
 type Fetcher interface {
-	// Fetch returns when the complete DAG is durable, with its size and number of blocks.
-	// It calls progress from one goroutine at a time, after blocks have arrived.
+	// Fetch fetches a DAG. It returns when the complete DAG is durable, with its size in bytes
+	// and its number of blocks. It calls progress after blocks have arrived, never concurrently.
 	Fetch(ctx context.Context, job Job, progress func(bytes, blocks uint64)) (bytes, blocks uint64, err error)
-	// Reason returns why a fetch failed, as text for people.
+	// Reason returns a text for people about why a fetch failed.
 	Reason(err error) string
-	// Final returns whether another attempt cannot succeed, for example because the format
-	// is unknown.
+	// Final returns whether no further attempt can succeed, for example because the format of the
+	// content is unknown.
 	Final(err error) bool
-	// Vain returns whether another attempt would ask the same sources without result: all
-	// origins are refused, and no block arrived.
+	// Vain returns whether another attempt would be useless, because no block arrived and this
+	// node never dials any of the origins.
 	Vain(err error) bool
-	// Blameless returns whether a failure says nothing about the content or its sources.
-	// Such failures are not counted.
+	// Blameless returns whether neither the content nor its sources are the reason of a failure.
+	// Such attempts are not counted.
 	Blameless(err error) bool
 }
 
@@ -92,17 +95,17 @@ type Fetcher interface {
 const rootPrefix = "root/"
 
 const (
-	// maxSources bounds the members that are asked for one root.
+	// maxSources is the largest number of members that one attempt asks for a root.
 	maxSources = 16
-	// maxAccounts bounds the accounts that are compared to find the one whose turn a root
-	// uses.
+	// maxAccounts is the largest number of accounts of a root that are compared to find the one
+	// whose share of the slots the root uses.
 	maxAccounts = 4
 )
 
 // Reference returns the name of the reference of a root in the block store.
 func Reference(k state.RootKey) string { return rootPrefix + k.String() }
 
-// RootOf returns the root of a reference; ok is false for a reference of something else.
+// RootOf returns the root of a reference. ok is false if the reference is not that of a root.
 func RootOf(reference string) (c cid.Cid, ok bool) {
 	text, ok := strings.CutPrefix(reference, rootPrefix)
 	if !ok {
@@ -112,20 +115,20 @@ func RootOf(reference string) (c cid.Cid, ok bool) {
 	return c, err == nil
 }
 
-// Limits are the bounds and times of a Tracker. A zero field takes the default.
+// Limits are the limits and durations of a Tracker. A zero field means the default.
 type Limits struct {
-	Moving      int           // fetches that have received data lately
-	Waiting     int           // fetches that wait for their first or next block
-	Account     int           // fetches of one account at the same time
-	Known       int           // roots in memory: to check, fetch, drop or report
-	Attempts    int           // fetches of a root without a holder before this node gives up
+	Moving      int           // largest number of running fetches that have received data recently
+	Waiting     int           // largest number of running fetches that wait for their first or next block
+	Account     int           // largest number of running fetches of one account
+	Known       int           // largest number of roots in memory: to check, fetch, drop or report
+	Attempts    int           // number of attempts to fetch a root that no other node has, before this node gives up
 	Backoff     time.Duration // pause after the first failed attempt; it doubles each time
 	MaxBackoff  time.Duration // longest pause
 	RotateAfter time.Duration // time without data after which a fetch yields to fetches that wait for a slot
-	Patience    time.Duration // time without data, in all turns together, after which an attempt fails
+	Patience    time.Duration // time without data, in all fetches since the last block, after which an attempt fails
 	Audit       time.Duration // interval between two audits
 	Flush       time.Duration // time that a report waits for other reports
-	Linger      time.Duration // time that the report of a fetch's begin waits for the end of the fetch
+	Linger      time.Duration // time for which the report that a fetch has begun waits for the end of the fetch
 }
 
 // Defaults of Limits.
@@ -166,8 +169,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Options are the dependencies of a Tracker. Fields that say so may be zero; the others are
-// required.
+// Options are the dependencies of a Tracker. All fields are required, unless their comment
+// describes the zero value. Limits may be zero.
 type Options struct {
 	Self     state.NodeID
 	State    State
@@ -176,24 +179,25 @@ type Options struct {
 	Fetcher  Fetcher
 	NodeMeta NodeMeta
 	Limits   Limits
-	// LeasePrefix is the prefix of the references of imports, which the node drops when it
-	// starts. Empty: there are none.
+	// LeasePrefix is the prefix of the references of imports. The node drops these references
+	// when it starts. Empty means that there are none.
 	LeasePrefix string
-	// Down returns whether a member is known not to answer, so that it is not asked for blocks.
-	// Nil means that no member is.
+	// Down returns whether a member is down. Such a member is not asked for blocks. Nil means
+	// that no member is down.
 	Down func(state.NodeID) bool
-	// Moves returns whether the Repairer moves a root to other nodes after this node failed
-	// to fetch it with err. This node then does not give up meanwhile. Nil: it moves none.
+	// Moves returns whether the Repairer will move a root to another node after this node has
+	// failed to fetch it with err. Then this node does not give up meanwhile. Nil means that it
+	// never does.
 	Moves func(root *state.Root, err error) bool
-	// Leases has the roots that must not be dropped. Nil means that there are no leases.
+	// Leases are the leases of roots that must not be dropped. Nil means that there are none.
 	Leases *Leases
-	// Now is the clock for the stored time of the next attempt, which the next process reads.
+	// Now is the clock for the time of the next attempt, which is stored for the next process.
 	Now        func() time.Time
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil: no metrics
+	Registerer prometheus.Registerer // nil means no metrics
 }
 
-// Tracker is the reconciler of one node.
+// Tracker makes the content on this node match the replicated state. See the package comment.
 type Tracker struct {
 	opts    Options
 	limits  Limits
@@ -204,10 +208,10 @@ type Tracker struct {
 	leases  *Leases
 
 	offers   chan offer    // roots that the dispatcher must check
-	audits   chan struct{} // receives requests for an audit; at most one waits
-	refills  *refills      // accounts of which more roots can be taken
+	audits   chan struct{} // requests for an audit; at most one waits
+	refills  *refills      // accounts of which the dispatcher can accept more roots
 	outcomes chan *run     // fetches that have ended
-	acks     chan []ack    // reports that have been answered
+	acks     chan []ack    // reports that were committed or rejected
 	swept    chan sweep    // drops that have ended
 
 	questions chan question // calls of Look
@@ -217,10 +221,10 @@ type Tracker struct {
 	// mu guards runs and cleared. It is not held during calls of other code.
 	mu      sync.Mutex
 	runs    map[state.RootKey]*run // the running fetches
-	cleared bool                   // the leases of earlier processes are dropped
+	cleared bool                   // DropLeases was called
 }
 
-// New returns a Tracker, which does nothing before Run.
+// New returns a Tracker. It does nothing before Run.
 func New(opts Options) (*Tracker, error) {
 	limits := opts.Limits.withDefaults()
 	if opts.Down == nil {
@@ -259,8 +263,8 @@ func New(opts Options) (*Tracker, error) {
 // Queue returns the number of roots that this node has yet to fetch.
 func (t *Tracker) Queue() int { return int(t.queue.Load()) }
 
-// Progress returns the progress of the running fetch of a root; ok is false if there is
-// none.
+// Progress returns the bytes and blocks of a root that its running fetch has reached. ok is false
+// if the root is not being fetched.
 func (t *Tracker) Progress(root state.RootKey) (bytes, blocks uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,9 +275,9 @@ func (t *Tracker) Progress(root state.RootKey) (bytes, blocks uint64, ok bool) {
 	return r.bytes.Load(), r.blocks.Load(), true
 }
 
-// DropLeases drops the blocks of imports of an earlier process, because no command can
-// refer to them any more. It must return before this process imports anything. Run calls it
-// if the caller did not.
+// DropLeases drops the blocks of imports of an earlier process, because no command can reference
+// them any more. It must return before this process imports anything. Run calls it if the caller
+// has not.
 func (t *Tracker) DropLeases(ctx context.Context) error {
 	t.mu.Lock()
 	done := t.cleared
@@ -304,8 +308,8 @@ func (t *Tracker) DropLeases(ctx context.Context) error {
 	return nil
 }
 
-// Run works until ctx ends and everything that it has started has ended, then returns nil. It
-// returns an error only if it cannot begin.
+// Run runs the tracker until ctx ends, waits until all its work has ended, and returns nil. It
+// returns an error only if DropLeases fails.
 func (t *Tracker) Run(ctx context.Context) error {
 	if err := t.DropLeases(ctx); err != nil {
 		if ctx.Err() != nil {
