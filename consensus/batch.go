@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
 )
 
-// Bounds of the commands that wait on the leader to become part of a log entry.
+// Limits of the commands that wait on the leader to become part of a log entry.
 const (
 	// maxWaiting is the largest number of commands that wait to be packed into an entry.
 	maxWaiting = 4096

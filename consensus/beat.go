@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of beats. A beat is a small message by which the leader shows that it is alive; it
+// Limits of beats. A beat is a small message by which the leader shows that it is alive; it
 // replaces Raft's heartbeat for the detection of failures (ADR 47).
 const (
 	// beatTimeout is how long the leader waits for the answer to a beat.

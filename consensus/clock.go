@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a follower's readings of the leader's clock. The follower uses them to set deadlines
+// Limits of a follower's readings of the leader's clock. The follower uses them to set deadlines
 // that the leader checks on its own clock.
 const (
 	// deadlineLevel is the level from which members understand deadlines on the leader's clock.

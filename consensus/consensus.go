@@ -275,7 +275,7 @@ func Open(opts Options) (*Node, error) {
 	return n, nil
 }
 
-// Bounds of what Raft holds in memory and sends at once.
+// Limits of what Raft holds in memory and sends at once.
 const (
 	// cachedEntries is the number of newest entries that can be sent to followers without
 	// reading the log.
@@ -461,7 +461,7 @@ func (n *Node) hasCaughtUp() bool {
 	}
 }
 
-// Bounds of ending.
+// Limits of ending.
 const (
 	// handOverTimeout is how long a leader tries to hand its leadership over.
 	handOverTimeout = 2 * time.Second

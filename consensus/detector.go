@@ -97,7 +97,7 @@ func (d *detector) step(now time.Time) {
 }
 
 // refresh calls look and resets what is known about the previous leader if the leader or the term
-// has changed. The caller holds mu, so that an older result of look cannot replace a newer one.
+// has changed. The caller must hold mu, so that an older result of look cannot replace a newer one.
 func (d *detector) refresh() {
 	now := d.look()
 	if now.leader != d.leader || now.term != d.term {
@@ -151,7 +151,7 @@ func (d *detector) leaderGone(leader state.NodeID, term uint64) {
 	}
 }
 
-// setGone sets gone, and notifies watchLeader when gone becomes true. The caller holds mu.
+// setGone sets gone, and notifies watchLeader when gone becomes true. The caller must hold mu.
 func (d *detector) setGone(gone bool) {
 	if gone && !d.gone {
 		d.goneSince = d.clock
@@ -172,7 +172,7 @@ func (d *detector) follows() following {
 }
 
 // reason returns why there should be a new leader, and since when. The reason is empty if there
-// is none. The caller holds mu.
+// is none. The caller must hold mu.
 func (d *detector) reason(patience time.Duration) (why string, since time.Duration) {
 	switch {
 	case d.leader == d.self:
@@ -235,7 +235,7 @@ func (d *detector) stands(term uint64) bool {
 }
 
 // promises returns whether this voter is bound by a promise to a candidate other than to. The
-// caller holds mu.
+// caller must hold mu.
 func (d *detector) promises(to state.NodeID) bool {
 	return d.promised != "" && d.promised != to && d.clock < d.promisedTill
 }

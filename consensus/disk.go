@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of a write to the Raft log. A leader whose disk hangs would stay leader forever,
+// Limits of a write to the Raft log. A leader whose disk hangs would stay leader forever,
 // because Raft's heartbeats need no disk.
 const (
 	// slowWrite is the duration of a running write beyond which this node, as leader, rejects

@@ -71,8 +71,9 @@ func (n *Node) levelOf(ctx context.Context, id state.NodeID) state.FeatureLevel 
 	return state.FeatureLevel(min(level, uint64(state.NewestFeatureLevel)))
 }
 
-// ownEligibility applies to this node what the local state says about it: its voter
-// eligibility, a restart without its state, and the results of state checks.
+// ownEligibility applies to this node what the local state contains about it: whether its store
+// may vote, the results of state checks, and whether it restarted without its state. said is the
+// index of the last check whose result was processed.
 func (n *Node) ownEligibility(ctx context.Context, said *uint64) error {
 	view, release := n.LocalView()
 	defer release()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of a proposal.
+// Limits of a proposal.
 const (
 	// proposeTimeout is how long a node tries to commit a command and to learn its outcome.
 	proposeTimeout = 10 * time.Second

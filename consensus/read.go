@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 )
 
-// Bounds of a linearizable read.
+// Limits of a linearizable read.
 const (
 	// viewTimeout is how long a read waits for a leader, a majority, and the
 	// local state.

@@ -18,7 +18,8 @@ import (
 // section 7.3), so any port matches.
 const loopbackAnyPort = "http://127.0.0.1:*"
 
-// App is a registered app.
+// App is a registered app, a third-party program that may ask a signed-in person for an API key.
+// See state.App.
 type App struct {
 	Name      string
 	Redirects []string

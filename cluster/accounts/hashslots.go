@@ -64,7 +64,7 @@ func tooManyAtOnce() error {
 	return state.Errorf(state.CodeUnavailable, "too many sign in at the moment")
 }
 
-// full returns whether maxSigningIn callers wait in a queue. The caller holds mu.
+// full returns whether maxSigningIn callers wait in a queue. The caller must hold mu.
 func (t *hashSlots) full(in line) bool {
 	n := 0
 	for _, w := range t.waiting[in] {
@@ -83,7 +83,7 @@ func (t *hashSlots) hash(ctx context.Context) (leave func(), err error) {
 	return t.enter(ctx, unknown, &slotWaiter{place: make(chan int, 1)})
 }
 
-// enter waits for a slot in a queue, until ctx ends. The caller holds mu, and enter unlocks it.
+// enter waits for a slot in a queue, until ctx ends. The caller must hold mu, and enter unlocks it.
 func (t *hashSlots) enter(ctx context.Context, in line, w *slotWaiter) (leave func(), err error) {
 	for _, place := range []int{int(in), int(in.other())} {
 		if !t.taken[place] {

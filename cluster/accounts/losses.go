@@ -16,8 +16,8 @@ func (a *Accounts) Losses() *Losses {
 	return &Losses{a.watch.Subscribe("")}
 }
 
-// C returns a channel that receives a value when keys or sessions may have been removed; the
-// caller then calls Take.
+// C returns a channel that receives a value when keys or sessions may have been removed. The
+// caller must then call Take. The channel may be nil.
 func (l *Losses) C() <-chan struct{} {
 	if l.sub == nil {
 		return nil
@@ -34,7 +34,7 @@ func (l *Losses) Take() bool {
 	return c.All || c.Keys
 }
 
-// Close ends the reports.
+// Close ends the subscription. C receives no values after it.
 func (l *Losses) Close() {
 	if l.sub != nil {
 		l.sub.Close()

@@ -82,7 +82,7 @@ func (t *tries) take(now time.Time, name string, from netip.Addr) (end func(wron
 }
 
 // recent returns the times of the attempts of a key within triesWithin. It ignores times far in
-// the future, which exist after the clock was set back. The caller holds mu.
+// the future, which exist after the clock was set back. The caller must hold mu.
 func (t *tries) recent(k uint64, now int64) []int64 {
 	times, _ := t.times.Peek(k)
 	for len(times) > 0 && (times[0] <= now-int64(triesWithin) || times[0] > now+int64(triesWithin)) {

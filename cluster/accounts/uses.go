@@ -33,8 +33,8 @@ type useOf struct {
 	session state.SessionID
 }
 
-// used has the time of last use, and told, the newest such time that this node has written to the
-// state.
+// used is the times of a key or session. at is the time of its last use. told is the newest such
+// time that this node has written to the state.
 type used struct{ at, told atomic.Int64 } // milliseconds since 1970
 
 // uses collects when keys and sessions were used, so that a request need not write to the state.

@@ -76,7 +76,7 @@ func New(o Options) *Ledger {
 	return l
 }
 
-// Bounds of a page.
+// Limits of a page.
 const (
 	// MaxLimit is the largest number of postings in a page.
 	MaxLimit = 1000

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/publicip"
 )
 
-// Bounds of requests to a facilitator.
+// Limits of requests to a facilitator.
 const (
 	// DefaultTimeout is the time limit of one request.
 	DefaultTimeout = 10 * time.Second

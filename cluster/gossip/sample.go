@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a sample.
+// Limits of a sample.
 const (
 	// MaxSample is the maximum size of an encoded sample, in bytes.
 	MaxSample = 8 << 10

@@ -32,7 +32,7 @@ const Protocol = "/holdfast/put/1"
 
 const version = 1
 
-// Kinds of frames.
+// Kinds of frames: those from the node that puts content, and then the answers to it.
 const (
 	kindBegin byte = 1
 	kindBlock byte = 2

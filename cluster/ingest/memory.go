@@ -162,7 +162,7 @@ func (o *bodies) exit(c *claim) {
 	o.breakDeadlock()
 }
 
-// remove removes a claim if it is still in the set. The caller holds mu.
+// remove removes a claim if it is still in the set. The caller must hold mu.
 func (o *bodies) remove(c *claim) {
 	if _, ok := o.claims[c]; ok {
 		delete(o.claims, c)
@@ -172,7 +172,7 @@ func (o *bodies) remove(c *claim) {
 
 // breakDeadlock rejects waiting bodies while the memory that waiting bodies do not occupy is less
 // than one chunk, the most that one of them needs. Otherwise the waiting bodies could wait for
-// each other forever. The caller holds mu.
+// each other forever. The caller must hold mu.
 func (o *bodies) breakDeadlock() {
 	for o.idle > 0 && o.rest.size-o.idle < ChunkSize {
 		o.refuseOne(func(c *claim) bool { return c.has > 0 })
@@ -197,7 +197,7 @@ func (o *bodies) giveWay(now time.Time) {
 
 // refuseOne rejects one of the waiting bodies for which of returns true, and returns whether
 // there was one. It prefers a body in its first chunk, because its client loses the least, and
-// among equal ones the youngest. The caller holds mu.
+// among equal ones the youngest. The caller must hold mu.
 func (o *bodies) refuseOne(of func(*claim) bool) bool {
 	var one *claim
 	for c := range o.claims {

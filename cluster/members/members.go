@@ -338,7 +338,7 @@ func (m *Members) Nodes() []state.Node {
 	return nodes
 }
 
-// Bounds of the lifetime of a ticket.
+// Limits of the lifetime of a ticket.
 const (
 	MinTicketTTL = time.Second
 	MaxTicketTTL = 30 * 24 * time.Hour

@@ -143,7 +143,7 @@ func (p *Pool) hash(h *Hash, blocks []byte) {
 }
 
 // begin tells the writer of a hash in the queue to do the work. It does nothing if a writer does
-// it already, or if all hashes in the queue may still wait. The caller holds mu.
+// it already, or if all hashes in the queue may still wait. The caller must hold mu.
 func (p *Pool) begin() {
 	n := len(p.queue)
 	if p.led || n == 0 {

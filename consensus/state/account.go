@@ -15,7 +15,7 @@ type Account struct {
 	Created      Millis
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Account) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -50,7 +50,7 @@ func putAccount(tx Tx, v *Account) error {
 // letter case.
 type CreateAccount struct{ Account Account }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateAccount) Code(c *codec.Coder) { v.Account.Code(c) }
 
 func (v *CreateAccount) apply(tx Tx, _ *entry) (Result, error) {
@@ -124,7 +124,7 @@ type APIKey struct {
 // Expired returns whether the key has expired at the time now.
 func (v *APIKey) Expired(now Millis) bool { return v.Expires != 0 && v.Expires <= now }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *APIKey) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -150,7 +150,7 @@ type CreateKey struct {
 	Expired Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateKey) Code(c *codec.Coder) {
 	v.Key.Code(c)
 	if c.More() {
@@ -258,7 +258,7 @@ type RevokeKey struct {
 	ID      KeyID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RevokeKey) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.String(c, &v.ID, MaxIDLen)

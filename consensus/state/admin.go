@@ -11,7 +11,7 @@ type OpenFirstAdmin struct {
 	Allowance uint64 // bytes; Unlimited: no limit
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *OpenFirstAdmin) Code(c *codec.Coder) {
 	v.Account.Code(c)
 	codec.Uint(c, &v.Allowance)
@@ -38,7 +38,7 @@ type SetAdmin struct {
 	Admin   bool
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetAdmin) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Bool(c, &v.Admin)
@@ -75,7 +75,7 @@ type DecideAdmin struct {
 	BySetting bool // a setting grants the role, not an operator; Admin is true then
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *DecideAdmin) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Bool(c, &v.Admin)

@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of apps.
+// Limits of apps.
 const (
-	MaxApps         = 1000 // of a cluster
+	MaxApps         = 1000 // 1000 // apps of a cluster
 	MaxAppName      = 64   // bytes
 	MaxRedirects    = 16   // of an app
 	MaxRedirectSize = 1024 // bytes of a redirect URI
@@ -22,7 +22,7 @@ type App struct {
 	Created   Millis
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *App) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Name, MaxAppName)
@@ -52,7 +52,7 @@ func (v *App) check() error {
 // MaxApps apps.
 type AddApp struct{ App App }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *AddApp) Code(c *codec.Coder) { v.App.Code(c) }
 
 func (v *AddApp) apply(tx Tx, _ *entry) (Result, error) {
@@ -81,7 +81,7 @@ func (v *AddApp) apply(tx Tx, _ *entry) (Result, error) {
 // Errors: ErrNotFound.
 type RemoveApp struct{ Name string }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RemoveApp) Code(c *codec.Coder) { codec.String(c, &v.Name, MaxAppName) }
 
 func (v *RemoveApp) apply(tx Tx, _ *entry) (Result, error) {

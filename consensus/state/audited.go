@@ -73,7 +73,7 @@ var formOf = func() map[reflect.Type]uint8 {
 	return forms
 }()
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *Audited) Code(c *codec.Coder) {
 	v.By.Code(c)
 	codec.Int(c, &v.At)
@@ -196,7 +196,7 @@ func (n *noticed) Delete(key []byte) error {
 // Errors: ErrNotFound if there is no such key.
 type NoteKeyShown struct{ ID KeyID }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *NoteKeyShown) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
 
 func (v *NoteKeyShown) apply(tx Tx, _ *entry) (Result, error) {

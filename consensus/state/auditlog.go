@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of the audit log.
+// Limits of the audit log.
 const (
 	// AuditLevel is the lowest feature level with an audit log.
 	AuditLevel FeatureLevel = 7
@@ -118,7 +118,7 @@ func decodeAuditRow(value []byte) (*AuditRow, AuditHash, error) {
 // feature level 7.
 type PruneAudit struct{ Before Millis }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *PruneAudit) Code(c *codec.Coder) { codec.Int(c, &v.Before) }
 
 func (v *PruneAudit) apply(tx Tx, _ *entry) (Result, error) {
@@ -168,7 +168,7 @@ type Refusal struct {
 // Errors: ErrInvalid for an action other than ActionSessionCreate and ActionMemberJoin.
 type NoteRefusals struct{ Items []Refusal }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *NoteRefusals) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxRefusals, func(c *codec.Coder, i *Refusal) {
 		codec.String(c, &i.Action, maxActionLen)
@@ -243,7 +243,7 @@ type AuditEntry struct {
 	Hash AuditHash
 }
 
-// AuditHead says which rows the audit log has.
+// AuditHead describes which rows the audit log has.
 type AuditHead struct {
 	First, Next uint64    // sequences of the oldest row and of the next row; equal if the log is empty
 	Anchor      AuditHash // hash of the last pruned row; zero if no row was pruned

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of the texts of a row of the audit log.
+// Limits of the texts of a row of the audit log.
 const (
 	maxAuditAddr   = 64   // bytes of a client's address
 	maxAuditTarget = 512  // bytes; enough for an account id and a bucket name

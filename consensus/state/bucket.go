@@ -77,7 +77,7 @@ func findObject(r Reader, b *Bucket, k string) (*Object, error) {
 // CreateBucket creates a bucket of an account. Apply sets the field Born.
 type CreateBucket struct{ Bucket Bucket }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateBucket) Code(c *codec.Coder) { v.Bucket.Code(c) }
 
 func (v *CreateBucket) apply(tx Tx, e *entry) (Result, error) {
@@ -126,7 +126,7 @@ type DeleteBucket struct {
 	Born    Incarnation
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *DeleteBucket) Code(c *codec.Coder) { codeBucket(c, &v.Account, &v.Name, &v.Born) }
 
 // codeBucket encodes or decodes the fields by which a command identifies a bucket.
@@ -177,7 +177,7 @@ type BucketRef struct {
 // DeleteBucket, at most MaxSettle records in one command.
 type ClearBuckets struct{ Items []BucketRef }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ClearBuckets) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, b *BucketRef) {
 		codec.String(c, &b.Account, MaxIDLen)
@@ -357,7 +357,7 @@ type PutObject struct {
 	If      Condition
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *PutObject) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Object.Code(c)
@@ -428,7 +428,7 @@ type CopyObject struct {
 	KeepTags     bool // the copy gets the tags that the source has when the command is applied
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CopyObject) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Object.Code(c)
@@ -511,7 +511,7 @@ type DeleteObjects struct {
 	If      Condition
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *DeleteObjects) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.Strings(c, &v.Keys, MaxDeleteKeys, MaxKeyBytes)
@@ -628,7 +628,7 @@ type SetObjectTags struct {
 	Tags    []Tag
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetObjectTags) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.Key, MaxKeyBytes)

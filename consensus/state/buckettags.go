@@ -5,7 +5,7 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // BucketTags has the tags of a bucket, in the order in which they were given.
 type BucketTags struct{ Tags []Tag }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *BucketTags) Code(c *codec.Coder) {
 	c.Version(1)
 	codeTags(c, &v.Tags, MaxBucketTags)
@@ -20,7 +20,7 @@ type SetBucketTags struct {
 	Tags    BucketTags
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetBucketTags) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Tags.Code(c)

@@ -40,7 +40,7 @@ const (
 	byKeyRevokeShare     = 20
 )
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ByKey) Code(c *codec.Coder) {
 	codec.String(c, &v.Key, MaxIDLen)
 	codeChange(c, &v.Change)

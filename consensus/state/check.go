@@ -25,7 +25,7 @@ type HashReport struct {
 	Hash Hash
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Check) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Index)
@@ -68,7 +68,7 @@ type Quarantine struct {
 	Times    uint32  // number of checks in a row that found the node different
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Quarantine) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Node, MaxIDLen)
@@ -86,7 +86,7 @@ func quarantineKey(id NodeID) key { return part(table(tableQuarantine), id) }
 // CheckState makes every node hash its state as it is after this entry.
 type CheckState struct{ At Millis }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CheckState) Code(c *codec.Coder) { codec.Int(c, &v.At) }
 
 func (v *CheckState) apply(tx Tx, e *entry) (Result, error) {
@@ -123,7 +123,7 @@ type ReportHash struct {
 	Hash  Hash
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ReportHash) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.Uint(c, &v.Check)

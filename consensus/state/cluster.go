@@ -23,7 +23,7 @@ type Cluster struct {
 	Operator AccountID
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Cluster) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -69,7 +69,7 @@ type InitCluster struct {
 	Operator Account
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *InitCluster) Code(c *codec.Coder) {
 	v.Cluster.Code(c)
 	v.Node.Code(c)

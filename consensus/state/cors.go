@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// Bounds of the CORS rules of a bucket.
+// Limits of the CORS rules of a bucket.
 const (
 	MaxCorsRules = 100      // rules of a bucket
 	MaxCorsBytes = 64 << 10 // bytes of all texts of these rules
@@ -27,7 +27,7 @@ type CorsRule struct {
 // Cors has the CORS rules of a bucket, in the order in which they are tried.
 type Cors struct{ Rules []CorsRule }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Cors) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.List(c, &v.Rules, MaxCorsRules, func(c *codec.Coder, r *CorsRule) {
@@ -85,7 +85,7 @@ type SetBucketCors struct {
 	Cors    Cors
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetBucketCors) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Cors.Code(c)

@@ -21,7 +21,7 @@ type SetDisabled struct {
 	At      Millis // time by the clock of the proposer, above 0
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetDisabled) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Bool(c, &v.On)

@@ -12,7 +12,7 @@ type Drain struct {
 	Since Millis // time by the clock of the proposer
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Drain) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Node, MaxIDLen)
@@ -34,7 +34,7 @@ type SetDrain struct {
 	At   Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetDrain) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.Bool(c, &v.On)

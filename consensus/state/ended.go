@@ -15,7 +15,7 @@ type ended struct {
 	After uint16 // the parts up to this number are removed
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *ended) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.After)
@@ -79,7 +79,7 @@ func (e *entry) freed() int { return min(e.settle, MaxFreed) }
 // command.
 type ClearUploads struct{ Items []UploadRef }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ClearUploads) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, u *UploadRef) {
 		codec.String(c, &u.Account, MaxIDLen)

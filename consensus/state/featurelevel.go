@@ -73,7 +73,7 @@ func (v View) FeatureLevel() (FeatureLevel, error) { return levelOf(v.r) }
 // that this release does not support.
 type RaiseLevel struct{ FeatureLevel FeatureLevel }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RaiseLevel) Code(c *codec.Coder) { codec.Uint(c, &v.FeatureLevel) }
 
 func (v *RaiseLevel) apply(tx Tx, e *entry) (Result, error) {

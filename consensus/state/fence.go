@@ -19,7 +19,7 @@ type Fence struct {
 	Epoch uint64
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *Fence) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.Uint(c, &v.Epoch)

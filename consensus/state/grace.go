@@ -102,7 +102,7 @@ type EndContent struct {
 	Items   []Ending
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *EndContent) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Int(c, &v.Now)

@@ -26,7 +26,7 @@ type Identity struct {
 	Linked          Millis
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Identity) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Issuer, maxIssuer)
@@ -65,7 +65,7 @@ func identitiesOf(a AccountID) key { return part(table(tableIdentityOf), a) }
 // another account; ErrTooLarge if the account has MaxIdentities identities.
 type LinkIdentity struct{ Identity Identity }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *LinkIdentity) Code(c *codec.Coder) { v.Identity.Code(c) }
 
 func (v *LinkIdentity) apply(tx Tx, _ *entry) (Result, error) {
@@ -129,7 +129,7 @@ type UnlinkIdentity struct {
 	ID      IdentityID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *UnlinkIdentity) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -220,7 +220,7 @@ type SignUp struct {
 	Admin     bool     // make the account an administrator, unless an operator has withdrawn that role
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SignUp) Code(c *codec.Coder) {
 	v.Account.Code(c)
 	codec.Uint(c, &v.Allowance)

@@ -16,7 +16,7 @@ import (
 // postings that record the balance.
 const LedgerLevel FeatureLevel = 9
 
-// Bounds of the ledger of an account.
+// Limits of the ledger of an account.
 const (
 	// MaxPostings is the largest number of postings of an account. Charged every hour, an account
 	// reaches it after more than a thousand years.
@@ -157,7 +157,7 @@ func ledgerOf(a AccountID) key { return part(table(tableLedger), a) }
 // From LedgerLevel on, nodes propose PostCredits instead.
 type GrantCredits struct{ Posting Posting }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *GrantCredits) Code(c *codec.Coder) { v.Posting.Code(c) }
 
 func (v *GrantCredits) apply(tx Tx, e *entry) (Result, error) {
@@ -216,7 +216,7 @@ func postedAs(r Reader, p *Posting) (q *Quota, posted bool, err error) {
 // would become negative; ErrTooLarge above MaxPostings.
 type PostCredits struct{ Posting Posting }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *PostCredits) Code(c *codec.Coder) {
 	p := &v.Posting
 	codec.String(c, &p.ID, MaxIDLen)

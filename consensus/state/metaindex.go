@@ -79,7 +79,7 @@ type indexing struct {
 	Pins     uint64 // number of pins that IndexPins has read
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *indexing) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Bool(c, &v.Complete)
@@ -183,7 +183,7 @@ type IndexPins struct {
 	Most uint32 // largest number of pins to read, at most indexPins
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *IndexPins) Code(c *codec.Coder) {
 	codec.String(c, &v.From, maxLocatorKey)
 	codec.Uint(c, &v.Most)

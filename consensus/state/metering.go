@@ -85,7 +85,7 @@ type ChargeStorage struct {
 	Requests uint64 // credits for a million requests
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ChargeStorage) Code(c *codec.Coder) {
 	codec.Int(c, &v.Now)
 	codec.Int(c, &v.Every)

@@ -106,7 +106,7 @@ func putNode(tx Tx, v *Node, e *entry) error {
 // and release.
 type UpdateNode struct{ Node Node }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *UpdateNode) Code(c *codec.Coder) { v.Node.Code(c) }
 
 func (v *UpdateNode) apply(tx Tx, e *entry) (Result, error) {
@@ -137,7 +137,7 @@ type Ticket struct {
 	Expires Millis
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Ticket) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -158,7 +158,7 @@ type CreateTicket struct {
 	Expired Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateTicket) Code(c *codec.Coder) {
 	v.Ticket.Code(c)
 	if c.More() {
@@ -228,7 +228,7 @@ type JoinNode struct {
 	At     Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *JoinNode) Code(c *codec.Coder) {
 	v.Node.Code(c)
 	codec.String(c, &v.Ticket, MaxIDLen)
@@ -316,7 +316,7 @@ type RemoveNode struct {
 	At uint64
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RemoveNode) Code(c *codec.Coder) {
 	codec.String(c, &v.ID, MaxIDLen)
 	if c.More() {

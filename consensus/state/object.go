@@ -47,7 +47,7 @@ type Bucket struct {
 	Turning    bool // some of its versions may not follow a change of Public yet
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Bucket) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Account, MaxIDLen)
@@ -91,7 +91,7 @@ type Object struct {
 	Wanted string
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Object) Code(c *codec.Coder) {
 	version := v.codeListed(c)
 	codec.Map(c, &v.Headers, MaxMetaPairs, MaxHeaderBytes)
@@ -362,7 +362,7 @@ type Upload struct {
 	StorageClass string
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Upload) Code(c *codec.Coder) {
 	version := uint64(1)
 	if c.Decoding() || v.StorageClass != "" {
@@ -418,7 +418,7 @@ type Part struct {
 	Trees  []byte // chaining values of the subtrees of the part; nil if not known
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Part) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Number)

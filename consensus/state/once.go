@@ -45,7 +45,7 @@ const (
 	onceBySession = 3
 )
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateOnce) Code(c *codec.Coder) {
 	codec.Fixed(c, v.Key[:])
 	var form uint8

@@ -36,7 +36,7 @@ type OneTimeLink struct {
 	Expires Millis
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *OneTimeLink) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -72,7 +72,7 @@ type AddOneTimeLink struct {
 	Over Millis // time that most members' clocks have reached; 0 means to remove no expired links
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *AddOneTimeLink) Code(c *codec.Coder) {
 	v.Link.Code(c)
 	codec.Int(c, &v.Over)
@@ -141,7 +141,7 @@ func removeLinks(tx Tx, goes func(*OneTimeLink) bool) error {
 // Errors: ErrNotFound for a link that was used or replaced, or that never existed.
 type RemoveOneTimeLink struct{ ID LinkID }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RemoveOneTimeLink) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
 
 func (v *RemoveOneTimeLink) apply(tx Tx, _ *entry) (Result, error) {
@@ -185,7 +185,7 @@ type ResetPassword struct {
 	Hash    string // as in Account
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ResetPassword) Code(c *codec.Coder) {
 	codec.String(c, &v.Link, MaxIDLen)
 	codec.String(c, &v.Account, MaxIDLen)
@@ -218,7 +218,7 @@ type BeginSession struct {
 	Over     Millis     // as in CreateSession
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *BeginSession) Code(c *codec.Coder) {
 	v.Session.Code(c)
 	codec.String(c, &v.Identity, MaxIDLen)

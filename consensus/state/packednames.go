@@ -87,7 +87,7 @@ type chunk struct {
 	names  []byte // nameEnd, then each name and a nameEnd
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *chunk) Code(c *codec.Coder) {
 	c.Version(1)
 	n := uint16(v.count)
@@ -406,7 +406,7 @@ type packingNames struct {
 	Pins     uint64 // number of pins that PackNames has processed
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *packingNames) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Bool(c, &v.Complete)
@@ -436,7 +436,7 @@ type PackNames struct {
 	Most uint32 // approximate largest number of pins to read, at most packRows
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *PackNames) Code(c *codec.Coder) {
 	codec.String(c, &v.From, maxPackingAt)
 	codec.Uint(c, &v.Most)

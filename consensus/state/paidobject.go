@@ -18,7 +18,7 @@ type PaidObject struct {
 	Ended   bool      // the paid time is over, and the content was removed
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *PaidObject) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Object, MaxKeyBytes)
@@ -94,7 +94,7 @@ func (v *PaidObject) dropContent(tx Tx, e *entry) error {
 // PaidTrace later, at most MaxSettle in total. The command needs feature level PaymentsLevel.
 type EndPaidObjects struct{ Now Millis } // time that most members' clocks have reached
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *EndPaidObjects) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
 func (v *EndPaidObjects) apply(tx Tx, e *entry) (Result, error) {
@@ -168,7 +168,7 @@ func paidBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err er
 // Errors: ErrInvalid; ErrExists if another attempt has reserved the payment.
 type DeletePaidObject struct{ PaymentOutcome }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *DeletePaidObject) Code(c *codec.Coder) { v.code(c) }
 
 func (v *DeletePaidObject) apply(tx Tx, e *entry) (Result, error) {

@@ -9,7 +9,7 @@ type PartSums struct {
 	Values    []byte // checksums one after the other, in the order of the parts
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *PartSums) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Algorithm, maxAlgorithm)

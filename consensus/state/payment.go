@@ -357,7 +357,7 @@ type paidTotal struct {
 	Amount string // decimal
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *paidTotal) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Count)

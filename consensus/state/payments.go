@@ -34,7 +34,7 @@ type ReservePayment struct {
 	Now     Millis  // time that most members' clocks have reached
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ReservePayment) Code(c *codec.Coder) {
 	v.Payment.Code(c)
 	codec.Int(c, &v.Now)
@@ -120,7 +120,7 @@ type ReleasePayment struct {
 	Request string
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ReleasePayment) Code(c *codec.Coder) {
 	v.ID.code(c)
 	codec.String(c, &v.Request, MaxIDLen)
@@ -232,7 +232,7 @@ type CommitPayment struct {
 	Pin *CreatePin // for PaidAccount, with the id Payment.Pin; Apply sets its end
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CommitPayment) Code(c *codec.Coder) {
 	v.code(c)
 	switch v.Payment.Kind {
@@ -339,7 +339,7 @@ type FailPayment struct {
 	Reason     string
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *FailPayment) Code(c *codec.Coder) {
 	v.code(c)
 	codec.Bool(c, &v.Refundable)
@@ -367,7 +367,7 @@ func (v *FailPayment) apply(tx Tx, _ *entry) (Result, error) {
 // The command needs feature level PaymentsLevel.
 type SweepPayments struct{ Now Millis } // time that most members' clocks have reached
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SweepPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
 // SweptReason is the reason in the record of a payment that SweepPayments has made refundable.
@@ -413,7 +413,7 @@ func (v *SweepPayments) apply(tx Tx, _ *entry) (Result, error) {
 // level PaymentsLevel.
 type ForgetPayments struct{ Now Millis } // time that most members' clocks have reached
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ForgetPayments) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
 func (v *ForgetPayments) apply(tx Tx, _ *entry) (Result, error) {

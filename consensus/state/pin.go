@@ -356,7 +356,7 @@ type CreatePin struct {
 	Nodes []NodeID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreatePin) Code(c *codec.Coder) {
 	v.Pin.Code(c)
 	codec.Strings(c, &v.Nodes, MaxCopies, MaxIDLen)
@@ -450,7 +450,7 @@ type DeletePin struct {
 	ID      RequestID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *DeletePin) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.String(c, &v.ID, MaxIDLen)
@@ -487,7 +487,7 @@ type ReplacePin struct {
 	Nodes []NodeID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ReplacePin) Code(c *codec.Coder) {
 	codec.String(c, &v.Old, MaxIDLen)
 	v.Pin.Code(c)

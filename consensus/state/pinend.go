@@ -59,7 +59,7 @@ type EndPins struct {
 	Now Millis // time that most members' clocks have reached
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *EndPins) Code(c *codec.Coder) { codec.Int(c, &v.Now) }
 
 func (v *EndPins) apply(tx Tx, e *entry) (Result, error) {

@@ -51,7 +51,7 @@ type SetBucketPublic struct {
 	Public  bool
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetBucketPublic) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Name, &v.Born)
 	codec.Bool(c, &v.Public)
@@ -76,7 +76,7 @@ type BucketName struct {
 // existing objects, at most MaxSettle objects in one command.
 type TurnBuckets struct{ Items []BucketName }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *TurnBuckets) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, b *BucketName) {
 		codec.String(c, &b.Account, MaxIDLen)

@@ -28,7 +28,7 @@ type Quota struct {
 	Retained  uint64 // bytes of replaced content that is still stored; not part of Used
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Quota) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Allowance)
@@ -52,7 +52,7 @@ type charge struct {
 	Stored bool // true for pinned content, false for content that is being fetched
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *charge) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Bytes)
@@ -358,7 +358,7 @@ func (v *Arrival) Code(c *codec.Coder) {
 // are charged when the root becomes pinned.
 type ReportArrivals struct{ Items []Arrival }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ReportArrivals) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *Arrival) { v.Code(c) })
 }
@@ -436,7 +436,7 @@ type SetQuota struct {
 	Allowance uint64 // bytes; Unlimited: no limit
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetQuota) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Uint(c, &v.Allowance)

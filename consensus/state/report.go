@@ -35,7 +35,7 @@ type ReportCopies struct {
 	Items []CopyReport
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ReportCopies) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *CopyReport) { v.Code(c) })
@@ -151,7 +151,7 @@ type PlaceRoots struct {
 	At uint64
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *PlaceRoots) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxReports, func(c *codec.Coder, v *Placement) { v.Code(c) })
 	if v.At == 0 && (!c.Decoding() || !c.More()) {
@@ -208,7 +208,7 @@ func unmarkSurplus(tx Tx, root *Root) error {
 // fit into an earlier entry.
 type SettleRoots struct{ Roots []RootKey }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SettleRoots) Code(c *codec.Coder) { codec.Strings(c, &v.Roots, MaxReports, MaxCIDLen) }
 
 func (v *SettleRoots) apply(tx Tx, e *entry) (Result, error) {

@@ -7,30 +7,31 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/codec"
 )
 
-// tableRetained is the table of replaced roots that are kept: replacement root, replaced root ->
-// retained. The blocks of the replaced root are kept until the replacement is replicated or has
-// failed, so that a client who replaces a pin never loses both.
+// tableRetained is the table of replaced roots whose blocks are not deleted yet: replacement
+// root, replaced root -> retained. The blocks of the replaced root remain until the replacement
+// is replicated or has failed, so that a client who replaces a pin never loses both.
 const tableRetained = 'G'
 
 func retainedPrefix(k RootKey) key { return part(table(tableRetained), k) }
 
 func retainedKey(old, replacement RootKey) key { return part(retainedPrefix(replacement), old) }
 
-// retained is the record of a replaced root that is kept for an account. It is not charged to the
-// account.
+// retained is the record of a replaced root whose blocks remain for an account. They are not
+// charged to the account.
 type retained struct {
 	Account AccountID
 	Bytes   uint64 // bytes of its blocks, as counted in Quota.Retained
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *retained) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Uint(c, &v.Bytes)
 }
 
-// retainedAt returns the record by which replacement keeps old, or an error if it is missing.
+// retainedAt returns the record of the replaced root old and its replacement, or an error if it
+// is missing.
 func retainedAt(r Reader, old, replacement RootKey) (*retained, error) {
 	kept, err := get[retained](r, retainedKey(old, replacement))
 	if err == nil && kept == nil {
@@ -39,10 +40,10 @@ func retainedAt(r Reader, old, replacement RootKey) (*retained, error) {
 	return kept, err
 }
 
-// retain keeps a replaced root for an account until replacement is replicated or has failed. It
-// returns false if the retained bytes of the account would exceed its quota, unless this is the
-// first one, so that replacements that never complete cannot accumulate content. The caller
-// stores the replaced root.
+// retain ensures that the blocks of a replaced root remain until replacement is replicated or has
+// failed. It returns false if the retained bytes of the account would exceed its quota, unless
+// this is the first retained root, so that replacements that never complete cannot accumulate
+// content. The caller must store old.
 func retain(tx Tx, a AccountID, old *Root, replacement RootKey) (bool, error) {
 	kept := &retained{Account: a}
 	q, err := get[Quota](tx, quotaKey(a))
@@ -77,12 +78,12 @@ func (v *retained) end(tx Tx) error {
 	return put(tx, quotaKey(v.Account), q)
 }
 
-// retainReplaced keeps the blocks of a replaced root until its replacement is replicated or has
-// failed. If the replaced root is itself not settled, the roots that it keeps are handed over to
-// the replacement, so that chains of replacements do not grow.
+// retainReplaced ensures that the blocks of a replaced root remain until its replacement is
+// replicated or has failed. If the replaced root is itself neither, the roots that were retained
+// for it are now retained for the replacement, so that chains of replacements do not grow.
 //
-// The account is not charged for the kept content, because it may need its quota for the
-// replacement. retain and MaxRetained limit how much is kept.
+// The account is not charged for retained content, because it may need its quota for the
+// replacement. retain and MaxRetained limit its amount.
 func retainReplaced(tx Tx, a AccountID, old *Root, replacement RootKey) error {
 	g, err := get[Root](tx, rootKey(replacement))
 	if err != nil || g == nil || g.settled() {
@@ -136,8 +137,8 @@ func retainReplaced(tx Tx, a AccountID, old *Root, replacement RootKey) error {
 	return nil
 }
 
-// unretain removes the record by which replacement keeps root k, and returns the root k with its
-// number of Retainers decreased. The caller stores that root.
+// unretain deletes the record of the replaced root k and its replacement. It returns root k with
+// Retainers decreased by one. The caller must store that root.
 func unretain(tx Tx, k, replacement RootKey) (*Root, error) {
 	kept, err := retainedAt(tx, k, replacement)
 	if err != nil {

@@ -65,7 +65,7 @@ type Copy struct {
 	Reason string // reason of GaveUp, or of the last failed attempt; see ReasonOf
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Copy) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.Uint(c, &v.Phase)

@@ -91,7 +91,7 @@ type CreateSession struct {
 	Over Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateSession) Code(c *codec.Coder) {
 	v.Session.Code(c)
 	codec.Fixed(c, v.Password[:])
@@ -223,7 +223,7 @@ func sessionsIn(r Reader, account AccountID) (all []Session, err error) {
 // EndSession deletes a session. Errors: ErrNotFound.
 type EndSession struct{ ID SessionID }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *EndSession) Code(c *codec.Coder) { codec.String(c, &v.ID, MaxIDLen) }
 
 func (v *EndSession) apply(tx Tx, e *entry) (Result, error) {
@@ -286,7 +286,7 @@ type Use struct {
 // exist or have a later use.
 type NoteUses struct{ Items []Use }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *NoteUses) Code(c *codec.Coder) {
 	codec.List(c, &v.Items, MaxUses, func(c *codec.Coder, u *Use) {
 		codec.String(c, &u.Key, MaxIDLen)
@@ -335,7 +335,7 @@ type BySession struct {
 	Change  Command // a change that Asked accepts
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *BySession) Code(c *codec.Coder) {
 	codec.String(c, &v.Session, MaxIDLen)
 	codeChange(c, &v.Change)
@@ -375,7 +375,7 @@ type SigningKey struct {
 // signingKeys has the signing keys of generations above 0, oldest first.
 type signingKeys struct{ Items []SigningKey }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *signingKeys) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.List(c, &v.Items, MaxSigningKeys, func(c *codec.Coder, k *SigningKey) {
@@ -408,7 +408,7 @@ func readSigningKeys(r Reader) (*signingKeys, error) {
 // Errors: ErrInvalid; ErrTooLarge if there are MaxSigningKeys signing keys that must be kept.
 type RotateSigningKey struct{ Sealed []byte }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RotateSigningKey) Code(c *codec.Coder) { codec.Bytes(c, &v.Sealed, MaxAddrLen) }
 
 func (v *RotateSigningKey) apply(tx Tx, _ *entry) (Result, error) {

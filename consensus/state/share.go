@@ -58,7 +58,7 @@ func (v *Share) CoversList(prefix string) bool {
 	})
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Share) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.ID, ShareIDLen)
@@ -135,7 +135,7 @@ type CreateShare struct {
 	Expired Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateShare) Code(c *codec.Coder) {
 	v.Share.Code(c)
 	codec.Int(c, &v.Expired)
@@ -242,7 +242,7 @@ type RevokeShare struct {
 	ID      ShareID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *RevokeShare) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.ID, ShareIDLen)

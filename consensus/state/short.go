@@ -47,8 +47,8 @@ func (v View) ShortWithout(there func(NodeID) bool) (uint64, error) {
 	return short, nil
 }
 
-// lacks returns whether a pinned root has fewer than full copies without those on the nodes in
-// gone, and is not marked as short.
+// lacks returns whether a pinned root has fewer than full complete copies, not counting those on
+// the nodes in gone. It returns false for a root that is already marked as short.
 func (v View) lacks(k RootKey, gone map[NodeID]bool, full int) (bool, error) {
 	root, err := v.Root(k)
 	if err != nil || root.Status != Pinned {

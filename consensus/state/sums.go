@@ -28,7 +28,7 @@ type SetObjectSums struct {
 	Checksum Checksum
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetObjectSums) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Uint(c, &v.Born)

@@ -47,7 +47,7 @@ type SetObjectHash struct {
 	Blake3  []byte
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetObjectHash) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.Uint(c, &v.Born)

@@ -25,7 +25,7 @@ func (v *Bucket) begunKey(u *Upload) key {
 // begun is the value in the index of open uploads: where the upload is.
 type begun struct{ Bucket, Key string }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *begun) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.String(c, &v.Bucket, maxBucketName)
@@ -56,7 +56,7 @@ type CreateUpload struct {
 	Upload  Upload
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CreateUpload) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Upload.Code(c)
@@ -115,7 +115,7 @@ type AbortUpload struct {
 	ID      UploadID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *AbortUpload) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.Key, MaxKeyBytes)
@@ -162,7 +162,7 @@ type DateUpload struct {
 	Since   Millis
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *DateUpload) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.Key, MaxKeyBytes)
@@ -274,7 +274,7 @@ type PutPart struct {
 	Content Content
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *PutPart) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.Key, MaxKeyBytes)
@@ -346,7 +346,7 @@ type CopyPart struct {
 	SourceID     VersionID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CopyPart) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.String(c, &v.Key, MaxKeyBytes)
@@ -391,7 +391,7 @@ type CompleteUpload struct {
 	If      Condition
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CompleteUpload) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	v.Object.Code(c)

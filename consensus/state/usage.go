@@ -34,7 +34,7 @@ type Usage struct {
 	Requests uint64 // requests of the account to all nodes
 }
 
-// Code encodes or decodes the record.
+// Code encodes the record, or decodes it if c is a decoder.
 func (v *Usage) Code(c *codec.Coder) {
 	c.Version(1)
 	codec.Uint(c, &v.Day)
@@ -69,7 +69,7 @@ type NoteUsage struct {
 	Number uint64
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *NoteUsage) Code(c *codec.Coder) {
 	codec.Uint(c, &v.Day)
 	codec.List(c, &v.Items, MaxUsage, func(c *codec.Coder, i *AccountRequests) {

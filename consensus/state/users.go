@@ -13,7 +13,7 @@ type OpenAccount struct {
 	Allowance uint64 // bytes; Unlimited: no limit
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *OpenAccount) Code(c *codec.Coder) {
 	v.Account.Code(c)
 	codec.Uint(c, &v.Allowance)
@@ -51,7 +51,7 @@ type SetPassword struct {
 	Hash    string // as in Account; empty if nobody can sign in with a password
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetPassword) Code(c *codec.Coder) {
 	codec.String(c, &v.Account, MaxIDLen)
 	codec.String(c, &v.Hash, MaxAddrLen)
@@ -99,7 +99,7 @@ func closingKey(a AccountID) key { return part(table(tableClosing), a) }
 // sessions do not exist. Later ClearAccounts commands remove its content.
 type CloseAccount struct{ Account AccountID }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CloseAccount) Code(c *codec.Coder) { codec.String(c, &v.Account, MaxIDLen) }
 
 func (v *CloseAccount) apply(tx Tx, e *entry) (Result, error) {
@@ -161,7 +161,7 @@ func errOperator(a *Account) error {
 // Errors: those of MayClose.
 type CloseOwnAccount struct{ Account AccountID }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *CloseOwnAccount) Code(c *codec.Coder) { codec.String(c, &v.Account, MaxIDLen) }
 
 func (v *CloseOwnAccount) apply(tx Tx, e *entry) (Result, error) {
@@ -201,7 +201,7 @@ func (v View) MayClose(id AccountID) error {
 // records in one command.
 type ClearAccounts struct{ Accounts []AccountID }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *ClearAccounts) Code(c *codec.Coder) { codec.Strings(c, &v.Accounts, MaxReports, MaxIDLen) }
 
 func (v *ClearAccounts) apply(tx Tx, e *entry) (Result, error) {

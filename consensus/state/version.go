@@ -412,7 +412,7 @@ type SetVersioning struct {
 	Versioning Versioning
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *SetVersioning) Code(c *codec.Coder) {
 	codeBucket(c, &v.Account, &v.Bucket, &v.Born)
 	codec.Uint(c, &v.Versioning)

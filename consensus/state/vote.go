@@ -7,10 +7,11 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // may have forgotten votes that it has given.
 type StoreID string
 
-// takeStore decides whether the store in a member's new record node is eligible to vote; old is
-// the previous record, or nil. The same store keeps its eligibility. A store that replaces
-// another is not eligible until GrantVote. If the new record names no store, Votes is false. If
-// the old record names none, the new record itself says in Votes whether its log is complete.
+// takeStore sets Votes in a member's new record node, which is whether its store is eligible to
+// vote. old is the previous record, or nil. The store of a new member, and a store that replaces
+// another one, are not eligible until GrantVote. If the store is the same, its eligibility does
+// not change. If the previous record has no store, the value that the new record proposes
+// remains.
 func takeStore(node, old *Node) {
 	switch {
 	case node.Store == "" || old == nil:
@@ -34,7 +35,7 @@ type GrantVote struct {
 	Store StoreID
 }
 
-// Code implements Command.
+// Code implements Command. It encodes the command, or decodes it if c is a decoder.
 func (v *GrantVote) Code(c *codec.Coder) {
 	codec.String(c, &v.Node, MaxIDLen)
 	codec.String(c, &v.Store, MaxIDLen)

@@ -69,7 +69,8 @@ func affordRecord(r Reader, a AccountID, was, is uint64) error {
 	return noRoom(r, a, q, fmt.Sprintf("metadata, %d bytes above those that are free, does not fit", is))
 }
 
-// growRecord calls affordRecord and then reweigh.
+// growRecord changes the quota of an account for a record whose weight changes from was to is
+// bytes. It returns ErrQuota if the account cannot afford that. See affordRecord and reweigh.
 func growRecord(tx Tx, a AccountID, was, is uint64) error {
 	if err := affordRecord(tx, a, was, is); err != nil {
 		return err

@@ -134,9 +134,9 @@ func (t *Raft) doubt(node string) {
 	}
 }
 
-// NotifyCommit tells a follower, after notifyAfter, that the entries up to index are committed,
-// unless an entry has carried the news by then. It covers only entries that this node has sent to
-// the follower. It does nothing if there is no pipeline to the node.
+// NotifyCommit tells a follower after notifyAfter that the entries up to index are committed,
+// unless an entry sent meanwhile contains that commit index. It covers only entries that this
+// node has sent to the follower. It does nothing if there is no pipeline to the node.
 func (t *Raft) NotifyCommit(node string, index uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,9 +147,9 @@ func (t *Raft) NotifyCommit(node string, index uint64) {
 	}
 }
 
-// NotifyCommitToAll does the same for every follower, after the given delay. Usually the next
-// entry carries the news within that delay. Without this call, Raft would send the news only at
-// its next periodic check.
+// NotifyCommitToAll is NotifyCommit for every follower, after the given delay. Usually another
+// entry is sent within that delay and contains the commit index. Without this call, Raft would
+// send the commit index only at its next periodic check.
 func (t *Raft) NotifyCommitToAll(index uint64, after time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

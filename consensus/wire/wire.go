@@ -108,7 +108,7 @@ const (
 	kindSetDisabled      = 104
 )
 
-// Bounds of what this package reads and writes.
+// Limits of what this package reads and writes.
 const (
 	// MaxCommand is the largest size of one encoded command in bytes.
 	MaxCommand = 1 << 20
