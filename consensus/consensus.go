@@ -86,7 +86,8 @@ var (
 	ErrStalled = errors.New("the disk of the Raft log hangs")
 )
 
-// Timings are the time-outs and bounds of Raft. A zero field takes the default, with which its comment ends.
+// Timings are the time-outs and limits of Raft. A zero field means the default, which is at the
+// end of its comment.
 type Timings struct {
 	// Adaptive means that the members measure how long a leader may be silent before an
 	// election, from 1.5 s to 5 s (ADR 47). Raft's own time-out, Heartbeat, is then 5 s and
@@ -461,7 +462,7 @@ func (n *Node) hasCaughtUp() bool {
 	}
 }
 
-// Limits of ending.
+// Time limits for the end of a node.
 const (
 	// handOverTimeout is how long a leader tries to hand its leadership over.
 	handOverTimeout = 2 * time.Second

@@ -235,7 +235,7 @@ func (n *Node) serveBy(ctx context.Context, from string, request []byte) (uint8,
 	return answerDone, append(n.clock.now().append(make([]byte, 0, readingBytes+len(encoded))), encoded...)
 }
 
-// refusal returns the answer that carries an error.
+// refusal returns the answer that contains an error.
 func refusal(err error) (uint8, []byte) {
 	var coded *state.Error
 	if errors.As(err, &coded) && !errors.Is(err, errRetry) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds for deciding that this node is too far behind to answer reads.
+// Limits at which this node counts as too far behind to answer reads.
 const (
 	// lagged is how long a read must have waited in vain for the local state before this node
 	// counts as behind. A shorter wait only sets doubted.

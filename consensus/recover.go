@@ -365,8 +365,8 @@ func (n *Node) leadToSent(cached, log raft.LogStore, index uint64) error {
 	return fmt.Errorf("the snapshot at %d is not listed", index)
 }
 
-// leadTo makes the log continue from a snapshot. It only logs it if a full disk has no space for
-// one more entry.
+// leadTo makes the log continue from a snapshot. If the disk is too full for one more entry,
+// leadTo only logs that and returns nil.
 func (n *Node) leadTo(cached, log raft.LogStore, snapshot raft.SnapshotMeta) error {
 	if err := forgetCovered(cached, snapshot); err != nil {
 		return err

@@ -83,7 +83,7 @@ func (c *Coder) Version(v uint64) uint64 {
 	return got
 }
 
-// Uint codes an unsigned integer.
+// Uint encodes or decodes an unsigned integer.
 func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Coder, v *T) {
 	if c.err != nil {
 		return
@@ -100,7 +100,7 @@ func Uint[T ~uint8 | ~uint16 | ~uint32 | ~uint64](c *Coder, v *T) {
 	*v, c.buf = T(n), c.buf[size:]
 }
 
-// Int codes a signed integer.
+// Int encodes or decodes a signed integer.
 func Int[T ~int64](c *Coder, v *T) {
 	u := uint64(*v)<<1 ^ uint64(*v>>63)
 	Uint(c, &u)
@@ -109,7 +109,7 @@ func Int[T ~int64](c *Coder, v *T) {
 	}
 }
 
-// Bool codes a truth value as one byte.
+// Bool encodes or decodes a truth value as one byte.
 func Bool(c *Coder, v *bool) {
 	var b uint8
 	if *v {
@@ -155,7 +155,7 @@ func Text(c *Coder, most int) []byte {
 // up to most. Like Text, it serves code that inspects a record. After an error it returns 0.
 func Count(c *Coder, most int) int { return c.length(0, most) }
 
-// Bytes codes a byte slice of up to most bytes. An empty slice decodes as nil.
+// Bytes encodes or decodes a byte slice of up to most bytes. An empty slice decodes as nil.
 func Bytes(c *Coder, v *[]byte, most int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {
@@ -209,13 +209,14 @@ func List[T any](c *Coder, v *[]T, most int, each func(*Coder, *T)) {
 	}
 }
 
-// Strings codes a list of up to most strings of up to longest bytes each.
+// Strings encodes or decodes a list of up to most strings of up to longest bytes each.
 func Strings[S ~string](c *Coder, v *[]S, most, longest int) {
 	List(c, v, most, func(c *Coder, s *S) { String(c, s, longest) })
 }
 
-// Map codes a map of up to most pairs, whose keys and values have up to longest bytes each. It writes the
-// pairs in key order, so that equal maps are equal bytes. An empty map decodes as nil.
+// Map encodes or decodes a map of up to most pairs, whose keys and values have up to longest
+// bytes each. It writes the pairs in key order, so that equal maps have equal bytes. An empty map
+// decodes as nil.
 func Map(c *Coder, v *map[string]string, most, longest int) {
 	n := c.length(len(*v), most)
 	if c.err != nil {

@@ -8,7 +8,7 @@ import (
 
 // Limits of apps.
 const (
-	MaxApps         = 1000 // 1000 // apps of a cluster
+	MaxApps         = 1000 // apps of a cluster
 	MaxAppName      = 64   // bytes
 	MaxRedirects    = 16   // of an app
 	MaxRedirectSize = 1024 // bytes of a redirect URI

@@ -31,7 +31,7 @@ type entry struct {
 // Result is what a successful command returns to its proposer.
 type Result struct {
 	Pin *Pin // the accepted pin, for CreatePin and ReplacePin
-	// Deeds says what happened to each key in a bucket with versions: one element for PutObject,
+	// Deeds is what happened to each key in a bucket with versions: one element for PutObject,
 	// CopyObject and CompleteUpload, and one for each key of DeleteObjects. In other buckets it
 	// is empty.
 	Deeds []Deed

@@ -5,8 +5,8 @@ import "github.com/holdfast-ipfs/holdfast/consensus/codec"
 // DrainLevel is the lowest feature level with members that are being drained.
 const DrainLevel FeatureLevel = 10
 
-// Drain records that a member is being drained: it should keep no content, and repair moves its
-// content to other members. It stays a member until RemoveNode.
+// Drain records that a member is being drained: it should store no content, and repair moves its
+// content to other members. It remains a member until RemoveNode.
 type Drain struct {
 	Node  NodeID
 	Since Millis // time by the clock of the proposer

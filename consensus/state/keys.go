@@ -162,9 +162,9 @@ func (k key) end() key {
 }
 
 // Sparse returns true for keys that commands often look up or delete although they do not exist,
-// so that the store should keep a filter of the existing ones. Looked up are an operation by its
-// id, a pin by its request, a root, an object by its key, and the mark of a disabled account.
-// Deleted are the marks of a root that is settling and of the bytes of a root that have arrived.
+// so that the store should have a filter of the existing ones. Commands look up an operation by
+// its id, a pin by its request, a root, an object by its key, and the mark of a disabled account.
+// They delete the marks of a root that is settling and of the bytes of a root that have arrived.
 // See Options.Sparse of storage/kv.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {

@@ -316,7 +316,8 @@ func codeTags(c *codec.Coder, tags *[]Tag, most int) {
 // maxAlgorithm is the largest length of the name of a checksum algorithm, in bytes.
 const maxAlgorithm = 16
 
-// Checksum is a digest of content by one algorithm. It is kept in addition to the MD5 in the ETag.
+// Checksum is a digest of content by one algorithm. An object can have checksums in addition to
+// the MD5 in its ETag.
 type Checksum struct {
 	// Algorithm is the algorithm's name. Feature level 3 has "CRC32", "CRC32C", "CRC64NVME", "SHA1" and
 	// "SHA256", and level 5 adds "MD5", "SHA512", "XXHASH64", "XXHASH3" and "XXHASH128".

@@ -13,7 +13,7 @@ const MaxOneTimeLinks = 1000
 // the state, such as a backup, cannot be used as the link.
 type LinkID string
 
-// LinkPurpose says what a one-time link does. The numbers are stored: never renumber.
+// LinkPurpose is what a one-time link does. The numbers are stored: never renumber.
 type LinkPurpose uint8
 
 // Every purpose.

@@ -129,8 +129,9 @@ func (v *EndPaidObjects) apply(tx Tx, e *entry) (Result, error) {
 	})
 }
 
-// paidBy returns up to limit paid objects in the index of whose end is not after now, in the
-// order of their ends.
+// paidBy returns up to limit paid objects whose end is not after now, in the order of their ends.
+// of is the index to read: paidEnds for objects that are stored, or paidEnded for those whose
+// time is over.
 func paidBy(r Reader, of byte, now Millis, limit int) (all []*PaidObject, err error) {
 	if now <= 0 || limit <= 0 {
 		return nil, nil

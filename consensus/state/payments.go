@@ -432,8 +432,8 @@ func (v *ForgetPayments) apply(tx Tx, _ *entry) (Result, error) {
 	return Result{}, nil
 }
 
-// paymentsBy returns up to limit payments in the index of whose time is not after by, in the
-// order of the times.
+// paymentsBy returns up to limit payments whose time in an index is not after by, in the order of
+// these times. of is the index: paidReserved or paidFailed.
 func paymentsBy(r Reader, of byte, by Millis, limit int) (all []*Payment, err error) {
 	if by <= 0 || limit <= 0 {
 		return nil, nil

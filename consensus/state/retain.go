@@ -161,7 +161,8 @@ func unretain(tx Tx, k, replacement RootKey) (*Root, error) {
 	return root, nil
 }
 
-// retainedBy returns the replaced roots that are kept until root k is replicated or has failed.
+// retainedBy returns the replaced roots whose blocks remain until root k is replicated or has
+// failed.
 func retainedBy(r Reader, k RootKey) ([]RootKey, error) {
 	prefix := retainedPrefix(k)
 	var olds []RootKey
@@ -173,8 +174,8 @@ func retainedBy(r Reader, k RootKey) ([]RootKey, error) {
 	return olds, err
 }
 
-// releaseRetained stops keeping the roots that k has replaced, because k is replicated, has
-// failed or was removed.
+// releaseRetained ends the retention of the roots that k has replaced, because k is replicated,
+// has failed or was removed. It removes those that nothing else references.
 func releaseRetained(tx Tx, k RootKey, e *entry) error {
 	olds, err := retainedBy(tx, k)
 	if err != nil {

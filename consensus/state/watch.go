@@ -46,7 +46,7 @@ func (w *Watch) ChangedAt(a AccountID) uint64 {
 
 // Subscription collects the changes for one subscriber of a Watch.
 type Subscription struct {
-	// C has a token whenever there are changes to take.
+	// C contains a token while there are changes for Take.
 	C <-chan struct{}
 
 	c       chan struct{}

@@ -75,7 +75,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return p.send(args, resp)
 }
 
-// send writes a message; the caller holds the token of sending. It closes the stream if the write
+// send writes a message. The caller must hold the token of sending. It closes the stream if the write
 // takes longer than 2 * raftTimeout. Without this limit, if the stream breaks while its follower
 // is being removed, the Raft library would wait forever for a reader that has ended, and would
 // keep sending heartbeats to the removed node.
