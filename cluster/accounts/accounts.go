@@ -65,7 +65,7 @@ type Options struct {
 	// state.DefaultAllowance.
 	Allowance uint64
 
-	// SignUp says who may open an account; empty means SignUpOff.
+	// SignUp is who may open an account; empty means SignUpOff.
 	SignUp SignUp
 
 	// SessionIdle is how long a session that begins on this node may be unused, and SessionLife
