@@ -44,7 +44,7 @@ type Options struct {
 	// Members returns all members, including this node. Gossip calls it before each sample that
 	// it sends, and drops nodes from its table that are no longer members.
 	Members func() []state.NodeID
-	// Now is the clock whose time samples carry.
+	// Now is the clock for the time in samples.
 	Now    func() time.Time
 	Every  time.Duration
 	Logger *slog.Logger

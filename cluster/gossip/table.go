@@ -17,7 +17,7 @@ const (
 	DownAfter    = 15 * time.Second
 )
 
-// maxEntries bounds the number of nodes in a table.
+// maxEntries is the largest number of nodes in a table.
 const maxEntries = state.MaxNodes
 
 // State is how alive a node seems, from the age of its last sample.

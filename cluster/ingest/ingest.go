@@ -87,7 +87,7 @@ type Buffers interface {
 
 // Leases protect roots on this node from being deleted.
 type Leases interface {
-	// Begin takes a lease on a root. Each Begin needs one End.
+	// Begin creates a lease on a root. The caller must call End once for each Begin.
 	Begin(ctx context.Context, root state.RootKey) error
 	End(root state.RootKey)
 	// Sealed records that the holder of the lease has sealed the root. Found records that the

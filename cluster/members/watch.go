@@ -36,7 +36,7 @@ func (m *Members) Watch(ctx context.Context) error {
 	}
 }
 
-// observe takes the samples from which the progress of drains and the age of content are
+// observe stores the samples from which the progress of drains and the age of content are
 // computed.
 func (m *Members) observe(ctx context.Context) {
 	m.ages.note(m.opts.State.Applied(), m.opts.Now())
