@@ -28,7 +28,7 @@ const (
 	// maxEntries is the largest number of entries in progress: one that is being written to disk,
 	// and one that waits for a majority.
 	maxEntries = 2
-	// maxGather bounds how long commands wait for others to join their entry; see pace.
+	// maxGather is the longest time for which commands wait for others to join their entry; see pace.
 	maxGather = 2 * time.Millisecond
 	// enqueueTimeout is how long an entry waits until Raft accepts it. Raft accepts an entry when
 	// it has written the previous one.

@@ -18,9 +18,9 @@ const (
 	deadlineLevel state.FeatureLevel = 5
 	// clockAge is the greatest age of a reading from which a deadline may be computed.
 	clockAge = 10 * time.Second
-	// clockDrift bounds the drift between two monotonic clocks: 1 part in clockDrift. Quartz
+	// clockDrift limits the drift between two monotonic clocks: 1 part in clockDrift. Quartz
 	// clocks drift ten times less, and the kernel's time correction changes their rate by at most
-	// half of this bound.
+	// half of this limit.
 	clockDrift = 1000
 	// readingBytes is the size in bytes of an encoded reading. An encoded deadline has the same
 	// size.

@@ -126,7 +126,7 @@ func (n *Node) snapshot(ctx context.Context) error {
 	return n.await(ctx, n.raft.Snapshot())
 }
 
-// newcomerPart bounds the log after the newest snapshot when a member is added: if it is larger
+// newcomerPart limits the log after the newest snapshot when a member is added: if it is larger
 // than SnapshotBytes/newcomerPart, a new snapshot is cheaper to send and to apply than that log.
 const newcomerPart = 16
 
