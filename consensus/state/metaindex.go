@@ -231,8 +231,8 @@ func (v *IndexPins) apply(tx Tx, _ *entry) (Result, error) {
 }
 
 // wholeIndexLevel is the lowest feature level at which IndexPins begins with the first pin. Below it,
-// IndexPins begins at the account in the first row of the whole store, although that row is not about
-// a pin, and so omits the pins of accounts with smaller ids.
+// IndexPins reads an account id from the key of the first row of the whole store, although that row is
+// not about a pin, and so omits the pins of accounts that precede this id in the order of keys.
 const wholeIndexLevel FeatureLevel = 11
 
 // indexedTo returns the key after which the next IndexPins reads pins.
