@@ -407,7 +407,7 @@ func TestCloseEndsAWrite(t *testing.T) {
 }
 
 // Dial refuses this node itself, and refuses a peer that is no member with ErrNotMember.
-func TestDialFailsAtOnceForWhoIsNoMember(t *testing.T) {
+func TestDialRefusesThisNodeAndWhoIsNoMember(t *testing.T) {
 	peers, r := newCluster(t, 2)
 	if _, err := peers[0].Dial(t.Context(), peers[0].ID(), testProtocol); err == nil {
 		t.Fatal("dialled itself")

@@ -204,7 +204,7 @@ func TestRootsAreAnnouncedAndWithdrawn(t *testing.T) {
 
 // A scan of all roots ends at once while the DHT is out of reach, and when the node stops. The scan waited a minute
 // for each 256 new roots, and the end of the node behind that.
-func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
+func TestAScanOfAllRootsWaitsForNobody(t *testing.T) {
 	held := new(heldRoots)
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.Routing, o.Roots = RoutingLAN, held.each }) // and knows nobody
 	sweep := func() *provider.SweepingProvider {
@@ -242,7 +242,7 @@ func TestALookAtAllRootsWaitsForNobody(t *testing.T) {
 // A scan of all roots does not announce a root again that was withdrawn during the scan. A root that was announced
 // again meanwhile stays announced. A scan reads the state of its beginning; what becomes private, or goes, before the
 // scan has come to it stays withdrawn.
-func TestWhatIsWithdrawnDuringALookStaysWithdrawn(t *testing.T) {
+func TestWhatIsWithdrawnDuringAScanStaysWithdrawn(t *testing.T) {
 	kept, gone, back := rawCID(t, "kept"), rawCID(t, "gone"), rawCID(t, "back")
 	p := &Peer{ctx: t.Context(), dht: new(dht.IpfsDHT), provide: newProvideQueue(), log: slog.New(slog.DiscardHandler)}
 	p.providing.keys = openKeystore(t, newDatastores(t, t.TempDir()))

@@ -83,7 +83,7 @@ func TestUnknownPeersAreServedNoFasterThanTheirShare(t *testing.T) {
 
 // A peer that this node has dialled gets blocks within 10 s while unknown peers fill all workers. The wants of
 // unknown peers are not with those of others.
-func TestAnswersForMembersAreNeverQueuedBehindThoseForUnknownPeers(t *testing.T) {
+func TestAnswersForDialledPeersAreNotBehindThoseForUnknownPeers(t *testing.T) {
 	const rate = 64 << 10
 	p := newTestPeer(t, newRoster(), func(o *Options) { o.ServeRate = rate })
 	held := addBlocks(t, p.store, 4*serveWorkers, 1<<20)

@@ -345,7 +345,7 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 }
 
 // Pages have no script or style of their own, which the policy would refuse, and fit a budget.
-func TestTheFirstPageIsSmall(t *testing.T) {
+func TestPagesHaveNoCodeOfTheirOwnAndFitABudget(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	b.signIn("alice")

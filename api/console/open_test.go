@@ -31,7 +31,7 @@ func TestTheStatusSaysUpOrNot(t *testing.T) {
 }
 
 // Search engines stay out, and an address that is none leads on.
-func TestWhoComesByChance(t *testing.T) {
+func TestSearchEnginesStayOutAndAWrongAddressLeadsOn(t *testing.T) {
 	b := newWorld(t).browser()
 	if status, body := b.get("/robots.txt"); status != http.StatusOK || body != "User-agent: *\nDisallow: /\n" {
 		t.Errorf("robots.txt is answered with %d: %s", status, body)

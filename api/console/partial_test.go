@@ -225,7 +225,7 @@ func TestAnAppIsOfferedItsOwnKeysOnly(t *testing.T) {
 }
 
 // Lines that were copied from a table have tabs.
-func TestLinesOfATable(t *testing.T) {
+func TestManyPinsAreAddedFromLinesWithTabs(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	b.signIn("alice")

@@ -315,7 +315,7 @@ func TestTimesToLive(t *testing.T) {
 }
 
 // A body without a length gets 411, and one that is too large gets 413.
-func TestLengthsArePaidFor(t *testing.T) {
+func TestABodyWithoutALengthOrTooLargeIsRefused(t *testing.T) {
 	g := newGateway(t, nil)
 	if r := g.do(http.MethodPut, "/photos/a", strings.Repeat("x", 8<<20+1)); r.StatusCode != http.StatusRequestEntityTooLarge || !strings.HasPrefix(r.body, `{"error":"PAYLOAD_TOO_LARGE"`) {
 		t.Errorf("too large: %d %s", r.StatusCode, r.body)

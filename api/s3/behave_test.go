@@ -727,7 +727,7 @@ func TestDeletionsByETagHaveTheirOwnTime(t *testing.T) {
 }
 
 // A read accepts the state in which its caller was authenticated, so it need not ask the cluster again.
-func TestAReadNeedNotBeNewerThanTheJudgement(t *testing.T) {
+func TestAReadNeedNotBeNewerThanItsAuthentication(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, 200, call{method: "PUT", path: "/photos"})
 	w.must(t, 200, call{method: "HEAD", path: "/photos"})

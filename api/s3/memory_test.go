@@ -208,7 +208,7 @@ func TestAQueryHasSoManyParameters(t *testing.T) {
 }
 
 // A list of parts with unknown checksums takes at most five times its size in memory.
-func TestAPartHasNoChecksumsThatNobodyKnows(t *testing.T) {
+func TestAListOfUnknownChecksumsTakesLittleMemory(t *testing.T) {
 	w := newWorld(t)
 	w.scene(t)
 	var body strings.Builder

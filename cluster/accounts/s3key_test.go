@@ -75,7 +75,7 @@ func TestAnAccessKeyIsRefusedAsItsTokenIs(t *testing.T) {
 }
 
 // A look-up of a secret is no use of its key; Used records the use.
-func TestOnlyWhoSignedRightIsNoted(t *testing.T) {
+func TestALookUpOfASecretIsNoUseOfItsKey(t *testing.T) {
 	w := newWorld(t)
 	w.account(t, email)
 	key := w.key(t, email)

@@ -188,7 +188,7 @@ func TestImportsThatWaitForPinsAreBounded(t *testing.T) {
 }
 
 // Open passes the holders of a pinned root to the store, and none for content that nobody has pinned.
-func TestHoldersAreAskedFirst(t *testing.T) {
+func TestOpenTellsTheStoreWhoHoldsContent(t *testing.T) {
 	w := newWorld(t)
 	if _, _, err := w.Open(t.Context(), "no cid"); !errors.Is(err, state.ErrInvalid) {
 		t.Errorf("no cid: %v", err)

@@ -10,7 +10,7 @@ import (
 )
 
 // HashInPlace registers the hasher of package bao for BLAKE3.
-func TestBlocksAreHashedInPlace(t *testing.T) {
+func TestTheHasherOfBaoIsRegisteredForBLAKE3(t *testing.T) {
 	HashInPlace()
 	got, err := registry.GetHasher(registry.BLAKE3)
 	if err != nil {

@@ -306,7 +306,7 @@ func TestAConditionIsJudgedWhenItCounts(t *testing.T) {
 
 // A put whose holders were fenced meanwhile renews them once and succeeds, and fails with ErrUnavailable if that
 // happens every time.
-func TestContentWhoseKeeperHasForgottenIsAskedForAgain(t *testing.T) {
+func TestAPutRenewsHoldersThatWereFencedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	w.bucket("bkt")
 	fenced := false

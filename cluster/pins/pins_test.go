@@ -666,7 +666,7 @@ func BenchmarkList(b *testing.B) {
 }
 
 // A read needs no majority if this node has applied the entry that the request has seen.
-func TestReadsAskTheClusterOnceForARequest(t *testing.T) {
+func TestAReadOfWhatIsAppliedHereNeedsNoMajority(t *testing.T) {
 	w := newWorld(t, clustertest.Setup{})
 	pin := w.create(t, alice, raw("seen"))
 	view, release := w.state.LocalView()
@@ -734,7 +734,7 @@ func TestOneWrongClockMakesNoSecondPin(t *testing.T) {
 
 // Ids of pins are UUIDs and greater than those before, so that rows of pins that are created one after the other
 // are neighbours in the store.
-func TestRequestsAreOrderedByTime(t *testing.T) {
+func TestIDsOfPinsAreOrderedByTime(t *testing.T) {
 	last := state.RequestID("")
 	for range 1000 {
 		id := newRequestID()

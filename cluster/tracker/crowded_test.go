@@ -9,7 +9,7 @@ import (
 
 // An attempt that fails for want of memory on this node does not count. The content is tried until there is some, and
 // then has all its attempts.
-func TestWantOfRoomIsNoAttempt(t *testing.T) {
+func TestWantOfMemoryIsNoAttempt(t *testing.T) {
 	bubble(t, Limits{}, func(w *world) {
 		w.net.set(key(1), crowded)
 		w.start()

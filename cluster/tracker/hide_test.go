@@ -158,7 +158,7 @@ func TestWhatCouldNotBeHiddenIsTriedAgain(t *testing.T) {
 
 // Pinned content that a put has sealed as hidden is shown after the end of the lease. A put judges its content before
 // it seals it.
-func TestTheEndOfALeaseShowsWhatIsPrivate(t *testing.T) {
+func TestTheEndOfALeaseShowsPinnedContent(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		g.Fenced()
 		w.limits.Audit = time.Hour
@@ -204,7 +204,7 @@ func (g *gate) shut() (open func()) {
 // Private content is hidden in the end if a pin comes and goes while a change to its root is under way. The state is
 // read for a change, changes, and is looked at by an event before the change is made: a lease that was certain till
 // then is not any more.
-func TestALeaseIsNotCertainWhileItsRootIsHidden(t *testing.T) {
+func TestPrivateContentIsHiddenThoughAPinComesAndGoes(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
 		w.leases.Fenced()
@@ -237,7 +237,7 @@ func TestALeaseIsNotCertainWhileItsRootIsHidden(t *testing.T) {
 // Content that is put as private while an older change shows its root is hidden in the end. The state is read for a
 // change, changes, and content is put and sealed as it says now, all before the dispatcher has a look and the change
 // is made.
-func TestALeaseThatBeginsWhileItsRootIsShownIsNotCertain(t *testing.T) {
+func TestContentPutAsPrivateWhileItsRootIsShownIsHidden(t *testing.T) {
 	shelf(t, Limits{}, func(w *world, b state.Bucket) {
 		w.leases = NewLeases()
 		w.leases.Fenced()

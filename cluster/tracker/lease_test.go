@@ -93,7 +93,7 @@ func TestALeaseSinceTheViewSavesItsRoot(t *testing.T) {
 
 // A root whose lease began and ended while its drop waited for a majority is dropped when there is one. The scan at
 // the end of the lease comes while the drop that the lease stopped waits.
-func TestALookIsNotLostWhileADropWaits(t *testing.T) {
+func TestAScanIsNotLostWhileADropWaits(t *testing.T) {
 	leased(t, func(w *world, g *Leases) {
 		w.limits.Audit = 1000 * time.Hour
 		g.Fenced()

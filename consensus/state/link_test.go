@@ -581,7 +581,7 @@ func TestGatheredCountersAreWrittenOnce(t *testing.T) {
 
 // The nodes of a DAG are charged, and no put is rejected for them if the bytes of the object fit. Of content whose
 // blocks repeat, all bytes have to fit, also when it comes again.
-func TestTheNodesOfADagTakeNoRoom(t *testing.T) {
+func TestTheNodesOfADAGRefuseNoPut(t *testing.T) {
 	s := shelved(t, 18)
 	s.must(s.begin("k", "up"))
 	for n, cid := range []string{contents[1], contents[2]} {

@@ -62,7 +62,7 @@ func TestRowsOfAHistoryKeepTheirForm(t *testing.T) {
 }
 
 // CreateAccount rejects an e-mail address that lacks a part, is too long, or has a space or a control character.
-func TestBoundsOfAnAccountsRecord(t *testing.T) {
+func TestBadAddressesOfAccountsAreRefused(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("a", n-len("@example.org")) + "@example.org" }
 	for email, good := range map[string]bool{
 		"a@b": true, "carol@example.org": true, long(MaxEmailLen): true, "!~@b": true,

@@ -7,7 +7,7 @@ import (
 
 // An object or part with a BLAKE3 hash of a wrong length is invalid. So is a part with a tree of a wrong length,
 // of too many values or behind MaxContentBytes.
-func TestHashesAndTreesOfALengthThatIsNone(t *testing.T) {
+func TestAHashOfAWrongLengthIsInvalid(t *testing.T) {
 	object := Object{ID: "id", Key: "k", Created: 1, ETag: "e"}
 	part := Part{Number: 1, ID: "id", Created: 1, ETag: "e"}
 	for _, tc := range []struct {

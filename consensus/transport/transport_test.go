@@ -266,7 +266,7 @@ func TestStreamThatAnswersNothingIsReplaced(t *testing.T) {
 }
 
 // The context of a handler ends by the deadline of the call.
-func TestHandlerStopsWhenTheAskerDoes(t *testing.T) {
+func TestAHandlerEndsByTheDeadlineOfItsCall(t *testing.T) {
 	handled := make(chan time.Duration, 1)
 	slow := func(ctx context.Context, _ string, _ uint8, _ []byte) (uint8, []byte) {
 		began := time.Now()

@@ -256,8 +256,8 @@ func TestWrongHash(t *testing.T) {
 	}
 }
 
-// TestVersionFour promises that content in one piece of version 4 is bound to its storage key.
-func TestVersionFour(t *testing.T) {
+// TestVersionFourIsBoundToItsStorageKey promises that content in one piece of version 4 is bound to its storage key.
+func TestVersionFourIsBoundToItsStorageKey(t *testing.T) {
 	id := generate(t)
 	o := object(100)
 	o.Bound = true

@@ -271,9 +271,9 @@ func TestEscapedNamesSplitEarlier(t *testing.T) {
 	}
 }
 
-// TestLongNamesSplitEarlier promises that an object of an index has a bound in bytes, and that one
+// TestAnIndexObjectThatIsTooLargeOrUnorderedIsRefused promises that an object of an index has a bound in bytes, and that one
 // beyond it, or with names out of order, is refused.
-func TestLongNamesSplitEarlier(t *testing.T) {
+func TestAnIndexObjectThatIsTooLargeOrUnorderedIsRefused(t *testing.T) {
 	ctx, store := t.Context(), newMemory()
 	x := index(t, store)
 	var long []Entry
