@@ -50,7 +50,7 @@ const (
 type Session struct {
 	p       *Peer
 	account string          // account for which its dials count
-	ctx     context.Context // ends with Close; stored because a session is a scope, as bitswap's own is
+	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	dials   sync.WaitGroup
 	named   []*origin       // origins that are dialled
@@ -66,7 +66,7 @@ type Session struct {
 	fetcher exchange.Fetcher
 	end     context.CancelFunc // cancels fetcher
 	reasons map[string]string  // key: origin as given; present while it is not connected
-	refused map[string]bool    // those of reasons that are a refusal, not a failed dial
+	refused map[string]bool    // the keys of reasons whose origin the rules of this node refuse
 	pending int                // origins whose first dial has not ended
 }
 

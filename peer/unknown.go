@@ -72,8 +72,8 @@ type unknownPeers struct {
 	// closed.
 	cut func(libp2ppeer.ID)
 
-	arrivals *rate.Limiter // limits arrivals from addresses of no member
-	members  *rate.Limiter // limits arrivals from the addresses in known
+	arrivals *rate.Limiter // limits new connections from addresses that are not in known
+	members  *rate.Limiter // limits new connections from the addresses in known
 	bytes    *timerate.Limiter
 
 	// mu guards the fields below. It is never held while calling out.
@@ -90,7 +90,7 @@ type unknownPeers struct {
 type presence struct {
 	conns   int // connections in both directions
 	dialled int // connections that this node dialled
-	streams int // number of inbound streams that count as an unknown peer's
+	streams int // number of inbound streams that count towards the limits of unknown peers
 	bytes   *timerate.Limiter
 	refusal *timerate.Limiter // rate of refused streams
 	cut     bool              // the peer's connections were cut since it last connected
@@ -435,7 +435,7 @@ func (p *Peer) cutUnknown(id libp2ppeer.ID) {
 // not limited. Over TCP, metered limits the whole connection already.
 type slowed struct {
 	network.Stream
-	ctx          context.Context // context of the Peer; stored because a stream is a scope
+	ctx          context.Context // context of the Peer; its end stops all waits
 	unknownPeers *unknownPeers
 	metered      bool
 }

@@ -27,7 +27,7 @@ const (
 	DefaultIdle      = 5 * time.Minute
 	DefaultTotal     = 24 * time.Hour
 	DefaultRenew     = 15 * time.Second
-	DefaultBuffer    = 64 << 20 // bytes that may wait for the store
+	DefaultBuffer    = 64 << 20 // bytes of received blocks that may wait for the store
 
 	// MaxLinks is the maximum number of links of one node.
 	MaxLinks = 100_000
@@ -39,14 +39,14 @@ const (
 // Kinds of errors. The errors that this package returns wrap one of these if it is the cause.
 var (
 	ErrNotFound         = errors.New("block not found")
-	ErrStalled          = errors.New("stalled")                           // some blocks came, and then none for Limits.Idle
-	ErrTooLarge         = errors.New("content too large")                 // beyond Limits, or a node with more than MaxLinks links
-	ErrInvalidBlock     = errors.New("invalid block")                     // malformed, too large, or with a wrong or insecure hash
-	ErrUnsupportedCodec = errors.New("unsupported codec")                 // Links names the codecs
-	ErrTimeout          = errors.New("time limit reached")                // Limits.Total is over
-	ErrMemory           = errors.New("the node fetches too much at once") // for lack of memory; a later attempt may succeed
+	ErrStalled          = errors.New("stalled")                           // some blocks arrived, and then no block for Limits.Idle
+	ErrTooLarge         = errors.New("content too large")                 // the content exceeds Limits, or a node has more than MaxLinks links
+	ErrInvalidBlock     = errors.New("invalid block")                     // a block is malformed or too large, or its hash is wrong or insecure
+	ErrUnsupportedCodec = errors.New("unsupported codec")                 // a CID has a codec that Links does not support
+	ErrTimeout          = errors.New("time limit reached")                // the fetch took longer than Limits.Total
+	ErrMemory           = errors.New("the node fetches too much at once") // too little memory is free for the fetch; a later attempt may succeed
 	ErrStore            = errors.New("local store failed")
-	ErrNotFile          = errors.New("not a file") // Open: neither a UnixFS file nor a raw block
+	ErrNotFile          = errors.New("not a file") // the root is neither a UnixFS file nor a raw block
 	ErrIsDirectory      = errors.New("is a directory")
 )
 

@@ -14,7 +14,7 @@ import (
 type strikes struct {
 	inRow  int
 	skips  int
-	failed bool // the last request failed, rather than lacking all blocks
+	failed bool // the last request ended with an error; false if the source only lacked the blocks
 }
 
 // job gets the blocks of its items: from identity CIDs, from the store, as empty blocks, and all

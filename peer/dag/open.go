@@ -107,7 +107,7 @@ type File struct {
 	cancel  context.CancelFunc
 	reads   sync.WaitGroup
 
-	root step // the root block, which is loaded
+	root step // the root block, which Open has loaded
 	size uint64
 	at   uint64 // position in the file of the next byte to read
 	rest []byte // unread bytes of the first step

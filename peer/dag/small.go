@@ -28,7 +28,7 @@ type small struct {
 	// mu guards the fields below. It is held during flush, so that no caller regards a block as
 	// stored while it is still being stored.
 	mu      sync.Mutex
-	flushed bool // the DAG is larger than the bounds, or incomplete
+	flushed bool // blocks are no longer kept in memory: the DAG is larger than the bounds, or the fetch has failed
 	blks    []blocks.Block
 	bytes   int
 }

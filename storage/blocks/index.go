@@ -144,7 +144,7 @@ func badEntry(key []byte) error {
 
 type blockEntry struct {
 	segment, off, size uint32
-	refs, hidden       uint32 // hidden is a part of refs
+	refs, hidden       uint32 // number of references that include the block, and how many of them are hidden
 }
 
 func (e blockEntry) encode() []byte {
@@ -178,7 +178,7 @@ func decodeBlockEntry(key, v []byte) (blockEntry, error) {
 // blockRefEntry is the index entry of one block of a reference.
 type blockRefEntry struct {
 	segment uint32
-	hidden  bool // this block is counted in its number of hidden references
+	hidden  bool // the reference counts as hidden in the entry of the block
 }
 
 func (e blockRefEntry) encode() []byte {
@@ -222,7 +222,7 @@ func getUncounted(g getter, inc uint64) (reference string, upTo multihash.Multih
 type referenceEntry struct {
 	inc           uint64
 	sealSegment   uint32 // 0 means not sealed
-	bytes, blocks uint64 // bytes counted so far
+	bytes, blocks uint64 // size and number of its blocks so far
 	sealed        Sealed // if it declares blocks but sealSegment is 0, the seal was revoked
 	outdated      uint32 // number of segments with outdated records
 }

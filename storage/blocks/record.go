@@ -239,10 +239,10 @@ type record struct {
 
 	inc       uint64
 	reference string
-	hash      multihash.Multihash // of a block
-	data      []byte              // of a block
-	refs      []blockRef          // of a reference
-	sealed    Sealed              // declaration of a seal
+	hash      multihash.Multihash // hash of the block; only for kindBlock
+	data      []byte              // content of the block; only for kindBlock
+	refs      []blockRef          // blocks that the record adds to the reference; only for kindReference
+	sealed    Sealed              // declaration; only for kindSeal and kindHidden
 }
 
 // parsePayload decodes a payload whose checksum is right.

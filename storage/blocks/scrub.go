@@ -29,7 +29,7 @@ type ScrubOptions struct {
 
 // Scrubbed is the result of a pass.
 type Scrubbed struct {
-	Blocks, Bytes uint64 // number of verified, good blocks
+	Blocks, Bytes uint64 // number and size of the blocks that were verified and are good
 	Damaged       uint64 // number of damaged or missing blocks
 }
 

@@ -216,7 +216,7 @@ type Store struct {
 
 	failed  chan struct{}  // closed when broken is set, or when the store must break
 	failing sync.Once      // closes failed only once
-	closing chan struct{}  // Close closes it
+	closing chan struct{}  // closed by Close
 	walks   sync.WaitGroup // counts the running goroutines of AllKeysChan
 
 	// stats guards loads, sizes, totals, unswept and uncounted. Only the committer changes
@@ -232,7 +232,7 @@ type Store struct {
 
 	corrupt, damaged atomic.Uint64
 
-	garbage    chan struct{} // notifies Run
+	garbage    chan struct{} // receives a value when Run should collect garbage
 	losses     chan struct{} // the channel that Lost returns
 	compacting chan struct{} // allows one pass of Compact at a time
 	copying    *rate.Limiter
