@@ -69,7 +69,7 @@ func (s *surface) changePassword(c *call) error {
 	err := s.Accounts.CheckPassword(c.ctx, c.who.Email, form.Get("password"), client)
 	switch {
 	case errors.Is(err, state.ErrUnauthorized):
-		return s.showAccount(c, http.StatusForbidden, "", "The present password is wrong. Nothing was changed.")
+		return s.showAccount(c, http.StatusForbidden, "", "The current password is wrong. Nothing was changed.")
 	case errors.Is(err, state.ErrLimited):
 		return s.showAccount(c, http.StatusTooManyRequests, "", "Too many tries. Wait a minute and try again.")
 	case err != nil:
@@ -136,5 +136,5 @@ func (s *surface) deleteAccount(c *call) error {
 	email := c.who.Email
 	c.setCookie(sessionCookie, "")
 	c.who, c.session = accounts.Principal{}, ""
-	return s.show(c, http.StatusOK, "account-deleted", "Deleted", "", email)
+	return s.show(c, http.StatusOK, "account-deleted", "Account deleted", "", email)
 }

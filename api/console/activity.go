@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
 // activityData has the data of the page of the activity of this node.
 type activityData struct {
+	Node     state.Node // this node
 	Records  []activity.Record
 	Kinds    []choice
 	Some     bool // only the chosen kinds
@@ -28,6 +30,11 @@ var kindNames = map[activity.Kind]string{
 func (s *surface) activityPage(c *call) error {
 	query := c.r.URL.Query()
 	d := activityData{Troubles: query.Get("only") == "troubles"}
+	status, err := s.Members.Status(c.ctx)
+	if err != nil {
+		return err
+	}
+	d.Node = status.Node
 	var kinds []activity.Kind
 	for _, name := range query["kind"] {
 		kind := activity.Kind(name)

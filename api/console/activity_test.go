@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
-// An administrator chooses the kinds of events in the address of the page, and only those are shown.
+// An administrator chooses the kinds of events in the address of the page, and only those are shown. The page
+// names its node, has sizes with a unit, and leaves out what has no value.
 func TestActivityIsChosenByKind(t *testing.T) {
 	var recent activity.Log
 	w, _ := administrator(t)
@@ -20,11 +21,12 @@ func TestActivityIsChosenByKind(t *testing.T) {
 	log.Warn("refused at the cluster port", "addr", "203.0.113.9")
 	log.Error("disk is full: writes wait for room")
 	log.Info("session begun")
+	log.Info("allowance changed", "bytes", uint64(2<<30), "nothing", "")
 	for _, tc := range []struct {
 		query       string
 		has, hasNot []string
 	}{
-		{"", []string{"leader changed", "refused at the cluster port", "disk is full", "session begun"}, []string{" checked"}},
+		{"", []string{"leader changed", "refused at the cluster port", "disk is full", "session begun", "2 GiB", `href="/cluster/nodes/`}, []string{" checked", "2147483648", "nothing"}},
 		{"?kind=elections", []string{"leader changed", `value="elections" checked`}, []string{"refused at", "disk is full", "session begun", `value="disks" checked`}},
 		{"?kind=elections&kind=disks", []string{"leader changed", "disk is full", `value="disks" checked`}, []string{"refused at", "session begun"}},
 		{"?kind=elections&kind=disks&only=troubles", []string{"disk is full", `value="troubles" checked`}, []string{"leader changed", "refused at"}},

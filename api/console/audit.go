@@ -105,6 +105,8 @@ func auditRowOf(e *state.AuditEntry) auditRow {
 		row.User = "/users/" + string(e.Actor.Account)
 	}
 	switch family := e.Action.Family(); {
+	case e.Action == state.ActionMemberToken && row.What != "":
+		row.What += " UTC" // the zone of the time at its end
 	case e.Refused && e.Action == state.ActionSessionCreate && e.Target == "" && row.What == "":
 		row.What = "a name without an account"
 	case family == "bucket":

@@ -93,7 +93,8 @@ type bucketData struct {
 	Bucket   state.Bucket
 	Prefix   string
 	Folder   string // the part of Prefix up to and including its last "/"
-	Above    []link // the folders of Prefix, beginning with the bucket itself
+	Here     string // the name of the folder, or of the bucket itself
+	Above    []link // the folders above it, beginning with the bucket itself
 	Folders  []link
 	Objects  []objectRow
 	After    string
@@ -205,7 +206,8 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 		return fmt.Errorf("list objects: %w", err)
 	}
 	d.Folder = d.Prefix[:strings.LastIndexByte(d.Prefix, '/')+1]
-	d.Above = above(name, d.Folder)
+	path := above(name, d.Folder)
+	d.Here, d.Above = path[len(path)-1].Name, path[:len(path)-1]
 	for _, p := range page.Prefixes {
 		d.Folders = append(d.Folders, link{strings.TrimPrefix(p, d.Folder), d.Sort.address(name, p, nil)})
 	}

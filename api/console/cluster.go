@@ -21,8 +21,9 @@ type clusterData struct {
 	Shortage members.Shortage
 	Ages     bool // the map of missing copies has columns of ages, not of sizes
 	Columns  []column
-	Zones    []zone // with all members
-	Ticket   string // a new ticket; empty if none was requested
+	Zones    []zone    // with all members
+	Ticket   string    // a new ticket; empty if none was requested
+	Until    time.Time // when the ticket expires
 }
 
 // zone has the members of a zone.
@@ -68,8 +69,9 @@ func (s *surface) showCluster(c *call, ticket string) error {
 		return err
 	}
 	ages := c.r.URL.Query().Get("by") == "age"
+	made, _ := members.ParseTicket(ticket)
 	return s.show(c, http.StatusOK, "cluster", "Cluster", "cluster", clusterData{
-		Status: status, Quorum: s.Members.Quorum(), Shortage: short, Ages: ages, Columns: columns(ages), Zones: zonesOf(status.Peers), Ticket: ticket,
+		Status: status, Quorum: s.Members.Quorum(), Shortage: short, Ages: ages, Columns: columns(ages), Zones: zonesOf(status.Peers), Ticket: ticket, Until: made.Expires.Time(),
 	})
 }
 

@@ -264,7 +264,8 @@ func TestFilesOfAForm(t *testing.T) {
 	}
 	long := strings.Repeat("k", state.MaxKeyBytes+1)
 	got = b.do(filesRequest(t, "/buckets/photos/files", b.token(), file{"big", strings.Repeat("x", 1<<20+1)}, file{long, "x"}, file{"small", "x"}))
-	if got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Body.String(), "1 stored, 2 not") {
+	if got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Body.String(), "1 file stored, 2 not stored") ||
+		!strings.Contains(got.Body.String(), "the key has 1025 bytes") {
 		t.Errorf("it is answered with %d: %s", got.Code, got.Body)
 	}
 	if _, err := w.objects.Object(t.Context(), w.account("alice"), "photos", "small", ""); err != nil {
@@ -273,7 +274,7 @@ func TestFilesOfAForm(t *testing.T) {
 	// What is cut off is told: what follows is not stored.
 	r := filesRequest(t, "/buckets/photos/files", b.token(), file{"first", "1"}, file{"second", strings.Repeat("2", 1000)})
 	r.Body = io.NopCloser(io.LimitReader(r.Body, r.ContentLength-500))
-	if got = b.do(r); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "all files after it") || !strings.Contains(got.Body.String(), "1 stored, 1 not") {
+	if got = b.do(r); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "all files after it") || !strings.Contains(got.Body.String(), "1 file stored, 1 not stored") {
 		t.Errorf("a form that is cut off is answered with %d: %s", got.Code, got.Body)
 	}
 	// A head of a file that does not end.

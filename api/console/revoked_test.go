@@ -24,7 +24,7 @@ func TestARevokedKeyIsRefusedSinceATime(t *testing.T) {
 	}
 	page := "/keys/" + string(key.ID)
 	done := alice.post(page, page+"/revoke", url.Values{})
-	since := regexp.MustCompile(`is refused on every node since <time datetime="20[^"]+Z">20[0-9: -]+ UTC</time>`)
+	since := regexp.MustCompile(`has been refused on every node since <time datetime="20[^"]+Z">20[0-9: -]+ UTC</time>`)
 	if done.Code != http.StatusOK || !since.MatchString(done.Body.String()) {
 		t.Errorf("revoke is answered with %d: %s", done.Code, done.Body)
 	}

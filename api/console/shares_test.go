@@ -43,7 +43,7 @@ func TestTheBucketListsAndRevokesItsShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, body := b.get("/buckets/photos")
-	for _, want := range []string{"For &lt;Ann&gt;", "&lt;e&gt;/", "x/", "Share 11234567", "encrypted folder", "This cannot be undone", `action="/buckets/photos/shares/` + string(made.ID) + `/revoke"`, `<td data-label="May">read</td>`} {
+	for _, want := range []string{"For &lt;Ann&gt;", "&lt;e&gt;/", "x/", "Share 11234567", "encrypted folder", "This cannot be undone", `action="/buckets/photos/shares/` + string(made.ID) + `/revoke"`, `<td class="word" data-label="Access">read</td>`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not have %s", want)
 		}
@@ -57,7 +57,7 @@ func TestTheBucketListsAndRevokesItsShares(t *testing.T) {
 	if got := b.do(httptest.NewRequest(http.MethodPost, path, nil)); got.Code != http.StatusForbidden {
 		t.Errorf("without a form token: %d", got.Code)
 	}
-	if got := b.post("/buckets/photos", path, nil); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "The share <strong>For &lt;Ann&gt;</strong> is refused on every node") {
+	if got := b.post("/buckets/photos", path, nil); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "The share <strong>For &lt;Ann&gt;</strong> has been refused on every node") {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if _, err := w.Elsewhere().AuthenticateS3(t.Context(), made.Token); !errors.Is(err, state.ErrUnauthorized) {

@@ -50,7 +50,10 @@ func (c *call) body() *web.Patient {
 
 // checkKey refuses keys that the object gateway would not accept.
 func checkKey(key string) error {
-	if key == "" || len(key) > state.MaxKeyBytes || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
+	if len(key) > state.MaxKeyBytes {
+		return web.BadRequest("the key has %d bytes with its folders, and at most %d are possible: take a shorter name or folder", len(key), state.MaxKeyBytes)
+	}
+	if key == "" || !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
 		return web.BadRequest("the key of an object has 1 to %d bytes of UTF-8 without the character U+0000", state.MaxKeyBytes)
 	}
 	return nil

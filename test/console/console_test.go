@@ -113,7 +113,7 @@ func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
 		t.Errorf("the key shown again is %q, not %q", again, token)
 	}
 	p.press("Revoke this key")
-	p.shows("is refused on every node")
+	p.shows("has been refused on every node")
 	p.picture("key-revoked")
 	answered(t, c, token, http.StatusUnauthorized)
 	p.follow("All keys")
@@ -431,7 +431,7 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	elsewhere := startBrowser(t).open(t, c.Leader().ConsoleURL())
 	elsewhere.signIn(email)
 	p.follow(email)
-	p.shows("this one")
+	p.shows("this session")
 	p.picture("account")
 	const changed = "a better battery, with a staple"
 	p.expect("403")
@@ -439,8 +439,8 @@ func TestAPersonChangesThePassword(t *testing.T) {
 		p.enter(`[name=password]`, present)
 		p.enter(`[name=new]`, changed)
 		p.enter(`[name=again]`, changed)
-		p.press("Change")
-		p.shows(map[string]string{"wrong": "The present password is wrong.", password: "The password was changed."}[present])
+		p.press("Change password")
+		p.shows(map[string]string{"wrong": "The current password is wrong.", password: "The password was changed."}[present])
 	}
 	elsewhere.visit("/pins")
 	elsewhere.shows("Password")
@@ -453,7 +453,7 @@ func TestAPersonChangesThePassword(t *testing.T) {
 	elsewhere.press("Sign in")
 	elsewhere.shows("Pins 0")
 	p.visit("/account")
-	p.shows("this one")
+	p.shows("this session")
 	p.press("End all other sessions")
 	p.shows("All other sessions have ended on every node.")
 	elsewhere.visit("/pins")

@@ -125,7 +125,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	answered(t, c, token, http.StatusOK)
 	p.tabTo("Revoke this key")
 	p.keys("\r")
-	p.shows("is refused on every node")
+	p.shows("has been refused on every node")
 	answered(t, c, token, http.StatusUnauthorized)
 }
 
@@ -143,7 +143,7 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	p.visit("/buckets/albums")
 	p.shows("Password")
 	p.keys(email, "\t", password, "\r")
-	p.shows("Keys that begin with")
+	p.shows("Object keys that begin with")
 	file := write(t, t.TempDir(), "hello.txt", []byte("hello"))
 	p.choose(`[name=file]`, file)
 	p.tabTo("BUTTON  Upload")

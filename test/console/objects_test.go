@@ -209,7 +209,7 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 		_, err := chromedp.Evaluate[any](`document.querySelector('#upload form').submit()`)(ctx, t)
 		return err
 	}))
-	p.shows("Not all files were stored")
+	p.shows("No file was stored")
 	p.picture("files-failed")
 	p.follow("Buckets")
 	p.shows("New bucket")

@@ -45,7 +45,7 @@ func TestAShareIsRevokedOnThePageOfItsBucket(t *testing.T) {
 	p.shows("This cannot be undone.")
 	p.picture("bucket-share-revoke")
 	p.press("Revoke this share")
-	p.shows("The share For Ann is refused on every node")
+	p.shows("The share For Ann has been refused on every node")
 	if r := call(b, share.Token, http.MethodGet, "/photos/holidays/1", ""); r.Status != http.StatusForbidden {
 		t.Errorf("the revoked share is answered with %d %s", r.Status, r.Body)
 	}

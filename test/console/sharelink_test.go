@@ -80,5 +80,5 @@ func revokes(p *tab, name, bucket string) {
 	p.click(`//summary[normalize-space()="Revoke"]`)
 	p.shows("This cannot be undone.")
 	p.press("Revoke this share")
-	p.shows("The share " + name + " is refused on every node")
+	p.shows("The share " + name + " has been refused on every node")
 }
