@@ -390,6 +390,9 @@ func TestABucketIsBrowsed(t *testing.T) {
 		t.Errorf("the folder is at %d, the object at %d", folder, object)
 	}
 	_, body = b.get("/buckets/photos?prefix=many%2F")
+	if !strings.Contains(body, "<h1><bdi>many/</bdi>") || !strings.Contains(body, `<a href="/buckets/photos"><bdi>photos</bdi></a></nav>`) {
+		t.Errorf("the page of a folder is not headed by its name, below the folders above it: %s", body)
+	}
 	if !strings.Contains(body, "<bdi>099</bdi>") || strings.Contains(body, "<bdi>last</bdi>") {
 		t.Error("the first page has not the first keys")
 	}
