@@ -76,26 +76,26 @@ type entry struct {
 // running fetch uses a slot. Roots without a slot wait in a queue, in which the accounts take
 // turns.
 type dispatcher struct {
-	t             *Tracker
-	known         map[state.RootKey]*entry
-	queue         *queue
-	later         dueHeap
-	running       map[*run]struct{}
-	pinned        map[*run]time.Time // running fetches whose root got a new pin or holder at that time, and no new block since
-	singleReplica map[*run]struct{}  // running fetches whose root is held by other nodes, none of which answered at the start
-	sought        time.Time          // time at which seek last checked these
-	missed        bool               // there was no memory for a root, so an audit must find it again
+	t           *Tracker
+	known       map[state.RootKey]*entry
+	queue       *queue
+	later       dueHeap
+	running     map[*run]struct{}
+	pinned      map[*run]time.Time // running fetches whose root got a new pin or holder at that time, and no new block since
+	holdersDown map[*run]struct{}  // running fetches whose root is held by other nodes, none of which answered at the start
+	sought      time.Time          // time at which seek last checked these
+	missed      bool               // there was no memory for a root, so an audit must find it again
 }
 
 // dispatch runs the dispatcher until ctx ends and its fetches have ended.
 func (t *Tracker) dispatch(ctx context.Context) error {
 	d := &dispatcher{
-		t:             t,
-		known:         map[state.RootKey]*entry{},
-		queue:         newQueue(),
-		running:       map[*run]struct{}{},
-		pinned:        map[*run]time.Time{},
-		singleReplica: map[*run]struct{}{},
+		t:           t,
+		known:       map[state.RootKey]*entry{},
+		queue:       newQueue(),
+		running:     map[*run]struct{}{},
+		pinned:      map[*run]time.Time{},
+		holdersDown: map[*run]struct{}{},
 	}
 	sub := t.opts.Watch.Subscribe(t.opts.Self)
 	defer sub.Close()
@@ -148,7 +148,7 @@ func (d *dispatcher) arm(timer *time.Timer) {
 	if len(d.pinned) > 0 {
 		next = min(next, stuckAfter)
 	}
-	if len(d.singleReplica) > 0 {
+	if len(d.holdersDown) > 0 {
 		next = min(next, seekEvery)
 	}
 	if next == never {

@@ -195,7 +195,7 @@ func (d *dispatcher) begin(ctx context.Context, work *sync.WaitGroup) {
 		}
 		d.launch(ctx, work, e, job, now, meterOf(view, &root))
 		if e.run.held = d.holders(&root); len(e.run.held) == 0 && d.heldElsewhere(&root) {
-			d.singleReplica[e.run] = struct{}{}
+			d.holdersDown[e.run] = struct{}{}
 		}
 		waiting++
 	}
@@ -290,7 +290,7 @@ func (d *dispatcher) ended(ctx context.Context, r *run) {
 	delete(d.running, r)
 	_, pinned := d.pinned[r]
 	delete(d.pinned, r)
-	delete(d.singleReplica, r)
+	delete(d.holdersDown, r)
 	d.queue.ended(r.share)
 	d.t.mu.Lock()
 	delete(d.t.runs, e.root)
@@ -425,15 +425,15 @@ const seekEvery = 5 * time.Second
 // out.
 func (d *dispatcher) seek() {
 	now := time.Now()
-	if len(d.singleReplica) == 0 || now.Sub(d.sought) < seekEvery {
+	if len(d.holdersDown) == 0 || now.Sub(d.sought) < seekEvery {
 		return
 	}
 	d.sought = now
 	view, release := d.t.opts.State.LocalView()
 	defer release()
-	for r := range d.singleReplica {
+	for r := range d.holdersDown {
 		if root, own, err := wanted(view, r.entry.root, d.t.opts.Self); err == nil && own != nil && d.found(r, &root) {
-			delete(d.singleReplica, r)
+			delete(d.holdersDown, r)
 			d.pinned[r] = now
 		}
 	}

@@ -437,7 +437,8 @@ func (v *RotateSigningKey) apply(tx Tx, _ *entry) (Result, error) {
 		}
 	}
 	if len(kept)+2 > MaxSigningKeys {
-		return Result{}, Errorf(CodeTooLarge, "API keys of %d signing keys live, the most is %d: revoke the oldest ones", len(kept)+1, MaxSigningKeys-1)
+		return Result{}, Errorf(CodeTooLarge, "the cluster has its most signing keys, %d, and each one from a rotation has signed API keys or shares that still exist: "+
+			"revoke all API keys and shares that were created between two successive rotations, and rotate again", MaxSigningKeys)
 	}
 	keys.Items = append(kept, SigningKey{Generation: next, Sealed: v.Sealed})
 	return Result{}, put(tx, signingKey, keys)
