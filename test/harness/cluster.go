@@ -49,8 +49,9 @@ type Cluster struct {
 	network *network // nil unless Apart
 }
 
-// requestTimeout is the longest time of one HTTP request of a test.
-const requestTimeout = 30 * time.Second
+// requestTimeout is the longest time of one HTTP request of a test. A node answers within some 10 s, on a busy machine
+// later.
+const requestTimeout = 90 * time.Second
 
 // connectionsPerNode is the number of idle connections to each node that are kept, so that
 // concurrent tests can use them again.
@@ -58,7 +59,7 @@ const connectionsPerNode = 64
 
 // settleWithin is the longest time in which, after a start, every node must know every member and
 // the leader.
-const settleWithin = 60 * time.Second
+const settleWithin = 2 * time.Minute
 
 // Start starts a cluster and waits until every node is ready and knows all others. The first node
 // founds the cluster, and the others join it. At the end of the test all processes are ended and
@@ -158,7 +159,7 @@ func (c *Cluster) Prepare(args ...string) *Node {
 // host.
 func (c *Cluster) listen(n *Node, host string) []string {
 	c.tb.Helper()
-	port := func() string { return strconv.Itoa(c.port()) }
+	port := func() string { return strconv.Itoa(FreePort(c.tb)) }
 	public := port()
 	n.pinning, n.s3, n.console, n.admin = "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port(), "127.0.0.1:"+port()
 	return []string{
@@ -219,15 +220,6 @@ func (o Options) unlimited() []string {
 		return nil
 	}
 	return []string{"HOLDFAST_API_ACCOUNT_RATE=0", "HOLDFAST_API_ADDRESS_RATE=0"}
-}
-
-func (c *Cluster) port() int {
-	c.tb.Helper()
-	p, err := ports.free()
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	return p
 }
 
 // ready waits until /readyz of each of the nodes answers 200.

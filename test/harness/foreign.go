@@ -21,7 +21,7 @@ import (
 const foreignTimeout = 3 * time.Minute
 
 // readyLineWithin is the longest time in which a foreign peer must start and print its first line.
-const readyLineWithin = 60 * time.Second
+const readyLineWithin = 2 * time.Minute
 
 // Offered describes a file or DAG that a foreign peer offers or has fetched.
 type Offered struct {

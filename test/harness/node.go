@@ -23,9 +23,9 @@ import (
 
 // Longest times that the harness waits for a node.
 const (
-	readyWithin   = 60 * time.Second // from the start of a node until /readyz answers 200
-	stopWithin    = 20 * time.Second // from SIGTERM until the exit; the node itself waits up to 10 s for requests
-	commandWithin = 60 * time.Second // for one command
+	readyWithin   = 2 * time.Minute // from the start of a node until /readyz answers 200
+	stopWithin    = time.Minute     // from SIGTERM until the exit; the node itself waits up to 10 s for requests
+	commandWithin = 2 * time.Minute // for one command
 )
 
 // Node is one Holdfast process, or only its data folder while the process is not running.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"testing"
 )
 
 // Ports are below the range that Linux uses for outgoing connections, so that no connection gets
@@ -30,6 +31,17 @@ var ports given
 type given struct {
 	mu    sync.Mutex
 	marks []net.Listener
+}
+
+// FreePort reserves a port of 127.0.0.1 on which nothing listens, by TCP or UDP, until this process ends. No connection
+// and no other test gets the port, also while nobody listens on it.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	port, err := ports.free()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
 }
 
 // mark reserves a port for this process. It returns an error if a process has reserved the port

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // logBytes is the number of bytes at the end of a process's output that are kept, unless
@@ -85,7 +84,7 @@ func (p *process) ended() bool {
 }
 
 // endGrace is how long end waits for the child before it kills it.
-const endGrace = 15 * time.Second
+const endGrace = stopWithin
 
 // end sends SIGTERM to the child. If the child does not end within endGrace, end fails the test and
 // kills the child.

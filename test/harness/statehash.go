@@ -10,7 +10,7 @@ import (
 
 // sameWithin is the longest time in which all nodes must have applied the same log entries, when no
 // client writes.
-const sameWithin = 60 * time.Second
+const sameWithin = 2 * time.Minute
 
 // StateHash returns the hash of this node's replicated state, and the index of the log entry after
 // which the state has this hash. It asks the operator socket in the node's folder.
