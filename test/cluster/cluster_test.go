@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // running is a node that runs until the test ends, or stop is called.
 type running struct {

@@ -389,7 +389,11 @@ func makeBuckets(t *testing.T, n *running, a state.AccountID) {
 	}
 }
 
-// writeObjects returns all writers write for collectFor.
+// written are the kinds of changes of which each writer makes some.
+var written = [...]string{"put", "copy", "part", "complete", "delete"}
+
+// writeObjects has all writers write for collectFor, and on a busy machine longer, until each has made every kind of
+// change.
 func writeObjects(t *testing.T, nodes []*running, a state.AccountID) []*objectWriter {
 	t.Helper()
 	shared := make(pieces, 8)
@@ -416,14 +420,18 @@ func writeObjects(t *testing.T, nodes []*running, a state.AccountID) []*objectWr
 		}
 	})
 	writers := make([]*objectWriter, collectWriters)
+	late, cancel := context.WithTimeout(t.Context(), *collectFor+patience)
+	defer cancel()
 	for i := range writers {
 		w := newObjectWriter(i, nodes, a, shared)
 		writers[i] = w
+		lacks := func(what string) bool { return w.done[what] == 0 }
 		group.Go(func() {
-			for ctx.Err() == nil {
+			for ctx.Err() == nil || late.Err() == nil && slices.ContainsFunc(written[:], lacks) {
 				if err := w.step(t.Context()); err != nil {
 					t.Errorf("%s: %v", w.name, err)
 					stop()
+					cancel()
 					return
 				}
 			}
@@ -437,7 +445,7 @@ func writeObjects(t *testing.T, nodes []*running, a state.AccountID) []*objectWr
 		}
 	}
 	t.Logf("in %v: %v", *collectFor, done)
-	for _, what := range []string{"put", "copy", "part", "complete", "delete"} {
+	for _, what := range written {
 		if done[what] == 0 {
 			t.Errorf("no %s was acknowledged", what)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,22 +14,14 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // freeAddrs are addresses of loopback at which nobody listens.
 func freeAddrs(t *testing.T, n int) (addrs []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs = append(addrs, "/ip4/127.0.0.1/tcp/"+port)
+		addrs = append(addrs, fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", harness.FreePort(t)))
 	}
 	return addrs
 }

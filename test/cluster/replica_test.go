@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,7 +150,12 @@ func settings(dir, join, secretFile string) config.Config {
 func threeKept(t *testing.T) []*keeper {
 	t.Helper()
 	base := t.TempDir()
-	first := keep(t, settings(filepath.Join(base, "node1"), "", ""))
+	// The same port after a restart, so that who knows it finds it.
+	at := func(c config.Config) config.Config {
+		c.Peer.ClusterListen = freeAddrs(t, 1)
+		return c
+	}
+	first := keep(t, at(settings(filepath.Join(base, "node1"), "", "")))
 	await(t, "node1 is there", first.whole)
 	s, err := first.now.Load().Members().Status(t.Context())
 	if err != nil {
@@ -166,17 +170,10 @@ func threeKept(t *testing.T) []*keeper {
 	if err := os.WriteFile(secretFile, secret, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The same port after a restart, so that who knows it finds it.
-	first.config.Peer.ClusterListen = []string{strings.Split(s.Node.ClusterAddrs[0], "/p2p/")[0]}
 	nodes := []*keeper{first}
 	for _, name := range []string{"node2", "node3"} {
-		k := keep(t, settings(filepath.Join(base, name), s.Node.ClusterAddrs[0], secretFile))
+		k := keep(t, at(settings(filepath.Join(base, name), s.Node.ClusterAddrs[0], secretFile)))
 		await(t, name+" votes", k.whole)
-		own, err := k.now.Load().Members().Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.config.Peer.ClusterListen = []string{strings.Split(own.Node.ClusterAddrs[0], "/p2p/")[0]}
 		nodes = append(nodes, k)
 	}
 	first.config.Cluster.Join, first.config.Cluster.SecretFile = nodes[1].joinAddrs(t), secretFile

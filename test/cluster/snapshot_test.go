@@ -56,7 +56,9 @@ type contents struct {
 // snapshot (acceptance row 265). It was away for longer than the log reaches back. All of it is there when every node
 // has been restarted.
 func TestASnapshotHoldsEverything(t *testing.T) {
-	nodes := three(t, often)
+	// Where a node listens nobody else does while it is down: at the end all start again at once.
+	ports := func(o *node.Options) { o.Config.Peer.ClusterListen = freeAddrs(t, 1) }
+	nodes := three(t, often, ports)
 	first, last := nodes[0], nodes[2]
 	file := []byte("held by all three")
 	root, _, err := first.Content().Add(t.Context(), bytes.NewReader(file))
@@ -98,7 +100,7 @@ func TestASnapshotHoldsEverything(t *testing.T) {
 	conf.Cluster.Join = nil // a member already
 	// The leader may have read its snapshot through for it while it was away, before the rot.
 	// It is sent that one then, finds it broken, and ends.
-	nodes[2] = runAgain(t, conf, often, func(o *node.Options) { o.Logger = slog.New(installs{slog.DiscardHandler, &installed}) })
+	nodes[2] = runAgain(t, conf, often, ports, func(o *node.Options) { o.Logger = slog.New(installs{slog.DiscardHandler, &installed}) })
 	if installed.Load() == 0 {
 		t.Fatal("the node that was away got no snapshot: the test shows nothing")
 	}
@@ -108,7 +110,7 @@ func TestASnapshotHoldsEverything(t *testing.T) {
 	// snapshot, and nobody does twice.
 	conf.Data, conf.Node.Name = filepath.Join(filepath.Dir(first.dir), "node4"), "node4"
 	conf.Cluster.Join, conf.Cluster.SecretFile = []string{ticket}, ""
-	fourth := run(t, conf, often)
+	fourth := run(t, conf, often, ports)
 	conf.Data = filepath.Join(filepath.Dir(first.dir), "node5")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

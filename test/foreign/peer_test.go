@@ -63,9 +63,9 @@ func TestDAGsOfEveryCodecAreFetchedWhole(t *testing.T) {
 }
 
 // cutShort fetches until a short deadline and wants the fetch to fail.
-func cutShort(t *testing.T, from *foreignPeer, root cid.Cid) fetched {
+func cutShort(t *testing.T, from *foreignPeer, root cid.Cid, within time.Duration) fetched {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	got, err := startPeer(t, peerOptions{}).Fetch(ctx, root, from.Addrs())
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -81,7 +81,7 @@ func TestAHangingPeerIsReachedButGivesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := cutShort(t, p, root); got.Blocks != 0 {
+	if got := cutShort(t, p, root, 2*time.Second); got.Blocks != 0 {
 		t.Errorf("%d blocks came", got.Blocks)
 	}
 }
@@ -89,13 +89,17 @@ func TestAHangingPeerIsReachedButGivesNothing(t *testing.T) {
 // A foreign peer that vanishes gives at least one block, and no more than its share.
 func TestAVanishingPeerGivesItsShareAndNoMore(t *testing.T) {
 	const share = 5
-	p := startPeer(t, peerOptions{VanishAfter: share})
-	root, err := p.AddFile(t.Context(), bytes.NewReader(randomBytes(20*1024)), 1024)
-	if err != nil {
-		t.Fatal(err)
+	came := 0
+	for within := 2 * time.Second; came == 0 && within <= time.Minute; within *= 2 { // a busy machine needs longer
+		p := startPeer(t, peerOptions{VanishAfter: share})
+		root, err := p.AddFile(t.Context(), bytes.NewReader(randomBytes(20*1024)), 1024)
+		if err != nil {
+			t.Fatal(err)
+		}
+		came = cutShort(t, p, root, within).Blocks
 	}
-	if got := cutShort(t, p, root); got.Blocks == 0 || got.Blocks > share {
-		t.Errorf("%d blocks came, want 1 to %d", got.Blocks, share)
+	if came == 0 || came > share {
+		t.Errorf("%d blocks came, want 1 to %d", came, share)
 	}
 }
 
