@@ -64,10 +64,11 @@ func TestPinsAreFilteredByTheAddress(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	b.signIn("alice")
-	w.pin("alice", "cat", map[string]string{"project": "zoo"})
-	w.pin("alice", "dog", nil)
-	today := time.Now().UTC().Format(time.DateOnly)
-	yesterday := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
+	cat := w.pin("alice", "cat", map[string]string{"project": "zoo"}).Created.Time().UTC()
+	dog := w.pin("alice", "dog", nil).Created.Time().UTC()
+	// The days of the pins themselves: midnight may have passed since, and between the two.
+	first, last := cat.Format(time.DateOnly), dog.Format(time.DateOnly)
+	before := cat.AddDate(0, 0, -1).Format(time.DateOnly)
 	for _, tc := range []struct {
 		query    string
 		cat, dog bool
@@ -77,9 +78,9 @@ func TestPinsAreFilteredByTheAddress(t *testing.T) {
 		{"meta=project%3Dzoo", true, false},
 		{"meta=project%3Dfarm", false, false},
 		{"cid=" + testCID(t, "dog"), false, true},
-		{"from=" + today, true, true},
-		{"to=" + today, true, true},
-		{"to=" + yesterday, false, false},
+		{"from=" + first, true, true},
+		{"to=" + last, true, true},
+		{"to=" + before, false, false},
 		{"status=pinned", false, false},
 	} {
 		_, body := b.get("/pins?" + tc.query)

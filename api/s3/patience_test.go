@@ -1,9 +1,11 @@
 package s3
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +19,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/holdfast-ipfs/holdfast/internal/nettest"
 )
 
 // hasty returns the world with clients that are not waited for, and a channel that has
@@ -37,6 +40,29 @@ func hasty(t *testing.T, stall time.Duration) (*world, <-chan struct{}) {
 	return w, ended
 }
 
+// piped is dial over a connection within the process, so that it can be in virtual time: in real time a node that
+// gets no processor for the stall timeout of hasty cuts an answer off.
+func (w *world) piped(t *testing.T, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	listener, server, ended := nettest.NewPipes(), &http.Server{Handler: w.handler}, make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	conn, err := listener.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		_ = server.Close()
+		<-ended
+		<-time.After(time.Second) // net/http waits 0.5 s before it lets a connection go
+	})
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	w.send(t, conn, text)
+	return conn, bufio.NewReader(conn)
+}
+
 // A client that stops in the middle of a body is answered after the stall timeout, and its connection ends.
 func TestAClientThatStopsSendingIsCut(t *testing.T) {
 	for _, tc := range []struct {
@@ -50,42 +76,46 @@ func TestAClientThatStopsSendingIsCut(t *testing.T) {
 		{"and may not send at all", "PUT /photos/k HTTP/1.1\nHost: x\nContent-Length: 10\n\nhello", "AccessDenied", 403},
 		{"of what nobody reads", "DELETE /photos/cat.jpg HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 10\n\nhello", "", 204},
 	} {
-		w, ended := hasty(t, 100*time.Millisecond)
-		_, in := w.dial(t, tc.request)
-		if got, body := readAnswer(t, in, "PUT"); got.StatusCode != tc.want || !strings.Contains(body, tc.code) {
-			t.Errorf("%s: %d %s", tc.name, got.StatusCode, body)
-		}
-		<-ended
-		if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
-			t.Errorf("%s: the connection lives on: %q, %v", tc.name, rest, err)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w, ended := hasty(t, 100*time.Millisecond)
+			_, in := w.piped(t, tc.request)
+			if got, body := readAnswer(t, in, "PUT"); got.StatusCode != tc.want || !strings.Contains(body, tc.code) {
+				t.Errorf("%s: %d %s", tc.name, got.StatusCode, body)
+			}
+			<-ended
+			if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
+				t.Errorf("%s: the connection lives on: %q, %v", tc.name, rest, err)
+			}
+		})
 	}
 }
 
 // A client that sends 100 bytes a second of a body gets RequestTimeout although it never stops.
 func TestAClientThatHardlySendsIsCut(t *testing.T) {
-	w, ended := hasty(t, 400*time.Millisecond)
-	out, in := w.dial(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 1000000\n\n")
-	stop, sent := make(chan struct{}), make(chan struct{})
-	go func() { // it never stops for as long as it may
-		defer close(sent)
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				_, _ = out.Write([]byte("x"))
-			case <-stop:
-				return
+	synctest.Test(t, func(t *testing.T) {
+		w, ended := hasty(t, 400*time.Millisecond)
+		out, in := w.piped(t, "PUT /photos/k HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\nContent-Length: 1000000\n\n")
+		stop, sent := make(chan struct{}), make(chan struct{})
+		go func() { // it never stops for as long as it may
+			defer close(sent)
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					_, _ = out.Write([]byte("x"))
+				case <-stop:
+					return
+				}
 			}
+		}()
+		if got, body := readAnswer(t, in, "PUT"); got.StatusCode != 400 || !strings.Contains(body, "RequestTimeout") {
+			t.Errorf("%d %s", got.StatusCode, body)
 		}
-	}()
-	if got, body := readAnswer(t, in, "PUT"); got.StatusCode != 400 || !strings.Contains(body, "RequestTimeout") {
-		t.Errorf("%d %s", got.StatusCode, body)
-	}
-	<-ended
-	close(stop)
-	<-sent
+		<-ended
+		close(stop)
+		<-sent
+	})
 }
 
 // impatient is a fake that ends the reading of a body when some of it is there.
@@ -135,38 +165,40 @@ func TestABodyThatIsInterruptedIsAnsweredAtOnce(t *testing.T) {
 
 // A handler ends although its client takes nothing of the answer.
 func TestAClientThatStopsTakingIsCut(t *testing.T) {
-	w, ended := hasty(t, 100*time.Millisecond)
-	w.fake.mu.Lock()
-	o := w.fake.buckets[w.who.Account]["photos"].objects["cat.jpg"]
-	o.Root = w.fake.keep(make([]byte, 64<<20)) // more than any socket holds
-	o.Size = 64 << 20
-	w.fake.buckets[w.who.Account]["photos"].objects["cat.jpg"] = o
-	w.fake.mu.Unlock()
-	w.dial(t, "GET /photos/cat.jpg HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\n\n")
-	<-ended
+	synctest.Test(t, func(t *testing.T) {
+		w, ended := hasty(t, 100*time.Millisecond)
+		w.fake.mu.Lock()
+		o := w.fake.buckets[w.who.Account]["photos"].objects["cat.jpg"]
+		o.Root = w.fake.keep(make([]byte, 1<<20))
+		o.Size = 1 << 20
+		w.fake.buckets[w.who.Account]["photos"].objects["cat.jpg"] = o
+		w.fake.mu.Unlock()
+		w.piped(t, "GET /photos/cat.jpg HTTP/1.1\nHost: x\nAuthorization: Bearer {alice}\n\n")
+		<-ended
+	})
 }
 
 // A connection whose client takes none of its refusals is cut, although refusals are short and are sent before
 // the rest of a body is read.
 func TestAClientThatTakesNoRefusalIsCut(t *testing.T) {
-	w := newWorld(t)
-	h, err := build(w.options, 100*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.handler = h
 	for _, method := range []string{"HEAD", "GET"} {
-		request := method + " /photos/cat.jpg HTTP/1.1\nHost: x\nContent-Length: 1\n\nx"
-		conn, _ := w.dial(t, request)
-		many := []byte(strings.Repeat(strings.ReplaceAll(request, "\n", "\r\n"), 1000))
-		for {
-			if _, err = conn.Write(many); err != nil {
-				break
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			h, err := build(w.options, 100*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: the connection lives on", method)
-		}
+			w.handler = h
+			request := method + " /photos/cat.jpg HTTP/1.1\nHost: x\nContent-Length: 1\n\nx"
+			conn, _ := w.piped(t, request)
+			many := []byte(strings.Repeat(strings.ReplaceAll(request, "\n", "\r\n"), 1000))
+			for err == nil {
+				_, err = conn.Write(many)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: the connection lives on", method)
+			}
+		})
 	}
 }
 

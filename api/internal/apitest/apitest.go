@@ -152,10 +152,13 @@ func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Lo
 func (w *World) Ahead(d time.Duration) { w.ahead.Store(int64(d)) }
 
 // AheadToMinute sets that clock to the beginning of the next minute. A test calls it before events
-// that are counted by the minute, so that all of them are in one.
-func (w *World) AheadToMinute() {
+// that are counted by the minute or by the day, so that all of them are in one. AheadToMinute returns
+// that beginning.
+func (w *World) AheadToMinute() time.Time {
 	now := time.Now()
-	w.Ahead(now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+	begin := now.Truncate(time.Minute).Add(time.Minute)
+	w.Ahead(begin.Sub(now))
+	return begin
 }
 
 // Status returns the status of a cluster of three members, which are as Change says.
