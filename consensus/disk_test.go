@@ -65,7 +65,7 @@ func openOnDisk(t testing.TB, network *memNetwork, id state.NodeID, dir string) 
 // soon waits in real time for what a healthy machine does in seconds.
 func soon(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain: %s", what)

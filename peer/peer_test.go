@@ -151,7 +151,7 @@ func newCluster(tb testing.TB, n int, adapt ...func(*Options)) ([]testPeer, *ros
 // until waits for a condition that another goroutine brings about.
 func until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -378,7 +378,7 @@ func TestCloseEndsAWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer in.Close()
-			if err := in.SetReadDeadline(time.Now().Add(40 * time.Second)); err != nil {
+			if err := in.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {
@@ -392,7 +392,7 @@ func TestCloseEndsAWrite(t *testing.T) {
 				if err == nil {
 					t.Error("wrote what nobody read")
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("Close left a Write that does not end")
 			}
 			if _, err := out.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {

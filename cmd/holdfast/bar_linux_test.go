@@ -21,7 +21,7 @@ func TestABarShowsTheTimeLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		shows := regexp.MustCompile(`copying .*[KMGTPE]iB/s.* \[[0-9hms]+:[0-9hms]+\]`)
-		if err := person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := person.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		var all []byte

@@ -98,7 +98,7 @@ func onTerminal(ctx context.Context, t *testing.T, node *fakeNode, typed, args s
 		_, _ = terminal.WriteString("\x00") // ends what is read below, or its deadline does
 		ended <- code
 	}()
-	if err := person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := person.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	var all bytes.Buffer

@@ -124,7 +124,7 @@ func startJob(t *testing.T, args, output string) *job {
 		_ = cmd.Wait()
 		_ = report.Close()
 	})
-	if err := errors.Join(reporting.Close(), commanded.Close(), report.SetReadDeadline(time.Now().Add(20*time.Second))); err != nil {
+	if err := errors.Join(reporting.Close(), commanded.Close(), report.SetReadDeadline(time.Now().Add(2*time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	return &job{typing{t: t, args: args, person: person, terminal: terminal}, bufio.NewReader(report), command}

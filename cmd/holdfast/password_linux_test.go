@@ -98,7 +98,7 @@ func (s *typing) prompted(text string) (shown string) {
 // seen waits until the terminal shows text, and returns what it showed.
 func (s *typing) seen(text string) string {
 	s.t.Helper()
-	if err := s.person.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := s.person.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
 	var all bytes.Buffer

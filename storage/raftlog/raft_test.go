@@ -104,9 +104,10 @@ type node struct {
 func startNode(t *testing.T, dir string, id raft.ServerID, bootstrap bool) *node {
 	t.Helper()
 	n := &node{fsm: newMachine(t, dir), log: openLog(t, filepath.Join(dir, "raft.db")), snap: openSnapshots(t, filepath.Join(dir, "snapshots"), 2)}
-	_, n.net = raft.NewInmemTransport(raft.ServerAddress(id))
+	_, n.net = raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), time.Minute) // nothing is sent twice
 	config := raft.DefaultConfig()
 	config.LocalID = id
+	// There is one voter: it begins to lead after the first of them, and loses the lead to nobody.
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 100*time.Millisecond, 100*time.Millisecond, 80*time.Millisecond
 	config.CommitTimeout = 5 * time.Millisecond
 	config.TrailingLogs = 2
@@ -134,7 +135,7 @@ func (n *node) lead(t *testing.T) {
 	t.Helper()
 	select {
 	case <-n.LeaderCh():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no leader")
 	}
 }
@@ -142,7 +143,7 @@ func (n *node) lead(t *testing.T) {
 func (n *node) set(t *testing.T, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
-		f := n.Apply(fmt.Appendf(nil, "key%d=%d", i, i), 5*time.Second)
+		f := n.Apply(fmt.Appendf(nil, "key%d=%d", i, i), time.Minute)
 		must(t, f.Error())
 		if err, _ := f.Response().(error); err != nil {
 			t.Fatal(err)
@@ -153,7 +154,7 @@ func (n *node) set(t *testing.T, from, to int) {
 // holds waits until the machine has the keys.
 func (n *node) holds(t *testing.T, from, to int) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for i := from; i < to; {
 		v, ok, err := n.fsm.store.Get(fmt.Appendf(nil, "key%d", i))
 		must(t, err)
@@ -198,7 +199,7 @@ func TestRaftLivesOnTheseStores(t *testing.T) {
 	b := startNode(t, t.TempDir(), "b", false)
 	n.net.Connect("b", b.net)
 	b.net.Connect("a", n.net)
-	must(t, n.AddNonvoter("b", "b", 0, 5*time.Second).Error())
+	must(t, n.AddNonvoter("b", "b", 0, time.Minute).Error())
 	b.holds(t, 0, 80)
 	b.fsm.mu.Lock()
 	restored := b.fsm.restored
