@@ -342,8 +342,8 @@ func (h *history) model() porcupine.Model {
 	}
 }
 
-// checkTimeout bounds the search for an order, in real time.
-const checkTimeout = time.Minute
+// checkTimeout bounds the search for an order, in real time. It takes a second or so, and on a busy machine longer.
+const checkTimeout = 10 * time.Minute
 
 // check says what is wrong with the answers. There has to be an order of all ops
 // in which each answer is right.
