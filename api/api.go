@@ -1,6 +1,6 @@
-// Package api serves the use cases that it is given over HTTP: it binds the listeners,
-// mounts the handlers, limits connections in number, size and time, and shuts down
-// gracefully.
+// Package api is the HTTP layer of a node. It binds the listeners, mounts the handlers of each
+// API, limits connections in number, size and time, and shuts down gracefully. The handlers call
+// the application logic (the "use cases") through interfaces that the caller passes in Options.
 //
 // Imports: std, errgroup, x/net/netutil, prometheus, api/*.
 // Never:   consensus, storage, peer, cluster/node, settings.
@@ -36,54 +36,55 @@ import (
 
 // Bounds of every listener.
 const (
-	// MaxConnections is the maximum number of simultaneous connections of a listener;
-	// further ones wait in the system's queue.
+	// MaxConnections is the maximum number of simultaneous connections of one listener. Further
+	// connections wait in the accept queue of the operating system.
 	MaxConnections = 4096
-	// MaxHeaderBytes bounds the head of a request; a larger one is answered 431. net/http
-	// adds 4 KiB to the value that it is given.
+	// MaxHeaderBytes is the maximum size of a request line with all headers, in bytes. The server
+	// answers a larger one with status 431.
 	MaxHeaderBytes = 32 << 10
 	// maxStreams is the maximum number of concurrent requests on an HTTP/2 connection.
 	maxStreams = 100
-	// drainTimeout is the time that running requests have to end when the node stops.
+	// drainTimeout is how long running requests may go on after the node began to stop.
 	drainTimeout = 10 * time.Second
-	// cutTimeout is the time that handlers have to return after their connections are cut.
-	// The node closes its use cases after that.
+	// cutTimeout is how long Run waits for handlers to return after it has closed their
+	// connections. The node shuts down the application logic after that.
 	cutTimeout = 2 * time.Second
 
-	// takeTimeout is how long an HTTP/2 connection may accept no bytes of its answers. Deadlines
-	// of requests cannot end such a connection, because the frame that resets a stream waits
-	// behind the bytes that the client does not accept.
+	// takeTimeout is the time after which the server closes an HTTP/2 connection whose client
+	// accepts no bytes. A deadline of a single request cannot end such a connection, because the
+	// RST_STREAM frame would wait behind the bytes that the client does not accept.
 	takeTimeout = time.Minute
 
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// jsonReadTimeout and jsonWriteTimeout bound a whole request and a whole answer of a JSON
-	// surface. The local API has neither, because it transfers files of any size.
+	// jsonReadTimeout and jsonWriteTimeout bound the time for a whole request and for a whole
+	// answer of an API with small JSON bodies. The local API has neither bound, because it
+	// transfers files of any size.
 	jsonReadTimeout  = 30 * time.Second
 	jsonWriteTimeout = 2 * time.Minute
 )
 
-// Objects are the use cases of buckets and objects.
+// Objects has the operations on buckets and objects that the S3 gateway and the web console call.
 type Objects interface {
 	s3.Objects
 	console.Objects
 }
 
-// Audit are the use cases of the audit log.
+// Audit has the queries of the audit log that the APIs call.
 type Audit interface {
 	admin.Audit
 	console.Audit
 	webapi.Audit
 }
 
-// Ledger are the use cases of credits.
+// Ledger has the operations on the credits of accounts that the APIs call.
 type Ledger interface {
 	admin.Ledger
 	console.Ledger
 	webapi.Ledger
 }
 
-// Accounts are the use cases of authentication.
+// Accounts has the operations on accounts, keys and sessions that the APIs call.
 type Accounts interface {
 	web.Accounts
 	s3.Accounts
@@ -93,45 +94,47 @@ type Accounts interface {
 	pinning.Sessions
 }
 
-// Pins are the use cases of pins.
+// Pins has the operations on pins that the Pinning Service API and the web console call.
 type Pins interface {
 	pinning.Pins
 	console.Pins
 }
 
-// Members are the use cases of membership.
+// Members has the operations on cluster members that the local API and the web console call.
 type Members interface {
 	admin.Members
 	console.Members
 }
 
-// Payments are the use cases of the paid gateway.
+// Payments has the operations of the paid gateway: to take payments and to list them.
 type Payments interface {
 	paid.Payments
 	admin.Payments
 }
 
-// PaidTerms are the conditions of the paid gateway.
+// PaidTerms are the price list and the limits of the paid gateway.
 type PaidTerms = paid.Terms
 
 // Rate is the number of requests that one account or address may send to one node.
 type Rate = web.Rate
 
-// Rates are the rates of one API of a node; zero is no limit.
+// Rates are the limits for each account and for each client address at one API of a node. A zero
+// Rate means no limit.
 type Rates struct{ Account, Address Rate }
 
-// Neighbours are the other nodes of a cluster, to whom a node tells the load of accounts.
+// Neighbours exchanges the request load of each account with the other nodes of the cluster.
 type Neighbours = web.Neighbours
 
 // Health reports whether the node can serve.
 type Health interface {
-	// Ready returns nil if the node has joined, caught up and knows a leader, else the
-	// reason, in words for people. It never waits for the network.
+	// Ready returns nil if the node has joined the cluster, has caught up with the log and knows
+	// a leader. Otherwise the error states the reason for people. Ready never waits for the
+	// network.
 	Ready(ctx context.Context) error
 }
 
-// Options are the addresses of the listeners and the use cases of their surfaces. An empty
-// address turns a listener off.
+// Options are the addresses of the listeners and the application logic behind each API. An empty
+// address disables the listener.
 type Options struct {
 	Pinning string // host:port of the Pinning Service API
 	S3      string // host:port of the object gateway
@@ -146,8 +149,8 @@ type Options struct {
 	Audit    Audit
 	Ledger   Ledger
 	Members  Members
-	// Payments are needed for the listener Paid, with PaidTerms. Copies returns the number of
-	// copies that the cluster keeps.
+	// Payments and PaidTerms are required if Paid is not empty. Copies returns the replication
+	// factor of the cluster.
 	Payments  Payments
 	PaidTerms PaidTerms
 	Copies    func() int
@@ -161,53 +164,53 @@ type Options struct {
 	// Registerer registers the metrics of requests; nil: there are none.
 	Registerer prometheus.Registerer
 
-	// DefaultStatus are the names of the statuses that a list of pins without a
-	// status shows.
+	// DefaultStatus has the pin statuses that the Pinning Service API lists if the request names
+	// none.
 	DefaultStatus []string
 	// S3Region is the region of all buckets. S3Domain is the host name whose subdomains are
 	// buckets. S3MaxObject is the maximum size of the body of a PUT in bytes, and S3MinPart the
 	// minimum size of a part except the last.
 	S3Region, S3Domain     string
 	S3MaxObject, S3MinPart int64
-	// S3PresignedV2 accepts links of signature version 2.
+	// S3PresignedV2 enables presigned URLs of AWS signature version 2.
 	S3PresignedV2 bool
 	Version       string
 	Logger        *slog.Logger
 	// Activity has the newest log records of this node; nil: none.
 	Activity *activity.Log
 
-	// PinningRates and S3Rates limit the requests of one account and of one address. The address
-	// rate of S3Rates also applies to the paid gateway, which counts for itself.
+	// PinningRates and S3Rates limit the requests of one account and of one address. The paid gateway
+	// applies the address rate of S3Rates to its own requests, which it counts separately.
 	PinningRates, S3Rates Rates
-	// NoisyRate is the number of requests per second and processor that the node starts for
-	// noisy accounts while its Processors are busy. 0 means no limit.
+	// Processors is the number of processors of the node. While they are busy, the node starts at
+	// most NoisyRate requests per second and processor for noisy accounts. 0 means no limit.
 	NoisyRate, Processors int
-	// Neighbours exchanges the load of accounts with the other nodes of the cluster. nil: only the
-	// load on this node counts.
+	// Neighbours exchanges the load of accounts with the other nodes of the cluster. If it is nil,
+	// only the load on this node counts.
 	Neighbours Neighbours
 	// TrustedProxies are the prefixes of proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 	// Origins are the web origins whose scripts may use the API from a browser, "*" for
 	// all.
 	Origins []string
-	// ConsoleURL is the origin at which people reach the console, empty if not known, and
-	// IPFSGateway the origin of the IPFS gateway that its pages link to, empty for none.
-	// SecurityContact is the URI in its security.txt. SignUpOpen is true if everybody who signs in
-	// at a provider gets an account.
+	// ConsoleURL is the web origin of the console, empty if unknown. IPFSGateway is the origin of the
+	// IPFS gateway to which the pages of the console link, empty for none. SecurityContact is the URI
+	// in security.txt. SignUpOpen is true if everybody who signs in at a provider gets an account.
 	ConsoleURL, IPFSGateway, SecurityContact string
 	SignUpOpen                               bool
 	// TLSCert and TLSKey are files in PEM form; without them the APIs use plain HTTP.
 	TLSCert, TLSKey string
 }
 
-// Addrs are the addresses of the listeners, host:port with the real port. Empty means off.
+// Addrs are the addresses of the bound listeners as host:port. If the configured port was 0, the
+// port is the one that the system chose. An empty string means that the listener is disabled.
 type Addrs struct {
 	Pinning, S3, Console, Paid, Admin string
 	Socket                            string // path of the Unix socket
 }
 
-// Server holds the bound listeners. From Run on, it serves health, and answers every other request
-// with 503, until Open installs the APIs.
+// Server owns the bound listeners. Run starts to serve. Until Open installs the APIs, the server
+// answers health checks, and rejects all other requests with status 503.
 type Server struct {
 	addrs       Addrs
 	certificate *certificate // nil is plain HTTP
@@ -242,11 +245,11 @@ const (
 	operatorService = "operator"
 )
 
-// Bind reads the certificate and listens on every configured address. It needs the following fields
-// of Options: the addresses, Folder, Health, Gatherer, Registerer and Logger. It also uses the
-// fields that shape the answers of a starting node, such as Version, Origins and S3Domain. The
-// error for an address in use names its flag; the error for a bad certificate names its settings.
-// The caller ends the server with Run or Close.
+// Bind reads the TLS certificate and listens on every configured address. It needs the following
+// fields of Options: the addresses, Folder, Health, Gatherer, Registerer and Logger. It also uses
+// the fields that shape the answers of a starting node, such as Version, Origins and S3Domain.
+// The error for an address in use names its flag; the error for a bad certificate names its
+// settings. The caller must call Run or Close on the server.
 func Bind(o Options) (*Server, error) {
 	s := &Server{logger: o.Logger, flight: newFlight(), draining: make(chan struct{})}
 	var err error
@@ -329,7 +332,7 @@ func (s *Server) listen(o Options) error {
 	return nil
 }
 
-// Listen calls Bind and Open.
+// Listen calls Bind and then Open.
 func Listen(o Options) (*Server, error) {
 	s, err := Bind(o)
 	if err != nil {
@@ -341,8 +344,8 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Open installs the HTTP surfaces over the use cases. They serve all later requests, also
-// on existing connections.
+// Open replaces the handlers of a starting node by those of the APIs, which call the application
+// logic in o. The new handlers serve all later requests, also on existing connections.
 func (s *Server) Open(o Options) error {
 	pacer := web.NewPacer(o.NoisyRate, o.Processors, web.Busy, o.Neighbours)
 	if err := pacer.Register(o.Registerer); err != nil {
@@ -383,7 +386,7 @@ func (s *Server) Open(o Options) error {
 	return nil
 }
 
-// console returns the handler of the pages and of the web API.
+// console returns the handler of the console listener: the HTML pages and the web API.
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
 		Pages:    s.pages,
@@ -433,8 +436,9 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 	}), nil
 }
 
-// seenAt returns the URL of a listener as a browser reaches it that uses a host, by a scheme,
-// for the console; it is empty for a listener that is off.
+// seenAt returns a function that builds the URL at which a browser reaches the listener at addr:
+// with the given scheme, the host name of the argument host, and the port of addr. The console
+// shows this URL. The function returns "" if addr is empty, because the listener is disabled.
 func (s *Server) seenAt(addr string) func(host, scheme string) string {
 	return func(host, scheme string) string {
 		if addr == "" {
@@ -452,7 +456,8 @@ func (s *Server) seenAt(addr string) func(host, scheme string) string {
 	}
 }
 
-// presign returns the function that signs links to objects for the console and the web API.
+// presign returns the function with which the console and the web API create presigned S3 URLs
+// for the region.
 func presign(region string) func(web.Link) string {
 	return func(l web.Link) string {
 		return s3.Link{
@@ -462,7 +467,8 @@ func presign(region string) func(web.Link) string {
 	}
 }
 
-// bind listens on a TCP address. Its errors name the flag.
+// bind listens on the TCP address addr. Its errors name the flag --NAME-listen, where NAME is the
+// argument name.
 func bind(name, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", addr)
@@ -479,8 +485,8 @@ func bind(name, addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// secure configures TLS for a service. Without a certificate it warns if clients would send
-// API keys in plain text.
+// secure configures TLS for a service if the server has a certificate. Otherwise it logs a
+// warning unless the listener is on loopback, because clients would send API keys in plain text.
 func (s *Server) secure(svc *service) {
 	if s.certificate != nil {
 		svc.server.TLSConfig = s.certificate.tlsConfig()
@@ -490,7 +496,7 @@ func (s *Server) secure(svc *service) {
 	}
 }
 
-// addJSON adds a service with small requests and answers.
+// addJSON adds a service whose requests and answers are small, with time limits for each.
 func (s *Server) addJSON(name string, l net.Listener, h http.Handler) *service {
 	svc := s.add(name, l, h)
 	svc.server.ReadTimeout, svc.server.WriteTimeout = jsonReadTimeout, jsonWriteTimeout
@@ -516,7 +522,7 @@ func (s *Server) add(name string, l net.Listener, h http.Handler) *service {
 // Addrs returns the addresses of the listeners.
 func (s *Server) Addrs() Addrs { return s.addrs }
 
-// Close closes the listeners. Only a server without Run needs it.
+// Close closes the listeners. It is for a server on which Run is not called.
 func (s *Server) Close() error {
 	var all error
 	for _, svc := range s.services {
@@ -527,9 +533,10 @@ func (s *Server) Close() error {
 	return all
 }
 
-// Run serves until ctx ends or a listener fails. Then it accepts no connection, gives
-// running requests drainTimeout to end, and cuts the rest. When it returns, no handler
-// uses the use cases any more. It returns nil if ctx ended it.
+// Run serves until ctx ends or a listener fails. Then it accepts no more connections, waits up to
+// drainTimeout for running requests, and cuts the rest. It waits up to cutTimeout for the
+// handlers that still run, and logs an error if some remain. It returns nil if the end of ctx
+// stopped it.
 func (s *Server) Run(ctx context.Context) error {
 	// Requests outlive ctx: they are drained, not cancelled.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -559,8 +566,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain shuts all servers down within drainTimeout. After that time it calls cancel to end the
-// requests that still run.
+// drain shuts down all servers and waits up to drainTimeout for running requests. Then it calls
+// cancel to end the remaining ones, and closes their connections. base is the context of all
+// requests.
 func (s *Server) drain(base context.Context, cancel context.CancelFunc) {
 	close(s.draining)
 	ctx, stop := context.WithTimeout(base, drainTimeout)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// flight counts the running requests, because http.Server.Close does not wait for the handlers
-// of connections that it cuts.
+// flight counts the running requests of all listeners. The server needs the count because
+// http.Server.Close does not wait for the handlers of connections that it closes.
 type flight struct {
 	mu    sync.Mutex
 	n     int
@@ -17,7 +17,8 @@ type flight struct {
 
 func newFlight() *flight { return &flight{idle: make(chan struct{})} }
 
-// count returns a handler that counts the requests of h. After end it answers 503.
+// count returns a handler that calls h and counts the request as running until h returns. After a
+// call of end, the handler answers 503 without a call of h.
 func (f *flight) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !f.enter() {
@@ -47,8 +48,8 @@ func (f *flight) leave() {
 	}
 }
 
-// end rejects new requests and waits for the running ones, for at most within. It returns the
-// number of requests that still run. The caller calls it once.
+// end rejects new requests and waits up to within for the running ones. It returns the number of
+// requests that still run then. It may be called only once.
 func (f *flight) end(within time.Duration) (left int) {
 	f.mu.Lock()
 	f.ended = true

@@ -17,7 +17,9 @@ import (
 // the heads from the connection too. It cannot do that with TLS; there the node closes the
 // connection after every HTTP/1.1 request with a chunked body.
 
-// closing returns a handler that closes the connection after an ambiguous request.
+// closing returns a handler that calls h and makes net/http close the connection after a request
+// with both Content-Length and Transfer-Encoding. With TLS it cannot see Content-Length, so it
+// closes the connection after every chunked HTTP/1.1 request.
 func closing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(watchedKey{}).(*watchedConn)
@@ -32,7 +34,8 @@ func closing(h http.Handler) http.Handler {
 // watchedKey is the key of a request's *watchedConn in its context.
 type watchedKey struct{}
 
-// withConn returns the http.Server's ConnContext.
+// withConn stores c in the context of its requests if c is a *watchedConn. It is the ConnContext
+// hook of http.Server.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if watched, ok := c.(*watchedConn); ok {
 		return context.WithValue(ctx, watchedKey{}, watched)
@@ -40,7 +43,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// watchedListener accepts connections as *watchedConn.
+// watchedListener wraps each accepted connection in a *watchedConn.
 type watchedListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -52,12 +55,13 @@ func (l watchedListener) Accept() (net.Conn, error) {
 	return &watchedConn{Conn: c}, nil
 }
 
-// watchedConn parses the HTTP/1 heads on a connection and skips the bodies between them. Read is
-// never called concurrently.
+// watchedConn is a connection that parses the HTTP/1 request heads in the bytes that net/http
+// reads, and skips the bodies between them. It detects heads that net/http does not show to
+// handlers. Read must not be called concurrently.
 type watchedConn struct {
 	net.Conn
 	heads     heads
-	ambiguous atomic.Bool // a head had both headers
+	ambiguous atomic.Bool // a head had both Content-Length and Transfer-Encoding, or was invalid
 }
 
 // Read implements net.Conn.
@@ -69,36 +73,37 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	return n, err //nolint:wrapcheck // net/http looks at what it is
 }
 
-// place is the part of a request to which the next byte belongs.
+// place is the part of an HTTP/1 request to which the next byte belongs.
 type place uint8
 
 const (
 	inHead  place = iota
-	inBody        // left bytes of it
-	inSize        // the line before a chunk
-	inChunk       // left bytes of it, with the line's end
+	inBody        // of a known length; heads.left bytes of it remain
+	inSize        // the line with the size of a chunk
+	inChunk       // heads.left bytes of it remain, the line break included
 	inTrailers
-	lost // the head is invalid, and net/http closes the connection
+	lost // the request is invalid, and net/http closes the connection
 )
 
-// kept is the maximum number of bytes of a line that are kept. It is more than the longest
-// header of interest with a number, and than the size of a chunk.
+// kept is how many bytes of each line heads stores. It exceeds the length of a Content-Length
+// header, of the name Transfer-Encoding, and of a chunk size.
 const kept = 64
 
-// heads parses the requests of one connection.
+// heads is an incremental parser of the HTTP/1 requests on one connection.
 type heads struct {
 	at      place
 	left    int64
 	line    [kept]byte
-	filled  int  // of line
-	long    bool // the line had more
-	length  string
-	sized   bool // a head has Content-Length
-	chunked bool // a head has Transfer-Encoding
-	field   *string
+	filled  int     // number of bytes in line
+	long    bool    // the line is longer than kept
+	length  string  // value of Content-Length
+	sized   bool    // the current head has Content-Length
+	chunked bool    // the current head has Transfer-Encoding
+	field   *string // value to which a continuation line is appended; nil: of no interest
 }
 
-// read parses the next bytes. It reports whether a head in them is ambiguous or invalid.
+// read parses the next bytes of the connection. It returns true if they complete a head that has
+// both Content-Length and Transfer-Encoding, or if the request is invalid.
 func (h *heads) read(b []byte) (ambiguous bool) {
 	for len(b) > 0 && h.at != lost {
 		if h.at == inBody || h.at == inChunk {
@@ -132,7 +137,8 @@ func (h *heads) read(b []byte) (ambiguous bool) {
 	return ambiguous || h.at == lost
 }
 
-// next parses a line without its end.
+// next parses one complete line without its line break. It returns true if the line ends a head
+// that has both Content-Length and Transfer-Encoding.
 func (h *heads) next(line string) (ambiguous bool) {
 	switch h.at {
 	case inHead:
@@ -156,8 +162,9 @@ func (h *heads) next(line string) (ambiguous bool) {
 	return false
 }
 
-// header parses a line of a head: the request line, a header, the continuation of a header, or
-// the empty last line.
+// header parses one line of a request head: the request line, a header, the continuation of a
+// header, or the empty last line. It returns true if the last line ends a head that has both
+// Content-Length and Transfer-Encoding.
 func (h *heads) header(line string) (ambiguous bool) {
 	if line != "" || h.long {
 		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// socketMode admits only the user of the node.
+	// socketMode lets only the user of the node process connect to the socket.
 	socketMode fs.FileMode = 0o600
 	// probeTimeout bounds the test whether a process listens on an old socket.
 	probeTimeout = time.Second
@@ -73,9 +73,10 @@ func listenSocket(folder string) (net.Listener, error) {
 	return l, nil
 }
 
-// claim locks a data folder until free is called, so that other starting nodes do not touch
-// its socket. The node takes its permanent lock only later. claim does nothing on systems
-// without locks of folders.
+// claim locks a data folder with flock until the caller calls free. So two nodes that start at
+// the same time do not remove each other's socket. It returns an error if another process has the
+// lock. On a file system without flock it does nothing. The node takes its permanent lock of the
+// folder later.
 func claim(folder string) (free func(), err error) {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -89,8 +90,10 @@ func claim(folder string) (free func(), err error) {
 	return free, nil
 }
 
-// removeStale removes the socket at path if no process listens on it. It dials the socket by
-// its other name at. Two starting nodes cannot remove each other's socket, see claim.
+// removeStale removes the socket at path if no process listens on it. It returns an error if a
+// process does, or if the file at path is no socket. at is another path of the same socket, for
+// dial: it is short enough for the limit of the system. The caller has called claim, so that no
+// other node creates the socket meanwhile.
 func removeStale(path, at string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

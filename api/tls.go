@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// certificateEvery is the shortest time between two checks for a new certificate.
+// certificateEvery is the shortest time between two checks whether the certificate file has
+// changed.
 const certificateEvery = 5 * time.Second
 
-// certificate is a certificate with its key, in files that can be renewed while the node runs.
+// certificate is a TLS certificate with its key, loaded from files that the operator can replace
+// while the node runs.
 type certificate struct {
 	cert, key string // paths
 	logger    *slog.Logger
@@ -22,8 +24,8 @@ type certificate struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	loaded  *tls.Certificate
-	changed time.Time // of the certificate's file
-	looked  time.Time
+	changed time.Time // modification time of the loaded certificate file
+	looked  time.Time // when the modification time was last compared
 }
 
 // openCertificate reads a certificate and its key from files in PEM form.
@@ -35,7 +37,8 @@ func openCertificate(cert, key string, logger *slog.Logger) (*certificate, error
 	return c, nil
 }
 
-// load reads the files. The caller holds mu, or is the only one that has c.
+// load reads the certificate and the key if the certificate file has changed since the last load.
+// The caller holds mu, or no other goroutine has c yet.
 func (c *certificate) load() error {
 	info, err := os.Stat(c.cert)
 	if err != nil {
@@ -53,8 +56,9 @@ func (c *certificate) load() error {
 	return nil
 }
 
-// get returns the certificate. It reloads the files after a change, and keeps the old
-// certificate if that fails.
+// get implements tls.Config.GetCertificate. It reloads the files if the certificate file has
+// changed, which it checks at most once per certificateEvery. If a reload fails, it logs the
+// error and returns the old certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,12 +71,13 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// tlsConfig returns the TLS configuration of all listeners for clients.
+// tlsConfig returns the TLS configuration of every listener that clients use.
 func (c *certificate) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }
 
-// openTLS reads the certificate of the options. It returns nil if they name none.
+// openTLS reads the certificate that o.TLSCert and o.TLSKey name. It returns nil and no error if
+// both are empty.
 func openTLS(o Options) (*certificate, error) {
 	if o.TLSCert == "" && o.TLSKey == "" {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package apitest has what the tests of the console and of the web API share: the real use cases
-// over the real state machine in memory, with two accounts.
+// Package apitest has the test fixture that the tests of the console and of the web API share:
+// the real application logic over the real state machine in memory, with two accounts.
 package apitest
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Host is the host of the console in requests of tests.
+// Host is the Host header of the console in test requests.
 const Host = "console.test"
 
-// CatCID is a valid CID for pins of tests.
+// CatCID is a valid CID, for pins in tests.
 const CatCID = "bafkreiayx23w765cqfwmxub4r6kdfk43ddpwoufyggpogbn2mzwlogep7u"
 
-// MinPart is the minimum size of a part of an upload, in bytes.
+// MinPart is the minimum size of a part of a multipart upload in a World, in bytes.
 const MinPart = 5
 
-// HostileAddresses are addresses of another host that a careless program takes for its own, or
-// that a browser runs.
+// HostileAddresses are redirect targets that lead to another host, add a header, or run a script,
+// although a careless check may accept them as own pages. Tests of open redirects use them.
 var HostileAddresses = []string{
 	"https://evil.example", "http://evil.example/done", "//evil.example", "///evil.example", `/\evil.example`, `\\evil.example`, "https:evil.example",
 	"javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "/\t/evil.example", "/ok\r\nLocation: https://evil.example", "http://console.test@evil.example/",
@@ -42,11 +42,12 @@ var HostileAddresses = []string{
 	"https://photos.example:444/done", "https://photos.example/done\r\nLocation: https://evil.example",
 }
 
-// AddressParameters are common names of query parameters in which programs take the address of
-// a redirect.
+// AddressParameters are query parameters that web applications commonly use for the target of a
+// redirect.
 var AddressParameters = []string{"to", "redirect", "redirect_uri", "return", "return_to", "next", "url", "continue"}
 
-// World is a cluster as one node has it. Alice and Bob have accounts.
+// World is a cluster in memory, as one of its nodes sees it. It has the accounts of Alice and
+// Bob, and fakes the parts that need a network, such as the membership.
 type World struct {
 	T       testing.TB
 	State   *clustertest.State
@@ -56,10 +57,10 @@ type World struct {
 	Pins    *pins.Pins
 	Objects *objects.Objects
 	Content *Content
-	Down    error // why the node is not ready
-	Removed []state.NodeID
-	Drained []string            // the members and whether their drain began
-	Change  func(*members.Peer) // changes a member of Status; nil: it does not
+	Down    error               // result of Ready: why the node is not ready; nil: it is ready
+	Removed []state.NodeID      // members that Remove removed
+	Drained []string            // calls of Drain, as "ID true" (drain began) or "ID false" (drain cancelled)
+	Change  func(*members.Peer) // changes each member that Status returns; nil: no change
 
 	secret []byte
 	ahead  atomic.Int64 // nanoseconds, see Ahead
@@ -92,14 +93,14 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// Elsewhere returns the use cases of accounts on another node of the same cluster. That node
-// remembers nothing of the requests that the first node answered.
+// Elsewhere returns the account logic of another node of the same cluster. It shares the
+// replicated state with w.Users, but no memory such as caches.
 func (w *World) Elsewhere() *accounts.Accounts {
 	return accounts.New(accounts.Options{State: w.State, Secret: w.secret, SignUp: accounts.SignUpInvited, Now: w.now, Watch: w.State.Watch, Refused: w.Audit.RefusedSignIn})
 }
 
-// Snapshot returns a text that describes everything that the accounts have. The text stays the
-// same if nothing was changed.
+// Snapshot returns a text that describes all keys, shares, pins, buckets and objects of all
+// accounts. Two snapshots are equal if nothing changed between them.
 func (w *World) Snapshot() string {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -133,8 +134,8 @@ func (w *World) Snapshot() string {
 	return text.String()
 }
 
-// Unchanged takes a Snapshot. The returned function fails the test if the accounts have changed
-// since then.
+// Unchanged takes a Snapshot. The function that it returns fails the test if the accounts have
+// changed since then; what names the tested action in the error.
 func (w *World) Unchanged(what string) func() {
 	w.T.Helper()
 	before := w.Snapshot()
@@ -148,12 +149,13 @@ func (w *World) Unchanged(what string) func() {
 
 func (w *World) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
-// Ahead sets the time by which the clock of the accounts is ahead of the real time.
+// Ahead sets how far the clock of the accounts, the audit log and the ledger runs ahead of real
+// time.
 func (w *World) Ahead(d time.Duration) { w.ahead.Store(int64(d)) }
 
-// AheadToMinute sets that clock to the beginning of the next minute. A test calls it before events
-// that are counted by the minute or by the day, so that all of them are in one. AheadToMinute returns
-// that beginning.
+// AheadToMinute moves the clock of Ahead to the beginning of the next minute and returns that time. A
+// test calls it before events that are counted per minute or per day, so that all of them fall into
+// the same minute and the same day.
 func (w *World) AheadToMinute() time.Time {
 	now := time.Now()
 	begin := now.Truncate(time.Minute).Add(time.Minute)
@@ -161,7 +163,8 @@ func (w *World) AheadToMinute() time.Time {
 	return begin
 }
 
-// Status returns the status of a cluster of three members, which are as Change says.
+// Status returns the status of a cluster of the three alive voters n1 to n3, after Change has
+// changed each.
 func (w *World) Status(context.Context) (members.Status, error) {
 	s := members.Status{ClusterID: "cluster", Leader: "n1", Pins: map[state.Status]uint64{}}
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
@@ -174,14 +177,15 @@ func (w *World) Status(context.Context) (members.Status, error) {
 	return s, nil
 }
 
-// Shortage returns a copy that is missing on n2.
+// Shortage reports one missing copy, on n2.
 func (w *World) Shortage(context.Context) (members.Shortage, error) {
 	s := members.Shortage{Rows: []members.ShortRow{{Node: "n1", Member: true, Held: 3, Wanted: 3}, {Node: "n2", Member: true, Held: 2, Wanted: 3}}}
 	s.Rows[1].Missing[0], s.Rows[1].ByAge[2] = 1, 1
 	return s, nil
 }
 
-// MissingOn returns the copy that Shortage counts, and a next page.
+// MissingOn returns the missing copy that Shortage reports, and the key of a next page. It
+// returns no rows for another node or class, or if from is not empty.
 func (w *World) MissingOn(_ context.Context, node state.NodeID, class members.Class, from state.RootKey, _ int) (rows []members.MissingCopy, next state.RootKey, err error) {
 	if node != "n2" || class != (members.Class{}) && class != (members.Class{OfAges: true, Number: 2}) || from != "" {
 		return nil, "", nil
@@ -195,7 +199,7 @@ func (w *World) Quorum() members.Quorum {
 	return members.Quorum{Votes: 3, Needed: 2, Here: 3, Leader: "n1"}
 }
 
-// Leaving describes the removal of a member by which no content is lost.
+// Leaving returns the plan for the removal of the member who, by which no content is lost.
 func (w *World) Leaving(ctx context.Context, who string, _ bool) (members.Leaving, error) {
 	s, err := w.Status(ctx)
 	for _, p := range s.Peers {
@@ -206,7 +210,7 @@ func (w *World) Leaving(ctx context.Context, who string, _ bool) (members.Leavin
 	return members.Leaving{}, state.ErrNotFound
 }
 
-// DrainPlan describes the drain of a member with five roots.
+// DrainPlan returns the plan for the drain of the member who, which stores five roots.
 func (w *World) DrainPlan(ctx context.Context, who string) (members.DrainPlan, error) {
 	s, err := w.Status(ctx)
 	for _, p := range s.Peers {
@@ -218,7 +222,7 @@ func (w *World) DrainPlan(ctx context.Context, who string) (members.DrainPlan, e
 	return members.DrainPlan{}, state.ErrNotFound
 }
 
-// Drain records the drain of a member, which is refused for all members except n3.
+// Drain appends the call to Drained. It returns a conflict error for every member except n3.
 func (w *World) Drain(_ context.Context, id state.NodeID, on bool) error {
 	if id != "n3" {
 		return state.Errorf(state.CodeConflict, "node %s is the last member that keeps content", id)
@@ -227,7 +231,8 @@ func (w *World) Drain(_ context.Context, id state.NodeID, on bool) error {
 	return nil
 }
 
-// Remove removes a member. Without force it refuses every member except n3.
+// Remove appends id to Removed. Without force it returns a conflict error for every member except
+// n3.
 func (w *World) Remove(_ context.Context, id state.NodeID, force bool) error {
 	if id != "n3" && !force {
 		return state.Errorf(state.CodeConflict, "node %s is the only holder of 2 roots", id)
@@ -244,7 +249,8 @@ func (w *World) CreateTicket(context.Context, time.Duration, func([]byte)) (stri
 // Ready implements web.Health.
 func (w *World) Ready(context.Context) error { return w.Down }
 
-// Candidates returns the members, all with the same free space.
+// Candidates returns the three members as placement candidates, all alive and with the same free
+// space.
 func (w *World) Candidates() []placement.Node {
 	var nodes []placement.Node
 	for _, n := range clustertest.Members("n1", "n2", "n3") {
@@ -253,23 +259,23 @@ func (w *World) Candidates() []placement.Node {
 	return nodes
 }
 
-// At returns a function that makes the URL of an API at a port.
+// At returns a function that builds the URL of an API at the given port from a host and a scheme.
 func At(port string) func(host, scheme string) string {
 	return func(host, scheme string) string { return scheme + "://" + host + ":" + port }
 }
 
-// Presign makes a link with the id of the access key in its query.
+// Presign returns a fake presigned URL, with the access key id in its query.
 func Presign(l web.Link) string {
 	return fmt.Sprintf("%s/%s/%s?signed-by=%s", l.Endpoint, l.Bucket, url.PathEscape(l.Key), l.AccessKeyID)
 }
 
-// Email returns the address of an account of the world.
+// Email returns the e-mail address of the account "alice" or "bob" of a World.
 func Email(name string) string { return name + "@example.org" }
 
-// Password returns the password of an account of the world.
+// Password returns the password of the account "alice" or "bob" of a World.
 func Password(name string) string { return "password of " + name }
 
-// Account returns the id of an account of the world.
+// Account returns the id of the account "alice" or "bob".
 func (w *World) Account(name string) state.AccountID {
 	w.T.Helper()
 	a, err := w.Users.ByEmail(w.T.Context(), Email(name))
@@ -279,7 +285,7 @@ func (w *World) Account(name string) state.AccountID {
 	return a.ID
 }
 
-// Key makes an API key of an account. No scopes means all of them.
+// Key creates an API key for the account "alice" or "bob". Without scopes the key has all scopes.
 func (w *World) Key(name string, scopes ...string) accounts.Key {
 	w.T.Helper()
 	key, err := w.Users.CreateKey(w.T.Context(), Email(name), "test", scopes, 0)
@@ -289,7 +295,8 @@ func (w *World) Key(name string, scopes ...string) accounts.Key {
 	return key
 }
 
-// Photos makes a bucket of Alice with an object and an upload that has a part.
+// Photos creates the bucket photos of Alice, with an object at key and an open multipart upload
+// for key that has one part. It returns the id of the upload.
 func (w *World) Photos(key string) state.UploadID {
 	w.T.Helper()
 	ctx, alice := w.T.Context(), w.Account("alice")
@@ -307,7 +314,8 @@ func (w *World) Photos(key string) state.UploadID {
 	return id
 }
 
-// Store puts an object into Alice's bucket.
+// Store puts an object with the content text and the Content-Type kind into Alice's bucket
+// photos.
 func (w *World) Store(key, kind, text string) {
 	w.T.Helper()
 	_, err := w.Objects.Put(w.T.Context(), w.Account("alice"), "photos", objects.PutRequest{

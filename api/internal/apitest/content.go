@@ -14,18 +14,17 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// Content keeps the content of objects in memory. It implements objects.Content and
-// objects.Files.
+// Content is a content store in memory. It implements objects.Content and objects.Files.
 type Content struct {
 	t testing.TB
 
 	// mu guards the fields below.
 	mu   sync.Mutex
 	of   map[cid.Cid][]byte
-	torn bool // no content can be read
+	torn bool // every read fails
 }
 
-// Tear makes all content unreadable.
+// Tear makes every later read of content fail.
 func (c *Content) Tear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +83,7 @@ func (c *Content) Open(_ context.Context, root cid.Cid, _ []state.NodeID) (io.Re
 	return f, uint64(len(data)), nil
 }
 
-// torn is content that cannot be read.
+// torn is a reader that always fails.
 type torn struct{}
 
 func (torn) Read([]byte) (int, error) { return 0, state.ErrUnavailable }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// References fails unless each $ref of an OpenAPI document has its target and each component is
-// used.
+// References fails the test if a $ref of an OpenAPI document has no target, or if no $ref uses a
+// component. Security schemes need no $ref.
 func References(t *testing.T, document string) {
 	t.Helper()
 	var doc map[string]any

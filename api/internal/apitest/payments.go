@@ -8,10 +8,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Payments lists Rows, the newest first.
+// Payments is a list of payments that stands in for the real one. Rows are in the order newest
+// first.
 type Payments struct{ Rows []state.Payment }
 
-// List returns a page of Rows; a cursor is the number of rows before the page.
+// List returns up to limit Rows. The cursor is the number of rows before the page, in decimal.
 func (p *Payments) List(_ context.Context, cursor string, limit int) (payments.Page, error) {
 	from := 0
 	if cursor != "" {

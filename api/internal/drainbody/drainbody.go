@@ -1,5 +1,5 @@
-// Package drainbody has the JSON object that tells how far the drain of a member is, for each surface that
-// shows members.
+// Package drainbody has the JSON object that describes the progress of the drain of a cluster
+// member. All APIs that show members use it.
 //
 // Imports: cluster/members.
 // Never:   routes.
@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 )
 
-// Drain tells how far the drain of a member is, as the answering node has seen it. Rates are those of the
-// last minute, and null while the node has watched for less than 10 s.
+// Drain is the progress of the drain of a member, as measured by the answering node. The rates
+// are averages over the last minute. They are null until the node has measured for 10 s.
 type Drain struct {
 	RootsLeft      uint64   `json:"roots_left"`
 	BytesLeft      *uint64  `json:"bytes_left"` // null: not known yet
 	RootsPerMinute *float64 `json:"roots_per_minute"`
 	BytesPerMinute *float64 `json:"bytes_per_minute"`
-	SecondsLeft    *int64   `json:"seconds_left"` // null: not known, also because nothing has left the member
+	SecondsLeft    *int64   `json:"seconds_left"` // estimate; null: unknown, such as while no content has moved yet
 }
 
-// Of returns the body for d, or nil if the member is not being drained.
+// Of returns d as a JSON object, or nil if d is nil because the member is not being drained.
 func Of(d *members.Drain) *Drain {
 	if d == nil {
 		return nil

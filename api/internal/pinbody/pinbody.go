@@ -1,5 +1,5 @@
-// Package pinbody has the JSON objects of the Pinning Service API that describe one pin, for each surface
-// that takes or shows pins in this form.
+// Package pinbody has the JSON objects of the Pinning Service API that describe one pin. All APIs
+// that accept or return pins in this form use it.
 //
 // Imports: api/internal/web, cluster/pins, consensus/state.
 // Never:   routes, the use case.
@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Parse parses a Pin object and checks the types of its members. The use case checks their values, and
-// that there is a cid. Parse ignores unknown members. A null member has the wrong type.
+// Parse parses a Pin object of the specification. It returns a 400 error if a known member has
+// the wrong type; null is a wrong type. It ignores unknown members. It does not check the values
+// or that there is a cid: the use case that receives p does.
 func Parse(body []byte) (p pins.Request, err error) {
 	fields, err := web.Object("the body", body)
 	if err != nil {
@@ -40,11 +41,11 @@ func Parse(body []byte) (p pins.Request, err error) {
 	return p, nil
 }
 
-// TimeForm is ISO 8601 with milliseconds in UTC. All values have the same length, so the order of texts
-// is that of times.
+// TimeForm is the time format of the API: ISO 8601 with milliseconds in UTC. All values have the
+// same length, so their lexical order is their order in time.
 const TimeForm = "2006-01-02T15:04:05.000Z"
 
-// Status is the PinStatus object of the specification.
+// Status is the PinStatus object of the Pinning Service API specification.
 type Status struct {
 	RequestID state.RequestID   `json:"requestid"`
 	Status    string            `json:"status"`
@@ -54,7 +55,8 @@ type Status struct {
 	Info      map[string]string `json:"info,omitempty"`
 }
 
-// Pin is the Pin object as submitted: absent members stay absent, and empty ones stay empty.
+// Pin is the Pin object as the client submitted it: members that the client omitted stay absent,
+// and empty ones stay empty.
 type Pin struct {
 	CID     string            `json:"cid"`
 	Name    *string           `json:"name,omitempty"`
@@ -62,7 +64,7 @@ type Pin struct {
 	Meta    map[string]string `json:"meta,omitzero"`
 }
 
-// Of describes a pin.
+// Of returns the PinStatus object of a pin.
 func Of(r *pins.Record) Status {
 	s := Status{
 		RequestID: r.ID,
