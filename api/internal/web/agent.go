@@ -2,11 +2,12 @@ package web
 
 import "strings"
 
-// maxAgent is how many bytes of the User-Agent header are read.
+// maxAgent is how many bytes of the User-Agent header Browser looks at.
 const maxAgent = 512
 
-// browsers are the products by which browsers are known, and the names of the browsers. A browser
-// also names older ones that it is like, so the first product that is there decides.
+// browsers maps a token in the User-Agent header to the name of a browser. Most browsers also
+// send the tokens of older browsers, so Browser uses the first entry whose token is in the
+// header.
 var browsers = [...][2]string{
 	{"Edg/", "Edge"},
 	{"EdgA/", "Edge"},
@@ -21,14 +22,15 @@ var browsers = [...][2]string{
 	{"Version/", "Safari"},
 }
 
-// systems are words by which systems are known, and the names of the systems, in the same way.
+// systems maps a word in the User-Agent header to the name of an operating system. The first
+// entry whose word is in the header applies.
 var systems = [...][2]string{
 	{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"CrOS", "ChromeOS"}, {"Windows", "Windows"}, {"Macintosh", "macOS"}, {"Linux", "Linux"},
 }
 
-// Browser returns a short name of the program that sends a User-Agent header, such as "Firefox 140 on
-// Linux", or "curl/8.5.0". Of an unknown browser it returns the header. The result is what the client
-// says, and may be any text.
+// Browser returns a short name of the program that sent a User-Agent header, such as "Firefox 140
+// on Linux" or "curl/8.5.0". For an unknown browser it returns the header, cut to maxAgent bytes.
+// The result is not trustworthy, because the client chooses the header.
 func Browser(userAgent string) string {
 	said := strings.TrimSpace(userAgent[:min(len(userAgent), maxAgent)])
 	if !strings.HasPrefix(said, "Mozilla/") {

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Answer is the response to an error: the nested body of the Pinning Service API,
-// {"error":{"reason","details"}}, or for 413 and 429 the flat body that the specification
-// gives them.
+// Answer is the response to an error. Its JSON body has the nested form of the Pinning Service
+// API, {"error":{"reason","details"}}. For 413 and 429 it has the flat form that the
+// specification of that API requires.
 type Answer struct {
 	Status int
 	Reason string
@@ -26,27 +26,30 @@ type Answer struct {
 	Allow []string
 }
 
-// Error is an error of HTTP itself, without a state code.
+// Error is an error that the HTTP layer finds itself, such as an unknown path. It has no
+// state.Code.
 type Error struct{ Answer Answer }
 
 func (e *Error) Error() string { return e.Answer.Detail }
 
-// Errorf returns an Error with a status and a reason.
+// Errorf returns an Error with a status, a reason such as "BAD_REQUEST", and a formatted detail
+// for people.
 func Errorf(status int, reason, format string, args ...any) *Error {
 	return &Error{Answer{Status: status, Reason: reason, Detail: fmt.Sprintf(format, args...)}}
 }
 
-// BadRequest returns the error for a malformed request.
+// BadRequest returns the 400 error for a malformed request, with a formatted detail for people.
 func BadRequest(format string, args ...any) *Error {
 	return Errorf(http.StatusBadRequest, "BAD_REQUEST", format, args...)
 }
 
-// NoSuchRoute returns the error for an unknown path.
+// NoSuchRoute returns the 404 error for an unknown path.
 func NoSuchRoute() *Error {
 	return Errorf(http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
-// MethodNotAllowed returns the error for a method that the path does not support.
+// MethodNotAllowed returns the 405 error for a method that the path does not support; allow lists
+// the methods that it supports.
 func MethodNotAllowed(allow ...string) *Error {
 	return &Error{Answer{
 		Status: http.StatusMethodNotAllowed, Reason: "METHOD_NOT_ALLOWED",
@@ -69,7 +72,7 @@ type flat struct {
 	RetryAfter int64  `json:"retry_after,omitempty"` // seconds
 }
 
-// write sends the answer.
+// write sends the answer, with the headers that its status requires.
 func (a Answer) write(w http.ResponseWriter) error {
 	header := w.Header()
 	seconds := int64((a.RetryAfter + time.Second - 1) / time.Second)
@@ -92,12 +95,13 @@ func (a Answer) write(w http.ResponseWriter) error {
 	return JSON(w, a.Status, body)
 }
 
-// JSON answers with v. If v cannot be marshalled, it returns an error and writes nothing.
+// JSON answers with status and with v in JSON. If v cannot be marshalled, it returns an error and
+// writes nothing.
 func JSON(w http.ResponseWriter, status int, v any) error { return HeldJSON(w, status, v, nil) }
 
-// HeldJSON is JSON for large values: held counts the memory until the client has received
-// the answer. If held has too little, HeldJSON writes nothing and returns an error that
-// wraps state.ErrLimited.
+// HeldJSON works like JSON, and charges the size of the encoded answer to held before it writes.
+// If held has too little memory left, HeldJSON writes nothing and returns an error that wraps
+// state.ErrLimited. The caller releases held.
 func HeldJSON(w http.ResponseWriter, status int, v any, held *Held) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -125,9 +129,10 @@ func Empty(w http.ResponseWriter, status int) error {
 	return nil
 }
 
-// AnswerBy returns the answer to an error: an Error's own, or the row of a surface's table
-// for an error of the state, in which an empty Detail stands for the error's own. late is
-// the detail after a time-out, internal the detail of all other errors.
+// AnswerBy converts err to an answer. An *Error has its own answer. For a *state.Error it returns
+// the entry of table for its code; if that entry has no Detail, it adds the detail of the error.
+// After a time-out or a cancelled context it returns the entry for state.CodeUnavailable with the
+// detail late. For all other errors it returns status 500 with the detail internal.
 func AnswerBy(table map[state.Code]Answer, err error, late, internal string) Answer {
 	var own *Error
 	if errors.As(err, &own) {

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Actor returns who sends a request and from where, for the audit log. For a request without
-// credentials, who points to a zero Principal.
+// Actor returns the actor of a request for the audit log: its account, its key or session, and
+// its client address. who must not be nil; for a request without credentials it points to a zero
+// Principal.
 func (l *Limits) Actor(r *http.Request, who *accounts.Principal) state.Actor {
 	by := state.Actor{Kind: state.ActorAnonymous, Account: who.Account, Email: who.Email, Key: who.KeyID, Session: who.Session}
 	switch {
@@ -36,7 +37,7 @@ type AuditRow struct {
 	Target  string     `json:"target"`
 	Detail  string     `json:"detail"`
 	Outcome string     `json:"outcome"` // "done" or "refused"
-	Count   uint64     `json:"count"`   // of tries that the row sums up; 1 for a change
+	Count   uint64     `json:"count"`   // number of refused attempts that the row stands for; 1 for a change
 	Hash    string     `json:"hash"`
 }
 
@@ -50,7 +51,7 @@ type AuditActor struct {
 	Address string `json:"address,omitempty"`
 }
 
-// AuditRowOf returns a row in JSON.
+// AuditRowOf converts a row of the audit log to its JSON form.
 func AuditRowOf(e *state.AuditEntry) AuditRow {
 	row := AuditRow{
 		Seq: e.Seq, Time: e.At.Time().Format("2006-01-02T15:04:05.000Z07:00"), Action: string(e.Action), Target: e.Target, Detail: e.Detail,
@@ -71,7 +72,7 @@ type AuditPage struct {
 	Next    string     `json:"next,omitempty"` // cursor of the next page
 }
 
-// AuditPageOf returns a page in JSON.
+// AuditPageOf converts a page of the audit log to its JSON form.
 func AuditPageOf(p audit.Page) AuditPage {
 	page := AuditPage{Results: make([]AuditRow, len(p.Rows))}
 	for i := range p.Rows {
@@ -83,27 +84,28 @@ func AuditPageOf(p audit.Page) AuditPage {
 	return page
 }
 
-// AuditCheck is the result of a verification in JSON.
+// AuditCheck is the result of the verification of the audit log's hash chain, in JSON.
 type AuditCheck struct {
 	Intact bool   `json:"intact"`
-	First  uint64 `json:"first"`
-	Last   uint64 `json:"last"` // first - 1: there is no row
-	Count  uint64 `json:"count"`
-	Head   string `json:"head"` // hash of the newest row
-	Broken uint64 `json:"broken,omitempty"`
+	First  uint64 `json:"first"`            // Seq of the oldest row
+	Last   uint64 `json:"last"`             // Seq of the newest row; First - 1 if there is no row
+	Count  uint64 `json:"count"`            // number of rows that are as they were written
+	Head   string `json:"head"`             // hash of the newest row
+	Broken uint64 `json:"broken,omitempty"` // Seq of the first bad row; absent: the chain is intact
 	Reason string `json:"reason,omitempty"`
 }
 
-// AuditCheckOf returns the result of a verification in JSON.
+// AuditCheckOf converts the result of a verification to its JSON form.
 func AuditCheckOf(v audit.Verification) AuditCheck {
 	return AuditCheck{Intact: v.Broken == 0, First: v.First, Last: v.Last, Count: v.Count, Head: v.Head.String(), Broken: v.Broken, Reason: v.Reason}
 }
 
-// AuditParams are the parameters of AuditQuery.
+// AuditParams are the names of the query parameters that AuditQuery reads.
 var AuditParams = []string{"actor", "action", "target", "since", "until", "cursor", "limit"}
 
-// AuditQuery reads the parameters of a list of the audit log; absent and empty ones filter
-// nothing. Times are RFC 3339, or without a zone or a time of day, which is UTC.
+// AuditQuery reads the filter, the cursor and the limit of a list of the audit log from query
+// parameters. An absent or empty parameter does not filter. A time is RFC 3339; without a zone it
+// is in UTC, and without a time of day it is midnight. Errors are 400.
 func AuditQuery(values url.Values) (q audit.Query, err error) {
 	q = audit.Query{Actor: values.Get("actor"), Action: values.Get("action"), Target: values.Get("target")}
 	if q.Since, err = auditTime(values, "since"); err != nil {

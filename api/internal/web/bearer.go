@@ -9,19 +9,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Authenticate returns the sender of a request, or state.ErrUnauthorized. It does not read
-// the body.
+// Authenticate returns the principal that sent a request, or state.ErrUnauthorized. It does not
+// read the body.
 type Authenticate func(ctx context.Context, r *http.Request) (accounts.Principal, error)
 
-// Accounts checks tokens.
+// Accounts verifies tokens. Both methods return state.ErrUnauthorized for an invalid token.
 type Accounts interface {
-	// Authenticate returns the principal of a token, by the current state of the cluster.
+	// Authenticate returns the principal of a token by a linearizable read of the cluster state.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize returns the principal of a token by the state of this node, which may be stale.
+	// Recognize returns the principal of a token by the local copy of the state, which may be
+	// stale.
 	Recognize(token string) (accounts.Principal, error)
 }
 
-// Tokens authenticates requests by their bearer tokens.
+// Tokens returns an Authenticate that verifies the bearer token of a request with a.Authenticate.
 func Tokens(a Accounts) Authenticate {
 	return func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
 		token, err := Bearer(r)
@@ -32,8 +33,9 @@ func Tokens(a Accounts) Authenticate {
 	}
 }
 
-// Recognized authenticates like Tokens, but by the state of this node only. It is for changes
-// whose credentials Apply checks again.
+// Recognized returns an Authenticate that verifies the bearer token of a request with
+// a.Recognize, which may use stale state. It is for changes only: Apply of the state machine
+// verifies their credentials again.
 func Recognized(a Accounts) Authenticate {
 	return func(_ context.Context, r *http.Request) (accounts.Principal, error) {
 		token, err := Bearer(r)
@@ -44,9 +46,9 @@ func Recognized(a Accounts) Authenticate {
 	}
 }
 
-// Bearer returns the token of a request, or state.ErrUnauthorized. The form is exact: one
-// Authorization header, the word Bearer, one space, and a token of visible ASCII. A token
-// in any other place, such as the query, does not count, because it would end up in logs.
+// Bearer returns the bearer token of a request, or state.ErrUnauthorized. The form is exact: one
+// Authorization header, the word Bearer, one space, and a token of visible ASCII. Bearer ignores
+// tokens in other places, such as the query, because they would end up in logs.
 func Bearer(r *http.Request) (string, error) {
 	values := r.Header["Authorization"]
 	if len(values) != 1 {

@@ -2,9 +2,9 @@ package web
 
 import "strings"
 
-// ValidBucket returns whether name is a valid bucket name: labels of letters and digits,
-// with hyphens inside and dots between them, so that it can be part of a host name. An IP
-// address is not valid.
+// ValidBucket reports whether name is a valid bucket name: 3 to 63 bytes that can be part of a
+// host name. They are labels separated by dots, each of lower-case letters, digits and inner
+// hyphens. An IP address is invalid.
 func ValidBucket(name string) bool {
 	if len(name) < 3 || len(name) > 63 {
 		return false
@@ -22,8 +22,8 @@ func ValidBucket(name string) bool {
 	return !fourNumbers(name)
 }
 
-// fourNumbers returns whether name looks like an IPv4 address, also an invalid one, because
-// programs parse 192.168.005.004 differently.
+// fourNumbers reports whether name has the form of an IPv4 address, valid or not. The form
+// decides, because programs differ in how they parse addresses such as 192.168.005.004.
 func fourNumbers(name string) bool {
 	return strings.Count(name, ".") == 3 && strings.Trim(name, "0123456789.") == ""
 }

@@ -11,28 +11,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxReads is the number of versions of an object that are tried if each one is replaced before
-// its content is sent.
+// maxReads is how often SendContent tries to send an object that is replaced before its first
+// byte is sent.
 const maxReads = 3
 
-// contentBlock is the largest size of a block of an object in bytes. A block is in memory while
-// it is sent.
+// contentBlock is the largest size of a block of an object's DAG in bytes. The node has one block
+// in memory while it sends content.
 const contentBlock = 1 << 20
 
-// Content is a request for the content of an object.
+// Content describes the object that SendContent sends.
 type Content struct {
-	Account state.AccountID // holds the memory
-	// Find returns the version to send. It is called again if the version was replaced.
+	Account state.AccountID // account whose memory limit applies, see HoldContent
+	// Find returns the version to send. SendContent calls it again if that version was replaced.
 	Find func() (state.Object, error)
 	// Open opens the content of the version.
 	Open func(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
-	// Header sets headers of the answer. SendContent sets ETag, Last-Modified, length and range itself.
+	// Header sets further headers of the answer. SendContent itself sets ETag, Last-Modified,
+	// Content-Length and Content-Range.
 	Header func(h http.Header, o *state.Object)
 }
 
 // SendContent answers with the content of an object, or with the range that the request asks for.
-// If the content of a version is gone before its first byte is sent, the version was replaced, and
-// SendContent sends the new version. An error from before the first byte leaves the answer empty.
+// If another request replaces the object before the first byte is sent, the old content may be
+// gone; then SendContent sends the new version. If it returns an error before the first byte, it
+// has written nothing.
 func (l *Limits) SendContent(w http.ResponseWriter, r *http.Request, c Content) error {
 	for range maxReads {
 		o, err := c.Find()
@@ -107,9 +109,10 @@ func (o *observed) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader
 }
 
-// late sends the header of the answer together with the first bytes of the content. So content
-// that cannot be read, and a range outside the content, lead to an error answer. A write fails if
-// the client accepts nothing.
+// late is the ResponseWriter that SendContent passes to http.ServeContent. It delays the status
+// and the header until the first byte of content. So SendContent can still answer with an error
+// if the content cannot be read or if the range is invalid. A write fails if the client accepts
+// no bytes for StallTimeout.
 type late struct {
 	http.ResponseWriter
 	body   io.Writer
@@ -118,7 +121,7 @@ type late struct {
 	err    error // error of writing
 }
 
-// WriteHeader records the status.
+// WriteHeader stores the status until the first Write.
 func (l *late) WriteHeader(status int) { l.status = status }
 
 func (l *late) begin() {
@@ -128,7 +131,8 @@ func (l *late) begin() {
 	}
 }
 
-// Write implements io.Writer. The text of http.ServeContent about a range is left out.
+// Write implements io.Writer. It discards the text that http.ServeContent writes about an invalid
+// range.
 func (l *late) Write(p []byte) (int, error) {
 	if l.status == http.StatusRequestedRangeNotSatisfiable {
 		return len(p), nil

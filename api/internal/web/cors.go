@@ -5,28 +5,30 @@ import (
 	"slices"
 )
 
-// AnyOrigin stands for all origins.
+// AnyOrigin in a list of origins allows scripts of every origin.
 const AnyOrigin = "*"
 
-// Cors is what scripts of other origins may use of a surface: values of the headers of CORS.
+// Cors has the CORS header values of an API: what scripts of other origins may send and read.
 type Cors struct {
-	Methods string // of requests
-	Headers string // of requests
-	Exposed string // headers of answers
+	Methods string // Access-Control-Allow-Methods
+	Headers string // Access-Control-Allow-Headers
+	Exposed string // Access-Control-Expose-Headers
 }
 
-// IdempotencyHeader is the header that names a request, so that the cluster recognizes a
-// repeat.
+// IdempotencyHeader is the request header with a key that the client chooses. The cluster
+// executes a request with a known key only once, so a client can repeat a request.
 const IdempotencyHeader = "Idempotency-Key"
 
-// UntilHeader is the header with the end of a new pin: an RFC 3339 time or a duration.
+// UntilHeader is the request header with the expiry of a new pin: an RFC 3339 time, or a duration
+// from now.
 const UntilHeader = "X-Holdfast-Until"
 
 // corsMaxAge is how long a browser may cache a preflight answer, in seconds.
 const corsMaxAge = "600"
 
-// Allow lets scripts of the given origins, or of all with AnyOrigin, use the surface from a browser. It
-// never allows cookies: a script has to send its token. Without origins it changes nothing.
+// Allow returns a handler that adds CORS headers to the answers of h for the given origins.
+// AnyOrigin allows all origins; an empty list returns h itself. It never sends
+// Access-Control-Allow-Credentials, so a script must send a token instead of cookies.
 func (c Cors) Allow(origins []string, h http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return h

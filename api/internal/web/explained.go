@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Explained returns an answer function that appends why to the detail of errors for which
-// the cluster could not decide, unless why returns "". A nil why explains nothing.
+// Explained returns an answer function that adds a cause to errors of an unavailable cluster or a
+// time-out: it appends the result of why to their detail, unless that is "". If why is nil, it
+// returns answer unchanged.
 func Explained(answer func(error) Answer, why func() string) func(error) Answer {
 	if why == nil {
 		return answer

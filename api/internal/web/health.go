@@ -9,8 +9,9 @@ import (
 
 // Health reports whether the node can serve.
 type Health interface {
-	// Ready returns nil if the node has joined, caught up and knows a leader, else the
-	// reason, in words for people. It never waits for the network.
+	// Ready returns nil if the node has joined the cluster, has caught up with the log and knows
+	// a leader. Otherwise the error states the reason for people. Ready never waits for the
+	// network.
 	Ready(ctx context.Context) error
 }
 
@@ -19,20 +20,21 @@ type healthy struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Alive answers GET /healthz: 200 while the process lives.
+// Alive returns the handler of GET /healthz: it answers 200 as long as the process runs.
 func Alive(version string) Handler {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		return JSON(w, http.StatusOK, healthy{"alive", version})
 	}
 }
 
-// unready is the reason why a node cannot serve, as the answer to a health check or to any
-// request while the node starts. It is not logged as a failed request.
+// unready is the error of a node that cannot serve yet. Wrap logs it at debug, because health
+// checks of a starting node are no failures.
 type unready struct{ error }
 
 func (u unready) Unwrap() error { return u.error }
 
-// Ready answers GET /readyz: 200 when the node can serve, else 503.
+// Ready returns the handler of GET /readyz: it answers 200 if h.Ready returns nil, and 503
+// otherwise.
 func Ready(h Health, version string) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := h.Ready(r.Context()); err != nil {
@@ -42,13 +44,14 @@ func Ready(h Health, version string) Handler {
 	}
 }
 
-// Paths at which a load balancer asks whether the node is alive and ready.
+// Paths at which a load balancer checks whether the process is alive and whether the node can
+// serve.
 const (
 	AlivePath = "/healthz"
 	ReadyPath = "/readyz"
 )
 
-// HealthRoutes returns the rows of the health paths for a surface's table.
+// HealthRoutes returns the routes of AlivePath and ReadyPath, for the route table of an API.
 func HealthRoutes(h Health, version string) []Route {
 	return []Route{
 		{Method: http.MethodGet, Path: AlivePath, Serve: Alive(version)},

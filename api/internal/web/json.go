@@ -23,13 +23,15 @@ const (
 	MaxJSONBody = 1 << 20
 	// MaxJSONDepth is the maximum nesting of arrays and objects.
 	MaxJSONDepth = 64
-	// MaxJSONMembers is the maximum number of members of an object, and of entries of an
-	// array of texts.
+	// MaxJSONMembers is the maximum number of members of an object, and of elements of an array
+	// of strings.
 	MaxJSONMembers = 1 << 14
 )
 
-// Body reads a JSON body of up to most bytes, whatever its length header says, into memory that
-// held accounts for. The media type must be JSON or absent.
+// Body reads a JSON body of up to most bytes and charges its memory to held. The media type must
+// be JSON or absent. Errors are 400, 408 if the body does not arrive in time, 413 for a larger
+// body, state.ErrLimited if held has too little memory left, or the error of the request's
+// context.
 func Body(w http.ResponseWriter, r *http.Request, most int64, held *Held) ([]byte, error) {
 	if err := JSONType(r.Header); err != nil {
 		return nil, err
@@ -59,9 +61,10 @@ func tooLarge(most int64) *Error {
 	return Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "the body is larger than %d bytes", most)
 }
 
-// JSONType accepts no media type and those that the MIME Sniffing Standard counts as JSON,
-// also with parameters. A page of another origin can send none of the latter without a
-// preflight: the Fetch Standard allows only text/plain and the two types of forms.
+// JSONType returns a 400 error unless Content-Type is absent or is a JSON type of the MIME
+// Sniffing Standard, with or without parameters. The check also stops cross-site requests:
+// without a CORS preflight, a page of another origin can send only text/plain and the two types
+// of HTML forms.
 func JSONType(h http.Header) error {
 	values := h.Values("Content-Type")
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
@@ -76,13 +79,12 @@ func JSONType(h http.Header) error {
 	return nil
 }
 
-// Fields maps the exact names of a JSON object's members to their values.
+// Fields maps the names of the members of a JSON object to their undecoded values.
 type Fields map[string]json.RawMessage
 
-// Object decodes one JSON object and nothing else. It matches members by their exact names
-// and refuses a repeated name, because programs differ in the meaning of repeats. It
-// refuses text that is not Unicode, because an echo could not repeat it. The argument what
-// names the value in errors.
+// Object decodes data, which must be exactly one JSON object. It rejects a repeated member,
+// because parsers differ in which one they use. It rejects text that is not valid Unicode,
+// because an answer could not repeat it. what names data in errors, which are 400.
 func Object(what string, data []byte) (Fields, error) {
 	switch {
 	case len(data) == 0:
@@ -127,7 +129,8 @@ func Object(what string, data []byte) (Fields, error) {
 	return fields, nil
 }
 
-// Text returns a member that must be a string; given is false when it is absent.
+// Text returns the string member name. given is false if it is absent. Another type, also null,
+// is a 400 error.
 func (f Fields) Text(name string) (text string, given bool, err error) {
 	raw, given := f[name]
 	if !given {
@@ -139,7 +142,8 @@ func (f Fields) Text(name string) (text string, given bool, err error) {
 	return text, true, nil
 }
 
-// Texts returns a member that must be an array of strings, not nil when given.
+// Texts returns the member name, which must be an array of strings. given is false if it is
+// absent; otherwise texts is not nil. Another type is a 400 error.
 func (f Fields) Texts(name string) (texts []string, given bool, err error) {
 	raw, given := f[name]
 	if !given {
@@ -168,7 +172,8 @@ func (f Fields) Texts(name string) (texts []string, given bool, err error) {
 	return texts, true, nil
 }
 
-// Strings returns a member that must be an object of strings, not nil when given.
+// Strings returns the member name, which must be an object with string values. given is false if
+// it is absent; otherwise pairs is not nil. Another type is a 400 error.
 func (f Fields) Strings(name string) (pairs map[string]string, given bool, err error) {
 	raw, given := f[name]
 	if !given {
@@ -178,7 +183,8 @@ func (f Fields) Strings(name string) (pairs map[string]string, given bool, err e
 	return pairs, true, err
 }
 
-// Whole returns a member that must be a whole number from 0 to 2^64-1.
+// Whole returns the member name, which must be an integer from 0 to 2^64-1. given is false if it
+// is absent.
 func (f Fields) Whole(name string) (n uint64, given bool, err error) {
 	raw, given := f[name]
 	if !given {
@@ -190,7 +196,8 @@ func (f Fields) Whole(name string) (n uint64, given bool, err error) {
 	return n, true, nil
 }
 
-// Signed returns a member that must be a whole number from -2^63 to 2^63-1.
+// Signed returns the member name, which must be an integer from -2^63 to 2^63-1. given is false
+// if it is absent.
 func (f Fields) Signed(name string) (n int64, given bool, err error) {
 	raw, given := f[name]
 	if !given {
@@ -202,7 +209,7 @@ func (f Fields) Signed(name string) (n int64, given bool, err error) {
 	return n, true, nil
 }
 
-// Bool returns a member that must be true or false.
+// Bool returns the member name, which must be true or false. given is false if it is absent.
 func (f Fields) Bool(name string) (is, given bool, err error) {
 	raw, given := f[name]
 	switch string(raw) {
@@ -217,7 +224,7 @@ func (f Fields) Bool(name string) (is, given bool, err error) {
 	return false, false, nil
 }
 
-// Only returns an error if there is a member with another name than names.
+// Only returns a 400 error if the object has a member that is not in names.
 func (f Fields) Only(names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(f)) { // of several mistakes the first
 		if !slices.Contains(names, name) {
@@ -227,7 +234,8 @@ func (f Fields) Only(names ...string) error {
 	return nil
 }
 
-// Strings reads a JSON object whose members are all strings.
+// Strings decodes a JSON object whose values are all strings. what names data in errors, which
+// are 400.
 func Strings(what string, data []byte) (map[string]string, error) {
 	fields, err := Object(what, data)
 	if err != nil {
@@ -251,7 +259,8 @@ func Strings(what string, data []byte) (map[string]string, error) {
 	return pairs, nil
 }
 
-// shownRunes is how much of a client's text an error repeats.
+// shownRunes is the maximum number of characters of a client's text that an error message
+// repeats.
 const shownRunes = 64
 
 func shorten(s string) string {
@@ -265,8 +274,9 @@ func shorten(s string) string {
 	return s
 }
 
-// checkText refuses text that encoding/json would change: bytes that are not UTF-8 and
-// halves of surrogate pairs. It also bounds the nesting.
+// checkText returns a 400 error if data is nested deeper than MaxJSONDepth, or has text that
+// encoding/json would silently change: invalid UTF-8, or an escaped surrogate without its pair.
+// what names data in the error.
 func checkText(what string, data []byte) error {
 	if !utf8.Valid(data) {
 		return BadRequest("%s is not UTF-8", what)
@@ -295,8 +305,9 @@ func checkText(what string, data []byte) error {
 	return nil
 }
 
-// surrogate checks the text after a backslash. It returns how many more bytes belong to a
-// surrogate pair, or false for half a pair.
+// surrogate checks the escape sequence after a backslash at the start of data. size is the number
+// of further bytes that belong to a surrogate pair, 0 for any other escape. ok is false for a
+// surrogate without its pair.
 func surrogate(data []byte) (size int, ok bool) {
 	if len(data) < 5 || data[0] != 'u' || data[1]|0x20 != 'd' || data[2] < '8' {
 		return 0, true

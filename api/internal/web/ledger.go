@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Posting is a row of the ledger of an account in JSON.
+// Posting is a row of the credit ledger of an account, in JSON.
 type Posting struct {
 	Seq      uint64      `json:"seq"`
 	ID       string      `json:"id"`
@@ -22,7 +22,7 @@ type Posting struct {
 	By       AuditActor  `json:"by"`
 }
 
-// PostingOf returns a posting in JSON.
+// PostingOf converts a posting to its JSON form.
 func PostingOf(p *state.Posting) Posting {
 	return Posting{
 		Seq: p.Seq, ID: p.ID, Time: p.Made.Time().Format("2006-01-02T15:04:05.000Z07:00"), Kind: p.Kind.String(), Credits: json.Number(p.Signed()),
@@ -30,10 +30,11 @@ func PostingOf(p *state.Posting) Posting {
 	}
 }
 
-// PostingColumns are the names of the columns of a ledger as comma-separated values.
+// PostingColumns are the column names of a ledger in CSV form.
 var PostingColumns = []string{"seq", "time", "kind", "credits", "balance", "id", "corrects", "note", "by"}
 
-// Values returns the values of PostingColumns. Texts are safe for spreadsheets, see CSVText.
+// Values returns the fields of a CSV row in the order of PostingColumns. Texts are safe for
+// spreadsheets, see CSVText.
 func (p *Posting) Values() []string {
 	return []string{
 		strconv.FormatUint(p.Seq, 10), p.Time, p.Kind, p.Credits.String(), strconv.FormatUint(p.Balance, 10),
@@ -56,7 +57,7 @@ type LedgerPage struct {
 	Next    string    `json:"next,omitempty"` // cursor of the next page
 }
 
-// LedgerPageOf returns a page in JSON.
+// LedgerPageOf converts a page of a ledger to its JSON form.
 func LedgerPageOf(p *credits.Page) LedgerPage {
 	page := LedgerPage{Balance: p.Balance, Results: make([]Posting, len(p.Rows))}
 	for i := range p.Rows {
@@ -92,8 +93,9 @@ func LedgerQuery(values url.Values) (before uint64, limit int, err error) {
 	return before, limit, nil
 }
 
-// PostingKind returns the kind of posting that an administrator names; empty means a grant. Nobody
-// posts a charge by hand.
+// PostingKind parses the kind of a posting that an administrator makes. An empty name means a
+// grant. It returns a 400 error for "charge", which only the cluster itself posts, and for
+// unknown names.
 func PostingKind(name string) (state.PostingKind, error) {
 	switch name {
 	case "", state.Grant.String():

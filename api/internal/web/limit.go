@@ -16,30 +16,32 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
-// Rate is the number of requests that one account or address may send: PerSecond steadily,
-// Burst at once. A PerSecond of zero is no limit.
+// Rate is a limit on the requests of one account or address: PerSecond on average, and Burst at
+// once. A PerSecond of zero means no limit.
 type Rate struct {
 	PerSecond, Burst int
 }
 
-// Bounds of the memory of limits.
+// Sizes and times of the rate limits.
 const (
 	limitShards = 32
-	// maxLimited is how many accounts, and how many addresses, are remembered, about 110
-	// bytes each. One that is forgotten starts with a full burst.
+	// maxLimited is the number of accounts, and of addresses, whose buckets are in memory, at
+	// about 110 bytes each. An account or address whose bucket was evicted starts with a full
+	// burst.
 	maxLimited = 1 << 17
 	// pressedFor is how long Pressed returns true after a refusal.
 	pressedFor = time.Second
-	// refusalFor is how long Refusal repeats the refusal of a token, and maxRefusals for how many
-	// tokens, about 50 bytes each.
+	// refusalFor is how long Refusal repeats the refusal of a token. maxRefusals is the number of
+	// tokens that it remembers, at about 50 bytes each.
 	refusalFor  = 100 * time.Millisecond
 	maxRefusals = 1 << 12
-	// patience is the longest delay of Paced.
+	// patience is the longest time for which Paced delays a request.
 	patience = 250 * time.Millisecond
 )
 
-// Limits enforces the rates of accounts and addresses, their memory and their share of the
-// processors, on this node.
+// Limits enforces, on this node, the request rates of accounts and addresses, the memory that
+// their requests may use, and through a Pacer their share of the processors. Most APIs have their
+// own Limits.
 type Limits struct {
 	accounts, unknown, content *Memory
 
@@ -48,19 +50,20 @@ type Limits struct {
 	trusted          []netip.Prefix
 	now              func() time.Time
 	made             time.Time    // when these limits were created
-	refused          atomic.Int64 // when an account was last refused, as of elapsed; 0: never
+	refused          atomic.Int64 // result of elapsed when an account was last refused; 0: never
 
 	refusals *cache.Locked[uint64, refusal] // key: hash of the token
 }
 
-// refusal is the answer that a token gets until a time, as of elapsed.
+// refusal is the rate-limit error that requests with a token get until a time.
 type refusal struct {
-	until int64
+	until int64 // in the unit of Limits.elapsed
 	err   error
 }
 
-// NewLimits returns limits. It attributes a request of a trusted proxy to the client in
-// X-Forwarded-For. A nil now means time.Now.
+// NewLimits returns limits with the rates account for each account and address for each client
+// address. For a request from an address in trusted, the client is the one in X-Forwarded-For. A
+// nil now means time.Now.
 func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Time) *Limits {
 	if now == nil {
 		now = time.Now
@@ -73,13 +76,14 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	}
 }
 
-// PacedBy makes requests wait for p, which the APIs of a node share, and returns l.
+// PacedBy sets the Pacer of Enter and returns l. All APIs of a node share one Pacer.
 func (l *Limits) PacedBy(p *Pacer) *Limits {
 	l.pacer = p
 	return l
 }
 
-// Enter calls Enter of the Pacer. A nil Limits delays nothing.
+// Enter waits until the Pacer lets a request of the account start, see Pacer.Enter. A nil Limits
+// delays nothing.
 func (l *Limits) Enter(ctx context.Context, id state.AccountID) (leave func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -87,16 +91,16 @@ func (l *Limits) Enter(ctx context.Context, id state.AccountID) (leave func(), e
 	return l.pacer.Enter(ctx, id)
 }
 
-// elapsed returns the time since the limits were created, in nanoseconds, at least 1. It
-// uses the monotonic clock: if the wall clock is set back, clients do not have to wait for
-// it.
+// elapsed returns the time since the limits were created, in nanoseconds, at least 1. It uses the
+// monotonic clock, so that clients need not wait longer after the wall clock is set back.
 func (l *Limits) elapsed() int64 { return 1 + int64(l.now().Sub(l.made)) }
 
-// limiter is a table of token buckets by the generic cell rate algorithm. A bucket is
-// stored as the time when it will be full if no more requests arrive.
+// limiter has a token bucket for each account or address, with the generic cell rate algorithm
+// (GCRA): it stores a bucket as the time at which it will be full again if no more requests
+// arrive.
 type limiter struct {
-	each   int64 // ns that one request adds; 0: no limit
-	most   int64 // ns that a bucket may hold
+	each   int64 // nanoseconds by which one request delays the time at which the bucket is full; 0: no limit
+	most   int64 // burst: the farthest that this time may be in the future, in nanoseconds
 	seed   maphash.Seed
 	shards [limitShards]limitShard
 }
@@ -118,13 +122,14 @@ func newLimiter(r Rate) *limiter {
 	return l
 }
 
-// take takes one request from the bucket of h, or returns how long to wait.
+// take takes one request from the bucket with the hash h at the time now. If the bucket is empty,
+// ok is false and wait is the time until a request is available.
 func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
 	return l.add(h, 1, now, 0)
 }
 
-// add takes n requests from the bucket of h and returns how long to wait until they are
-// available. If that is longer than patience, it takes none and ok is false.
+// add takes n requests from the bucket with the hash h at the time now. wait is the time until
+// they are available. If wait is longer than patience, add takes none and ok is false.
 func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time.Duration, ok bool) {
 	if l.each == 0 {
 		return 0, true
@@ -141,16 +146,16 @@ func (l *limiter) add(h uint64, n, now int64, patience time.Duration) (wait time
 	return wait, true
 }
 
-// Account takes one request from the rate of an account, or returns the 429 error. A nil Limits has
-// no limits. If the token of the request r identifies the account, Refusal repeats the error for
-// this token; in other cases r is nil.
+// Account takes one request from the rate of an account, or returns the 429 error. If r is not
+// nil, its bearer token must be one of the account; Refusal then repeats the error for this token
+// without another look-up. A nil Limits has no limits.
 func (l *Limits) Account(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, 0)
 }
 
-// Paced works like Account, for requests in sequence, such as the pages of a list: it delays a
-// request that comes up to a quarter of a second too soon, instead of refusing it. It returns
-// the error of r's context if that ends meanwhile.
+// Paced works like Account, for requests in sequence, such as those for the pages of a list. A
+// request that comes at most 250 ms too early is delayed instead of refused. Paced returns the
+// error of r's context if that ends during the delay.
 func (l *Limits) Paced(id state.AccountID, r *http.Request) error {
 	return l.within(id, r, patience)
 }
@@ -179,9 +184,9 @@ func (l *Limits) within(id state.AccountID, r *http.Request, patience time.Durat
 	return err
 }
 
-// Owed takes further requests from the rate of an account, for an admitted request that does the
-// work of several. It always succeeds; later requests of the account wait until the rate has room
-// again.
+// Owed takes further requests from the rate of an account, for a request that was already
+// admitted and does the work of several. It always succeeds. Later requests of the account are
+// refused until the rate has recovered.
 func (l *Limits) Owed(id state.AccountID, requests int) {
 	if l == nil || requests <= 0 {
 		return
@@ -189,9 +194,9 @@ func (l *Limits) Owed(id state.AccountID, requests int) {
 	l.account.add(maphash.String(l.account.seed, string(id)), int64(requests), l.elapsed(), math.MaxInt64)
 }
 
-// Refusal returns the last refusal of a request's token while the rate of its account cannot
-// have recovered. So a flood of requests with one token needs no look-up for each. After at
-// most 100 ms the token is looked up again, because it may have been revoked.
+// Refusal returns the 429 error that the token of r got from Account within the last 100 ms, or
+// nil. So a flood of requests with one token does not need an account look-up for each request.
+// The time is short because the token may be revoked meanwhile.
 func (l *Limits) Refusal(r *http.Request) error {
 	if !l.Pressed() {
 		return nil
@@ -214,7 +219,7 @@ func (l *Limits) remember(r *http.Request, what refusal) {
 	l.refusals.Put(h, what) // a token that is forgotten is looked up once more
 }
 
-// tokenOf returns a hash of the token of a request, if there is one.
+// tokenOf returns a hash of the bearer token of r. It returns false if r is nil or has no token.
 func (l *Limits) tokenOf(r *http.Request) (uint64, bool) {
 	if r == nil {
 		return 0, false
@@ -223,10 +228,10 @@ func (l *Limits) tokenOf(r *http.Request) (uint64, bool) {
 	return maphash.String(l.account.seed, token), err == nil
 }
 
-// Pressed returns whether an account was refused within the last second. Then the caller
-// should identify the account by the state of this node and check its rate before it asks
-// the cluster, so that a refusal costs the cluster nothing. At other times that would only
-// add work.
+// Pressed reports whether an account was refused by its rate within the last second. In that case
+// the caller should identify the account by the local state and check its rate first, before a
+// linearizable read, so that a refused request costs the other nodes nothing. At other times the
+// extra check would be a waste.
 func (l *Limits) Pressed() bool {
 	if l == nil {
 		return false
@@ -235,7 +240,8 @@ func (l *Limits) Pressed() bool {
 	return last != 0 && l.elapsed()-last < int64(pressedFor)
 }
 
-// Address takes one request from the rate of its address, or returns the 429 error.
+// Address takes one request from the rate of the client's address, or returns the 429 error. All
+// addresses of an IPv6 /64 share one rate. A nil Limits has no limits.
 func (l *Limits) Address(r *http.Request) error {
 	if l == nil || l.address.each == 0 {
 		return nil
@@ -252,12 +258,13 @@ func limited(wait time.Duration, ok bool) error {
 	}}
 }
 
-// maxForwarded bounds the number of proxies in X-Forwarded-For.
+// maxForwarded is the maximum number of addresses in X-Forwarded-For that Client reads.
 const maxForwarded = 16
 
-// Client returns the address of a request's sender: the other end of the connection, or
-// behind trusted proxies the last address of X-Forwarded-For that is not trusted. Anybody
-// may have written the addresses before that one.
+// Client returns the address of the client of a request. That is the other end of the connection,
+// unless it is a trusted proxy. Behind trusted proxies it is the last address in X-Forwarded-For
+// that is no trusted proxy, because the client itself may have written the addresses before that
+// one.
 func (l *Limits) Client(r *http.Request) netip.Addr {
 	client, proxy := l.peer(r)
 	if !proxy {
@@ -281,8 +288,9 @@ func (l *Limits) Client(r *http.Request) netip.Addr {
 	return client
 }
 
-// Scheme returns the scheme by which the sender reaches this API: https for a connection with TLS,
-// or if a trusted proxy says so last in X-Forwarded-Proto, and http otherwise.
+// Scheme returns the URL scheme that the client of a request uses. It is https for a connection
+// with TLS, and if a trusted proxy sent the request with https as the last value of
+// X-Forwarded-Proto. Otherwise it is http.
 func (l *Limits) Scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"
@@ -297,8 +305,8 @@ func (l *Limits) Scheme(r *http.Request) string {
 	return "http"
 }
 
-// peer returns the address of the other end of the connection and whether it is a trusted
-// proxy. A Unix socket has no address.
+// peer returns the address of the other end of the connection and whether it is a trusted proxy.
+// For a Unix socket the address is invalid.
 func (l *Limits) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -308,7 +316,7 @@ func (l *Limits) peer(r *http.Request) (addr netip.Addr, proxy bool) {
 	return addr, l != nil && l.trusts(addr)
 }
 
-// parseForwarded parses an address, which some proxies write with a port.
+// parseForwarded parses an address of X-Forwarded-For, with or without a port.
 func parseForwarded(text string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return a.Unmap().WithZone(""), nil

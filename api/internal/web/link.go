@@ -2,11 +2,11 @@ package web
 
 import "time"
 
-// Link is a link to an object at the object gateway.
+// Link has the inputs of a presigned URL of an object at the S3 gateway.
 type Link struct {
 	Endpoint             string // URL of the gateway
-	Bucket, Key, Version string // Version is "" for the current one
-	AccessKeyID, Secret  string // of the key that signs it
+	Bucket, Key, Version string // Version is "" for the current version
+	AccessKeyID, Secret  string // access key that signs the URL
 	At                   time.Time
-	For                  time.Duration // how long it works
+	For                  time.Duration // validity from At on
 }

@@ -12,37 +12,38 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the memory of requests that wait for their clients, in bytes: of all, of one
-// account, and of one network of clients that are not authenticated yet.
+// Limits of the memory of requests that wait for their clients, in bytes: of all accounts
+// together, of one account, of all clients that are not authenticated yet, and of one network of
+// such clients.
 const (
 	memoryOfAccounts = 256 << 20
 	memoryOfAccount  = 64 << 20
 	memoryOfUnknown  = 64 << 20
 	memoryOfNetwork  = 4 << 20
-	// For content that is read, one block of each request. A slow client holds its block
-	// for long.
+	// The limits for downloads, each of which has one block in memory: of all accounts, and of
+	// one account. A slow client occupies its block for a long time.
 	memoryOfContent = 512 << 20
-	memoryOfReaders = 192 << 20 // of one account
+	memoryOfReaders = 192 << 20
 )
 
-// Memory limits the memory of requests that wait for their clients: whole bodies and
-// answers. It does not block; it refuses.
+// Memory limits the memory that requests use for whole bodies and answers while they wait for
+// their clients. When the memory is used up, it rejects a request instead of blocking it.
 type Memory struct {
-	all, each int64 // in bytes
+	all, each int64 // maximum of all users together and of one user, in bytes
 
 	// mu guards the fields below.
 	mu   sync.Mutex
 	used int64
-	by   map[any]int64 // key: holder of the memory
+	by   map[any]int64 // bytes by user
 }
 
-// NewMemory returns a Memory of all bytes, of which one holder may use each.
+// NewMemory returns a Memory that grants all bytes in total, and each bytes to one user.
 func NewMemory(all, each int64) *Memory {
 	return &Memory{all: all, each: each, by: map[any]int64{}}
 }
 
-// Of returns the memory of one request. who identifies its holder, such as an account, and may be
-// any value that can be the key of a map.
+// Of returns the memory account of one request, with no bytes yet. who identifies the user that
+// the bytes count for, such as an account id. It may be any comparable value.
 func (m *Memory) Of(who any) *Held { return &Held{m: m, who: who} }
 
 func (m *Memory) take(who any, n int64) bool {
@@ -65,15 +66,15 @@ func (m *Memory) give(who any, n int64) {
 	}
 }
 
-// Held is the memory of one request. Only one goroutine may use it at a time. A nil Held
-// has no limit.
+// Held counts the memory that one request has reserved from a Memory. Only one goroutine may use
+// it at a time. A nil Held has no limit.
 type Held struct {
 	m     *Memory
 	who   any
 	bytes int64
 }
 
-// Grow takes n more bytes. If they are not available, it takes none and returns an error
+// Grow reserves n more bytes. If they are not available, it reserves none and returns an error
 // that wraps state.ErrLimited.
 func (h *Held) Grow(n int64) error {
 	if h == nil || n <= 0 {
@@ -86,7 +87,7 @@ func (h *Held) Grow(n int64) error {
 	return nil
 }
 
-// Release returns all memory.
+// Release gives all reserved bytes back.
 func (h *Held) Release() {
 	if h != nil && h.bytes > 0 {
 		h.m.give(h.who, h.bytes)
@@ -94,11 +95,13 @@ func (h *Held) Release() {
 	}
 }
 
-// firstRead is how many bytes of a body are reserved before any arrived.
+// firstRead is how many bytes ReadAll reserves before the first byte of a body has arrived.
 const firstRead = 4 << 10
 
-// ReadAll reads r to its end into memory of h. It takes memory as bytes arrive, not for an
-// announced size. size is the expected number of bytes, or negative.
+// ReadAll reads r to its end and reserves the memory from h. size is the announced number of
+// bytes, negative if unknown. ReadAll reserves memory only as bytes arrive, so that an
+// announcement alone does not occupy it. If h has too little memory left, the error wraps
+// state.ErrLimited.
 func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
 	room := int64(firstRead)
 	if size >= 0 {
@@ -130,7 +133,8 @@ func ReadAll(r io.Reader, size int64, h *Held) ([]byte, error) {
 	}
 }
 
-// Hold returns the memory of a request of an account. A nil Limits has no limits.
+// Hold returns a Held for the bodies and answers of a request of the account. A nil Limits
+// returns nil, which has no limit.
 func (l *Limits) Hold(id state.AccountID) *Held {
 	if l == nil {
 		return nil
@@ -138,7 +142,8 @@ func (l *Limits) Hold(id state.AccountID) *Held {
 	return l.accounts.Of(id)
 }
 
-// HoldContent returns the memory for the content that a request of an account reads.
+// HoldContent returns a Held for the content that a request of the account downloads. A nil
+// Limits returns nil, which has no limit.
 func (l *Limits) HoldContent(id state.AccountID) *Held {
 	if l == nil {
 		return nil
@@ -146,7 +151,8 @@ func (l *Limits) HoldContent(id state.AccountID) *Held {
 	return l.content.Of(id)
 }
 
-// HoldUnknown returns the memory of a request that is not authenticated yet.
+// HoldUnknown returns a Held for a request that is not authenticated yet; it counts for the
+// network of the client. A nil Limits returns nil, which has no limit.
 func (l *Limits) HoldUnknown(r *http.Request) *Held {
 	if l == nil {
 		return nil

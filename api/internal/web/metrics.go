@@ -8,20 +8,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Label values that are neither an operation nor a status code.
+// Label values of requests that have no operation or no status code.
 const (
-	noOperation = "none" // refused before the operation was known
+	noOperation = "none" // the request was rejected before its operation was known
 	cutAnswer   = "cut"  // the answer was not sent completely
 )
 
-// Metrics count the requests of surfaces by operation and result. Nil counts nothing.
+// Metrics count the requests of all APIs of a node by API, operation and result. A nil *Metrics
+// counts nothing.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	answer   *prometheus.HistogramVec
 	underway *prometheus.GaugeVec
 }
 
-// NewMetrics registers metrics for all surfaces of a node; the error is the registerer's.
+// NewMetrics registers the request metrics of a node. Its errors are those of the registerer.
 func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,14 +47,15 @@ func NewMetrics(to prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// began counts a request as running, until ended.
+// began counts a request of an API as running until ended is called.
 func (m *Metrics) began(api string) {
 	if m != nil {
 		m.underway.WithLabelValues(api).Inc()
 	}
 }
 
-// ended counts the result of a request; cut: its answer was not sent completely.
+// ended counts a request as ended, with the status that w recorded. cut is true if the answer was
+// not sent completely.
 func (m *Metrics) ended(api string, w *recorder, cut bool) {
 	if m == nil {
 		return
@@ -72,8 +74,8 @@ func (m *Metrics) ended(api string, w *recorder, cut bool) {
 	m.requests.WithLabelValues(api, operation, code).Inc()
 }
 
-// Operation sets the operation label of a request in the metrics. There must be a fixed
-// number of names. w is the writer that the Handler got.
+// Operation sets the value of the label operation for a request. w is the writer that the Handler
+// got. The set of names must be fixed and small, because each name makes a time series.
 func Operation(w http.ResponseWriter, name string) {
 	if rec, ok := w.(*recorder); ok {
 		rec.operation = name

@@ -16,54 +16,55 @@ import (
 
 // Times and bounds of a Pacer.
 const (
-	// noisyBy is the ratio of concurrent requests, to those of the account with the fewest,
-	// at which an account is a noisy neighbour.
+	// noisyBy defines a noisy account: it has at least this many times as many concurrent
+	// requests as the account with the fewest.
 	noisyBy = 4
-	// processorsEach is the number of processors for each request of a noisy account that is
-	// served whatever the rate is. On two processors two such requests leave too little time
-	// for others.
+	// processorsEach is the number of processors per concurrent request that a noisy account may
+	// always have, independent of the rate. On two processors, two such requests would leave too
+	// little time for other accounts.
 	processorsEach = 2
-	// restBy is the time from the start of such a request to the start of the next one, as a
-	// multiple of the time that the first one took.
+	// restBy is the pause after a request that the rate did not admit: the next such request of
+	// the account may start restBy times the duration of this request after its start.
 	restBy = 2
-	// paceWindow is how long the largest number of concurrent requests of an account is
-	// remembered: at least once, at most twice as long.
+	// paceWindow is how long a Pacer remembers the largest number of concurrent requests of an
+	// account: for one to two times this duration.
 	paceWindow = time.Second
-	// paceSample is the interval at which a Pacer decides which accounts are noisy and
-	// whether the node is busy. growSample is the same while the room of noisy accounts grows.
+	// paceSample is the interval at which a Pacer decides which accounts are noisy and whether
+	// the node is busy. growSample is the interval while Pacer.room grows.
 	paceSample = 50 * time.Millisecond
 	growSample = 10 * time.Millisecond
-	// firstRoom is the number of requests, for each processor, that an account which becomes
-	// noisy has at once on a node that is not busy. largestRoom bounds how far it grows.
+	// firstRoom is the initial number of concurrent requests, per processor, of an account that
+	// becomes noisy while the node is not busy. largestRoom is the largest value of Pacer.room.
 	firstRoom   = 2
 	largestRoom = 1 << 20
-	// slowest bounds how much the interval between requests grows with the number of
-	// running requests. Without a bound, requests that take long but use no processor, such
-	// as those that wait for a pin, would delay all others.
+	// slowest is the largest factor by which the interval between paced requests grows with the
+	// number of running requests. Without this bound, long requests that use no processor time,
+	// such as those that wait for a pin, would delay all others.
 	slowest = 8
 	// maxPaced is the longest delay of a request.
 	maxPaced = time.Second
-	// busyWindow is how long the processors count as busy after threads waited for them.
-	// reportWindow is the same for reports to other nodes; it is longer than the interval
-	// of reports.
+	// busyWindow is how long the processors count as busy after threads had to wait for them.
+	// reportWindow is the same for reports to other nodes; it is longer than the interval between
+	// two reports.
 	busyWindow   = time.Second
 	reportWindow = 3 * time.Second
 )
 
-// Neighbours represents the other nodes of the cluster.
+// Neighbours exchanges the request load of accounts with the other nodes of the cluster.
 type Neighbours interface {
-	// SetReport sets the function that reports the load of this node every few seconds: the
-	// concurrent requests of each active account, and whether the processors were busy since
-	// the last call. report is not called concurrently.
+	// SetReport sets the function that the node calls every few seconds to report its load.
+	// requests is the number of concurrent requests of each active account. busy is true if the
+	// processors were busy since the last call. report is not called concurrently.
 	SetReport(report func() (requests map[state.AccountID]int, busy bool))
-	// Hurry makes the next report early. It does not block.
+	// Hurry makes the node send its next report early. It does not block.
 	Hurry()
-	// Elsewhere returns the concurrent requests of each account on all other live nodes,
-	// and whether one of them is the leader and busy. It does not wait for the network.
+	// Elsewhere returns the sum of the concurrent requests of each account on all other live
+	// nodes. busy is true if one of these nodes is the leader and its processors are busy. It
+	// does not wait for the network.
 	Elsewhere() (requests map[state.AccountID]int, busy bool)
 }
 
-// noNeighbours is for a node without a cluster.
+// noNeighbours is the Neighbours of a Pacer without other nodes.
 type noNeighbours struct{}
 
 func (noNeighbours) SetReport(func() (map[state.AccountID]int, bool)) {}
@@ -71,26 +72,26 @@ func (noNeighbours) Hurry()                                           {}
 func (noNeighbours) Elsewhere() (map[state.AccountID]int, bool)       { return nil, false }
 
 // Pacer is the admission control that protects accounts from a noisy neighbour. It acts while the
-// processors of this node or of the leader are busy and several accounts send requests. An account
-// is noisy if it has at least noisyBy times as many concurrent requests as the account with the
-// fewest.
+// processors of this node or of the leader are busy and several accounts send requests. An
+// account is noisy if it has at least noisyBy times as many concurrent requests as the account
+// with the fewest.
 //
-// For every two processors, the node serves one request of a noisy account at a time, and pauses
-// after it for as long as it took. It starts further requests of the account only at a steady rate.
-// If the account also sends requests to other nodes, both bounds shrink to the part of the
-// account's requests that this node has. While nothing is busy, the number of requests that are
-// served at a time doubles every few milliseconds, so that a burst is held back before it makes the
-// processors busy.
+// While the processors are busy, each noisy account may have one running request per two
+// processors. After such a request the node pauses for as long as it took. It starts further
+// requests of the account only at a fixed rate. If the account also sends requests to other
+// nodes, both bounds shrink in proportion to the part of its requests that this node has. While
+// the processors are not busy, the number of running requests of a noisy account doubles every 10
+// ms, so that a sudden burst is slowed down before it makes them busy.
 //
 // A Pacer never delays the only account, or accounts with similar load. While there is processor
 // time to spare, it delays requests only in the first moment of a burst. It delays no request for
 // longer than maxPaced.
 type Pacer struct {
 	neighbours Neighbours
-	held       atomic.Int64 // number of delayed requests
+	held       atomic.Int64 // number of requests that were delayed since the start
 	rate       int          // requests per second of all noisy accounts together
-	atOnce     int          // requests of an account that are served whatever the rate is
-	first      int          // room of an account that becomes noisy
+	atOnce     int          // concurrent requests that a noisy account may always have
+	first      int          // initial value of room
 	busy       func() bool
 
 	// mu guards the fields below.
@@ -98,37 +99,37 @@ type Pacer struct {
 	flows      map[state.AccountID]*flow
 	window     time.Time               // start of the current window of peaks
 	due        time.Time               // when the next sample is due
-	modest     int                     // fewest concurrent requests of an account, on all nodes
-	noisy      int                     // noisy accounts
+	modest     int                     // concurrent requests, on all nodes, of the account with the fewest
+	noisy      int                     // number of noisy accounts on this node
 	room       int                     // requests of a noisy account that are served at once
 	elsewhere  map[state.AccountID]int // concurrent requests on other nodes, of the last sample
 	unreported bool                    // an account has started to send requests since the last report
 }
 
-// flow is the requests of one account.
+// flow is the state of the requests of one account on this node.
 type flow struct {
-	serving int
+	serving int       // number of running requests
 	waiting []*waiter // in order of arrival
-	// peak is the largest number of concurrent requests, waiting ones included, in this
-	// window; before is that of the window before.
+	// peak is the largest number of concurrent requests in the current window, waiting ones
+	// included. before is the peak of the previous window.
 	peak, before int
 	elsewhere    int         // concurrent requests on other nodes
-	next         time.Time   // when the next paced request may start
-	rest         time.Time   // when the next request that the rate does not admit may start
-	timer        *time.Timer // calls start when the first waiter may start; nil: none waits
+	next         time.Time   // earliest start of the next request that the rate admits
+	rest         time.Time   // earliest start of the next request beyond the rate
+	timer        *time.Timer // calls again when the first waiter may start; nil: none waits
 }
 
 // waiter is a delayed request.
 type waiter struct {
-	started chan struct{} // closed when it starts
-	latest  time.Time     // it starts at this time at the latest
+	started chan struct{} // closed when the request may start
+	latest  time.Time     // the request starts at this time at the latest
 }
 
-// NewPacer returns a Pacer for a node with this many processors. Noisy accounts together
-// start rate requests per second on each processor; 0 disables the delays. busy returns a
-// function that returns whether the processors were busy within a window. That function and
-// Elsewhere are called with a lock held, at most every paceSample. Nil neighbours: there
-// are no other nodes.
+// NewPacer returns a Pacer for a node with this many processors. rate is the number of requests
+// per second and processor that all noisy accounts together may start; 0 disables all delays.
+// busy(window) returns a function that reports whether the processors were busy within the
+// window. That function and neighbours.Elsewhere run under a lock, at most once per growSample.
+// If neighbours is nil, there are no other nodes.
 func NewPacer(rate, processors int, busy func(window time.Duration) func() bool, neighbours Neighbours) *Pacer {
 	if neighbours == nil {
 		neighbours = noNeighbours{}
@@ -143,7 +144,8 @@ func NewPacer(rate, processors int, busy func(window time.Duration) func() bool,
 	return p
 }
 
-// active returns the recent number of concurrent requests of each account on this node.
+// active returns the largest recent number of concurrent requests of each account on this node,
+// for the report to other nodes.
 func (p *Pacer) active() map[state.AccountID]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +158,8 @@ func (p *Pacer) active() map[state.AccountID]int {
 	return requests
 }
 
-// Register registers the metric of a Pacer at to if to is not nil. The error is an error of to.
+// Register registers the metric of the Pacer. It does nothing if to is nil. Its errors are those
+// of to.
 func (p *Pacer) Register(to prometheus.Registerer) error {
 	if to == nil {
 		return nil
@@ -171,8 +174,9 @@ func (p *Pacer) Register(to prometheus.Registerer) error {
 	return nil
 }
 
-// Enter returns when a request of an account may start, with a function to call at its end.
-// If ctx ends first, Enter returns its error and no function.
+// Enter waits until a request of the account may start. The caller calls leave when the request
+// ends. If ctx ends first, Enter returns the error of ctx and a nil leave. A nil Pacer delays
+// nothing.
 func (p *Pacer) Enter(ctx context.Context, id state.AccountID) (leave func(), err error) {
 	if p == nil || p.rate <= 0 {
 		return func() {}, nil
@@ -192,7 +196,8 @@ func (p *Pacer) Enter(ctx context.Context, id state.AccountID) (leave func(), er
 	return func() { p.leave(f, started, time.Now()) }, nil
 }
 
-// enter counts a request. It returns a waiter if the request must wait.
+// enter registers a request that arrived at now. The waiter is nil if the request may start at
+// once.
 func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +226,7 @@ func (p *Pacer) enter(id state.AccountID, now time.Time) (*flow, *waiter) {
 	return f, w
 }
 
-// leave counts a request as served.
+// leave registers the end of a request that ran from started to now, and starts waiting requests.
 func (p *Pacer) leave(f *flow, started, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +238,7 @@ func (p *Pacer) leave(f *flow, started, now time.Time) {
 	p.start(f, now)
 }
 
-// withdraw removes a request whose caller has gone. It returns false if the request was
+// withdraw removes a waiting request whose context has ended. It returns false if the request was
 // started meanwhile.
 func (p *Pacer) withdraw(f *flow, w *waiter) bool {
 	p.mu.Lock()
@@ -247,8 +252,8 @@ func (p *Pacer) withdraw(f *flow, w *waiter) bool {
 	return true
 }
 
-// start starts the waiting requests of a flow that may start, and sets the timer for the
-// next one. The caller holds mu.
+// start lets those waiting requests of the account start that may, in order of arrival, and sets
+// the timer for the next one. The caller holds mu.
 func (p *Pacer) start(f *flow, now time.Time) {
 	if f.timer != nil {
 		f.timer.Stop()
@@ -270,7 +275,7 @@ func (p *Pacer) start(f *flow, now time.Time) {
 	}
 }
 
-// again runs start when the timer of a flow fires.
+// again takes a sample if one is due and calls start. The timer of f calls it.
 func (p *Pacer) again(f *flow) {
 	now := time.Now()
 	p.mu.Lock()
@@ -279,8 +284,9 @@ func (p *Pacer) again(f *flow) {
 	p.start(f, now)
 }
 
-// mayStart returns whether the next request of a flow may start; it may at latest. It
-// counts a request that the rate admits. The caller holds mu.
+// mayStart reports whether the next request of the account may start at now. From the time latest
+// on it always may. If only the rate admits the request, mayStart counts it against the rate. The
+// caller holds mu.
 func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	switch {
 	case p.noisy == 0, !p.isNoisy(f), !now.Before(latest):
@@ -302,26 +308,27 @@ func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	return true
 }
 
-// isNoisy returns whether a flow belongs to a noisy account. The caller holds mu.
+// isNoisy reports whether the account is noisy by its recent requests on all nodes, see noisyBy.
+// The caller holds mu.
 func (p *Pacer) isNoisy(f *flow) bool {
 	most := f.most()
 	return most > p.atOnce && most+f.elsewhere >= noisyBy*p.modest
 }
 
-// share returns how many of a number of requests are this node's part of those that the account
-// has on all nodes.
+// share returns this node's part of the number all: all times the account's recent requests on
+// this node, divided by those on all nodes.
 func (f *flow) share(all int) float64 {
 	most := max(1, f.most())
 	return float64(all*most) / float64(most+f.elsewhere)
 }
 
-// most returns the recent maximum of concurrent requests.
+// most returns the largest number of concurrent requests in this window and the previous one.
 func (f *flow) most() int { return max(f.peak, f.before) }
 
-// sample decides, when it is due, which accounts are noisy and how many of their requests are
-// served at once. Where processors are busy these are atOnce. Where there is time to spare they
-// double from sample to sample, so that many requests that come at once do not delay others
-// before it shows that the processors are busy. The caller holds mu.
+// sample updates the set of noisy accounts and the limit on their running requests, if a sample
+// is due. If the processors are busy, the limit becomes atOnce. Otherwise it doubles with each
+// sample up to largestRoom, so that a sudden burst does not delay other accounts before the
+// pressure is measured. The caller holds mu.
 func (p *Pacer) sample(now time.Time) {
 	if now.Before(p.due) {
 		return
@@ -353,7 +360,8 @@ func (p *Pacer) sample(now time.Time) {
 	}
 }
 
-// many returns whether an account has enough requests to be noisy. The caller holds mu.
+// many reports whether any account has more recent requests than atOnce; without one, no account
+// is noisy. The caller holds mu.
 func (p *Pacer) many() bool {
 	for _, f := range p.flows {
 		if f.most() > p.atOnce {
@@ -363,8 +371,8 @@ func (p *Pacer) many() bool {
 	return false
 }
 
-// rotate starts a new window when it is time and forgets accounts without requests. The
-// caller holds mu.
+// rotate starts a new window if the current one is paceWindow old, and removes accounts without
+// recent requests. The caller holds mu.
 func (p *Pacer) rotate(now time.Time) {
 	if now.Sub(p.window) < paceWindow {
 		return
@@ -378,8 +386,8 @@ func (p *Pacer) rotate(now time.Time) {
 	}
 }
 
-// compare counts the noisy accounts of this node from the requests of all accounts on all
-// nodes. The caller holds mu.
+// compare updates modest and noisy from the requests of all accounts on all nodes. The caller
+// holds mu.
 func (p *Pacer) compare() {
 	p.modest, p.noisy = math.MaxInt/noisyBy, 0
 	for id, n := range p.elsewhere {
@@ -398,7 +406,7 @@ func (p *Pacer) compare() {
 	}
 }
 
-// minTime returns the earliest of some times.
+// minTime returns the earliest of the given times.
 func minTime(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if t.Before(first) {

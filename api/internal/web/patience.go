@@ -10,21 +10,22 @@ import (
 )
 
 // StallTimeout is how long a client may send no byte of an announced body, or accept no byte of
-// an answer. The listener bounds only the head of a request, because content can take any time.
+// an answer. It replaces the time limits of net/http, because content of any size can take any
+// time.
 const StallTimeout = time.Minute
 
 // LeastBytes is the number of bytes of a body that a client must send in each StallTimeout. A
-// body occupies memory for which other bodies wait, so a byte now and then is not enough. The
-// rate of 546 bytes per second is within reach of slow lines, even with several parts at once.
+// lower bound is needed because a body occupies memory for which other bodies wait. The rate of
+// 546 bytes per second is within reach of slow lines, even with several parts at once.
 const LeastBytes = 32 << 10
 
-// grains is the maximum number of new deadlines within StallTimeout, because each one costs a
-// timer.
+// grains is how often at most a deadline is moved within StallTimeout. Each move costs a timer.
 const grains = 12
 
-// Attended returns a handler that bounds each wait of h for its client by stall. This includes
-// the bytes of a body that net/http reads, and the bytes of a buffer that it writes, after h has
-// returned.
+// Attended returns a handler that sets deadlines on the connection around h. The first bytes of a
+// body must arrive within stall, unless h moves the deadline. After h has returned, net/http has
+// twice stall to read the rest of the body and to write the rest of the answer. While h runs,
+// Patient and Steady bound the waits for the client.
 func Attended(stall time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -40,24 +41,27 @@ func Attended(stall time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// Patient reads the body of a request, and fails if the client stops sending.
+// Patient reads the body of a request, and returns an error if the client sends too slowly or
+// stops sending.
 type Patient struct {
 	Body    io.Reader
 	Control *http.ResponseController
 	Stall   time.Duration         // longest wait for LeastBytes
 	Until   time.Time             // deadline of the whole body; zero means none
-	Broken  error                 // of Read, for a body that ends too early
-	set     time.Time             // when the deadline was set last
-	ended   atomic.Bool           // by Interrupt
-	refused atomic.Pointer[error] // by Refuse
-	whole   atomic.Bool           // all of it was read
+	Broken  error                 // error of Read for a body that ends too early
+	set     time.Time             // when the deadline was last set
+	ended   atomic.Bool           // Interrupt was called
+	refused atomic.Pointer[error] // argument of Refuse; nil: not called
+	whole   atomic.Bool           // the whole body was read
 
-	// The following fields count since the last LeastBytes were complete.
-	got    int
-	waited time.Duration // wait for the client only, not for this side
+	// The following fields start again at 0 whenever LeastBytes have arrived.
+	got    int           // bytes received
+	waited time.Duration // time spent in Read, waiting for the client
 }
 
-// Read reads from the body. A failed read is the client's mistake.
+// Read implements io.Reader. It returns os.ErrDeadlineExceeded if the client is too slow or after
+// Interrupt, the argument of Refuse if that was called, and Broken for other failures. All of
+// these are the client's mistakes, not the node's.
 func (p *Patient) Read(b []byte) (int, error) {
 	now := time.Now()
 	if now.Sub(p.set) > p.Stall/grains {
@@ -96,7 +100,7 @@ func (p *Patient) Read(b []byte) (int, error) {
 	return n, p.Broken
 }
 
-// over returns the reason why the reading ended.
+// over returns the argument of Refuse if that was called, else err.
 func (p *Patient) over(err error) error {
 	if why := p.Refused(); why != nil {
 		return why
@@ -104,10 +108,11 @@ func (p *Patient) over(err error) error {
 	return err
 }
 
-// WaitUntil changes the deadline of the whole body; zero means none. The reader may call it.
+// WaitUntil sets the deadline of the whole body; zero means none. Only the goroutine that calls
+// Read may call it.
 func (p *Patient) WaitUntil(at time.Time) { p.Until, p.set = at, time.Time{} }
 
-// Refused returns the error of Refuse; nil: the body was not refused.
+// Refused returns the argument of Refuse, or nil if Refuse was not called.
 func (p *Patient) Refused() error {
 	if why := p.refused.Load(); why != nil {
 		return *why
@@ -115,8 +120,8 @@ func (p *Patient) Refused() error {
 	return nil
 }
 
-// Refuse interrupts the body like Interrupt, and Read then returns err. Refuse does nothing
-// after the whole body was read.
+// Refuse makes the current and all later reads fail with err. It does nothing after the whole
+// body was read. Any goroutine may call it.
 func (p *Patient) Refuse(err error) {
 	if p.whole.Load() { // the caller processes a complete body anyway
 		return
@@ -132,29 +137,31 @@ func (p *Patient) Interrupt() {
 	_ = p.Control.SetReadDeadline(time.Unix(1, 0))
 }
 
-// WriteBuffer is the size of one write to a client that reads fast, in bytes.
+// WriteBuffer is the size in bytes of one write to a client that accepts data fast, see
+// takenFast.
 const WriteBuffer = 256 << 10
 
 // takenAtOnce is the number of bytes of an answer that a client must accept in each StallTimeout.
-// It is the size of one write, because a deadline does not show how far a write has come. Fast
-// clients get larger writes, because each write costs a system call.
+// It is also the size of one write, because the write deadline shows only whether a whole write
+// succeeded. Fast clients get larger writes, because each write costs a system call.
 const takenAtOnce = 64 << 10
 
-// takenFast is the number of bytes that a client must accept without a wait before it counts as
-// fast. It is more than the 5 MiB or so that the system buffers for a client that reads nothing.
+// takenFast is the number of bytes that a client must accept without a pause before it counts as
+// fast. It exceeds the socket buffers, about 5 MiB, which accept bytes even if the client reads
+// nothing.
 const takenFast = 8 << 20
 
-// Steady writes an answer, and fails if the client stops reading.
+// Steady writes an answer, and returns an error if the client stops reading.
 type Steady struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
-	set     time.Time
-	fast    int // bytes written without a wait
+	set     time.Time // when the deadline was last set
+	fast    int       // bytes written without a pause, at most takenFast
 }
 
-// NewSteady returns a writer for the answer w. A write fails if the client accepts nothing
-// for stall.
+// NewSteady returns a writer for the answer w. Its Write fails if the client accepts no data for
+// the duration stall.
 func NewSteady(w http.ResponseWriter, stall time.Duration) *Steady {
 	return &Steady{w: w, control: http.NewResponseController(w), stall: stall}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Payment is a payment of the paid gateway in JSON: a receipt, or a payment that has to be refunded.
+// Payment is a payment of the paid gateway, in JSON.
 type Payment struct {
 	Time        string `json:"time"`  // when its nonce was recorded, RFC 3339 with milliseconds, UTC
 	State       string `json:"state"` // reserved, paid, failed or refundable
@@ -25,7 +25,7 @@ type Payment struct {
 	Until       string `json:"until,omitempty"` // end of the paid time
 	Node        string `json:"node"`
 	Reason      string `json:"reason,omitempty"`
-	ValidBefore string `json:"valid_before,omitempty"` // end of the authorization: from then on nobody can execute the payment
+	ValidBefore string `json:"valid_before,omitempty"` // expiry of the payer's signed authorization; the payment cannot be executed later
 }
 
 // PaymentPage is a page of payments in JSON, the newest first.
@@ -34,15 +34,15 @@ type PaymentPage struct {
 	Next    string    `json:"next,omitempty"` // cursor of the next page
 }
 
-// PaymentColumns are the names of the columns of payments as comma-separated values.
+// PaymentColumns are the column names of payments in CSV form.
 var PaymentColumns = []string{
 	"time", "state", "kind", "payer", "pay_to", "amount", "network", "asset", "nonce", "transaction", "object", "pin", "bytes", "seconds", "until", "node", "reason", "valid_before",
 }
 
-// paymentTime is the form of times of payments.
+// paymentTime is the time format of payments, for time.Format.
 const paymentTime = "2006-01-02T15:04:05.000Z07:00"
 
-// PaymentOf returns a payment in JSON.
+// PaymentOf converts a payment to its JSON form.
 func PaymentOf(p *state.Payment) Payment {
 	row := Payment{
 		Time: p.Reserved.Time().Format(paymentTime), State: p.State.String(), Kind: p.Kind.String(),
@@ -58,7 +58,7 @@ func PaymentOf(p *state.Payment) Payment {
 	return row
 }
 
-// PaymentsOf returns payments in JSON.
+// PaymentsOf converts a page of payments to its JSON form; next is the cursor of the next page.
 func PaymentsOf(all []state.Payment, next string) PaymentPage {
 	page := PaymentPage{Results: make([]Payment, len(all)), Next: next}
 	for i := range all {
@@ -67,7 +67,8 @@ func PaymentsOf(all []state.Payment, next string) PaymentPage {
 	return page
 }
 
-// Values returns the values of PaymentColumns.
+// Values returns the fields of a CSV row in the order of PaymentColumns. Texts are safe for
+// spreadsheets, see CSVText.
 func (p *Payment) Values() []string {
 	return []string{
 		p.Time, p.State, p.Kind, p.Payer, p.PayTo, p.Amount, p.Network, p.Asset, p.Nonce, p.Transaction, p.Object, p.Pin,

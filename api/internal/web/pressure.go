@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// busyShare is the share of time above which the processors count as busy: the time in which
-// some thread waits for a processor.
+// busyShare is the fraction of time above which the processors count as busy, where the time
+// counts during which at least one thread waits for a processor.
 const busyShare = 0.5
 
-// Busy returns a function that returns whether the processors were busy: between two calls
-// within the last window, some thread of this program's control group waited for a
-// processor for more than 50 % of the time. It reads the kernel's pressure stall
-// information (https://docs.kernel.org/accounting/psi.html) of the control group (version
-// 2) if there is one, else of the machine. Without that information the processors are
-// never busy. The function must not be called concurrently.
+// Busy returns a function that reports whether the processors are busy. They are, for the
+// duration window, after threads had to wait for a processor for more than half of the time
+// between two calls that are at most window apart. The source is the kernel's pressure stall
+// information (https://docs.kernel.org/accounting/psi.html) of the program's control group
+// (version 2), or else of the machine. Without that information the function always returns
+// false. It must not be called concurrently.
 func Busy(window time.Duration) func() bool {
 	stalled := stallReader("/proc", "/sys/fs/cgroup")
 	if stalled == nil {
@@ -26,7 +26,8 @@ func Busy(window time.Duration) func() bool {
 	return busyBy(stalled, time.Now, window)
 }
 
-// busyBy does the work of Busy; stalled returns the total stall time.
+// busyBy implements Busy with a given source and clock. stalled returns the total time since the
+// start of the machine in which threads waited for a processor, and false if it cannot be read.
 func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window time.Duration) func() bool {
 	last, _ := stalled()
 	at := now()
@@ -43,9 +44,10 @@ func busyBy(stalled func() (time.Duration, bool), now func() time.Time, window t
 	}
 }
 
-// stallReader returns a function that reads the total time for which some thread has waited
-// for a processor, and whether it could be read. It returns nil if the kernel does not
-// provide it.
+// stallReader returns a function that reads the total time for which threads have waited for a
+// processor; its second result is false if the time cannot be read. proc and cgroups are the
+// paths of /proc and /sys/fs/cgroup. stallReader returns nil if the kernel does not provide the
+// time.
 func stallReader(proc, cgroups string) func() (time.Duration, bool) {
 	files := []string{filepath.Join(proc, "pressure", "cpu")}
 	if group, err := os.ReadFile(filepath.Join(proc, "self", "cgroup")); err == nil {
@@ -70,8 +72,8 @@ func stallReader(proc, cgroups string) func() (time.Duration, bool) {
 	return nil
 }
 
-// parseStalls returns the total of the line "some" of a pressure stall file, which is in
-// microseconds.
+// parseStalls parses the total stall time in a pressure file of the kernel: the value total, in
+// microseconds, of the line "some". It returns false if there is no such value.
 func parseStalls(text []byte) (time.Duration, bool) {
 	for line := range bytes.Lines(text) {
 		rest, ok := bytes.CutPrefix(line, []byte("some "))

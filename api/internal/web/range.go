@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Range is a part of content. A Range without bytes is one that the content does not have.
+// Range is a part of some content: Count bytes from the offset First on. A Count of 0 means that
+// the requested range lies outside the content, which is answered with 416.
 type Range struct{ First, Count int64 }
 
-// ParseRange parses a Range header for content of size bytes. Only a single range of bytes counts.
-// Other forms and several ranges are ignored as in Amazon S3; then given is false, and the
-// answer is the whole content.
+// ParseRange parses a Range header for content of size bytes. It supports a single range of
+// bytes. For any other header given is false, and the answer is the whole content, as in Amazon
+// S3.
 func ParseRange(header string, size int64) (r Range, given bool) {
 	const unit = "bytes="
 	if len(header) < len(unit) || !strings.EqualFold(header[:len(unit)], unit) {
@@ -48,7 +49,8 @@ func ParseRange(header string, size int64) (r Range, given bool) {
 	return Range{first, last - first + 1}, true
 }
 
-// Decimal parses a number of digits only. A number that is too large becomes a large number.
+// Decimal parses a non-empty text of decimal digits only; ok is false for any other text. Instead
+// of overflowing it returns a number of at least 2^59.
 func Decimal(text string) (n int64, ok bool) {
 	if text == "" {
 		return 0, false
@@ -65,8 +67,10 @@ func Decimal(text string) (n int64, ok bool) {
 	return n, true
 }
 
-// plainRange returns r with the Range header that http.ServeContent reads as ParseRange does.
-// ServeContent itself answers 416 for other units, and 206 for the last 0 bytes.
+// plainRange returns r with its Range header replaced by an equivalent one of the form
+// bytes=FIRST-LAST, or removed if ParseRange ignores it. So http.ServeContent treats the header
+// like ParseRange. Without the change it would answer 416 for other units, and 206 for a range of
+// the last 0 bytes.
 func plainRange(r *http.Request, size int64) *http.Request {
 	given := r.Header.Values("Range")
 	if len(given) == 0 {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Route is one row of a surface's table. Requests without a row are refused.
+// Route is one row of the route table of an API. A request that matches no row gets 404 or 405.
 type Route struct {
 	Method string // GET also serves HEAD
-	// Path has literal segments and segments {name}. The latter match one segment that is
-	// not empty; the handler reads it by PathValue. A last segment {name...} matches all
-	// segments that are left, also empty ones, with the slashes between them.
+	// Path has literal segments and segments {name}. A segment {name} matches one segment that is
+	// not empty; the handler reads it with PathValue. A last segment {name...} matches the rest of
+	// the path with its slashes, which must not be empty.
 	Path  string
 	Serve Handler
 }
@@ -23,9 +23,9 @@ type path struct {
 	allow    []string
 }
 
-// Routes returns a handler for a table. It matches the path as it was sent, segment by
-// segment, and neither cleans nor redirects it: an escaped slash stays part of its segment.
-// OPTIONS answers with the methods of the path.
+// Routes returns a handler that serves the routes of table. It matches the escaped path as the
+// client sent it, segment by segment, without cleaning or redirects, so an escaped slash stays
+// part of its segment. It answers OPTIONS with the methods of the path.
 func Routes(table []Route) Handler {
 	var paths []*path
 	for _, r := range table {
@@ -67,7 +67,7 @@ func Routes(table []Route) Handler {
 	}
 }
 
-// named returns serve with the operation name for the metrics.
+// named returns a handler that sets name as the operation in the metrics and calls serve.
 func named(name string, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		Operation(w, name)
@@ -75,7 +75,8 @@ func named(name string, serve Handler) Handler {
 	}
 }
 
-// match compares a path with the pattern and sets the path values of r.
+// match reports whether the escaped path sent matches the pattern p. It sets the path values of
+// r.
 func (p *path) match(sent string, r *http.Request) bool {
 	last := len(p.segments) - 1
 	rest := strings.HasSuffix(p.segments[last], "...}")

@@ -7,18 +7,20 @@ import (
 	"net/http"
 )
 
-// SessionCookie is the cookie with the session token of a browser; CookieName has its full name.
+// SessionCookie is the base name of the cookie that stores the session token of a browser, see
+// CookieName.
 const SessionCookie = "holdfast-session"
 
-// FormHeader has the form token of a request that a script sends. A page of another origin may
-// not set it.
+// FormHeader is the header in which a script of the console sends the form token, see FormToken.
+// A page of another origin cannot set it without a CORS preflight.
 const FormHeader = "X-Form-Token"
 
-// hostPrefix begins the names of cookies over HTTPS: a browser takes them from this host alone
-// (RFC 6265bis, section 4.1.3). Over plain HTTP a browser does not store a cookie with it.
+// hostPrefix is the prefix of cookie names over HTTPS. A browser accepts such a cookie only from
+// this very host (RFC 6265bis, section 4.1.3), and not over plain HTTP.
 const hostPrefix = "__Host-"
 
-// CookieName returns the full name of a cookie; secure: the browser uses HTTPS.
+// CookieName returns the full name of a cookie. secure is true if the browser uses HTTPS; then
+// the name begins with __Host-.
 func CookieName(name string, secure bool) string {
 	if secure {
 		return hostPrefix + name
@@ -26,7 +28,8 @@ func CookieName(name string, secure bool) string {
 	return name
 }
 
-// SetCookie sets a cookie that ends with the browser; an empty value removes it.
+// SetCookie sets a session cookie, which the browser deletes when it is closed. An empty value
+// deletes the cookie at once. secure is true if the browser uses HTTPS.
 func SetCookie(w http.ResponseWriter, name, value string, secure bool) {
 	cookie := &http.Cookie{
 		Name: CookieName(name, secure), Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
@@ -37,8 +40,9 @@ func SetCookie(w http.ResponseWriter, name, value string, secure bool) {
 	http.SetCookie(w, cookie)
 }
 
-// FormToken returns the token by which a request shows that a page of this origin caused it: an
-// HMAC-SHA256 under the value of a cookie that no page can read. It is "" for an empty value.
+// FormToken returns the token that protects forms against cross-site request forgery: an
+// HMAC-SHA256 whose key is the value of a cookie. Other origins cannot read the cookie, so only
+// pages of this origin know the token. It is "" for an empty value.
 func FormToken(cookie string) string {
 	if cookie == "" {
 		return ""
@@ -48,7 +52,7 @@ func FormToken(cookie string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// IsFormToken reports whether a token is the form token of a cookie's value.
+// IsFormToken reports whether token is FormToken(cookie). It is false if cookie is empty.
 func IsFormToken(token, cookie string) bool {
 	want := FormToken(cookie)
 	return want != "" && hmac.Equal([]byte(token), []byte(want))

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Share is a share in JSON. Lists have no secrets.
+// Share is a share in JSON: a grant of access to some prefixes of a bucket. The secret key and
+// the token are present only in the answer to its creation.
 type Share struct {
 	ID        state.ShareID `json:"share_id"`
 	Bucket    string        `json:"bucket"`
@@ -24,7 +25,8 @@ type Share struct {
 	Token     string        `json:"token,omitempty"`
 }
 
-// ShareOf returns a share in JSON, with times in UTC in a layout of time.Format.
+// ShareOf converts a share to its JSON form. layout is the format of its times, which are in UTC,
+// for time.Format.
 func ShareOf(s *accounts.Share, layout string) Share {
 	text := func(t time.Time) string {
 		if t.IsZero() {
@@ -42,11 +44,12 @@ func ShareOf(s *accounts.Share, layout string) Share {
 	return b
 }
 
-// ShareFields are the members of a body from which ReadShare reads what a new share grants.
+// ShareFields are the names of the members of a JSON body that ReadShare reads.
 var ShareFields = []string{"prefixes", "read", "write", "delete", "expires_at", "name"}
 
-// ReadShare returns what a new share grants, without its id and bucket. The use case checks the
-// values. An absent member is false or empty. Errors are 400.
+// ReadShare reads the rights, the expiry and the name of a new share from a JSON body. The caller
+// adds the id and the bucket. An absent member is false or empty. A member of the wrong type is a
+// 400 error; the use case that creates the share checks the values.
 func ReadShare(f Fields) (asked accounts.ShareRequest, err error) {
 	if asked.Prefixes, _, err = f.Texts("prefixes"); err != nil {
 		return asked, err

@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Starting serves in place of a surface whose use cases do not exist yet: the routes of
-// table, and state.ErrUnavailable with the reason for all others. A start is part of normal
-// use, so the log has these requests at the level of served ones.
+// Starting returns the handler of an API while the node starts and its application logic does not
+// exist yet. It serves the routes of table, and returns state.ErrUnavailable with the result of
+// h.Ready for all other paths. Wrap logs these errors at debug, because every start causes them.
 func Starting(h Health, table []Route) Handler {
 	routes := Routes(table)
 	return func(w http.ResponseWriter, r *http.Request) error {

@@ -1,7 +1,7 @@
-// Package web holds the code that the HTTP surfaces share: handlers that return
-// errors, the request id, the access log and metrics, recovery from panics, the bearer
-// token, strict JSON decoding, and the writing of answers. It knows no route and no
-// reason for an error: each surface has its own table of both.
+// Package web has the code that all HTTP APIs share: handlers that return errors, request ids,
+// the access log, metrics, recovery from panics, bearer tokens, strict JSON decoding, rate limits
+// and the writing of answers. It knows no routes. Each API passes its own table of routes and its
+// own table of error answers.
 //
 // Imports: std, prometheus, consensus/state, cluster/accounts.
 // Never:   the surfaces, other use cases, listeners, settings.
@@ -21,47 +21,48 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Handler answers a request or returns an error. It writes nothing while it can still
-// fail; an error after that cuts the connection, so that no client takes half an answer
-// for a whole one.
+// Handler answers a request or returns an error, which Wrap answers. It should write nothing
+// while it can still fail. If it returns an error after it has begun to write, Wrap closes the
+// connection, so that the client does not take a part of an answer for the whole.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// RequestIDHeader carries the id of a request, from the client or minted here.
+// RequestIDHeader is the header with the id of a request. The client may choose the id; otherwise
+// the node does.
 const RequestIDHeader = "X-Request-Id"
 
 // maxRequestID is the maximum length of a request id from a client, in characters.
 const maxRequestID = 64
 
-// MaxRequests is the maximum number of requests that a surface serves at once. Connections
-// have the same limit, but over HTTP/2 one connection carries many requests.
+// MaxRequests is the maximum number of requests that one API serves at the same time. A limit on
+// connections is not enough, because one HTTP/2 connection carries many requests.
 const MaxRequests = 4096
 
-// Options configure a surface. Name, Logger, and Answer or Fail are required.
+// Options configure an API. Name, Logger, and one of Answer and Fail are required.
 type Options struct {
-	// Name tells the surface apart in the log.
+	// Name identifies the API in the log and in the metrics.
 	Name string
 	// Server is the value of the Server header; empty sends none.
 	Server string
-	// Answer is the error table of the surface: it returns the answer to an error. The
-	// request id in the header of the answer finds the error in the log.
+	// Answer converts an error of a Handler to the answer.
 	Answer func(error) Answer
-	// Fail answers an error in place of Answer; nil means that Answer is used.
+	// Fail writes the answer to an error, instead of Answer. If it is nil, Answer is used.
 	Fail func(w http.ResponseWriter, r *http.Request, err error) error
-	// Path returns the part of a request's path that the log shows; nil: all of it.
+	// Path returns the part of a request's path that the log shows. nil means the whole path.
 	Path func(*http.Request) string
-	// Spell changes the spelling of header names right before an answer is sent; nil keeps
-	// the spelling of net/http.
+	// Spell changes the letter case of header names right before an answer is sent. nil keeps the
+	// case of net/http.
 	Spell  func(http.Header)
 	Logger *slog.Logger
 	// Metrics count the requests; nil means no metrics.
 	Metrics *Metrics
 }
 
-// Wrap makes an http.Handler of h: it mints the request id, sets the common headers of
-// answers, answers errors and panics, and logs. It logs success, mistakes of clients, 429
-// and probes of a node that is not ready at debug, so that a flood does not fill the log;
-// a full disk or a missing leader at warn; other errors of the node at error. It never
-// logs tokens, queries and bodies.
+// Wrap converts h to an http.Handler. It sets the request id and the common headers, limits the
+// number of concurrent requests, answers errors and panics, counts the request in the metrics and
+// logs it. Answers with status 503 are logged at warn, other failures of the node at error, and
+// all other requests at debug, so that a flood of bad requests does not fill the log. Health
+// checks of a node that is not ready are also at debug. Wrap never logs tokens, queries or
+// bodies.
 func Wrap(o Options, h Handler) http.Handler {
 	var underway atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +107,8 @@ func Wrap(o Options, h Handler) http.Handler {
 	})
 }
 
-// fail answers err if no byte of the answer is written yet, and returns the error to log.
+// fail writes the answer to err, unless the answer has already begun or the handler has aborted
+// the request. It returns the error to log, which includes a failure to write the answer.
 func (o Options) fail(w *recorder, r *http.Request, err error) error {
 	if errors.Is(err, http.ErrAbortHandler) || w.begun {
 		return err
@@ -157,13 +159,13 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// tooMany returns whether an error is a refusal by the rate limit, of any surface.
+// tooMany reports whether an error means that the client exceeded a rate or memory limit.
 func tooMany(err error) bool {
 	var own *Error
 	return errors.As(err, &own) && own.Answer.Status == http.StatusTooManyRequests || errors.Is(err, state.ErrLimited)
 }
 
-// panicked is the error for a handler that panicked.
+// panicked is the error of a handler that panicked.
 type panicked struct {
 	value any
 	stack []byte
@@ -171,7 +173,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// call runs h and returns a panic as an error.
+// call calls h and converts a panic to an error.
 func call(h Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		switch v := recover(); v {
@@ -185,7 +187,8 @@ func call(h Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	return h(w, r)
 }
 
-// sane reports whether the request id of a client is safe for logs and headers.
+// sane reports whether a request id of a client is safe in logs and headers: 1 to maxRequestID
+// letters, digits, dots, hyphens and underscores.
 func sane(id string) bool {
 	if id == "" || len(id) > maxRequestID {
 		return false
@@ -200,32 +203,32 @@ func sane(id string) bool {
 	return true
 }
 
-// recorder records the status and size of an answer. ResponseController reaches the writer below
-// through Unwrap.
+// recorder is a ResponseWriter that records the status and the size of an answer, for the log and
+// the metrics. http.ResponseController reaches the underlying writer through Unwrap.
 type recorder struct {
 	http.ResponseWriter
 	spell  func(http.Header)
 	status int
 	bytes  int64
-	// started is when the request arrived, waited how long it took until the answer began.
+	// started is when the request arrived. waited is the time from then to the start of the answer.
 	started   time.Time
 	waited    time.Duration
 	operation string // the operation label, once it is known
 	begun     bool   // the header was sent
-	shared    bool   // other requests use the connection, as over HTTP/2
-	failed    bool   // the answer is that of an error, and complete
-	early     bool   // the answer is sent before the rest of the body is read
-	body      *body  // of the request; nil if the answer waits for no body
+	shared    bool   // other requests use the same connection, as over HTTP/2
+	failed    bool   // the answer is the complete answer to an error
+	early     bool   // the answer is sent before the rest of the request body is read
+	body      *body  // body of an HTTP/1 request; nil: no body, or HTTP/2
 }
 
-// unreadAtMost is the number of unread bytes of a body that the server reads after the answer,
-// so that the connection can be used again. net/http has the same limit.
+// unreadAtMost is the maximum number of bytes of a request body that the server reads after the
+// answer, so that it can use the connection again. net/http has the same limit.
 const unreadAtMost = 256 << 10
 
-// answerEarly makes net/http send the answer before the rest of the request's body arrives. It
-// does nothing if the whole body was read, or if the client holds the body back; in the latter
-// case net/http closes the connection. answerEarly closes the connection itself if the rest is
-// large, of unknown size or unreadable.
+// answerEarly makes net/http send an error answer before the rest of the request body arrives. If
+// the rest is larger than unreadAtMost, of unknown size or unreadable, it closes the connection
+// after the answer. It does nothing if the body was read completely, or if the client waits for
+// "100 Continue".
 func (w *recorder) answerEarly(r *http.Request) {
 	if w.body == nil || r.Header.Get("Expect") != "" || w.body.ended.Load() {
 		return
@@ -239,8 +242,8 @@ func (w *recorder) answerEarly(r *http.Request) {
 	}
 }
 
-// readRest reads the rest of a body after the answer. It must read all of it before the handler
-// returns, because net/http would take the rest for another request.
+// readRest reads and discards the rest of the request body after an early answer. It must finish
+// before the handler returns, because net/http would take the unread rest for the next request.
 func (w *recorder) readRest() {
 	if !w.early || w.Header().Get("Connection") == "close" {
 		return
@@ -255,27 +258,27 @@ func (w *recorder) readRest() {
 }
 
 // heldBackFor is how long the server reads a body after the answer if the client waited for a
-// "100 Continue" that it did not get.
+// "100 Continue" that the server did not send.
 const heldBackFor = 5 * time.Second
 
-// leaveHeldBack bounds the wait for a body that the client holds back. net/http reads the rest of
-// a body before it closes the connection, and would wait until the read deadline for a body that
-// never arrives. The connection stays open for heldBackFor, so that a client that sends the body
-// anyway does not lose the answer.
+// leaveHeldBack limits how long net/http waits for a body after the answer, if the client sent
+// Expect and the handler did not read the body. Without it net/http would wait until the read
+// deadline. The connection stays open for heldBackFor, because a client that sends the body
+// anyway would otherwise lose the answer.
 func (w *recorder) leaveHeldBack(r *http.Request) {
 	if w.body != nil && r.Header.Get("Expect") != "" && !w.body.asked.Load() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(heldBackFor))
 	}
 }
 
-// body records how far the body of a request was read. A reader of the handler may still run
-// after the handler has returned.
+// body records how much of a request body was read. Its fields are atomic because a goroutine
+// that reads the body may outlive the handler.
 type body struct {
 	io.ReadCloser
-	asked  atomic.Bool  // a read has begun
-	read   atomic.Int64 // bytes
-	ended  atomic.Bool  // there are no more bytes
-	broken atomic.Bool  // the rest cannot be read
+	asked  atomic.Bool  // Read was called
+	read   atomic.Int64 // number of bytes read
+	ended  atomic.Bool  // Read returned io.EOF
+	broken atomic.Bool  // Read returned another error
 }
 
 // Read implements io.Reader.
@@ -291,8 +294,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// noted returns r with a body that records its reads in w. It wraps the body, which
-// net/http still tracks. Over HTTP/2 it does nothing, because answers there wait for no
+// noted returns r with a body that records its reads, and stores that body in w. It returns r
+// unchanged for a request without a body, and over HTTP/2, where an answer need not wait for the
 // body.
 func (w *recorder) noted(r *http.Request) *http.Request {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil {
@@ -304,7 +307,7 @@ func (w *recorder) noted(r *http.Request) *http.Request {
 	return &own
 }
 
-// Unwrap returns the writer below.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) begin(status int) {
@@ -317,7 +320,7 @@ func (w *recorder) begin(status int) {
 	}
 }
 
-// WriteHeader records the status.
+// WriteHeader implements http.ResponseWriter and records the status.
 func (w *recorder) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.begun {
 		w.begin(status)
@@ -325,7 +328,7 @@ func (w *recorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write counts bytes.
+// Write implements http.ResponseWriter and counts the bytes.
 func (w *recorder) Write(p []byte) (int, error) {
 	if !w.begun {
 		w.begin(http.StatusOK)
