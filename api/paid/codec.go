@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/evm"
 )
 
-// Names of the headers of both versions of x402.
+// HTTP header names of versions 1 and 2 of the x402 payment protocol.
 const (
 	headerV1         = "X-PAYMENT"
 	headerV1Response = "X-PAYMENT-RESPONSE"
@@ -24,20 +24,22 @@ const (
 	headerV2Response = "PAYMENT-RESPONSE"
 )
 
-// Bounds of a payment.
+// Limits of the payment in a header.
 const (
 	maxPayment    = 16 << 10 // bytes of the header's value
 	signatureSize = 65       // bytes
 	nonceSize     = 32       // bytes
 	maxDigits     = 78       // of a number of 256 bits
-	// aheadAtMost is how far the clock of a payer may be ahead of that of this node, in seconds.
+	// aheadAtMost is the maximum time, in seconds, by which the start of a payment's validity may be
+	// in the future, because the payer's clock may be fast.
 	aheadAtMost = 10
 )
 
-// scheme is the only scheme of payment of this gateway.
+// scheme is the x402 payment scheme of this gateway; it supports no other.
 const scheme = "exact"
 
-// Reasons of x402 for which a payment is rejected before the facilitator is asked.
+// x402 error reasons with which the gateway itself rejects a payment, without a request to the
+// facilitator.
 const (
 	reasonRequired  = "payment required"
 	reasonPayload   = "invalid_payload"
@@ -52,20 +54,21 @@ const (
 	reasonUsed      = "nonce_already_used"
 )
 
-// offer is what a request has to pay for.
+// offer describes what a request must pay for, and how much.
 type offer struct {
 	url, description, mimeType string
 	amount                     *big.Int // atomic units
-	seconds                    int64    // for which a payment should be valid
+	seconds                    int64    // recommended validity of the signed payment
 }
 
-// extra has the EIP-712 domain of the asset.
+// extra has the name and version of the EIP-712 domain of the asset, which the payer needs to
+// sign.
 type extra struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// requirementsV1 is an entry of accepts in version 1.
+// requirementsV1 is an element of accepts in an x402 version 1 answer: one way to pay.
 type requirementsV1 struct {
 	Scheme            string `json:"scheme"`
 	Network           string `json:"network"`
@@ -79,14 +82,14 @@ type requirementsV1 struct {
 	Extra             extra  `json:"extra"`
 }
 
-// requiredV1 is the body of a 402.
+// requiredV1 is the body of a 402 answer in x402 version 1.
 type requiredV1 struct {
 	X402Version int              `json:"x402Version"`
 	Error       string           `json:"error"`
 	Accepts     []requirementsV1 `json:"accepts"`
 }
 
-// requirementsV2 is an entry of accepts in version 2.
+// requirementsV2 is an element of accepts in an x402 version 2 answer: one way to pay.
 type requirementsV2 struct {
 	Scheme            string `json:"scheme"`
 	Network           string `json:"network"`
@@ -97,14 +100,15 @@ type requirementsV2 struct {
 	Extra             extra  `json:"extra"`
 }
 
-// resourceV2 describes what is paid for.
+// resourceV2 describes, in x402 version 2, the resource that the payment is for.
 type resourceV2 struct {
 	URL         string `json:"url"`
 	Description string `json:"description"`
 	MimeType    string `json:"mimeType"`
 }
 
-// requiredV2 is the value of the header PAYMENT-REQUIRED.
+// requiredV2 is the value of the header PAYMENT-REQUIRED of a 402 answer in x402 version 2,
+// before base64.
 type requiredV2 struct {
 	X402Version int              `json:"x402Version"`
 	Error       string           `json:"error"`
@@ -112,7 +116,7 @@ type requiredV2 struct {
 	Accepts     []requirementsV2 `json:"accepts"`
 }
 
-// caip returns the name of the network in version 2.
+// caip returns the network in the form of x402 version 2, a CAIP-2 id such as eip155:8453.
 func (t *Terms) caip() string { return "eip155:" + strconv.Itoa(t.ChainID) }
 
 func (t *Terms) v1(o *offer) requirementsV1 {
@@ -129,13 +133,15 @@ func (t *Terms) v2(o *offer) requirementsV2 {
 	}
 }
 
-// required returns the two statements of a 402: the body of version 1 and the header of version 2.
+// required returns the payment requirements of a 402 answer in both versions of x402: the body of
+// version 1, and the value of the header of version 2. reason states why the request did not pay.
 func (t *Terms) required(o *offer, reason string) (body requiredV1, header string, err error) {
 	text, err := json.Marshal(requiredV2{2, reason, resourceV2{o.url, o.description, o.mimeType}, []requirementsV2{t.v2(o)}})
 	return requiredV1{1, reason, []requirementsV1{t.v1(o)}}, base64.StdEncoding.EncodeToString(text), err
 }
 
-// authorization is an EIP-3009 authorization in JSON.
+// authorization is the JSON form of an EIP-3009 authorization: the payer's signed order to
+// transfer an amount once.
 type authorization struct {
 	From        string `json:"from"`
 	To          string `json:"to"`
@@ -145,9 +151,9 @@ type authorization struct {
 	Nonce       string `json:"nonce"`
 }
 
-// paymentOf returns the payment of a request, nil without one. reason is why it is rejected before
-// the facilitator is asked, or "". The payment must be for o, and valid at now by the payer's signed
-// times; its signature is checked by the facilitator.
+// paymentOf parses the payment in the headers of a request. Without one it returns nil and "".
+// For a payment that is malformed, not for o, or not valid at the time now, it returns nil and
+// the x402 reason. The signature is checked later by the facilitator.
 func (t *Terms) paymentOf(h http.Header, o *offer, now time.Time) (p *payments.Payment, reason string) {
 	version, values := 2, h.Values(headerV2)
 	if len(values) == 0 {
@@ -200,7 +206,8 @@ func (t *Terms) paymentOf(h http.Header, o *offer, now time.Time) (p *payments.P
 	return in.Payload.Authorization.fill(p, in.Payload.Signature, o, now)
 }
 
-// fill reads an authorization into p and checks it against the offer and the clock.
+// fill copies the authorization into p and returns p. If it is malformed, or does not fit the
+// offer or the time now, fill returns nil and the x402 reason.
 func (a *authorization) fill(p *payments.Payment, signature string, o *offer, now time.Time) (_ *payments.Payment, reason string) {
 	from, okFrom := evm.Lower(a.From)
 	to, okTo := evm.Lower(a.To)
@@ -228,7 +235,8 @@ func (a *authorization) fill(p *payments.Payment, signature string, o *offer, no
 	return p, ""
 }
 
-// hexOf returns size bytes of hexadecimal digits after 0x, in lower case.
+// hexOf returns text in lower case if it is 0x with exactly size bytes in hexadecimal; otherwise
+// false.
 func hexOf(text string, size int) (string, bool) {
 	digits, ok := strings.CutPrefix(text, "0x")
 	if !ok || len(digits) != 2*size {
@@ -239,7 +247,8 @@ func hexOf(text string, size int) (string, bool) {
 	return "0x" + digits, err == nil
 }
 
-// numberOf parses a decimal number of at most 256 bits.
+// numberOf parses an unsigned decimal number of at most 256 bits. It returns false for any other
+// text.
 func numberOf(text string) (*big.Int, bool) {
 	if text == "" || len(text) > maxDigits || strings.Trim(text, "0123456789") != "" {
 		return nil, false
@@ -248,7 +257,7 @@ func numberOf(text string) (*big.Int, bool) {
 	return n, ok && n.BitLen() <= 256
 }
 
-// clamped returns a time in seconds; one beyond int64 becomes its maximum.
+// clamped converts n to int64; a larger number becomes the maximum of int64.
 func clamped(n *big.Int) int64 {
 	if !n.IsInt64() {
 		return 1<<63 - 1
@@ -256,7 +265,8 @@ func clamped(n *big.Int) int64 {
 	return n.Int64()
 }
 
-// response is the value of the headers that tell how a payment was settled.
+// response is the x402 settlement response: the value of X-PAYMENT-RESPONSE and PAYMENT-RESPONSE,
+// before base64.
 type response struct {
 	Success     bool   `json:"success"`
 	ErrorReason string `json:"errorReason,omitempty"`
@@ -265,7 +275,8 @@ type response struct {
 	Payer       string `json:"payer"`
 }
 
-// respond sets the headers of a settled payment, in the names of both versions.
+// respond sets the settlement response headers of both versions of x402 for a settled payment.
+// transaction is the hash of the transaction on the network.
 func (t *Terms) respond(h http.Header, transaction, payer string) error {
 	for _, v := range []struct{ header, network string }{{headerV1Response, t.Network}, {headerV2Response, t.caip()}} {
 		text, err := json.Marshal(response{Success: true, Transaction: transaction, Network: v.network, Payer: payer})

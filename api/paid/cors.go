@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// shared is what scripts of other origins may use. Stock clients of x402 in a browser send
-// Access-Control-Expose-Headers as a header of the request, so a preflight asks for it.
+// shared has the CORS header values of the gateway. Standard x402 clients in a browser send
+// Access-Control-Expose-Headers as a request header, so the list of allowed headers has that name
+// too.
 var shared = web.Cors{
 	Methods: "GET, HEAD, PUT, POST, DELETE",
 	Headers: "Content-Type, Range, If-None-Match, If-Match, X-PAYMENT, PAYMENT-SIGNATURE, X-Holdfast-TTL, X-TTL-Seconds, " +
@@ -16,6 +17,7 @@ var shared = web.Cors{
 		"X-Holdfast-Owner, X-Holdfast-Cid, X-Holdfast-Blake3, X-Request-Id",
 }
 
-// anyOrigin lets scripts of every origin use the gateway. No request has credentials that a browser
-// adds by itself, as the payment is in a header, and everybody can read.
+// anyOrigin returns a handler that allows scripts of every origin to use h. That is safe because
+// a browser adds no credentials by itself: the payment is in a header that the script sets, and
+// reading needs no credentials.
 func anyOrigin(h http.Handler) http.Handler { return shared.Allow([]string{web.AnyOrigin}, h) }

@@ -14,30 +14,31 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// retryAfter is when a client should try again after 429 and 503, in seconds.
+// retryAfter is the value of Retry-After in answers with status 429 and 503, in seconds.
 const retryAfter = 60
 
-// failure is an error answer of this gateway: flat, {"error": CODE, "message": TEXT}.
+// failure is the JSON body of an error answer of the gateway.
 type failure struct {
 	Code       string `json:"error"`
 	Message    string `json:"message,omitempty"`
 	RetryAfter int64  `json:"retry_after,omitempty"` // seconds
 	Until      string `json:"until,omitempty"`       // end of the paid time, for 410
-	// Payment is the state of a payment that was used though the request failed.
+	// Payment is the state of a payment that was spent although the request failed, such as
+	// refundable.
 	Payment     string `json:"payment,omitempty"`
 	Transaction string `json:"transaction,omitempty"`
 }
 
-// paymentRequired is the error for a request that has to be paid: without a payment, or with one
-// that is rejected.
+// paymentRequired is the error that is answered with 402: the request has no payment, or its
+// payment was rejected.
 type paymentRequired struct {
 	offer  *offer
-	reason string
+	reason string // of x402, such as reasonRequired
 }
 
 func (e *paymentRequired) Error() string { return "402: " + e.reason }
 
-// codes has the answers to errors of the state.
+// codes maps error codes of the state to the status and the code of the answer.
 var codes = map[state.Code]struct {
 	status int
 	code   string
@@ -57,12 +58,13 @@ var codes = map[state.Code]struct {
 	state.CodeUnavailable:  {http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE"},
 }
 
-// statuses has the codes of HTTP errors.
+// statuses maps HTTP status codes to the code of the answer, for errors of package web whose
+// reason differs.
 var statuses = map[int]string{
 	http.StatusTooManyRequests: "RATE_LIMITED", http.StatusServiceUnavailable: "SERVICE_UNAVAILABLE",
 }
 
-// fail answers an error.
+// fail writes the answer to an error of a handler.
 func (s *surface) fail(w http.ResponseWriter, _ *http.Request, err error) error {
 	var due *paymentRequired
 	if errors.As(err, &due) {
@@ -86,7 +88,7 @@ func (s *surface) fail(w http.ResponseWriter, _ *http.Request, err error) error 
 	return web.JSON(w, status, f)
 }
 
-// require answers 402 in both versions of x402.
+// require answers 402 with the payment requirements in both versions of x402.
 func (s *surface) require(w http.ResponseWriter, due *paymentRequired) error {
 	body, header, err := s.terms.required(due.offer, due.reason)
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *surface) require(w http.ResponseWriter, due *paymentRequired) error {
 	return web.JSON(w, http.StatusPaymentRequired, body)
 }
 
-// failureOf returns the answer to an error other than paymentRequired.
+// failureOf returns the status and the body of the answer to an error that is no paymentRequired.
 func failureOf(err error) (int, failure) {
 	var own *web.Error
 	var coded *state.Error
@@ -130,8 +132,8 @@ func failureOf(err error) (int, failure) {
 	return http.StatusInternalServerError, failure{Code: "INTERNAL_SERVER_ERROR", Message: "internal error; X-Request-Id names it in the log"}
 }
 
-// refusalOf returns the reason of x402 for an error of the use case, or "" if the error is no
-// rejection of a payment. A payment that has to be refunded was not rejected.
+// refusalOf returns the x402 reason if err means that the payment was rejected, and "" otherwise.
+// A RefundError is no rejection, because that payment was spent.
 func refusalOf(err error) string {
 	var no *payments.Rejected
 	switch {
@@ -145,7 +147,7 @@ func refusalOf(err error) string {
 	return ""
 }
 
-// timedOut returns whether an error is that of a use case that got no answer in time.
+// timedOut reports whether err means that the cluster did not answer in time.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -12,25 +12,27 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// probeEvery is for how long an answer about the facilitator counts, so that requests for health do
-// not become requests to it.
+// probeEvery is how long a prober caches whether the facilitator answers, so that health checks
+// of the gateway do not flood the facilitator.
 const probeEvery = 10 * time.Second
 
-// probeTimeout bounds the question whether the facilitator answers.
+// probeTimeout bounds one request of a prober to the facilitator.
 const probeTimeout = 3 * time.Second
 
-// prober asks whether the facilitator answers, at most once in probeEvery.
+// prober checks whether the facilitator answers, and caches the result for probeEvery.
 type prober struct {
 	ask func(context.Context) error
 	now func() time.Time
 
-	// mu guards the fields below. It is held while asking, so that one request asks for all.
+	// mu guards the fields below. It is held during a request to the facilitator, so that
+	// concurrent calls share one request.
 	mu  sync.Mutex
-	at  time.Time
-	err error
+	at  time.Time // time of the last request
+	err error     // its result
 }
 
-// answers returns nil if the facilitator answers.
+// answers returns nil if the facilitator answers, else the error of the request. The result may
+// be up to probeEvery old.
 func (p *prober) answers(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,15 +45,16 @@ func (p *prober) answers(ctx context.Context) error {
 	return p.err
 }
 
-// wellness is the body of GET /health.
+// wellness is the JSON body of the answer to GET /health.
 type wellness struct {
-	Status      string `json:"status"`      // ok, or degraded without the facilitator
+	Status      string `json:"status"`      // ok, or degraded if the facilitator does not answer
 	Facilitator string `json:"facilitator"` // ok or unavailable
 	Network     string `json:"network"`
 	Version     string `json:"version,omitempty"`
 }
 
-// health answers GET /health: 200 if objects can be read, and whether payments can be processed.
+// health answers GET /health. It answers 503 if the node cannot serve, and 200 otherwise; the
+// body then states whether payments can be processed.
 func (s *surface) health(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Health.Ready(r.Context()); err != nil {
 		return web.Ready(s.Health, s.Version)(w, r)
@@ -63,7 +66,8 @@ func (s *surface) health(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusOK, body)
 }
 
-// prices is the body of GET /health/pricing. The names are those of the settings.
+// prices is the JSON body of the answer to GET /health/pricing. Its members have the names of the
+// settings in config.toml.
 type prices struct {
 	Network      string `json:"network"`
 	ChainID      int    `json:"chain_id"`
@@ -82,14 +86,15 @@ type prices struct {
 	Quote        *quote `json:"quote,omitempty"`
 }
 
-// quote is the price of the content that a query describes.
+// quote is the price for the bytes and the duration in the query of GET /health/pricing.
 type quote struct {
 	Bytes  int64  `json:"bytes"`
-	TTL    int64  `json:"ttl"` // seconds
-	Amount string `json:"amount"`
+	TTL    int64  `json:"ttl"`    // seconds
+	Amount string `json:"amount"` // atomic units
 }
 
-// pricing answers GET /health/pricing. With bytes and ttl in the query it also states their price.
+// pricing answers GET /health/pricing with the price list. If the query has bytes or ttl
+// (seconds), it adds a quote.
 func (s *surface) pricing(w http.ResponseWriter, r *http.Request) error {
 	t := s.terms
 	body := prices{

@@ -18,24 +18,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Names of headers of this gateway.
+// HTTP headers that only this gateway defines.
 const (
-	headerTTL      = "X-Holdfast-Ttl" // seconds
-	headerTTLAlias = "X-Ttl-Seconds"
+	headerTTL      = "X-Holdfast-Ttl"   // seconds for which a request pays
+	headerTTLAlias = "X-Ttl-Seconds"    // the same as headerTTL
 	headerUntil    = "X-Holdfast-Until" // end of the paid time
 	headerOwner    = "X-Holdfast-Owner" // address of the payer
 )
 
-// reserved are the first segments of paths that are not buckets.
+// reserved has the names that are no buckets, because paths of the gateway begin with them.
 var reserved = [...]string{"pins", "health"}
 
-// keptHeaders are the headers of a PUT that are returned with the object.
+// keptHeaders are the headers of a PUT that the cluster stores with the object, and that a GET
+// returns.
 var keptHeaders = [...]string{"Content-Type", "Content-Disposition", "Content-Encoding", "Content-Language", "Cache-Control"}
 
-// maxKeptHeader bounds the value of one of keptHeaders, in bytes.
+// maxKeptHeader is the maximum length of a value of keptHeaders, in bytes.
 const maxKeptHeader = 1024
 
-// object is the body of a stored object.
+// object is the JSON body of the answer to a PUT.
 type object struct {
 	Bucket      string `json:"bucket"`
 	Key         string `json:"key"`
@@ -49,7 +50,9 @@ type object struct {
 	Network     string `json:"network"`
 }
 
-// placeOf returns bucket and key of a request. Both together must be a key of the state.
+// placeOf returns the bucket and the key in the path of a request, or a 400 error. BUCKET/KEY
+// together must be a valid object key, because the cluster stores the objects of all payers in
+// one bucket.
 func placeOf(r *http.Request) (bucket, key string, err error) {
 	bucket, key = r.PathValue("bucket"), r.PathValue("key")
 	for _, name := range reserved {
@@ -68,7 +71,9 @@ func placeOf(r *http.Request) (bucket, key string, err error) {
 	return bucket, key, nil
 }
 
-// ttlOf returns the time that a request pays for.
+// ttlOf returns the storage time that a request pays for: headerTTL, headerTTLAlias, or
+// DefaultTTL. It returns a 400 error if the time is malformed or out of bounds, or if the headers
+// differ.
 func (t *Terms) ttlOf(h http.Header) (time.Duration, error) {
 	ttl, given := t.DefaultTTL, false
 	for _, name := range []string{headerTTL, headerTTLAlias} {
@@ -88,7 +93,8 @@ func (t *Terms) ttlOf(h http.Header) (time.Duration, error) {
 	return ttl, nil
 }
 
-// lengthOf returns the length of the body of a request.
+// lengthOf returns the Content-Length of a request in bytes. It is required, because the price
+// depends on it: the error is 411 if it is absent, and 413 if it exceeds MaxSize.
 func (t *Terms) lengthOf(r *http.Request) (int64, error) {
 	switch n := r.ContentLength; {
 	case n < 0, n == 0 && r.Header.Get("Content-Length") == "":
@@ -100,7 +106,8 @@ func (t *Terms) lengthOf(r *http.Request) (int64, error) {
 	}
 }
 
-// attributesOf returns the headers that are kept with an object.
+// attributesOf returns those headers of a PUT that are stored with the object, or a 400 error for
+// a malformed one.
 func attributesOf(h http.Header) (objects.Attributes, error) {
 	a := objects.Attributes{Headers: map[string]string{}}
 	for _, name := range keptHeaders {
@@ -162,7 +169,7 @@ func (s *surface) putObject(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// cidOf returns the CID of an object.
+// cidOf returns the CID of an object's content, or "" if it has none.
 func cidOf(o *state.Object) string {
 	if id := o.Root.Cid(); id.Defined() {
 		return id.String()
@@ -170,7 +177,7 @@ func cidOf(o *state.Object) string {
 	return ""
 }
 
-// identify sets the headers with the ETag, the CID and the hash of an object.
+// identify sets the answer headers ETag, X-Holdfast-Cid and X-Holdfast-Blake3 of an object.
 func identify(h http.Header, o *state.Object) {
 	h.Set("Etag", `"`+o.ETag+`"`)
 	if id := cidOf(o); id != "" {
@@ -207,7 +214,8 @@ func (s *surface) getObject(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// describe sets the headers of an answer with an object.
+// describe sets the answer headers of a GET or HEAD of an object, including its owner and the end
+// of the paid time.
 func describe(h http.Header, o *state.Object, owner *payments.Owner) {
 	identify(h, o)
 	h.Del("Cache-Control") // the object may be kept, as its own header says
@@ -225,7 +233,8 @@ func describe(h http.Header, o *state.Object, owner *payments.Owner) {
 	h.Set(headerOwner, owner.Payer)
 }
 
-// sized stands for the content of an object whose headers alone are wanted.
+// sized is a content of known size without any bytes. A HEAD needs only the size, so the content
+// is not opened.
 type sized struct{ at, size int64 }
 
 // Read implements io.Reader.
@@ -246,8 +255,8 @@ func (s *sized) Seek(offset int64, whence int) (int64, error) {
 	return s.at, nil
 }
 
-// deleteObject answers DELETE /{bucket}/{key}: the owner pays the smallest price, whose signature
-// proves the ownership.
+// deleteObject answers DELETE /{bucket}/{key}. The owner pays the minimum price; the signature of
+// that payment proves the ownership.
 func (s *surface) deleteObject(w http.ResponseWriter, r *http.Request) error {
 	bucket, key, err := placeOf(r)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package paid serves the gateway with payment per request over HTTP: objects and pins that a payment
-// of the x402 protocol pays for, without an account. It states the price, checks what a payment says,
-// and writes the answer; cluster/payments carries the request out.
+// Package paid serves the paid gateway over HTTP. A client stores objects and pins without an
+// account, and pays for each request with the x402 protocol. This package states the price,
+// checks the fields of a payment, and writes the answer. cluster/payments executes the request.
 //
 // Imports: std, api/internal/web, api/internal/pinbody, internal/evm, cluster/payments, cluster/accounts, cluster/objects,
 // cluster/pins, consensus/state.
@@ -23,44 +23,45 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Payments has the use cases of this gateway.
+// Payments is the application logic behind the gateway.
 type Payments interface {
-	// Put stores an object that a payment pays for. Errors: *payments.Rejected,
+	// Put stores an object and settles its payment. Errors: *payments.Rejected,
 	// *payments.RefundError, payments.ErrPaymentUsed, ErrNotOwner, ErrBusy, ErrFacilitator,
 	// ErrLength, and those of objects.
 	Put(ctx context.Context, r payments.PutRequest) (payments.Receipt, error)
-	// Pin does the same as Put for a pin.
+	// Pin creates a pin and settles its payment. It has the same errors as Put.
 	Pin(ctx context.Context, r payments.PinRequest) (payments.Receipt, error)
-	// Delete removes an object, whose owner has to be the payer.
+	// Delete removes an object and settles the payment. The payer must be the owner of the
+	// object.
 	Delete(ctx context.Context, r payments.DeleteRequest) (payments.Receipt, error)
-	// Head returns an object that has not ended. Errors: payments.ErrNotFound, *payments.EndedError,
-	// state.ErrUnavailable.
+	// Head returns an object whose paid time has not ended. Errors: payments.ErrNotFound,
+	// *payments.EndedError, state.ErrUnavailable.
 	Head(ctx context.Context, bucket, key string) (payments.Opened, error)
 	// Open opens the content of an object that Head has returned; the caller closes it.
 	Open(ctx context.Context, o *payments.Opened) (io.ReadSeekCloser, error)
 	// FindPin returns a paid pin. Errors: state.ErrNotFound, state.ErrUnavailable.
 	FindPin(ctx context.Context, id state.RequestID) (state.Pin, error)
-	// Supported returns nil if the facilitator answers.
+	// Supported returns nil if the facilitator answers a request.
 	Supported(ctx context.Context) error
 }
 
-// Pins returns the details of a pin.
+// Pins reads the status of pins.
 type Pins interface {
-	// Get returns the current state of a pin in the cluster.
+	// Get returns the current state of a pin, by a linearizable read.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
 }
 
-// Terms are the conditions of the operator.
+// Terms are the price list and the limits that the operator of the gateway has set.
 type Terms struct {
-	PayTo                          string // address that is paid
-	Network                        string // plain name, as in version 1 of x402
+	PayTo                          string // address that receives the payments
+	Network                        string // name in x402 version 1, such as base-sepolia
 	ChainID                        int
 	Asset, AssetName, AssetVersion string // address and EIP-712 domain of the asset
-	PriceMiBHour                   int64  // atomic units for 1 MiB and 1 h
-	Minimum                        int64  // atomic units of the smallest price
-	PerCopy                        bool   // the price is for each copy
+	PriceMiBHour                   int64  // atomic units for 1 MiB stored for 1 h
+	Minimum                        int64  // smallest price of a request, in atomic units
+	PerCopy                        bool   // the price counts for each copy in the cluster
 	MinTTL, MaxTTL, DefaultTTL     time.Duration
-	MaxSize                        int64 // bytes of an object or pin
+	MaxSize                        int64 // maximum bytes of an object or pin
 }
 
 // Options configure the gateway. Payments, Pins, Health and Logger are required.
@@ -68,7 +69,7 @@ type Options struct {
 	Payments Payments
 	Pins     Pins
 	Terms    Terms
-	// Copies returns the number of copies that the cluster keeps; nil: one.
+	// Copies returns the replication factor of the cluster; nil means one copy.
 	Copies  func() int
 	Limits  *web.Limits // nil: no limits
 	Health  web.Health
@@ -78,7 +79,8 @@ type Options struct {
 	Metrics *web.Metrics // nil: no metrics
 }
 
-// caseTimeout bounds a use case that transfers no content and settles no payment.
+// caseTimeout bounds each call of Payments and Pins that transfers no content and settles no
+// payment.
 const caseTimeout = 7 * time.Second
 
 type surface struct {
@@ -88,7 +90,7 @@ type surface struct {
 	prober prober
 }
 
-// New returns the handler of the gateway.
+// New returns the handler of the gateway, or an error if a required option is missing.
 func New(o Options) (http.Handler, error) {
 	if o.Payments == nil || o.Pins == nil || o.Health == nil || o.Logger == nil {
 		return nil, errors.New("paid: Payments, Pins, Health and Logger are required")
@@ -105,8 +107,8 @@ func New(o Options) (http.Handler, error) {
 	return web.Attended(web.StallTimeout, anyOrigin(web.Wrap(s.wrapping(), serve))), nil
 }
 
-// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
-// The handler answers requests for health, and every other request with 503. Starting needs the
+// Starting returns the handler of a node that is starting, in place of New, whose dependencies do
+// not exist yet. It answers health checks, and rejects all other requests with 503. It needs the
 // options Health, Version and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	s := &surface{Options: o, terms: &o.Terms}
@@ -121,8 +123,8 @@ func (s *surface) wrapping() web.Options {
 	return web.Options{Name: "paid", Server: server, Fail: s.fail, Logger: s.Logger, Metrics: s.Metrics}
 }
 
-// routes returns the one table of routes. The first match counts, so no object can be in the buckets
-// pins and health.
+// routes returns the complete route table. The first matching row applies, so no object can be in
+// a bucket named pins or health.
 func (s *surface) routes() []web.Route {
 	table := []web.Route{
 		{Method: http.MethodGet, Path: "/health", Serve: s.health},
@@ -139,8 +141,8 @@ func (s *surface) routes() []web.Route {
 	return table
 }
 
-// metered enforces the rate of the client's address, and says for the audit log who asks: nobody who
-// is known.
+// metered returns a handler that enforces the rate of the client's address before it calls h. It
+// records the caller as anonymous for the audit log.
 func (s *surface) metered(h web.Handler) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.Limits.Address(r); err != nil {
@@ -150,7 +152,7 @@ func (s *surface) metered(h web.Handler) web.Handler {
 	}
 }
 
-// here returns the absolute URL of a request as its sender has it.
+// here returns the absolute URL of a request as the client sees it, behind a proxy too.
 func (s *surface) here(r *http.Request) string {
 	host := r.Host
 	if host == "" {
@@ -159,7 +161,8 @@ func (s *surface) here(r *http.Request) string {
 	return s.Limits.Scheme(r) + "://" + host + r.URL.EscapedPath()
 }
 
-// due returns the payment of a request, or the error of a request without a payment for o.
+// due returns the payment of a request, or a *paymentRequired if there is none or if it does not
+// fit the offer o. It sets the URL of o.
 func (s *surface) due(r *http.Request, o *offer) (*payments.Payment, error) {
 	o.url = s.here(r)
 	p, reason := s.terms.paymentOf(r.Header, o, s.Now())
@@ -172,7 +175,8 @@ func (s *surface) due(r *http.Request, o *offer) (*payments.Payment, error) {
 	return p, nil
 }
 
-// settled returns the error of a use case as the error of the request: a rejected payment is a 402.
+// settled returns a *paymentRequired if err means that the payment was rejected, and err
+// otherwise.
 func settled(o *offer, err error) error {
 	if reason := refusalOf(err); reason != "" {
 		return &paymentRequired{o, reason}
@@ -180,7 +184,7 @@ func settled(o *offer, err error) error {
 	return err
 }
 
-// ok answers with a receipt, and how it was settled.
+// ok answers with status and body, and adds the settlement headers of the receipt.
 func (s *surface) ok(w http.ResponseWriter, status int, receipt *payments.Receipt, body any) error {
 	if err := s.terms.respond(w.Header(), receipt.Transaction, receipt.ID.Payer); err != nil {
 		return err
@@ -188,5 +192,5 @@ func (s *surface) ok(w http.ResponseWriter, status int, receipt *payments.Receip
 	return web.JSON(w, status, body)
 }
 
-// timeOf writes a time of the state.
+// timeOf formats a time as in the Pinning Service API: ISO 8601 with milliseconds in UTC.
 func timeOf(at time.Time) string { return at.UTC().Format(pinbody.TimeForm) }

@@ -13,13 +13,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// headerMaxBytes names the size that the payment for a pin pays for. A larger DAG makes the pin fail.
+// headerMaxBytes is the request header with the number of bytes that the payment for a pin
+// covers. A pin with a larger DAG fails.
 const headerMaxBytes = "X-Holdfast-Max-Bytes"
 
-// defaultPinBytes is the size that is paid for if a request names none.
+// defaultPinBytes is the number of bytes that a payment for a pin covers without headerMaxBytes.
 const defaultPinBytes = 1 << 20
 
-// maxBytesOf returns the size that a request pays for.
+// maxBytesOf returns the number of bytes that the payment for a pin must cover: headerMaxBytes,
+// or the default. The error is 400 for a malformed number, and 413 if it exceeds MaxSize.
 func (t *Terms) maxBytesOf(h http.Header) (int64, error) {
 	text := h.Get(headerMaxBytes)
 	if text == "" {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// byteSeconds is the number of bytes times seconds of one MiB for one hour.
+// byteSeconds is the product of the bytes of 1 MiB and the seconds of 1 hour, the unit of
+// PriceMiBHour.
 const byteSeconds = (1 << 20) * 3600
 
-// Price returns the price of so many bytes of content for a time, in atomic units of the asset,
-// rounded up and at least Minimum. The time counts in whole seconds, rounded up. copies counts only
-// with PerCopy.
+// Price returns the price for storing bytes for ttl, in atomic units of the asset. It rounds ttl
+// up to whole seconds and the price up to whole units, and returns at least Minimum. copies
+// multiplies the price only if PerCopy is set.
 func (t *Terms) Price(bytes int64, ttl time.Duration, copies int) *big.Int {
 	price := big.NewInt(max(bytes, 0))
 	price.Mul(price, big.NewInt(secondsOf(ttl)))
@@ -26,17 +27,18 @@ func (t *Terms) Price(bytes int64, ttl time.Duration, copies int) *big.Int {
 	return price
 }
 
-// secondsOf returns a time in seconds, rounded up.
+// secondsOf converts d to seconds, rounded up.
 func secondsOf(d time.Duration) int64 {
 	return int64(d/time.Second) + min(int64(d%time.Second), 1)
 }
 
-// Bounds of the time for which a signed payment is valid.
+// Inputs of validSeconds.
 const (
-	payTime     = 300     // seconds that a client has at least
-	slowestBody = 1 << 19 // bytes per second of a body that is paid for
+	payTime     = 300     // seconds for the client to sign and to send the request
+	slowestBody = 1 << 19 // assumed lowest rate of an upload, in bytes per second
 )
 
-// validSeconds returns for how many seconds a client should sign a payment for a body: the payment is
-// settled after the body has arrived.
+// validSeconds returns for how many seconds a client should make its signed payment valid, for an
+// upload of so many bytes. The node settles the payment after the upload, so a larger body needs
+// a longer validity.
 func validSeconds(bytes int64) int64 { return payTime + max(bytes, 0)/slowestBody }

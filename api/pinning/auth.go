@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxSignIn is the maximum size of the body of a sign-in, in bytes. The client is not
-// authenticated yet.
+// maxSignIn is the maximum size of the body of a sign-in request, in bytes. It is small because
+// the client is not authenticated yet.
 const maxSignIn = 8 << 10
 
 // maxRequestName is the maximum length of an Idempotency-Key, in bytes.
@@ -23,7 +23,8 @@ type sessionToken struct {
 	Token string `json:"token"`
 }
 
-// signIn answers POST /auth/token. It ignores an Authorization header.
+// signIn answers POST /auth/token: it starts a session for a username and a password, and returns
+// its token. It ignores an Authorization header.
 func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 	body, err := web.Body(w, r, maxSignIn, nil)
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *surface) signIn(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusOK, sessionToken{token})
 }
 
-// signOut answers DELETE /auth/token.
+// signOut answers DELETE /auth/token: it ends the session of the bearer token.
 func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
 	token, err := web.Bearer(r)
 	if err != nil {
@@ -69,8 +70,9 @@ func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusOK, struct{}{})
 }
 
-// requestName returns the hash of the Idempotency-Key of a request; named is false if there
-// is none. A key is 1 to maxRequestName visible ASCII characters.
+// requestName returns the SHA-256 of the Idempotency-Key header, under which the cluster
+// recognizes a repeated request. named is false if there is no such header. It returns a 400
+// error unless the key has 1 to maxRequestName visible ASCII characters.
 func requestName(r *http.Request) (name state.Hash, named bool, err error) {
 	values := r.Header[web.IdempotencyHeader]
 	if len(values) == 0 {

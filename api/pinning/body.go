@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// readPin reads the Pin object from the body of a request. It also reserves memory for the
-// answer, which repeats the object, before anything is changed.
+// readPin reads the Pin object from the body of a request. It reserves memory from held for the
+// body, and for the answer, which repeats the object. So a lack of memory is found before the pin
+// is changed.
 func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Request, error) {
 	body, err := web.Body(w, r, web.MaxJSONBody, held)
 	if err != nil {
@@ -28,10 +29,11 @@ func readPin(w http.ResponseWriter, r *http.Request, held *web.Held) (pins.Reque
 	return p, held.Grow(inJSON * texts(&p))
 }
 
-// inJSON is the maximum number of bytes of one byte in JSON.
+// inJSON is the maximum number of bytes in JSON for one byte of text, as in \u0000.
 const inJSON = 6
 
-// texts returns the number of bytes of all texts of a pin.
+// texts returns the total number of bytes of the CID, the name, the origins and the metadata of a
+// pin.
 func texts(p *pins.Request) (bytes int64) {
 	bytes = int64(len(p.CID) + len(p.Name))
 	for _, o := range p.Origins {
@@ -43,8 +45,9 @@ func texts(p *pins.Request) (bytes int64) {
 	return bytes
 }
 
-// requestEnd returns the end of a pin that the header of a request names. The zero End means that
-// there is no header.
+// requestEnd returns the expiry of a new pin from the header UntilHeader. It returns the zero
+// End, which means no expiry, if the header is absent. A malformed or repeated header is a 400
+// error.
 func requestEnd(r *http.Request) (end pins.End, err error) {
 	values := r.Header[web.UntilHeader]
 	if len(values) == 0 {
@@ -59,12 +62,12 @@ func requestEnd(r *http.Request) (end pins.End, err error) {
 	return end, nil
 }
 
-// listBuffer is the size of the buffer of a list, in bytes. A page can have some megabytes, so it
-// is sent row by row.
+// listBuffer is the size in bytes of the buffer through which a list is sent row by row, because
+// a page may have several megabytes.
 const listBuffer = 32 << 10
 
-// weight returns the approximate memory of rows until the last is sent, in bytes, without the
-// parts that they share.
+// weight returns the approximate memory that rows occupy until they are sent, in bytes. It does
+// not count data that the rows share.
 func weight(rows []pins.Record) (bytes int64) {
 	for i := range rows {
 		bytes += int64(state.ListBytes(&rows[i].Pin))
@@ -72,8 +75,8 @@ func weight(rows []pins.Record) (bytes int64) {
 	return bytes
 }
 
-// writeResults answers with a PinResults object. Encoding cannot fail, because rows have only
-// text and numbers. Its errors are those of the connection.
+// writeResults answers with a PinResults object; total is its count. Its errors are those of the
+// connection: encoding itself cannot fail, because rows contain only text and numbers.
 func writeResults(w http.ResponseWriter, total uint64, rows []pins.Record) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)

@@ -10,16 +10,16 @@ import (
 
 // Values of the Retry-After header.
 const (
-	// retryUnavailable is about how long an election takes.
+	// retryUnavailable is about the duration of a leader election.
 	retryUnavailable = time.Second
-	// retryLimited is the value of the example in the specification.
+	// retryLimited is the value in the example of the specification.
 	retryLimited = 60 * time.Second
-	// retryNoSpace is about how long deleting content takes to free space.
+	// retryNoSpace is about the time after which deleted content has freed space.
 	retryNoSpace = 60 * time.Second
 )
 
-// errorTable has the answer for every code of the state. If Detail is empty, the answer has
-// the text of the error; otherwise it has Detail only.
+// errorTable has the answer to each error code of the state. An empty Detail stands for the text
+// of the error; otherwise the answer has Detail instead of that text.
 var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNotFound:     {Status: http.StatusNotFound, Reason: "NOT_FOUND", Detail: "there is no such pin"},
@@ -46,7 +46,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeCredits:      {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
 }
 
-// answer returns the answer for any error.
+// answer converts any error of a handler to the answer for the client.
 func answer(err error) web.Answer {
 	return web.AnswerBy(errorTable, err, "the cluster did not answer in time", "internal error; X-Request-Id names it in the log")
 }

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// openAPI describes the surface in OpenAPI 3.1.
+// openAPI is the OpenAPI 3.1 document of this API.
 //
 //go:embed openapi.json
 var openAPI string
 
-// describe answers with openAPI. It needs no token.
+// describe answers GET /openapi.json with openAPI, also without a token.
 func describe(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(openAPI)))

@@ -1,7 +1,6 @@
-// Package pinning serves the Pinning Service API 1.0.0 over HTTP: its five operations
-// on an account's pins, session tokens, and health. Bodies, queries and errors follow
-// the public specification. Where the specification is silent, this package names the
-// limits.
+// Package pinning serves the IPFS Pinning Service API 1.0.0 over HTTP: its five operations on the
+// pins of an account, session tokens, and health checks. Bodies, queries and errors follow the
+// public specification. Limits that the specification leaves open are constants of this package.
 //
 // Imports: std, api/internal/web, api/internal/pinbody, cluster/pins, cluster/accounts,
 // consensus/state.
@@ -26,67 +25,68 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Pins has the use cases of this API. The pin of another account behaves like a missing
-// one.
+// Pins is the application logic behind the pin operations. For a pin of another account it
+// returns the same errors as for a missing pin.
 type Pins interface {
-	// Create adds a pin; the record is durable when it returns.
+	// Create adds a pin. When it returns, the record of the pin is durable in the cluster; its
+	// content may still be missing.
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
-	// Replace replaces an old pin by a new one, in one change.
+	// Replace atomically replaces the pin old by a new one, which has a new id.
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
-	// Get returns the current state of a pin in the cluster.
+	// Get returns the current state of a pin, by a linearizable read.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
 	// Wait returns a pin as soon as its status differs from known, or the state of its content
-	// changes. It returns at once if known is a final status, and at the latest when enough is
-	// closed. Errors: state.ErrNotFound if the pin is gone, state.ErrLimited if too many requests
-	// wait, and that of ctx.
+	// changes. If known is a final status, it returns at once. It returns the unchanged pin when
+	// enough is closed. Errors: state.ErrNotFound if the pin was removed, state.ErrLimited if too
+	// many requests wait, and that of ctx.
 	Wait(ctx context.Context, account state.AccountID, id state.RequestID, known state.Status, enough <-chan struct{}) (pins.Record, error)
-	// List returns the newest matching pins and the number of all matches.
+	// List returns the newest pins that match q, up to its limit, and the number of all matching
+	// pins.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
 	// Delete removes a pin.
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Sessions has the use cases of session tokens.
+// Sessions is the application logic behind session tokens.
 type Sessions interface {
-	// SignIn starts a session of the account with this name and password and returns its
-	// token. from is the client's address, for the rate limit.
+	// SignIn starts a session of the account with this name and password and returns its token.
+	// from is the client's address, for the limit on wrong passwords.
 	SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error)
-	// SignOut ends the session of a token on all nodes. It fails with state.ErrUnauthorized
-	// if token is not that of a session.
+	// SignOut ends the session of a token on all nodes. It returns state.ErrUnauthorized if token
+	// is no session token.
 	SignOut(ctx context.Context, token string) error
 }
 
-// Options configure the surface. Pins, Authenticate, Health, DefaultStatus and Logger are
-// required.
+// Options configure the API. Pins, Authenticate, Health, DefaultStatus and Logger are required.
 type Options struct {
 	Pins Pins
-	// Authenticate checks a token against the state of the cluster.
+	// Authenticate verifies a token by a linearizable read of the cluster state.
 	Authenticate web.Authenticate
-	// Recognize checks a token against the state of this node. With it a change takes one
-	// round trip in the cluster, which also checks the key, and a request refused by the
-	// rate limit takes none. Without it they take two and one.
+	// Recognize verifies a token by the local state of this node, which may be stale. It saves a
+	// round trip in the cluster: the proposal of a change verifies the token again, and a request
+	// over the rate limit needs no round trip at all. nil: every request uses Authenticate.
 	Recognize web.Authenticate
-	// Sessions starts and ends sessions; nil: this server has none.
+	// Sessions starts and ends sessions. nil: the paths for session tokens do not exist.
 	Sessions Sessions
-	// Limits has the rates of accounts and addresses; nil: no limits.
+	// Limits has the rates of accounts and addresses. nil: no limits.
 	Limits *web.Limits
 	// Origins are the web origins whose scripts may use the API.
 	Origins []string
 	Health  web.Health
-	// DefaultStatus has the statuses of a list whose query names none.
+	// DefaultStatus has the statuses of the pins that a list returns if its query names none.
 	DefaultStatus []string
-	// Draining is closed when the server stops, so that waiting requests return.
+	// Draining is closed when the server stops. Requests that wait for a pin then return.
 	Draining <-chan struct{}
-	// Unavailable returns the reason why the cluster cannot commit, or "". It is for the
-	// operator. Nil: answers have no reason, because it names members.
+	// Unavailable returns the reason why the cluster cannot commit, or "". Set it only if all
+	// clients are operators, because the reason names members. nil: answers have no reason.
 	Unavailable func() string
 	Version     string
 	Logger      *slog.Logger
 	Metrics     *web.Metrics // nil: no metrics
 }
 
-// caseTimeout bounds each call of a use case, so that a node without a majority answers 503
-// before a client gives up. A request makes at most two calls.
+// caseTimeout bounds each call of Pins, Sessions and Authenticate, so that a node without a
+// majority answers 503 before the client gives up. A request makes at most two such calls.
 const caseTimeout = 7 * time.Second
 
 type surface struct {
@@ -96,12 +96,13 @@ type surface struct {
 	health       web.Health
 	version      string
 	authenticate web.Authenticate
-	recognize    web.Authenticate // nil: changes are authenticated by the cluster first
-	statuses     []state.Status   // of a list whose query names none
+	recognize    web.Authenticate // see Options.Recognize
+	statuses     []state.Status   // statuses that a list returns if its query names none
 	draining     <-chan struct{}
 }
 
-// New returns the handler of the API.
+// New returns the handler of the API. It returns an error if DefaultStatus is empty or has an
+// unknown status.
 func New(o Options) (http.Handler, error) {
 	s := &surface{
 		pins: o.Pins, sessions: o.Sessions, limits: o.Limits, health: o.Health, version: o.Version,
@@ -125,22 +126,22 @@ func New(o Options) (http.Handler, error) {
 	return shared.Allow(o.Origins, wrapped), nil
 }
 
-// Values of operation.scope besides the scopes of the state.
+// Values of operation.scope for operations without a token.
 const (
-	anybody   = "anybody"              // no token
-	unmetered = "anybody, and no rate" // no token and no rate limit
+	anybody   = "anybody"              // no token is needed
+	unmetered = "anybody, and no rate" // no token is needed, and no rate limit applies
 )
 
-// operation is one route with its permissions.
+// operation is one row of the route table, with the permission that it requires.
 type operation struct {
 	method, path string
-	// scope is the scope that the token must have, or one of the callers above. New fails
-	// for a route without a scope.
+	// scope is the scope that the token must have, or anybody, or unmetered. New returns an error
+	// for an operation without a scope.
 	scope string
 	serve func(w http.ResponseWriter, r *http.Request, p accounts.Principal) error
 }
 
-// operations returns the one table of routes. openapi.json describes each.
+// operations returns the complete route table. openapi.json documents each operation.
 func (s *surface) operations() []operation {
 	table := []operation{
 		{http.MethodGet, "/pins", state.ScopeRead, s.list},
@@ -165,7 +166,8 @@ func withoutPrincipal(h web.Handler) func(http.ResponseWriter, *http.Request, ac
 	return func(w http.ResponseWriter, r *http.Request, _ accounts.Principal) error { return h(w, r) }
 }
 
-// routes returns the routes of the table, each with its checks before its handler.
+// routes converts the table to routes whose handlers check rates, token and scope before they
+// call serve. It returns an error for an operation with an unknown scope.
 func (s *surface) routes(operations []operation) ([]web.Route, error) {
 	var table []web.Route
 	for _, op := range operations {
@@ -192,7 +194,7 @@ func (s *surface) routes(operations []operation) ([]web.Route, error) {
 	return table, nil
 }
 
-// metered enforces the rate of the client address, before any other check of the request.
+// metered returns a handler that enforces the rate of the client's address before it calls h.
 func (s *surface) metered(h web.Handler) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.limits.Address(r); err != nil {
@@ -202,7 +204,8 @@ func (s *surface) metered(h web.Handler) web.Handler {
 	}
 }
 
-// authorized checks the token before it reads the body of the request.
+// authorized returns a handler that verifies the token by a linearizable read, and checks the
+// rate of the account and the scope, before it reads the body.
 func (s *surface) authorized(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		spent, err := s.ahead(r)
@@ -213,9 +216,10 @@ func (s *surface) authorized(op operation) web.Handler {
 	}
 }
 
-// ahead counts a request against the rate of the account that this node recognizes, and returns
-// the account. It does so only while accounts exceed their rates, so that a refusal costs the
-// cluster nothing. It does not authenticate the request.
+// ahead identifies the account of a token by the local state and counts the request against its
+// rate. It does so only after some account has exceeded its rate within the last second. A
+// refused request then needs no linearizable read. spent is the account that was charged, or "".
+// The request is not authenticated by this.
 func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	if s.recognize == nil || !s.limits.Pressed() {
 		return "", nil
@@ -230,8 +234,9 @@ func (s *surface) ahead(r *http.Request) (spent state.AccountID, err error) {
 	return p.Account, s.charge(p.Account, r)
 }
 
-// charge counts a request against the rate of an account. It delays the next pages of a list
-// instead of refusing them, because Kubo asks for ten pins at a time and gives up at a 429.
+// charge counts a request against the rate of an account. Instead of refusing it, it delays a
+// request for a further page of a list, because Kubo requests pages of ten pins and gives up
+// after a 429.
 func (s *surface) charge(account state.AccountID, r *http.Request) error {
 	if strings.Contains(r.URL.RawQuery, "before=") {
 		return s.limits.Paced(account, r)
@@ -239,8 +244,8 @@ func (s *surface) charge(account state.AccountID, r *http.Request) error {
 	return s.limits.Account(account, r)
 }
 
-// confirmed authenticates the request by the state of the cluster and serves it. If spent is not
-// empty, the request already counts against the rate of that account.
+// confirmed authenticates the request by a linearizable read and serves it. spent is the account
+// whose rate the request was already charged to, or "".
 func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request, spent state.AccountID) error {
 	ctx, cancel := context.WithTimeout(r.Context(), caseTimeout)
 	p, err := s.authenticate(ctx, r)
@@ -254,10 +259,10 @@ func (s *surface) confirmed(op operation, w http.ResponseWriter, r *http.Request
 	return s.permitted(op, w, r, p, spent)
 }
 
-// changed is authorized for operations that change pins. It recognizes the caller by the state of
-// this node, because the cluster checks the token again with the change. Before any other
-// error it authenticates the caller by the state of the cluster. A caller whose token is no
-// longer valid therefore learns nothing else, and errors have the same order as in authorized.
+// changed returns a handler for an operation that changes pins. It verifies the token by the
+// local state only, because the proposal of the change verifies it again. If the operation fails,
+// it verifies the token by a linearizable read before it returns the error. So a caller whose
+// token was revoked gets 401 and no other information, as with authorized.
 func (s *surface) changed(op operation) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := s.limits.Refusal(r); err != nil {
@@ -284,15 +289,15 @@ func (s *surface) changed(op operation) web.Handler {
 	}
 }
 
-// undecided reports whether an error means that the cluster did not answer. A second question is
-// then useless, and the error reveals nothing about accounts.
+// undecided reports whether err means that the cluster did not answer in time. A linearizable
+// read would then fail too, and the error reveals nothing about accounts.
 func undecided(err error) bool {
 	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// permitted enforces the rate of the account, unless the request counts against it already, and
-// the scope of the operation. It then serves the request. A change carries the key of the token,
-// so that the cluster can check it again, because the body may have taken long to arrive.
+// permitted charges the request to the rate of the account, unless spent is that account, checks
+// the scope, and calls the operation. It adds the key or session to the context of a change, so
+// that the state machine verifies it again: it may have been revoked while the body arrived.
 func (s *surface) permitted(op operation, w http.ResponseWriter, r *http.Request, p accounts.Principal, spent state.AccountID) error {
 	if spent == "" || spent != p.Account {
 		if err := s.charge(p.Account, r); err != nil {
@@ -427,8 +432,8 @@ func (s *surface) delete(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	return web.Empty(w, http.StatusAccepted)
 }
 
-// requestID returns the id in the path. For an id that no pin can have it returns
-// state.ErrNotFound.
+// requestID returns the request id in the path, or state.ErrNotFound if no pin can have such an
+// id.
 func requestID(r *http.Request) (state.RequestID, error) {
 	id := r.PathValue("requestid")
 	if len(id) > state.MaxIDLen {

@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of the query of a list.
+// Limits of the query of a list.
 const (
 	DefaultLimit = 10               // rows of a list without a limit
 	MaxLimit     = pins.MaxList     // maximum number of rows
 	MaxCIDs      = pins.MaxListCIDs // maximum number of CIDs in the cid filter
 )
 
-// parseQuery parses the query of a list. It ignores unknown parameters. Of a repeated
-// parameter the first value counts; the values of cid and status add up. An empty value is
-// an error, except for name.
+// parseQuery parses the query of a list. It ignores unknown parameters. If a parameter is
+// repeated, the first value counts, but cid and status accept values from all repetitions. An
+// empty value is an error, except for name. Errors are 400.
 func parseQuery(raw string) (q state.PinQuery, err error) {
 	q.Limit = DefaultLimit
 	if raw == "" {
@@ -55,8 +55,8 @@ func parseQuery(raw string) (q state.PinQuery, err error) {
 	return q, addMeta(&q, values)
 }
 
-// badQuery returns the error for a malformed query. It does not repeat the text of package
-// url, which differs between releases of Go.
+// badQuery returns the 400 error for a malformed query. It does not contain the error of package
+// net/url, whose text differs between releases of Go.
 func badQuery() error {
 	return web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
 }
@@ -132,8 +132,8 @@ func parseStatus(name string) (state.Status, bool) {
 	return 0, false
 }
 
-// parseBefore parses the bound before. It rounds up to whole milliseconds, the resolution
-// of creation times.
+// parseBefore parses the upper bound before of the creation time. It rounds up to whole
+// milliseconds, the resolution of creation times.
 func parseBefore(q *state.PinQuery, given []string) error {
 	t, err := parseTime("before", given[0])
 	if err != nil {
@@ -156,15 +156,14 @@ func parseAfter(q *state.PinQuery, given []string) error {
 	return nil
 }
 
-// timeForm is the form of RFC 3339 up to the seconds; 0 stands for a digit.
+// timeForm is the pattern of an RFC 3339 time up to the seconds. 0 stands for any digit.
 const timeForm = "0000-00-00T00:00:00"
 
-// maxTimeLen is the maximum length of a time in bytes. More digits of a fraction have no
-// effect.
+// maxTimeLen is the maximum length of a time in bytes. It allows for many digits of a fraction.
 const maxTimeLen = 64
 
-// parseTime parses a date-time of RFC 3339 strictly. Package time would also accept hours
-// of one digit and a comma before the fraction.
+// parseTime parses an RFC 3339 time strictly; name is the parameter in the 400 error. Package
+// time alone would also accept hours of one digit and a comma before the fraction.
 func parseTime(name, text string) (time.Time, error) {
 	wrong := web.BadRequest("%s must be a date and time of RFC 3339, such as 2026-01-31T23:59:59.999Z; a + in a query is written %%2B", name)
 	upper := strings.ToUpper(text)
@@ -208,8 +207,8 @@ func parseMeta(q *state.PinQuery, given []string) error {
 	return nil
 }
 
-// addMeta adds the parameters meta[KEY]=VALUE to the filter. The public JavaScript client
-// sends its filter in this form.
+// addMeta adds parameters of the form meta[KEY]=VALUE to the metadata filter of q. The public
+// JavaScript client sends its filter in this form.
 func addMeta(q *state.PinQuery, values url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) { // sorted, so that the same mistake is reported each time
 		key, isMeta := strings.CutPrefix(name, "meta[")

@@ -17,8 +17,9 @@ import (
 // MaxWait is the longest time that a request may wait for a change of a pin.
 const MaxWait = time.Minute
 
-// parseWait parses the query of a GET of one pin: wait is a duration in Go's syntax. It
-// ignores other parameters. Of a repeated one the first counts.
+// parseWait parses the query parameter wait of a GET of one pin, a duration such as 30s. It
+// returns 0 without that parameter, and a 400 error for a malformed value or one above MaxWait.
+// It ignores other parameters, and all but the first value.
 func parseWait(raw string) (time.Duration, error) {
 	if raw == "" {
 		return 0, nil
@@ -38,8 +39,9 @@ func parseWait(raw string) (time.Duration, error) {
 	return d, nil
 }
 
-// wait returns the pin when its status has changed, or unchanged after patience. Then it
-// authenticates the request again, because the key may have been revoked meanwhile.
+// wait waits until the status of the pin differs from record.Status, and returns the pin. After
+// patience, or when the server stops, it returns the unchanged pin. Before it returns, it
+// authenticates the request again, because the token may have been revoked meanwhile.
 func (s *surface) wait(w http.ResponseWriter, r *http.Request, p accounts.Principal, record pins.Record, patience time.Duration) (pins.Record, error) {
 	web.Operation(w, "GET /pins/{requestid}?wait") // its durations would distort those of the other requests
 	limit := patience + 2*caseTimeout
