@@ -1,7 +1,7 @@
-// Package admin serves the operator of a node: metrics and health on a TCP listener,
-// and the local API on the Unix socket in the data folder. The program's commands use
-// the local API. The socket requires no key: a process that can open it controls the
-// node.
+// Package admin serves the operator of a node in two ways: metrics and health checks on a TCP
+// listener, and the local API on a Unix socket in the data folder. The commands of the program
+// call the local API. The socket requires no key, because only the user of the node process can
+// open it.
 //
 // Imports: std, prometheus, api/internal/drainbody, api/internal/web, cluster/members, cluster/accounts,
 // cluster/audit, cluster/integrity, consensus/state.
@@ -25,7 +25,8 @@ const (
 	scrapeTimeout = 10 * time.Second
 )
 
-// MonitorOptions configure the monitor. All fields but Version are required.
+// MonitorOptions configure the handler of metrics and health. All fields but Version are
+// required.
 type MonitorOptions struct {
 	Gatherer prometheus.Gatherer
 	Health   web.Health
@@ -33,8 +34,8 @@ type MonitorOptions struct {
 	Logger   *slog.Logger
 }
 
-// NewMonitor returns the handler of metrics and health. It needs no credentials and reveals
-// nothing about accounts.
+// NewMonitor returns the handler of GET /metrics, /healthz and /readyz. It requires no
+// credentials, because its answers contain nothing about accounts.
 func NewMonitor(o MonitorOptions) http.Handler {
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,
@@ -51,14 +52,14 @@ func NewMonitor(o MonitorOptions) http.Handler {
 
 // Values of the Retry-After header.
 const (
-	// retryUnavailable is about how long an election takes.
+	// retryUnavailable is about the duration of a leader election.
 	retryUnavailable = time.Second
-	// retryNoSpace is about how long deleting content takes to free space.
+	// retryNoSpace is about the time after which deleted content has freed space.
 	retryNoSpace = 60 * time.Second
 )
 
-// errorTable has the answer for every code of the state. The details are the texts of the
-// errors, because the caller is the operator.
+// errorTable has the answer to each error code of the state. The answers contain the text of the
+// error, because the caller is the operator.
 var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNotFound:     {Status: http.StatusNotFound, Reason: "NOT_FOUND"},
@@ -85,7 +86,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeCredits:      {Status: http.StatusConflict, Reason: "INSUFFICIENT_FUNDS"},
 }
 
-// answer returns the answer for any error.
+// answer converts any error of a handler to the answer for the client.
 func answer(err error) web.Answer {
 	return web.AnswerBy(errorTable, err, "the node did not get it done in time", err.Error())
 }

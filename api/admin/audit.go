@@ -18,7 +18,7 @@ type AuditPage = web.AuditPage
 // AuditCheck is the result of a verification of the audit log.
 type AuditCheck = web.AuditCheck
 
-// audit answers GET /audit.
+// audit answers GET /audit with a page of the audit log.
 func (p *operator) audit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query, err := queryOf(r)
 	if err != nil {
@@ -32,7 +32,7 @@ func (p *operator) audit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return web.AuditPageOf(page), err
 }
 
-// verifyAudit answers GET /audit/verify.
+// verifyAudit answers GET /audit/verify: it verifies the hash chain of the whole audit log.
 func (p *operator) verifyAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	v, err := p.opts.Audit.Verify(r.Context())
 	return web.AuditCheckOf(v), err

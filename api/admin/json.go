@@ -40,7 +40,7 @@ type Node struct {
 	TLS   bool   `json:"tls,omitempty"`
 }
 
-// Peer is one member.
+// Peer is one member of the cluster.
 type Peer struct {
 	ID      string   `json:"id"`
 	Name    string   `json:"name"`
@@ -48,71 +48,74 @@ type Peer struct {
 	State   string   `json:"state"` // alive, suspect, down or draining
 	Addrs   []string `json:"addrs"` // public multiaddrs with /p2p/
 	Version string   `json:"version"`
-	Pins    uint64   `json:"pins"` // pins whose content it holds
-	// PinsPartial reports that the count is not complete yet, so Pins is a lower bound.
+	Pins    uint64   `json:"pins"` // pins whose content the member stores
+	// PinsPartial is true while the member's pins are still being counted. Pins is then a lower
+	// bound.
 	PinsPartial bool   `json:"pins_partial,omitempty"`
 	UsedBytes   uint64 `json:"used_bytes"`
 	FreeBytes   uint64 `json:"free_bytes"`
 	Queue       int    `json:"queue"` // roots waiting to be fetched
 	// Zone is the zone in the settings of the member; absent if it is not known.
 	Zone string `json:"zone,omitempty"`
-	// Drain tells how far the drain of the member is; absent if it is not being drained.
+	// Drain is the progress of the drain of the member; absent if it is not being drained.
 	Drain *Drain `json:"drain,omitempty"`
-	// Quarantine is the reason why the member neither votes nor serves; absent if it does.
+	// Quarantine is the reason why the member is in quarantine, in which it neither votes nor serves;
+	// absent if it is not.
 	Quarantine string `json:"quarantine,omitempty"`
-	// Full reports that the disk of the member has no room for new content.
+	// Full is true if the disk of the member has no space for new content.
 	Full bool `json:"full,omitempty"`
 }
 
-// Drain tells how far the drain of a member is.
+// Drain is the progress of the drain of a member.
 type Drain = drainbody.Drain
 
-// Leaving is a member and the effect of its removal.
+// Leaving describes what the removal of a member would cause.
 type Leaving struct {
 	Peer
-	Leader bool   `json:"leader"`
-	Roots  uint64 `json:"roots"` // roots that it holds; pins and objects share them
-	Sole   int    `json:"sole"`  // roots that no other reachable member holds
-	// Votes is the number of other voters, and Answering the number of them that answer.
+	Leader bool   `json:"leader"` // the member is the leader
+	Roots  uint64 `json:"roots"`  // roots that the member stores; pins and objects can share a root
+	Sole   int    `json:"sole"`   // roots that no other reachable member stores; 0 if not counted
+	// Votes is the number of other voters. Answering is the number of those that are reachable.
 	Votes     int `json:"votes"`
 	Answering int `json:"answering"`
 }
 
-// DrainPlan is a member and the effect of its drain.
+// DrainPlan describes what the drain of a member would cause.
 type DrainPlan struct {
 	Peer
-	Roots      uint64 `json:"roots"`       // roots that it holds
-	Others     int    `json:"others"`      // members that keep content then
-	OthersFree uint64 `json:"others_free"` // bytes that they have free
-	Copies     int    `json:"copies"`      // copies of a root now
-	CopiesThen int    `json:"copies_then"` // copies of a root without the member
-	Tight      bool   `json:"tight"`       // the others may have too little room
+	Roots      uint64 `json:"roots"`       // roots that the member stores, which have to move
+	Others     int    `json:"others"`      // other members that can store content
+	OthersFree uint64 `json:"others_free"` // free bytes of the other members together
+	Copies     int    `json:"copies"`      // copies of each root now
+	CopiesThen int    `json:"copies_then"` // copies of each root without the member
+	Tight      bool   `json:"tight"`       // the other members may have too little free space
 }
 
-// SetDrain is the body that begins or ends the drain of a member.
+// SetDrain is the request body that begins the drain of a member if On is true, and cancels it
+// otherwise.
 type SetDrain struct {
 	On bool `json:"on"`
 }
 
-// Quorum says whether the cluster can write, and lists the votes.
+// Quorum states whether the cluster can commit, and which voters are missing.
 type Quorum struct {
 	Writable bool      `json:"writable"`
-	Why      string    `json:"why,omitempty"`     // the reason if it cannot write
-	Warning  string    `json:"warning,omitempty"` // a risk although it can write
-	Votes    int       `json:"votes"`             // voters
+	Why      string    `json:"why,omitempty"`     // reason why the cluster cannot commit
+	Warning  string    `json:"warning,omitempty"` // a risk for a cluster that can commit
+	Votes    int       `json:"votes"`             // number of voters
 	Needed   int       `json:"needed"`            // votes that a commit needs
-	Here     int       `json:"here"`              // voters that this node reaches and that can write
+	Here     int       `json:"here"`              // voters that this node reaches and that can write, itself included
 	Missing  []Missing `json:"missing"`
 }
 
-// Missing is a voter that the node does not reach or that cannot write.
+// Missing is a voter that the answering node does not reach or that cannot write.
 type Missing struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// SilentSeconds is the age of the newest sample of the member; null: there was none since
-	// the answering node started.
+	// SilentSeconds is the time since the last status report of the member. null means that none
+	// has arrived since the answering node started.
 	SilentSeconds *int64 `json:"silent_seconds"`
-	Full          bool   `json:"full,omitempty"` // it is reachable, but the disk of its Raft log is full
+	Full          bool   `json:"full,omitempty"` // the voter is reachable, but the disk of its Raft log is full
 }
 
 // PinCounts counts the pins of all accounts.
@@ -121,26 +124,27 @@ type PinCounts struct {
 	Pinning         uint64 `json:"pinning"`
 	Pinned          uint64 `json:"pinned"`
 	Failed          uint64 `json:"failed"`
-	UnderReplicated uint64 `json:"under_replicated"` // pinned roots with too few live holders
+	UnderReplicated uint64 `json:"under_replicated"` // pinned roots with too few copies on live members
 }
 
-// User is an account.
+// User is an account of the cluster.
 type User struct {
 	ID      string `json:"id"`
 	Email   string `json:"email"`
 	Created string `json:"created"`
-	// AllowanceBytes is how many bytes the account may store without credits; null: no limit.
+	// AllowanceBytes is the number of bytes that the account may store without credits. null means
+	// no limit.
 	AllowanceBytes *uint64 `json:"allowance_bytes"`
-	StoredBytes    uint64  `json:"stored_bytes"` // pinned and named content, and record text beyond 1 KiB
-	ComingBytes    uint64  `json:"coming_bytes"` // received so far for content that is not pinned yet
+	StoredBytes    uint64  `json:"stored_bytes"` // bytes of pins and objects, and of their long names and metadata
+	ComingBytes    uint64  `json:"coming_bytes"` // bytes received for content that is not complete yet
 	Credits        uint64  `json:"credits"`
 	Disabled       string  `json:"disabled,omitempty"` // when the account was disabled; empty: it is not
 }
 
-// UserDetail is an account with what belongs to it.
+// UserDetail is an account with the counts of its pins, objects, keys and sessions.
 type UserDetail struct {
 	User
-	ContentEnds string `json:"content_ends,omitempty"` // when the newest content begins to end, as the credits are used up; empty: it does not
+	ContentEnds string `json:"content_ends,omitempty"` // when the cluster begins to delete the newest content, because the credits are used up; empty: never
 
 	Pins     PinsOf `json:"pins"`
 	Buckets  uint64 `json:"buckets"`
@@ -159,38 +163,40 @@ type PinsOf struct {
 	Failed  uint64 `json:"failed"`
 }
 
-// Sum returns the number of pins in all statuses.
+// Sum returns the total number of pins.
 func (p PinsOf) Sum() uint64 { return p.Queued + p.Pinning + p.Pinned + p.Failed }
 
-// NewPassword requests a change of a password.
+// NewPassword is the request body that changes the password of an account.
 type NewPassword struct {
 	Password string `json:"password"`
 }
 
-// NewDisabled requests that an account is disabled, or enabled again.
+// NewDisabled is the request body that disables an account, or enables it again. Disabled must
+// not be nil.
 type NewDisabled struct {
 	Disabled *bool `json:"disabled"`
 }
 
-// NewQuota requests a change of an allowance.
+// NewQuota is the request body that changes how many bytes an account may store without credits.
 type NewQuota struct {
 	AllowanceBytes *uint64 `json:"allowance_bytes,omitempty"`
-	Unlimited      bool    `json:"unlimited,omitempty"` // replaces the number
+	Unlimited      bool    `json:"unlimited,omitempty"` // no limit; AllowanceBytes is then absent
 }
 
-// NewCredits requests a posting.
+// NewCredits is the request body that adds a posting to the credit ledger of an account.
 type NewCredits struct {
-	Kind     string `json:"kind,omitempty"`    // "grant", "refund" or "correction"; empty: a grant
-	Posting  string `json:"posting,omitempty"` // id of the posting; each id is posted once
-	Credits  int64  `json:"credits"`           // below 0 if a correction takes credits
-	Corrects string `json:"corrects,omitempty"`
+	Kind     string `json:"kind,omitempty"`     // "grant", "refund" or "correction"; empty: a grant
+	Posting  string `json:"posting,omitempty"`  // id that makes a retry safe: the cluster posts each id only once
+	Credits  int64  `json:"credits"`            // below 0 only for a correction that removes credits
+	Corrects string `json:"corrects,omitempty"` // id of the posting that a correction corrects
 	Note     string `json:"note,omitempty"`
 }
 
 // MinPassword is the minimum length of a password in characters.
 const MinPassword = accounts.MinPassword
 
-// NewUser requests an account. An empty password means none.
+// NewUser is the request body that creates an account. With an empty password nobody can sign in
+// by password.
 type NewUser struct {
 	Email    string `json:"email"`
 	Password string `json:"password,omitempty"`
@@ -217,27 +223,28 @@ type KeyRow struct {
 	Used    string `json:"used,omitempty"` // last use, to the minute
 }
 
-// SigningKey is the key of the cluster that signs new API keys.
+// SigningKey is the key of the cluster that signs the tokens of new API keys.
 type SigningKey struct {
-	Generation uint64 `json:"generation"` // number of the key; the first is 0
+	Generation uint64 `json:"generation"` // consecutive number of the key, from 0
 }
 
-// App is an app that may ask people for an API key.
+// App is a registered application that may ask a user of the console for an API key.
 type App struct {
 	Name      string   `json:"name"`
-	Redirects []string `json:"redirects"` // URIs to which keys may be sent
+	Redirects []string `json:"redirects"` // URIs to which the console may send a key
 	Scope     string   `json:"scope"`     // permissions, separated by spaces
 	Created   string   `json:"created"`
 }
 
-// NewApp registers an app. No scopes means reading and writing.
+// NewApp is the request body that registers an application. Without scopes its keys can read and
+// write.
 type NewApp struct {
 	Name      string   `json:"name"`
 	Redirects []string `json:"redirects"`
 	Scopes    []string `json:"scopes,omitempty"`
 }
 
-// NewKey requests an API key. No scopes means all of them.
+// NewKey is the request body that creates an API key. Without scopes the key has all scopes.
 type NewKey struct {
 	User   string   `json:"user"`
 	Name   string   `json:"name,omitempty"`
@@ -245,40 +252,41 @@ type NewKey struct {
 	TTL    string   `json:"ttl,omitempty"` // a duration such as 24h; empty: no expiry
 }
 
-// NewTicket requests a join ticket.
+// NewTicket is the request body that creates a join ticket.
 type NewTicket struct {
 	TTL string `json:"ttl,omitempty"` // a duration; empty: 24h
 }
 
-// Ticket is a join ticket.
+// Ticket is a join ticket, with which a new node joins the cluster.
 type Ticket struct {
 	Ticket string `json:"ticket"`
 }
 
-// Content is an imported file.
+// Content is the answer to the import of a file.
 type Content struct {
 	CID  string `json:"cid"`
 	Size uint64 `json:"size"` // bytes of the file
 }
 
-// Scrubbed is the result of verifying every stored block of a node.
+// Scrubbed is the result of the verification of every stored block of a node.
 type Scrubbed struct {
-	Blocks   uint64 `json:"blocks"`   // verified and good
-	Bytes    uint64 `json:"bytes"`    // size of these blocks
-	Damaged  uint64 `json:"damaged"`  // blocks that were damaged or missing
-	Repaired uint64 `json:"repaired"` // damaged blocks that are good again
+	Blocks   uint64 `json:"blocks"`   // number of intact blocks
+	Bytes    uint64 `json:"bytes"`    // total size of the intact blocks
+	Damaged  uint64 `json:"damaged"`  // number of blocks that were damaged or missing
+	Repaired uint64 `json:"repaired"` // number of those that the node has replaced by an intact copy
 }
 
 // timeForm is ISO 8601 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// Addrs has the addresses of the HTTP listeners of a node, host:port; empty: off.
+// Addrs are the addresses of the HTTP listeners of a node, as host:port. An empty one is
+// disabled.
 type Addrs struct {
 	Pinning, S3, Console, Paid string
 
-	Admin      string // metrics and health, never over TLS
-	TLS        bool   // whether the others use TLS
-	ConsoleURL string // origin at which people reach the console; empty: not known
+	Admin      string // metrics and health; always plain HTTP
+	TLS        bool   // the listeners other than Admin use TLS
+	ConsoleURL string // web origin of the console; empty: unknown
 }
 
 func statusOf(s *members.Status, here Addrs) Status {
@@ -320,8 +328,8 @@ func drainPlanOf(p *members.DrainPlan) DrainPlan {
 	}
 }
 
-// quorumOf returns the body for q; refused is the reason why the cluster cannot write, or
-// nil.
+// quorumOf returns the JSON body for q. refused is the reason why the cluster cannot commit, nil
+// if it can.
 func quorumOf(q *members.Quorum, refused error) Quorum {
 	out := Quorum{
 		Writable: refused == nil, Votes: q.Votes, Needed: q.Needed, Here: q.Here, Warning: q.Warning(),
@@ -344,7 +352,7 @@ func quorumOf(q *members.Quorum, refused error) Quorum {
 	return out
 }
 
-// array returns s, or an empty slice instead of nil, so that JSON has no null.
+// array returns s, or an empty slice if s is nil, so that JSON has [] and not null.
 func array(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -398,7 +406,8 @@ func rowOf(k *accounts.Key) KeyRow {
 	return row
 }
 
-// lifeOf parses a duration in a body; an empty text means other.
+// lifeOf parses a duration in a request body. An empty text returns other. A duration that is
+// malformed or not above zero is a state.CodeInvalid error.
 func lifeOf(text string, other time.Duration) (time.Duration, error) {
 	if text == "" {
 		return other, nil

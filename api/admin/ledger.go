@@ -7,16 +7,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 )
 
-// Posting is a row of the ledger of an account.
+// Posting is a row of the credit ledger of an account.
 type Posting = web.Posting
 
-// LedgerPage is a page of a ledger.
+// LedgerPage is a page of a credit ledger.
 type LedgerPage = web.LedgerPage
 
-// PostingColumns are the names of the columns of a ledger as comma-separated values.
+// PostingColumns are the column names of a ledger in CSV form.
 var PostingColumns = web.PostingColumns
 
-// post answers POST /users/{email}/credits with the posting.
+// post answers POST /users/{email}/credits: it adds a posting to the ledger and returns it.
 func (p *operator) post(w http.ResponseWriter, r *http.Request) (any, error) {
 	var ask NewCredits
 	if err := read(w, r, &ask); err != nil {
@@ -32,7 +32,7 @@ func (p *operator) post(w http.ResponseWriter, r *http.Request) (any, error) {
 	return web.PostingOf(&posted), err
 }
 
-// ledger answers GET /users/{email}/ledger.
+// ledger answers GET /users/{email}/ledger with a page of the ledger.
 func (p *operator) ledger(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query, err := queryOf(r)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Link is a one-time link to the console.
+// Link is a new one-time link to the console, with its secret.
 type Link struct {
 	URL     string `json:"url"`
 	Purpose string `json:"purpose"` // invitation, password or session
@@ -17,19 +17,20 @@ type Link struct {
 	Expires string `json:"expires"`
 }
 
-// OpenLink is a one-time link that can be used, without its secret.
+// OpenLink is a one-time link that was neither used nor revoked and has not expired, without its
+// secret.
 type OpenLink struct {
 	ID      string `json:"id"`
-	Purpose string `json:"purpose"` // as in Link
+	Purpose string `json:"purpose"` // invitation, password or session
 	Email   string `json:"email"`
 	Expires string `json:"expires"`
 }
 
-// purposes has the names of the purposes of one-time links.
+// purposes has the JSON names of the purposes of one-time links.
 var purposes = map[state.LinkPurpose]string{state.ForSignUp: "invitation", state.ForPassword: "password", state.ForSession: "session"}
 
-// createUserLink makes a link that sets a new password of an account, or that invites a person
-// who has no account.
+// createUserLink answers POST /users/{email}/links. The link lets its user set a new password for
+// the account; if there is no account, it is an invitation to open one.
 func (p *operator) createUserLink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	base, err := p.consoleBase()
 	if err != nil {
@@ -39,7 +40,8 @@ func (p *operator) createUserLink(_ http.ResponseWriter, r *http.Request) (any, 
 	return linkOf(base, l), err
 }
 
-// createConsoleLink makes a link that signs in as the account of local commands.
+// createConsoleLink answers POST /console/links: it creates a link that signs in to the console
+// as the operator account, which local commands use.
 func (p *operator) createConsoleLink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	base, err := p.consoleBase()
 	if err != nil {
@@ -49,7 +51,7 @@ func (p *operator) createConsoleLink(_ http.ResponseWriter, r *http.Request) (an
 	return linkOf(base, l), err
 }
 
-// links lists the links that can be used.
+// links answers GET /links with the one-time links that can still be used.
 func (p *operator) links(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := p.opts.Accounts.Links(r.Context())
 	links := make([]OpenLink, len(all))
@@ -59,13 +61,14 @@ func (p *operator) links(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return links, err
 }
 
-// revokeLink ends a link.
+// revokeLink answers DELETE /links/{id}: the one-time link can no longer be used.
 func (p *operator) revokeLink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, p.opts.Accounts.RevokeLink(r.Context(), state.LinkID(r.PathValue("id")))
 }
 
-// consoleBase returns the origin of links to the console: the one of the settings, or without it
-// this node's listener.
+// consoleBase returns the origin with which links to the console begin: the configured URL of the
+// console, or else the address of this node's listener. It returns a 400 error if the node has
+// neither.
 func (p *operator) consoleBase() (string, error) {
 	a := p.opts.Addrs
 	switch {

@@ -24,35 +24,35 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// Members has the use cases of membership.
+// Members is the application logic behind the operations on members.
 type Members interface {
-	// Status returns the cluster as this node sees it; it needs no majority.
+	// Status returns the cluster as this node sees it. It works without a majority.
 	Status(ctx context.Context) (members.Status, error)
-	// CreateTicket makes a ticket that admits one node and expires after ttl. random fills
-	// a slice with unpredictable bytes.
+	// CreateTicket creates a join ticket that admits one node and expires after ttl. random fills
+	// a slice with random bytes.
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
-	// Quorum returns the voters and the missing ones among them, without a request to other
-	// nodes.
+	// Quorum returns the number of voters and the unreachable ones, as gossip shows them. It
+	// sends no request.
 	Quorum() members.Quorum
 	// Writable returns nil if a majority answers within 2 s.
 	Writable(ctx context.Context) error
 	// Named returns the member whose id is who, or the only member whose name is who.
 	Named(ctx context.Context, who string) (state.Node, error)
-	// Leaving returns the effect of the removal of a member; who is its id or name. If count is
-	// false, Leaving does not scan the roots, and the result does not count them.
+	// Leaving returns what the removal of the member with the id or name who would cause. If
+	// count is false, it does not scan the roots, and Pins and Sole of the result are 0.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
-	// DrainPlan returns the effect of the drain of a member; who is its id or name.
+	// DrainPlan returns what the drain of the member with the id or name who would cause.
 	DrainPlan(ctx context.Context, who string) (members.DrainPlan, error)
-	// Drain begins the drain of a member if on is true, and ends it otherwise.
+	// Drain begins the drain of a member if on is true, and cancels it otherwise.
 	Drain(ctx context.Context, id state.NodeID, on bool) error
-	// Remove ends a membership. Without force it refuses to remove a dead node, or one that
-	// holds the only copy of some content.
+	// Remove removes a member. Without force it returns an error if the node is down, or has the
+	// only copy of some content.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
 }
 
-// Accounts has the use cases of accounts and keys.
+// Accounts is the application logic behind the operations on accounts and keys.
 type Accounts interface {
-	// CreateAccount adds an account; an empty password means none.
+	// CreateAccount adds an account. With an empty password nobody can sign in by password.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// List returns all accounts.
 	List(ctx context.Context) ([]accounts.User, error)
@@ -67,18 +67,18 @@ type Accounts interface {
 	// SetAllowance sets the bytes that the account with an e-mail address may store without
 	// credits.
 	SetAllowance(ctx context.Context, email string, bytes uint64) error
-	// Holdings returns the account with an e-mail address or an id, with the counts of its
+	// Holdings returns the account with the e-mail address or id who, with the counts of its
 	// pins, objects, keys and sessions.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
 	// ByEmail returns the account with an e-mail address, or state.ErrNotFound.
 	ByEmail(ctx context.Context, email string) (state.Account, error)
-	// Operator returns the account of local commands.
+	// Operator returns the operator account, which local commands use.
 	Operator(ctx context.Context) (state.Account, error)
-	// CreateKey adds an API key and returns it with its secrets. No scopes means all of
-	// them; a ttl of 0 means that the key does not expire.
+	// CreateKey adds an API key and returns it with its secrets. Without scopes the key has all
+	// scopes. A ttl of 0 means that it does not expire.
 	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
-	// Keys returns the keys of the account with an e-mail address, or all keys for an empty
-	// address.
+	// Keys returns the keys of the account with an e-mail address, without their secrets. An
+	// empty address returns all keys of the cluster.
 	Keys(ctx context.Context, email string) ([]accounts.Key, error)
 	// Key returns a key without its secrets, or state.ErrNotFound.
 	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
@@ -86,78 +86,81 @@ type Accounts interface {
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// AllShares returns the shares of all accounts, without their secrets.
 	AllShares(ctx context.Context) ([]accounts.OwnedShare, error)
-	// AddApp registers an app; no scopes means reading and writing.
+	// AddApp registers an application. Without scopes its keys can read and write.
 	AddApp(ctx context.Context, name string, redirects, scopes []string) (accounts.App, error)
-	// RemoveApp removes an app, or returns state.ErrNotFound.
+	// RemoveApp removes an application, or returns state.ErrNotFound. Its keys stay valid.
 	RemoveApp(ctx context.Context, name string) error
-	// Apps returns the registered apps by name.
+	// Apps returns the registered applications, ordered by name.
 	Apps(ctx context.Context) ([]accounts.App, error)
-	// CreateLink makes a one-time link that sets a new password, or that invites a person who
-	// has no account.
+	// CreateLink creates a one-time link that sets a new password for the account with an e-mail
+	// address, or invites a person who has no account.
 	CreateLink(ctx context.Context, email string) (accounts.Link, error)
-	// CreateOperatorLink makes a one-time link that signs in as the account of local commands.
+	// CreateOperatorLink creates a one-time link that signs in as the operator account.
 	CreateOperatorLink(ctx context.Context) (accounts.Link, error)
-	// Links returns the one-time links that can be used, without their tokens.
+	// Links returns the one-time links that can still be used, without their secrets.
 	Links(ctx context.Context) ([]accounts.OpenLink, error)
-	// RevokeLink ends a one-time link on every node, or returns state.ErrNotFound.
+	// RevokeLink revokes a one-time link on every node, or returns state.ErrNotFound.
 	RevokeLink(ctx context.Context, id state.LinkID) error
-	// RotateSigningKey makes a new key of the cluster sign all later API keys, and returns
-	// its number. Existing API keys stay valid.
+	// RotateSigningKey replaces the cluster key that signs the tokens of new API keys, and
+	// returns the number of the new one. Existing API keys stay valid.
 	RotateSigningKey(ctx context.Context) (generation uint64, err error)
-	// Revoke ends a key on every node before it returns.
+	// Revoke revokes an API key. When it returns, no node accepts the key.
 	Revoke(ctx context.Context, jti state.KeyID) error
 }
 
-// Files imports and reads files by CID.
+// Files imports files and reads them by CID.
 type Files interface {
-	// Add imports a file whose blocks are durable on this node when it returns.
+	// Add imports a file. When it returns, all blocks are durable on this node.
 	Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error)
-	// Open reads the file that a CID names, from this node or another member.
-	// Reads are bound to ctx.
+	// Open opens the file with the CID text. It reads blocks from this node or from other
+	// members, until ctx ends.
 	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
-	// OpenFor opens a file with the rights of an account. For content that the account may not
-	// read it returns state.ErrNotFound, as for absent content.
+	// OpenFor works like Open, with the rights of an account. It returns state.ErrNotFound for
+	// content that the account may not read, as for content that does not exist.
 	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
 }
 
-// Blocks has the use cases of the blocks on this node.
+// Blocks verifies the blocks on this node.
 type Blocks interface {
-	// Scrub verifies every stored block, has the damaged ones fetched again, and waits as
-	// long as the fetches make progress.
+	// Scrub verifies every stored block and fetches damaged ones from other members. It waits as
+	// long as these fetches make progress.
 	Scrub(ctx context.Context) (integrity.Report, error)
 }
 
-// Audit has the use cases of the audit log.
+// Audit is the application logic behind the audit log.
 type Audit interface {
-	// List returns a page of the rows that a query asks for, the newest first.
+	// List returns a page of the rows that match q, the newest first.
 	List(ctx context.Context, q audit.Query) (audit.Page, error)
-	// Verify walks through the whole log.
+	// Verify verifies the hash chain of the whole log. The result reports a changed row; that is
+	// no error.
 	Verify(ctx context.Context) (audit.Verification, error)
 }
 
-// Ledger are the use cases of credits.
+// Ledger is the application logic behind the credit ledgers.
 type Ledger interface {
-	// Post adds a posting to the ledger of the account with an e-mail address or id. A posting that
-	// has an id is added only once.
+	// Post adds a posting to the ledger of the account with the e-mail address or id who. If the
+	// request has an id, a retry does not add the posting again.
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
-	// List returns a page of a ledger, the newest postings first.
+	// List returns a page of the ledger of an account, the newest postings first. before is the
+	// cursor of the page; 0 means the first page.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
-	// ContentEnds returns when the newest content of an account begins to end, because its credits are
-	// used up and it stores more than its allowance. It returns false for all other accounts.
+	// ContentEnds returns when the cluster begins to delete the newest content of an account that
+	// stores more than its allowance and has used up its credits. It returns false for all other
+	// accounts.
 	ContentEnds(account state.AccountID) (time.Time, bool, error)
 }
 
-// Bounds of the local API.
+// Limits of the local API.
 const (
-	// callTimeout bounds calls without a file.
+	// callTimeout bounds each call that transfers no file.
 	callTimeout = 30 * time.Second
 	// defaultTicketTTL is the lifetime of a ticket if the request names none.
 	defaultTicketTTL = 24 * time.Hour
-	// fileBuffer is how much of a file is in memory at a time, in bytes.
+	// fileBuffer is the size in bytes of the buffer through which a file is sent.
 	fileBuffer = 256 << 10
 )
 
-// OperatorOptions configure the local API. All are required.
+// OperatorOptions configure the local API. All fields are required.
 type OperatorOptions struct {
 	Members  Members
 	Accounts Accounts
@@ -167,15 +170,17 @@ type OperatorOptions struct {
 	Blocks   Blocks
 	Replica  Replica
 	Payments Payments
-	// Pins serves /pins and the paths below it, for callers whose principal Local has set.
+	// Pins serves /pins and the paths below it: the Pinning Service API with Local for
+	// authentication.
 	Pins http.Handler
 	// Addrs has the addresses of this node's listeners.
 	Addrs  Addrs
 	Logger *slog.Logger
 }
 
-// Local authenticates requests of the socket as the operator's account, or as the user in
-// the query, with every permission.
+// Local returns an Authenticate for requests through the socket. The principal is the account
+// with the e-mail address in the query parameter user, or the operator account. It may read and
+// write. Local returns a 404 error if the account does not exist.
 func Local(a Accounts) web.Authenticate {
 	return func(ctx context.Context, r *http.Request) (accounts.Principal, error) {
 		query, err := queryOf(r)
@@ -200,8 +205,8 @@ func Local(a Accounts) web.Authenticate {
 	}
 }
 
-// Unavailable returns a function for answers to the operator. While the cluster has no majority,
-// the function returns a text that names the missing members; otherwise it returns "".
+// Unavailable returns a function that names the missing voters while the cluster has no majority,
+// and returns "" otherwise. The local API adds this text to its 503 answers.
 func Unavailable(m Members) func() string {
 	return func() string {
 		if q := m.Quorum(); !q.Complete() {
@@ -211,8 +216,8 @@ func Unavailable(m Members) func() string {
 	}
 }
 
-// queryOf returns the query of a request, or an error if any part of it is malformed. A
-// malformed part may be the one that names the account.
+// queryOf returns the query of a request. If any part is malformed, it returns a 400 error,
+// because that part could name the account.
 func queryOf(r *http.Request) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -280,8 +285,8 @@ func (p *operator) routes() []web.Route {
 	}
 }
 
-// call returns a handler that runs h with a time limit and answers with its result as JSON;
-// nil means an answer without a body.
+// call returns a handler that runs h within callTimeout and answers with the result in JSON. If
+// the result is nil, the answer has no body.
 func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(state.WithActor(r.Context(), state.Actor{Kind: state.ActorOperator}), callTimeout)
@@ -300,10 +305,10 @@ func call(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handl
 	}
 }
 
-// change is call for a handler that changes the replicated state. It first reads the state
-// through the majority, as the Pinning Service API does to authenticate a request. Without a
-// majority it therefore answers state.ErrUnavailable and that nothing was written. A proposal
-// that a leader without a majority has in its log could not promise that.
+// change works like call, for a handler that changes the replicated state. Before h it makes a
+// linearizable read. Without a majority that read fails, and the answer states truthfully that
+// nothing was written. A failed proposal could not promise this, because it may still be in the
+// leader's log.
 func (p *operator) change(h func(w http.ResponseWriter, r *http.Request) (any, error)) web.Handler {
 	return call(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		if _, err := p.opts.Accounts.Operator(r.Context()); errors.Is(err, state.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
@@ -313,7 +318,8 @@ func (p *operator) change(h func(w http.ResponseWriter, r *http.Request) (any, e
 	})
 }
 
-// read decodes a body into one of the request types of this package.
+// read decodes the JSON body of a request into one of the request types of this package. Errors
+// are those of web.Body and web.Object.
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := web.Body(w, r, web.MaxJSONBody, nil)
 	if err != nil {
@@ -374,7 +380,8 @@ func (p *operator) drainPeer(w http.ResponseWriter, r *http.Request) (any, error
 	return nil, p.opts.Members.Drain(r.Context(), node.ID, ask.On)
 }
 
-// leaving answers without counts if the query has count=false.
+// leaving answers GET /peers/{id}. With count=false in the query, the answer does not count pins
+// and sole copies.
 func (p *operator) leaving(_ http.ResponseWriter, r *http.Request) (any, error) {
 	count, err := flagOf(r, "count", true)
 	if err != nil {
@@ -384,7 +391,8 @@ func (p *operator) leaving(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return leavingOf(&l), err
 }
 
-// flagOf returns the value of a flag in the query, or other if it is absent.
+// flagOf returns the boolean query parameter name, or other if it is absent. A malformed value is
+// a 400 error.
 func flagOf(r *http.Request, name string, other bool) (bool, error) {
 	query, err := queryOf(r)
 	if err != nil {
@@ -401,7 +409,7 @@ func flagOf(r *http.Request, name string, other bool) (bool, error) {
 	return flag, nil
 }
 
-// quorum answers also if the cluster has no majority.
+// quorum answers GET /quorum, also while the cluster has no majority.
 func (p *operator) quorum(_ http.ResponseWriter, r *http.Request) (any, error) {
 	err := p.opts.Members.Writable(r.Context())
 	q := p.opts.Members.Quorum()
@@ -507,7 +515,8 @@ func (p *operator) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return rows, err
 }
 
-// keysNamed returns the key with this id as a list; empty if there is none.
+// keysNamed returns the key with the id jti as a list of one, or an empty list if it does not
+// exist.
 func (p *operator) keysNamed(ctx context.Context, jti state.KeyID) ([]KeyRow, error) {
 	key, err := p.opts.Accounts.Key(ctx, jti)
 	switch {
@@ -571,8 +580,8 @@ func (p *operator) removeApp(_ http.ResponseWriter, r *http.Request) (any, error
 	return nil, p.opts.Accounts.RemoveApp(r.Context(), r.PathValue("name"))
 }
 
-// addFile imports the body. A body that ends early is an error, so that a part of a file is
-// never imported as the whole.
+// addFile answers POST /content: it imports the body as a file. If the body ends early, it
+// returns an error, so that a part of a file is never imported as the whole.
 func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
 	root, size, err := p.opts.Files.Add(r.Context(), r.Body)
 	if err != nil {
@@ -581,8 +590,8 @@ func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusCreated, Content{CID: root.String(), Size: size})
 }
 
-// scrub answers when all blocks are verified. That takes as long as reading the disk, so
-// only the client limits it.
+// scrub answers POST /scrub after all blocks are verified. That takes as long as reading the
+// disk, so only the client can end it earlier.
 func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
 	report, err := p.opts.Blocks.Scrub(r.Context())
 	if err != nil {
@@ -593,8 +602,9 @@ func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// file streams a file. It sends the header with the first bytes. A later error ends the
-// connection before Content-Length bytes were sent.
+// file answers GET /content/{cid} with the file. It sends the header with the first bytes. If a
+// later read fails, the connection is closed before Content-Length bytes were sent, so the client
+// notices.
 func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
 	f, size, err := p.open(r)
 	if err != nil {
@@ -621,8 +631,8 @@ func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// open opens the file of a request with the rights of the user in the query, or of the
-// operator, who may read everything.
+// open opens the file of a request with the rights of the user in the query. Without a user it
+// opens the file as the operator, who may read everything.
 func (p *operator) open(r *http.Request) (f io.ReadSeekCloser, size uint64, err error) {
 	root := r.PathValue("cid")
 	query, err := queryOf(r)

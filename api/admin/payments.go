@@ -16,14 +16,15 @@ type Payment = web.Payment
 // PaymentPage is a page of payments.
 type PaymentPage = web.PaymentPage
 
-// Payments has the use cases of payments.
+// Payments lists the payments of the paid gateway.
 type Payments interface {
-	// List returns a page of payments, the newest first. cursor is Next of the page before; limit 0
-	// means the default. Errors: state.ErrInvalid, state.ErrUnavailable.
+	// List returns a page of payments, the newest first. cursor is Next of the previous page, or empty
+	// for the first page. A limit of 0 means the default. Errors: state.ErrInvalid,
+	// state.ErrUnavailable.
 	List(ctx context.Context, cursor string, limit int) (payments.Page, error)
 }
 
-// payments answers GET /payments.
+// payments answers GET /payments with a page of payments.
 func (p *operator) payments(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query, err := queryOf(r)
 	if err != nil {

@@ -10,25 +10,26 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Replica is this node's copy of the replicated state.
+// Replica gives access to this node's copy of the replicated state.
 type Replica interface {
-	// StateHash returns the hash of the whole copy and the index of its newest entry.
+	// StateHash returns the hash of the whole copy, and the index of the newest log entry in it.
 	StateHash(ctx context.Context) (index uint64, hash state.Hash, err error)
 	// CheckState makes all members compare their copies, and waits for their reports until
 	// ctx ends.
 	CheckState(ctx context.Context) (state.Check, error)
-	// Checks returns the newest comparisons, oldest first.
+	// Checks returns the results of the newest comparisons, the oldest first.
 	Checks() ([]state.Check, error)
 }
 
-// StateHash is the hash of a node's replicated state. At the same index every node has the
-// same hash.
+// StateHash is the hash of a node's replicated state. All nodes have the same hash at the same
+// index, unless one has diverged.
 type StateHash struct {
 	Index uint64     `json:"index"`
 	Hash  state.Hash `json:"hash"` // SHA-256 in hexadecimal
 }
 
-// stateHash answers after it has read the whole state. Only the client limits the time.
+// stateHash answers GET /state/hash after it has read the whole state. Only the client limits the
+// time.
 func (p *operator) stateHash(w http.ResponseWriter, r *http.Request) error {
 	index, hash, err := p.opts.Replica.StateHash(r.Context())
 	if err != nil {
@@ -37,12 +38,12 @@ func (p *operator) stateHash(w http.ResponseWriter, r *http.Request) error {
 	return web.JSON(w, http.StatusOK, StateHash{Index: index, Hash: hash})
 }
 
-// StateCheck is one comparison of the replicated state on all members.
+// StateCheck is the result of one comparison of the replicated state of all members.
 type StateCheck struct {
 	Index    uint64          `json:"index"`    // log index of the compared state
-	Time     string          `json:"time"`     // time of the request
-	Majority *state.Hash     `json:"majority"` // hash of more than 50 % of the members; null: none yet
-	Equal    bool            `json:"equal"`    // all members reported the same hash
+	Time     string          `json:"time"`     // when the comparison was requested
+	Majority *state.Hash     `json:"majority"` // hash that more than 50 % of the members reported; null: none yet
+	Equal    bool            `json:"equal"`    // all members have reported, all with the same hash
 	Members  []StateCheckRow `json:"members"`
 }
 
@@ -80,12 +81,12 @@ func (p *operator) stateChecks(_ http.ResponseWriter, _ *http.Request) (any, err
 	return rows, err
 }
 
-// checkTimeout is how long checkState waits for the reports of the members, because each
+// checkTimeout is how long checkState waits for the reports. It is long, because each member
 // reads its whole state.
 const checkTimeout = 10 * time.Minute
 
-// checkState answers when all members have reported. When the client or checkTimeout ends
-// the wait, it answers with the reports so far.
+// checkState answers POST /state/checks after all members have reported their hash. After
+// checkTimeout it answers with the reports so far.
 func (p *operator) checkState(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ type ShareRow struct {
 	User     string   `json:"user"`
 	Bucket   string   `json:"bucket"`
 	Name     string   `json:"name,omitempty"`
-	Prefixes []string `json:"prefixes"` // of the keys of objects
+	Prefixes []string `json:"prefixes"` // prefixes of the object keys that the share covers
 	Read     bool     `json:"read"`
 	Write    bool     `json:"write"`
 	Delete   bool     `json:"delete"`
@@ -23,7 +23,7 @@ type ShareRow struct {
 	Used     string   `json:"used,omitempty"` // last use, to the minute
 }
 
-// shares lists the shares of all accounts.
+// shares answers GET /shares with the shares of all accounts.
 func (p *operator) shares(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := p.opts.Accounts.AllShares(r.Context())
 	now := state.MillisOf(time.Now())

@@ -9,15 +9,16 @@ import (
 const (
 	// SocketName is the name of the local API's socket in the data folder.
 	SocketName = "holdfast.sock"
-	// maxSocketPath is the maximum length of a socket's path in bytes: the smallest
-	// sockaddr_un of the supported systems.
+	// maxSocketPath is the maximum length of a socket's path in bytes. It is the smallest limit
+	// (sockaddr_un) of all supported systems.
 	maxSocketPath = 103
 )
 
-// Socket returns a path of the local API's socket that a process can listen on and dial,
-// even if the path of the data folder is too long for a socket. The path is valid until
-// release is called; the socket stays. Errors: fs.ErrNotExist for a missing folder, and a
-// path that is too long on a system without /proc.
+// Socket returns a path under which a process can listen on or dial the socket of the local API.
+// If the usual path in the data folder is too long for a socket, it returns a short one through
+// /proc. The path is valid until the caller calls release, which does not remove the socket.
+// Errors: fs.ErrNotExist for a missing folder, and an error for a path that is too long on a
+// system without /proc.
 func Socket(folder string) (path string, release func(), err error) {
 	path = filepath.Join(folder, SocketName)
 	if len(path) <= maxSocketPath {

@@ -23,8 +23,8 @@ type failure struct {
 	Message    string `json:"message,omitempty"`
 	RetryAfter int64  `json:"retry_after,omitempty"` // seconds
 	Until      string `json:"until,omitempty"`       // end of the paid time, for 410
-	// Payment is the state of a payment that was spent although the request failed, such as
-	// refundable.
+	// Payment is the state of a payment that was or may have been settled although the request failed,
+	// such as refundable.
 	Payment     string `json:"payment,omitempty"`
 	Transaction string `json:"transaction,omitempty"`
 }
@@ -133,7 +133,7 @@ func failureOf(err error) (int, failure) {
 }
 
 // refusalOf returns the x402 reason if err means that the payment was rejected, and "" otherwise.
-// A RefundError is no rejection, because that payment was spent.
+// A RefundError is no rejection, because that payment was or may have been settled.
 func refusalOf(err error) string {
 	var no *payments.Rejected
 	switch {

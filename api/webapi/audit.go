@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// listAudit answers GET /audit, the newest rows first.
+// listAudit answers GET /audit with a page of the audit log, the newest rows first.
 func (s *surface) listAudit(c *call) error {
 	limit, err := c.limit()
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *surface) listAudit(c *call) error {
 	return c.ok(body)
 }
 
-// verifyAudit answers GET /audit/verify.
+// verifyAudit answers GET /audit/verify: it verifies the hash chain of the whole audit log.
 func (s *surface) verifyAudit(c *call) error {
 	v, err := s.Audit.Verify(c.ctx)
 	if err != nil {

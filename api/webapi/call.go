@@ -20,22 +20,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// call is one request to an operation.
+// call is one request, with its caller and its parsed input.
 type call struct {
 	w http.ResponseWriter
 	r *http.Request
-	// ctx ends with the request, or caseTimeout after its body was read. Changes under it are
-	// made only if the session or the key still lives.
+	// ctx ends with the request, or caseTimeout after its body was read. It contains the session or
+	// key of the caller, so that the state machine rejects changes if that was revoked meanwhile.
 	ctx    context.Context
 	who    accounts.Principal
-	token  string // token of who; "" for anybody
+	token  string // token of who; "" if the access is anybody
 	secure bool   // the client uses HTTPS
 	query  url.Values
-	fields web.Fields // members of the body
-	held   *web.Held  // accounts for the memory of the body and of the answer
+	fields web.Fields // members of the JSON body
+	held   *web.Held  // memory of the body and of the answer
 }
 
-// guarded returns the handler of an operation: it checks who calls, the query and the body.
+// guarded returns the handler of an operation. It checks the caller, the rate limits, the query
+// and the body, and then calls op.serve.
 func (s *surface) guarded(op operation) web.Handler {
 	origins := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -75,9 +76,10 @@ func (s *surface) guarded(op operation) web.Handler {
 	}
 }
 
-// identify finds the caller by the current state of the cluster. If there is an Authorization
-// header, or for access by token, the cookie is ignored. A change with a cookie must come from a
-// page of this origin.
+// identify authenticates the caller by a linearizable read, with the bearer token or else the
+// session cookie. It ignores the cookie if there is an Authorization header, or if the access a
+// requires a token. A change with a cookie must have the form token and must not come from a page
+// of another origin, or the error is 403.
 func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtection) (err error) {
 	_, byHeader := c.r.Header["Authorization"]
 	if byHeader || a.byTokenOnly() {
@@ -118,15 +120,16 @@ func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtectio
 	return nil
 }
 
-// forbidden returns the error for something that the caller may not do.
+// forbidden returns a 403 error with a formatted detail.
 func forbidden(format string, args ...any) error {
 	return web.Errorf(http.StatusForbidden, "FORBIDDEN", format, args...)
 }
 
-// byTokenOnly returns whether a token opens the operation, also that of a share, and no cookie.
+// byTokenOnly reports whether the access requires a bearer token, which may be that of a share,
+// and ignores cookies.
 func (a access) byTokenOnly() bool { return a == byToken || a == listsByToken }
 
-// permits returns nil if the caller has the access, and the 403 error otherwise.
+// permits returns nil if the caller of c has the access a, and a 403 error otherwise.
 func (a access) permits(c *call) error {
 	who := &c.who
 	switch a {
@@ -168,8 +171,8 @@ func withScope(who *accounts.Principal, scope string) error {
 	return nil
 }
 
-// read reads the query and the body of a request. It refuses parameters and members that the
-// operation does not know.
+// read parses the query and the body of the request into c. It returns a 400 error for a
+// parameter or a member that op does not have.
 func (c *call) read(op operation) (err error) {
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return web.BadRequest("the query is not valid: a %% must stand before two hexadecimal digits, and a ; is written %%3B")
@@ -197,25 +200,25 @@ func (c *call) read(op operation) (err error) {
 	return c.fields.Only(op.fields...)
 }
 
-// id returns the id of the path.
+// id returns the segment {id} of the path.
 func (c *call) id() string { return c.r.PathValue("id") }
 
-// ok answers 200 with a body.
+// ok answers 200 with body in JSON.
 func (c *call) ok(body any) error { return web.HeldJSON(c.w, http.StatusOK, body, c.held) }
 
-// created answers 201 with a body.
+// created answers 201 with body in JSON.
 func (c *call) created(body any) error { return web.HeldJSON(c.w, http.StatusCreated, body, c.held) }
 
-// done answers 204.
+// done answers 204 without a body.
 func (c *call) done() error { return web.Empty(c.w, http.StatusNoContent) }
 
-// Bounds of the rows of a page.
+// Default and maximum of the query parameter limit.
 const (
 	defaultLimit = 50
 	maxLimit     = state.MaxListLimit
 )
 
-// limit returns the largest number of rows of a page.
+// limit returns the maximum number of rows of the page that the query asks for, or a 400 error.
 func (c *call) limit() (int, error) {
 	if !c.query.Has("limit") {
 		return defaultLimit, nil
@@ -227,9 +230,9 @@ func (c *call) limit() (int, error) {
 	return int(n), nil
 }
 
-// cursor returns the position at which a page begins: after the row that the cursor of the
-// previous page names, or "" without a cursor. A cursor contains only a position, so the cursor
-// of another account leads to the caller's own rows.
+// cursor returns the position after which the requested page begins, or "" for the first page. A
+// malformed cursor is errCursor. A cursor contains no account, so a cursor from another account
+// only selects a position in the caller's own rows.
 func (c *call) cursor() (string, error) {
 	text := c.query.Get("cursor")
 	place, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -239,16 +242,16 @@ func (c *call) cursor() (string, error) {
 	return string(place), nil
 }
 
-// errCursor is the error for a malformed cursor.
+// errCursor is the 400 error for a malformed cursor.
 var errCursor = web.BadRequest("cursor is not the next of an earlier page")
 
-// cursorOf returns the cursor for a position.
+// cursorOf encodes a position as a cursor, for the member next of a page.
 func cursorOf(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
-// timeForm is RFC 3339 with milliseconds in UTC.
+// timeForm is the time format of bodies: RFC 3339 with milliseconds in UTC.
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// timeText returns a time in the form for bodies; "" for the zero time.
+// timeText formats t with timeForm. It returns "" for the zero time.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -256,7 +259,8 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(timeForm)
 }
 
-// seconds reads a member of the body that is a duration in whole seconds, from 1 to most.
+// seconds returns the member name of the body, which must be a whole number of seconds from 1 to
+// most. given is false if it is absent. Errors are 400.
 func (c *call) seconds(name string, most time.Duration) (d time.Duration, given bool, err error) {
 	n, given, err := c.fields.Whole(name)
 	if err != nil || !given {
@@ -268,7 +272,8 @@ func (c *call) seconds(name string, most time.Duration) (d time.Duration, given 
 	return time.Duration(n) * time.Second, true, nil
 }
 
-// text reads a member of the body that must be present and not empty.
+// text returns the member name of the body, which must be a string that is not blank. Errors are
+// 400.
 func (c *call) text(name string) (string, error) {
 	text, _, err := c.fields.Text(name)
 	if err == nil && strings.TrimSpace(text) == "" {

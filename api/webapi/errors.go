@@ -8,18 +8,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Waits that the answers ask of clients.
+// Values of the Retry-After header.
 const (
-	retryUnavailable = time.Second // about how long the cluster is without a leader
-	retryLimited     = time.Minute // how long a name is refused after too many wrong passwords
-	retryNoSpace     = time.Minute // about how soon deletions can have made room
+	retryUnavailable = time.Second // about the duration of a leader election
+	retryLimited     = time.Minute // how long an account is locked after too many wrong passwords
+	retryNoSpace     = time.Minute // about the time after which deleted content has freed space
 )
 
-// absent is the answer for an id that does not exist and for an id of another account.
+// absent is the answer for an id that does not exist, and also for an id of another account, so
+// that nobody can probe ids.
 var absent = web.Answer{Status: http.StatusNotFound, Reason: "NOT_FOUND", Detail: "nothing of this account has that name or id"}
 
-// errorTable has the answer for every code of the state. If Detail is empty, the answer has the
-// text of the error, which is written for people.
+// errorTable has the answer to each error code of the state. An empty Detail stands for the text
+// of the error.
 var errorTable = map[state.Code]web.Answer{
 	state.CodeInvalid:      {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 	state.CodeNotFound:     absent,
@@ -45,7 +46,7 @@ var errorTable = map[state.Code]web.Answer{
 	state.CodeTooSmall:    {Status: http.StatusBadRequest, Reason: "BAD_REQUEST"},
 }
 
-// answer returns the answer for any error.
+// answer converts any error of a handler to the answer for the client.
 func answer(err error) web.Answer {
 	return web.AnswerBy(errorTable, err, "the cluster did not answer in time", "internal error; X-Request-Id names it in the log")
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sessionBody says who the caller is.
+// sessionBody is the answer to GET /session: the session and account of the caller.
 type sessionBody struct {
 	ID      state.SessionID `json:"id"`
 	Account state.AccountID `json:"account"`
 	Email   string          `json:"email"`
 	Admin   bool            `json:"admin"`
-	// FormToken is the value of the header X-Form-Token that a change with the session cookie
-	// must send.
+	// FormToken is the value that the header X-Form-Token must have in every change that uses the
+	// session cookie.
 	FormToken string `json:"form_token"`
 }
 
@@ -28,7 +28,7 @@ func (s *surface) session(c *call) error {
 	return c.ok(sessionBody{c.who.Session, c.who.Account, c.who.Email, c.who.Admin, web.FormToken(c.token)})
 }
 
-// endSession answers DELETE /session. After the answer, no node accepts the session.
+// endSession answers DELETE /session. When it has answered, no node accepts the session.
 func (s *surface) endSession(c *call) error {
 	if err := s.Accounts.SignOut(c.ctx, c.token); err != nil {
 		return fmt.Errorf("sign out: %w", err)
@@ -37,8 +37,8 @@ func (s *surface) endSession(c *call) error {
 	return c.done()
 }
 
-// keyBody is an API key. It has secrets only if the key was just made or was requested with a
-// password.
+// keyBody is an API key. The secrets are present only for a new key, and for a key that was
+// requested with a password.
 type keyBody struct {
 	ID              state.KeyID `json:"id"`
 	Name            string      `json:"name"`
@@ -55,7 +55,8 @@ func bodyOfKey(k *accounts.Key) keyBody {
 	return keyBody{k.ID, k.Name, k.Scope, timeText(k.Created), timeText(k.Expires), timeText(k.Used), k.Token, k.AccessKeyID, k.SecretAccessKey}
 }
 
-// keysBody has all keys of an account, at most state.MaxKeysPerUser.
+// keysBody has all keys of an account. There are at most state.MaxKeysPerUser, so the list has no
+// pages.
 type keysBody struct {
 	Results []keyBody `json:"results"`
 }
@@ -74,7 +75,7 @@ func (s *surface) listKeys(c *call) error {
 	return c.ok(body)
 }
 
-// maxLife is the longest life of a key that can be requested.
+// maxLife is the longest lifetime that a request for a key may ask for.
 const maxLife = 10 * 365 * 24 * time.Hour
 
 // createKey answers POST /keys with the key and its secrets.
@@ -101,7 +102,8 @@ func (s *surface) createKey(c *call) error {
 	return c.created(bodyOfKey(&key))
 }
 
-// ownKey returns a key of the account without its secrets, or state.ErrNotFound.
+// ownKey returns the key with an id without its secrets. It returns state.ErrNotFound if the key
+// does not exist or belongs to another account.
 func (s *surface) ownKey(c *call, id string) (accounts.Key, error) {
 	key, err := s.Accounts.Key(c.ctx, state.KeyID(id))
 	if err != nil {
@@ -122,7 +124,7 @@ func (s *surface) getKey(c *call) error {
 	return c.ok(bodyOfKey(&key))
 }
 
-// revokeKey answers DELETE /keys/{id}. After the answer, no node accepts the key.
+// revokeKey answers DELETE /keys/{id}. When it has answered, no node accepts the key.
 func (s *surface) revokeKey(c *call) error {
 	key, err := s.ownKey(c, c.id())
 	if err != nil {
@@ -134,12 +136,13 @@ func (s *surface) revokeKey(c *call) error {
 	return c.done()
 }
 
-// proofLife is how long the session of an account without a password counts as a proof of
-// identity.
+// proofLife is the maximum age of a session with which proven accepts the caller of an account
+// without a password.
 const proofLife = 10 * time.Minute
 
-// proven returns nil if the caller proves the identity of the account's owner: by the password,
-// or if the account has no password, by a session that began recently.
+// proven returns nil if the caller proves again to be the owner of the account, because secrets
+// are to be shown. The proof is the member password of the body. For an account without a
+// password, a session younger than proofLife is enough. Otherwise the error is 400 or 403.
 func (s *surface) proven(c *call) error {
 	password, _, err := c.fields.Text("password")
 	if err != nil {
@@ -167,8 +170,8 @@ func (s *surface) proven(c *call) error {
 	return nil
 }
 
-// showKey answers POST /keys/{id}/show with the key and its secrets, if the caller proves the
-// identity of the account's owner.
+// showKey answers POST /keys/{id}/show with the key and its secrets, if proven accepts the
+// caller.
 func (s *surface) showKey(c *call) error {
 	key, err := s.ownKey(c, c.id())
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 )
 
-// ledger answers GET /ledger, the newest postings first. Administrators may name another account.
+// ledger answers GET /ledger with a page of the credit ledger of the caller, the newest postings
+// first. An administrator may name another account.
 func (s *surface) ledger(c *call) error {
 	limit, err := c.limit()
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *surface) ledger(c *call) error {
 	return c.ok(body)
 }
 
-// post answers POST /users/{id}/ledger.
+// post answers POST /users/{id}/ledger: it adds a posting to the credit ledger of an account.
 func (s *surface) post(c *call) error {
 	var r credits.Request
 	var given bool

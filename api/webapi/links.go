@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// openLinkBody is a one-time link that can be used, without its secret.
+// openLinkBody is a one-time link that can still be used, without its secret.
 type openLinkBody struct {
 	ID      state.LinkID `json:"id"`
 	Email   string       `json:"email"`
@@ -14,15 +14,15 @@ type openLinkBody struct {
 	Expires string       `json:"expires"`
 }
 
-// openLinksBody has the links, the one that expires first at the top.
+// openLinksBody has the one-time links that can still be used, ordered by expiry.
 type openLinksBody struct {
 	Results []openLinkBody `json:"results"`
 }
 
-// purposes are the names of purposes.
+// purposes has the JSON names of the purposes of one-time links.
 var purposes = map[state.LinkPurpose]string{state.ForSignUp: "invitation", state.ForPassword: "password", state.ForSession: "session"}
 
-// listLinks answers GET /links.
+// listLinks answers GET /links with the one-time links that can still be used.
 func (s *surface) listLinks(c *call) error {
 	all, err := s.Accounts.Links(c.ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *surface) listLinks(c *call) error {
 	return c.ok(body)
 }
 
-// revokeLink answers DELETE /links/{id}: no node takes the link any more.
+// revokeLink answers DELETE /links/{id}. When it has answered, no node accepts the one-time link.
 func (s *surface) revokeLink(c *call) error {
 	if err := s.Accounts.RevokeLink(c.ctx, state.LinkID(c.id())); err != nil {
 		return fmt.Errorf("revoke one-time link: %w", err)

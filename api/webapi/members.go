@@ -13,20 +13,20 @@ type membersBody struct {
 	ClusterID       string            `json:"cluster_id"`
 	Leader          state.NodeID      `json:"leader"` // "" if no leader is known
 	Quorum          quorumBody        `json:"quorum"`
-	Pins            map[string]uint64 `json:"pins"` // by status
-	UnderReplicated uint64            `json:"under_replicated"`
+	Pins            map[string]uint64 `json:"pins"`             // number of pins by status
+	UnderReplicated uint64            `json:"under_replicated"` // pinned roots with too few copies on live members
 	Results         []memberBody      `json:"results"`
 }
 
-// quorumBody says whether the cluster has enough votes to commit changes.
+// quorumBody states whether the cluster has enough votes to commit changes.
 type quorumBody struct {
-	Votes    int  `json:"votes"`
-	Needed   int  `json:"needed"`
-	Here     int  `json:"here"`
-	Complete bool `json:"complete"`
+	Votes    int  `json:"votes"`    // number of voters
+	Needed   int  `json:"needed"`   // votes that a commit needs
+	Here     int  `json:"here"`     // voters that this node reaches and that can write, itself included
+	Complete bool `json:"complete"` // Here is at least Needed
 }
 
-// memberBody is a member.
+// memberBody is a member of the cluster.
 type memberBody struct {
 	ID         state.NodeID     `json:"id"`
 	Name       string           `json:"name"`
@@ -49,7 +49,7 @@ func bodyOfMember(p *members.Peer) memberBody {
 	}
 }
 
-// listMembers answers GET /members, also without a majority.
+// listMembers answers GET /members, also while the cluster has no majority.
 func (s *surface) listMembers(c *call) error {
 	status, err := s.Members.Status(c.ctx)
 	if err != nil {

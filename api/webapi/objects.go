@@ -31,15 +31,16 @@ func bodyOfBucket(b *state.Bucket) bucketBody {
 	return bucketBody{b.Name, timeText(b.Created.Time()), b.Public, versioning}
 }
 
-// bucketsBody has all buckets of an account, at most state.MaxBucketsPerUser.
+// bucketsBody has all buckets of an account. There are at most state.MaxBucketsPerUser, so the
+// list has no pages.
 type bucketsBody struct {
 	Results []bucketBody `json:"results"`
 }
 
-// bucket returns the name of the bucket in the path.
+// bucket returns the segment {bucket} of the path.
 func (c *call) bucket() string { return c.r.PathValue("bucket") }
 
-// listBuckets answers GET /buckets, by name.
+// listBuckets answers GET /buckets, ordered by name.
 func (s *surface) listBuckets(c *call) error {
 	all, err := s.Objects.Buckets(c.ctx, c.who.Account)
 	if err != nil {
@@ -95,11 +96,11 @@ type rowBody struct {
 // objectsBody is a page of a bucket's objects.
 type objectsBody struct {
 	Results  []rowBody `json:"results"`
-	Prefixes []string  `json:"prefixes"`       // common prefixes, which end with the delimiter
+	Prefixes []string  `json:"prefixes"`       // common prefixes as in S3, which end with the delimiter
 	Next     string    `json:"next,omitempty"` // cursor of the next page
 }
 
-// listObjects answers GET /buckets/{bucket}/objects and GET /shared/{bucket}, by key.
+// listObjects answers GET /buckets/{bucket}/objects and GET /shared/{bucket}, ordered by key.
 func (s *surface) listObjects(c *call) (err error) {
 	q := state.ObjectsQuery{Prefix: c.query.Get("prefix"), Delimiter: c.query.Get("delimiter")}
 	if q.Limit, err = c.limit(); err != nil {
@@ -128,7 +129,8 @@ func (s *surface) listObjects(c *call) (err error) {
 	return c.ok(body)
 }
 
-// objectBody is an object without its content. A delete marker has a key, a version and a time.
+// objectBody is a version of an object without its content. A delete marker has only a key, a
+// version and a time.
 type objectBody struct {
 	Key         string            `json:"key"`
 	Version     string            `json:"version,omitempty"` // id of the version, if the object has versions
@@ -156,7 +158,8 @@ func bodyOfObject(o *state.Object) objectBody {
 	return body
 }
 
-// object returns the version of a key that the query names.
+// object returns the object with the key and the version in the query. The result may be a delete
+// marker.
 func (s *surface) object(c *call) (state.Object, error) {
 	key := c.query.Get("key")
 	if key == "" {
@@ -169,10 +172,10 @@ func (s *surface) object(c *call) (state.Object, error) {
 	return o, nil
 }
 
-// version returns the version that the query names; "" is the current one.
+// version returns the query parameter version; "" means the current version.
 func (c *call) version() state.VersionID { return state.VersionID(c.query.Get("version")) }
 
-// getObject answers GET /buckets/{bucket}/object.
+// getObject answers GET /buckets/{bucket}/object with the metadata of an object.
 func (s *surface) getObject(c *call) error {
 	o, err := s.object(c)
 	if err != nil {
@@ -181,8 +184,8 @@ func (s *surface) getObject(c *call) error {
 	return c.ok(bodyOfObject(&o))
 }
 
-// deleteObject answers DELETE /buckets/{bucket}/object. Without a version it makes a delete marker
-// where the bucket keeps versions.
+// deleteObject answers DELETE /buckets/{bucket}/object. Without a version it adds a delete marker
+// if the bucket has versioning.
 func (s *surface) deleteObject(c *call) error {
 	o, err := s.object(c)
 	if err != nil {
@@ -194,20 +197,20 @@ func (s *surface) deleteObject(c *call) error {
 	return c.done()
 }
 
-// Bounds of the life of a link. The longest is that of presigned links of S3.
+// Default and maximum lifetime of a presigned URL. The maximum is that of Amazon S3.
 const (
 	defaultLink = time.Hour
 	maxLink     = 7 * 24 * time.Hour
 )
 
-// linkBody is a presigned link.
+// linkBody is a presigned URL with its expiry.
 type linkBody struct {
 	URL     string `json:"url"`
 	Expires string `json:"expires"`
 }
 
-// linkObject answers POST /buckets/{bucket}/object/link. It makes a link, signed with a key of
-// the account. Everybody who has the link can read the object until the link expires.
+// linkObject answers POST /buckets/{bucket}/object/link with a presigned URL, signed with one of
+// the account's keys. Everybody who has the URL can read the object until it expires.
 func (s *surface) linkObject(c *call) error {
 	id, err := c.text("key_id")
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// openAPI describes the surface in OpenAPI 3.1.
+// openAPI is the OpenAPI 3.1 document of this API.
 //
 //go:embed openapi.json
 var openAPI string
 
-// describe answers GET /openapi.json to everybody, because the document contains nothing
-// secret.
+// describe answers GET /openapi.json with openAPI. It needs no credentials, because the document
+// has no secrets.
 func describe(c *call) error {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(openAPI)))

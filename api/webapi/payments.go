@@ -6,7 +6,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// listPayments answers GET /payments, the newest first.
+// listPayments answers GET /payments with a page of the payments of the paid gateway, the newest
+// first.
 func (s *surface) listPayments(c *call) error {
 	limit, err := c.limit()
 	if err != nil {

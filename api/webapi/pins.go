@@ -29,12 +29,13 @@ func bodyOfPin(r *pins.Record) pinBody {
 
 // pinsBody is a page of pins.
 type pinsBody struct {
-	Count   uint64    `json:"count"` // number of all matches from this page on
+	Count   uint64    `json:"count"` // number of matching pins on this page and all later pages
 	Results []pinBody `json:"results"`
 	Next    string    `json:"next,omitempty"` // cursor of the next page
 }
 
-// matches are the ways to compare names, as in the Pinning Service API.
+// matches maps the query parameter match to a way to compare names, as in the Pinning Service
+// API.
 var matches = map[string]state.Match{
 	"": state.Exact, "exact": state.Exact, "iexact": state.IExact, "partial": state.Partial, "ipartial": state.IPartial,
 }
@@ -62,8 +63,8 @@ func (s *surface) listPins(c *call) error {
 	return c.ok(body)
 }
 
-// pinQuery parses the query of a list. Creation times are unique within an account, so a page
-// begins after a creation time.
+// pinQuery parses the query of a list of pins. Errors are 400. The position in a cursor is a
+// creation time, which is unique within an account.
 func (c *call) pinQuery() (q state.PinQuery, err error) {
 	if q.Limit, err = c.limit(); err != nil {
 		return q, err
@@ -99,7 +100,8 @@ func (c *call) pinQuery() (q state.PinQuery, err error) {
 	return q, nil
 }
 
-// createPin answers POST /pins. The record of the pin is durable; the content is fetched later.
+// createPin answers POST /pins. When it has answered, the record of the pin is durable; the
+// cluster fetches the content in the background.
 func (s *surface) createPin(c *call) error {
 	cid, err := c.text("cid")
 	if err != nil {

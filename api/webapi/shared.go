@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sharedContent answers GET /shared/{bucket}/{key...} with the content of an object. The page
-// /shared of the console reads ciphertext here, with the token of a link. A browser sends the token
-// only with a script, and no cookie counts, so that the answer never depends on who is signed in.
+// sharedContent answers GET /shared/{bucket}/{key...} with the content of an object. The console
+// page /shared reads the ciphertext of a share here, with the bearer token of the share link.
+// Cookies are ignored, so the answer does not depend on who is signed in.
 func (s *surface) sharedContent(c *call) error {
 	key := c.r.PathValue("key")
 	if len(key) > state.MaxKeyBytes {

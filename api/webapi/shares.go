@@ -16,7 +16,8 @@ type sharesBody struct {
 	Next    string      `json:"next,omitempty"` // cursor of the next page
 }
 
-// listShares answers GET /shares, without secrets, by the creation of the bucket and by id.
+// listShares answers GET /shares without secrets, ordered by the creation of the bucket and then
+// by id.
 func (s *surface) listShares(c *call) error {
 	limit, err := c.limit()
 	if err != nil {
@@ -45,7 +46,8 @@ func (s *surface) listShares(c *call) error {
 	return c.ok(body)
 }
 
-// placeOf returns the place in a cursor; the zero place for "".
+// placeOf parses the position in a cursor of listShares. It returns the zero SharePlace for "",
+// and errCursor for malformed text.
 func placeOf(text string) (state.SharePlace, error) {
 	if text == "" {
 		return state.SharePlace{}, nil
@@ -58,7 +60,8 @@ func placeOf(text string) (state.SharePlace, error) {
 	return state.SharePlace{Born: state.Incarnation(n), ID: state.ShareID(id)}, nil
 }
 
-// createShare answers POST /shares with the share and its secrets. Without a share_id it chooses one.
+// createShare answers POST /shares with the new share and its secrets. Without a share_id in the
+// body, the server chooses the id.
 func (s *surface) createShare(c *call) error {
 	bucket, err := c.text("bucket")
 	if err != nil {
@@ -89,7 +92,8 @@ func (s *surface) createShare(c *call) error {
 	return c.created(web.ShareOf(&share, timeForm))
 }
 
-// revokeShare answers DELETE /shares/{bucket}/{id}. After the answer, no node accepts the share.
+// revokeShare answers DELETE /shares/{bucket}/{id}. When it has answered, no node accepts the
+// share.
 func (s *surface) revokeShare(c *call) error {
 	if err := s.Accounts.RevokeShare(c.ctx, c.who.Account, c.bucket(), state.ShareID(c.id())); err != nil {
 		return fmt.Errorf("revoke share: %w", err)

@@ -8,18 +8,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// usageBody has the bytes that an account stores, and the bytes that it may store.
+// usageBody has the number of bytes that an account uses, and the number that it may use.
 type usageBody struct {
-	Used      uint64  `json:"used_bytes"`
-	Stored    uint64  `json:"stored_bytes"`  // bytes of complete content
-	Coming    uint64  `json:"coming_bytes"`  // bytes of content that is being fetched
-	Records   uint64  `json:"records_bytes"` // bytes of names, origins and metadata
-	Allowance *uint64 `json:"allowance_bytes"`
+	Used      uint64  `json:"used_bytes"`      // sum of the next three fields
+	Stored    uint64  `json:"stored_bytes"`    // bytes of complete content
+	Coming    uint64  `json:"coming_bytes"`    // bytes of content that is being fetched
+	Records   uint64  `json:"records_bytes"`   // bytes of names, origins and metadata
+	Allowance *uint64 `json:"allowance_bytes"` // bytes that are free of charge; null: no limit
 	Credits   uint64  `json:"credits"`
 }
 
-// ends returns when the newest content of an account begins to end, in the form for bodies; "" if it
-// does not.
+// ends returns the time at which the cluster begins to delete the newest content of an account
+// because its credits are used up, formatted with timeForm. It returns "" if that will not
+// happen.
 func (s *surface) ends(account state.AccountID) (string, error) {
 	end, ends, err := s.Ledger.ContentEnds(account)
 	if err != nil || !ends {
@@ -36,13 +37,13 @@ func bodyOfQuota(q *state.Quota) usageBody {
 	return u
 }
 
-// holdingsBody has the counts of everything that belongs to an account.
+// holdingsBody has the counts of the pins, buckets, objects, keys and sessions of an account.
 type holdingsBody struct {
 	Pins     map[string]uint64 `json:"pins"` // by status
 	Buckets  uint64            `json:"buckets"`
-	Objects  uint64            `json:"objects"`
-	Versions uint64            `json:"versions"`
-	Uploads  uint64            `json:"uploads"`
+	Objects  uint64            `json:"objects"`  // without old versions
+	Versions uint64            `json:"versions"` // old versions and delete markers
+	Uploads  uint64            `json:"uploads"`  // open multipart uploads
 	Keys     uint64            `json:"keys"`
 	Sessions uint64            `json:"sessions"`
 }
@@ -58,7 +59,7 @@ func bodyOfHoldings(h *accounts.Holdings) holdingsBody {
 // ownUsage is the answer to GET /usage.
 type ownUsage struct {
 	usageBody
-	Ends string       `json:"content_ends,omitempty"` // when the newest content begins to end; empty: it does not
+	Ends string       `json:"content_ends,omitempty"` // result of surface.ends
 	Has  holdingsBody `json:"has"`
 }
 
@@ -75,7 +76,7 @@ func (s *surface) usage(c *call) error {
 	return c.ok(ownUsage{bodyOfQuota(&has.Quota), ends, bodyOfHoldings(&has)})
 }
 
-// userBody is an account.
+// userBody is an account in a list.
 type userBody struct {
 	ID      state.AccountID `json:"id"`
 	Email   string          `json:"email"`
@@ -93,22 +94,23 @@ func bodyOfUser(u *accounts.User) userBody {
 	return b
 }
 
-// oneUser is an account with the counts of what belongs to it.
+// oneUser is the answer to GET /users/{id}: an account with the counts of its pins, objects, keys
+// and sessions.
 type oneUser struct {
 	userBody
 	Admin bool         `json:"admin"`
-	Ends  string       `json:"content_ends,omitempty"`
+	Ends  string       `json:"content_ends,omitempty"` // result of surface.ends
 	Has   holdingsBody `json:"has"`
 }
 
 // usersBody is a page of accounts.
 type usersBody struct {
-	Count   int        `json:"count"` // of all matches
+	Count   int        `json:"count"` // number of matching accounts on all pages
 	Results []userBody `json:"results"`
 	Next    string     `json:"next,omitempty"` // cursor of the next page
 }
 
-// listUsers answers GET /users, by e-mail address.
+// listUsers answers GET /users, ordered by e-mail address.
 func (s *surface) listUsers(c *call) error {
 	limit, err := c.limit()
 	if err != nil {
@@ -132,7 +134,8 @@ func (s *surface) listUsers(c *call) error {
 	return c.ok(body)
 }
 
-// createUser answers POST /users. The first password is meant to be changed by the person.
+// createUser answers POST /users. The administrator chooses the first password, which the user
+// should change.
 func (s *surface) createUser(c *call) error {
 	email, err := c.text("email")
 	if err != nil {
@@ -149,7 +152,7 @@ func (s *surface) createUser(c *call) error {
 	return c.created(bodyOfUser(&u))
 }
 
-// user returns the account that the path names.
+// user returns the account with the id in the path.
 func (s *surface) user(c *call) (accounts.Holdings, error) {
 	has, err := s.Accounts.Holdings(c.ctx, c.id())
 	if err != nil {
@@ -171,8 +174,8 @@ func (s *surface) getUser(c *call) error {
 	return c.ok(oneUser{bodyOfUser(&has.User), has.Admin, ends, bodyOfHoldings(&has)})
 }
 
-// others returns the account in the path, but refuses the account of the caller, so that nobody
-// locks out the last administrator by mistake.
+// others returns the account with the id in the path. It returns a 403 error for the account of
+// the caller, so that the last administrator is not locked out by mistake.
 func (s *surface) others(c *call) (accounts.Holdings, error) {
 	has, err := s.user(c)
 	if err == nil && has.ID == c.who.Account {
@@ -193,7 +196,7 @@ func (s *surface) removeUser(c *call) error {
 	return c.done()
 }
 
-// setAllowance answers PUT /users/{id}/allowance. null means no limit.
+// setAllowance answers PUT /users/{id}/allowance. The value null for bytes means no limit.
 func (s *surface) setAllowance(c *call) error {
 	var bytes uint64 = state.Unlimited
 	if string(c.fields["bytes"]) != "null" {
@@ -216,7 +219,7 @@ func (s *surface) setAllowance(c *call) error {
 	return c.done()
 }
 
-// setAdmin answers PUT /users/{id}/admin.
+// setAdmin answers PUT /users/{id}/admin: it grants or removes the rights of an administrator.
 func (s *surface) setAdmin(c *call) error {
 	admin, given, err := c.fields.Bool("admin")
 	if err != nil {
@@ -235,7 +238,7 @@ func (s *surface) setAdmin(c *call) error {
 	return c.done()
 }
 
-// setDisabled answers PUT /users/{id}/disabled.
+// setDisabled answers PUT /users/{id}/disabled: it disables an account, or enables it again.
 func (s *surface) setDisabled(c *call) error {
 	on, given, err := c.fields.Bool("disabled")
 	if err != nil {

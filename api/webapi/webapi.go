@@ -1,11 +1,12 @@
-// Package webapi serves the JSON API of the web console's listener, below Prefix: session, API
-// keys, shares, pins, buckets, objects, usage, and for administrators members and accounts. The pages of
-// the console call the use cases and not this API.
+// Package webapi serves a JSON API on the listener of the web console, below the path Prefix. It
+// covers the session, API keys, shares, pins, buckets, objects and usage, and for administrators
+// members and accounts. The HTML pages of the console do not use this API: they call the same
+// application logic directly.
 //
-// A browser is known by the session cookie of the console. A request that changes something has
+// A browser authenticates with the session cookie of the console. A change must then also have
 // the form token of that session in the header X-Form-Token. A program sends a session token or
-// an API key as a Bearer token instead, which no browser sends by itself. An API key opens what
-// its scope covers: pins, buckets, objects and usage.
+// an API key as a bearer token instead, which a browser never adds by itself. The scope of an API
+// key limits it to pins, buckets, objects and usage.
 //
 // Imports: std, api/internal/drainbody, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
 // cluster/members, consensus/state.
@@ -32,19 +33,22 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Prefix begins every path of the API.
+// Prefix is the path with which every path of the API begins.
 const Prefix = "/api/v1"
 
-// Accounts are the use cases of sessions, keys and accounts.
+// Accounts is the application logic behind sessions, keys, shares and accounts.
 type Accounts interface {
-	// Authenticate returns the principal of a token, by the current state of the cluster.
+	// Authenticate returns the principal of a token by a linearizable read, or
+	// state.ErrUnauthorized.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// SignOut ends the session of a token everywhere, or returns state.ErrUnauthorized.
+	// SignOut ends the session of a token on all nodes. It returns state.ErrUnauthorized if token
+	// is no session token.
 	SignOut(ctx context.Context, token string) error
-	// CheckPassword returns nil if password opens the account whose name is name. The call counts
-	// as an attempt to sign in from the address from, and has the errors of an attempt.
+	// CheckPassword returns nil if password is that of the account with the e-mail address name.
+	// The call counts as a sign-in attempt from the address from, and returns the same errors as
+	// a sign-in.
 	CheckPassword(ctx context.Context, name, password string, from netip.Addr) error
-	// Ways returns the ways to sign in to an account.
+	// Ways returns how one can sign in to an account: by password, or at which OpenID providers.
 	Ways(ctx context.Context, account state.AccountID) (accounts.Ways, error)
 	// CreateKey adds an API key and returns it with its secrets. A ttl of 0 means that the key
 	// does not expire.
@@ -55,22 +59,24 @@ type Accounts interface {
 	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Show returns a key with its secrets, or state.ErrNotFound.
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
-	// Revoke ends a key on every node before it returns.
+	// Revoke revokes an API key. When it returns, no node accepts the key.
 	Revoke(ctx context.Context, jti state.KeyID) error
-	// AuthenticateS3 does the same as Authenticate, and also accepts the tokens of shares.
+	// AuthenticateS3 works like Authenticate, and also accepts the tokens of shares.
 	AuthenticateS3(ctx context.Context, token string) (accounts.Principal, error)
-	// CreateShare adds a share to a bucket and returns it with its secrets. The same request
-	// again returns the same share.
+	// CreateShare adds a share to a bucket and returns it with its secrets. A repeated identical
+	// request returns the same share.
 	CreateShare(ctx context.Context, account state.AccountID, r accounts.ShareRequest) (accounts.Share, error)
-	// Shares returns a page of the shares of an account, or of a bucket, without secrets.
+	// Shares returns a page of the shares of an account without secrets, beginning after the
+	// position after. A bucket that is not empty selects the shares of that bucket.
 	Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
-	// RevokeShare ends a share on every node before it returns.
+	// RevokeShare revokes a share. When it returns, no node accepts the share.
 	RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error
-	// Holdings returns the account of an id or e-mail address with what belongs to it.
+	// Holdings returns the account with the e-mail address or id who, with the counts of its
+	// pins, objects, keys and sessions.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
-	// Links returns the one-time links that can be used, without their tokens.
+	// Links returns the one-time links that can still be used, without their secrets.
 	Links(ctx context.Context) ([]accounts.OpenLink, error)
-	// RevokeLink ends a one-time link on every node, or returns state.ErrNotFound.
+	// RevokeLink revokes a one-time link on every node, or returns state.ErrNotFound.
 	RevokeLink(ctx context.Context, id state.LinkID) error
 	// Page returns a page of accounts, ordered by e-mail address.
 	Page(ctx context.Context, q accounts.UserQuery) (accounts.UserPage, error)
@@ -82,80 +88,87 @@ type Accounts interface {
 	SetAdmin(ctx context.Context, email string, admin bool) error
 	// SetDisabled disables an account if on is true, and enables it again otherwise.
 	SetDisabled(ctx context.Context, email string, on bool) error
-	// RemoveAccount removes an account and what belongs to it.
+	// RemoveAccount removes an account with its keys, pins and objects.
 	RemoveAccount(ctx context.Context, email string) error
 }
 
-// Audit are the use cases of the audit log.
+// Audit is the application logic behind the audit log.
 type Audit interface {
-	// List returns a page of the rows that a query asks for, the newest first.
+	// List returns a page of the rows that match q, the newest first.
 	List(ctx context.Context, q audit.Query) (audit.Page, error)
-	// Verify walks through the whole log. A broken row is no error.
+	// Verify verifies the hash chain of the whole log. The result reports a changed row; that is
+	// no error.
 	Verify(ctx context.Context) (audit.Verification, error)
 }
 
-// Ledger are the use cases of credits.
+// Ledger is the application logic behind the credit ledgers.
 type Ledger interface {
-	// Post adds a posting to the ledger of the account with an e-mail address or id. A posting that
-	// has an id is added only once.
+	// Post adds a posting to the ledger of the account with the e-mail address or id who. If the
+	// request has an id, a retry does not add the posting again.
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
-	// List returns a page of a ledger, the newest postings first.
+	// List returns a page of the ledger of an account, the newest postings first. before is the
+	// cursor of the page; 0 means the first page.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
-	// ContentEnds returns when the newest content of an account begins to end, because its credits are
-	// used up and it stores more than its allowance. It returns false for all other accounts. It reads
-	// the local state.
+	// ContentEnds returns when the cluster begins to delete the newest content of an account that
+	// stores more than its allowance and has used up its credits. It returns false for all other
+	// accounts. It reads the local state, which may be stale.
 	ContentEnds(account state.AccountID) (time.Time, bool, error)
 }
 
-// Payments are the use cases of payments.
+// Payments lists the payments of the paid gateway.
 type Payments interface {
 	// List returns a page of payments, the newest first.
 	List(ctx context.Context, cursor string, limit int) (payments.Page, error)
 }
 
-// Pins are the use cases of pins. Another account's pin behaves like an absent one.
+// Pins is the application logic behind the operations on pins. For a pin of another account it
+// returns the same errors as for a missing pin.
 type Pins interface {
-	// Create adds a pin; the record is durable when it returns.
+	// Create adds a pin. When it returns, the record of the pin is durable in the cluster; its
+	// content may still be missing.
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
-	// Get returns the current state of a pin in the cluster.
+	// Get returns the current state of a pin, by a linearizable read.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
-	// List returns the newest matching pins and the number of all matches.
+	// List returns the newest pins that match q, up to its limit, and the number of all matching
+	// pins.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
 	// Delete removes a pin.
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Objects are the use cases of buckets and objects. Resources of another account behave like
-// absent ones.
+// Objects is the application logic behind the operations on buckets and objects. For those of
+// another account it returns the same errors as for missing ones.
 type Objects interface {
-	// Buckets returns an account's buckets, ordered by name.
+	// Buckets returns the buckets of the account a, ordered by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
-	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
+	// Bucket returns a bucket by a linearizable read, or state.ErrNoBucket.
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
-	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
+	// CreateBucket creates a bucket, or returns state.ErrExists. Everybody can read a public
+	// bucket.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
 	// DeleteBucket removes a bucket, or returns state.ErrNotEmpty if the bucket is not empty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
-	// List returns one page of a bucket's keys.
+	// List returns a page of the objects of a bucket.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
 	// Object returns the version of a key that has the given id, or the newest version if id is
 	// empty. The result may be a delete marker.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
-	// Open reads an object's content.
+	// Open opens the content of an object for reading.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
-	// Delete removes an object. With the id of a version it removes this version permanently.
+	// Delete removes an object. If id is not empty, it permanently removes the version with this
+	// id.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
 }
 
-// Members are the use cases of membership.
+// Members reads the status of the cluster.
 type Members interface {
-	// Status returns the cluster as this node sees it; it needs no majority.
+	// Status returns the cluster as this node sees it. It works without a majority.
 	Status(ctx context.Context) (members.Status, error)
-	// Quorum returns the voters and the missing ones among them.
+	// Quorum returns the number of voters and the unreachable ones, as gossip shows them.
 	Quorum() members.Quorum
 }
 
-// Options configure the surface. All but Limits and Metrics are required.
+// Options configure the API. All but Limits and Metrics are required.
 type Options struct {
 	Accounts Accounts
 	Audit    Audit
@@ -165,57 +178,57 @@ type Options struct {
 	Objects  Objects
 	Members  Members
 	Health   web.Health
-	// Limits has the rates of accounts and addresses, and finds the address of a client behind
-	// trusted proxies. nil: no limits, and a client's address is that of its connection.
+	// Limits has the rates of accounts and addresses, and the list of trusted proxies, behind which it
+	// finds the address of a client. nil means no limits and no proxies.
 	Limits *web.Limits
-	// S3URL returns the URL of the object gateway for a client that reached this API at host by
-	// scheme, or "" if the node does not serve the gateway.
+	// S3URL returns the URL of the S3 gateway with the given host and scheme, which are those that the
+	// client used for this API. It returns "" if the node does not serve the gateway.
 	S3URL func(host, scheme string) string
-	// Presign signs a link to an object at the object gateway.
+	// Presign returns a presigned URL of an object at the S3 gateway.
 	Presign func(web.Link) string
 	Logger  *slog.Logger
-	Metrics *web.Metrics // of the requests; nil: none
+	Metrics *web.Metrics // request metrics; nil: none
 }
 
-// Bounds of a request.
+// Time limits of a request.
 const (
-	// caseTimeout bounds each call of a use case, so that a node without a majority answers
-	// before a client gives up. A request makes two at most, one of them to authenticate.
+	// caseTimeout bounds each call of the application logic, so that a node without a majority
+	// answers 503 before the client gives up. A request makes at most two such calls, one of them
+	// for authentication.
 	caseTimeout = 7 * time.Second
-	// answerTimeout bounds the writing of an answer, but for content: see web.Steady.
+	// answerTimeout bounds the writing of an answer. Content is exempt, see web.Steady.
 	answerTimeout = 2 * time.Minute
 )
 
-// surface is the web API of a node.
+// surface is the implementation of the web API of a node.
 type surface struct{ Options }
 
-// access says who may use an operation.
+// access names the callers that may use an operation.
 type access int
 
-// The kinds of access. The zero value is none of them, so that a row of the table without an
-// access is refused.
+// Kinds of access. The zero value is invalid, so that New rejects an operation without an access.
 const (
-	anybody      access = iota + 1 // needs no credentials, and no rate applies
+	anybody      access = iota + 1 // everybody, without credentials or a rate limit
 	mayRead                        // a session, or an API key with storage:read
-	byToken                        // mayRead, or a share that covers the object; no cookie counts
-	listsByToken                   // mayRead, or a share that covers the prefix; no cookie counts
+	byToken                        // mayRead, or a share that covers the object; only with a bearer token
+	listsByToken                   // mayRead, or a share that covers the prefix; only with a bearer token
 	mayWrite                       // a session, or an API key with storage:write
 	mayDelete                      // a session, or an API key with storage:write or storage:delete
-	bySession                      // a session: no API key manages keys or signs links
+	bySession                      // a session only, because no API key may manage keys or sign URLs
 	admins                         // a session of an administrator
 )
 
-// operation is one row of the table of routes.
+// operation is one row of the route table.
 type operation struct {
 	method, path string // path is relative to Prefix
 	access       access
-	// query are the parameters of the query, and fields the members of the JSON body. A request
-	// with any other is refused. Without fields the body is not read.
+	// query has the allowed parameters of the query, and fields the allowed members of the JSON body. A
+	// request with any other gets 400. If fields is nil, the body is not read.
 	query, fields []string
 	serve         func(c *call) error
 }
 
-// operations returns the one table of routes. openapi.json describes each.
+// operations returns the complete route table. openapi.json documents each operation.
 func (s *surface) operations() []operation {
 	page := []string{"limit", "cursor"}
 	object := []string{"key", "version"}
@@ -263,7 +276,7 @@ func (s *surface) operations() []operation {
 	}
 }
 
-// New returns the handler of the surface.
+// New returns the handler of the API, or an error for an operation without an access.
 func New(o Options) (http.Handler, error) {
 	s := &surface{o}
 	var routes []web.Route
@@ -276,15 +289,15 @@ func New(o Options) (http.Handler, error) {
 	return s.wrap(web.Routes(routes)), nil
 }
 
-// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
-// The handler answers every request with 503 and the reason. Starting needs the options Health and
-// Logger, and uses Metrics.
+// Starting returns the handler of a node that is starting, in place of New, whose dependencies do
+// not exist yet. It answers every request with 503 and the reason. It needs the options Health
+// and Logger, and uses Metrics.
 func Starting(o Options) http.Handler {
 	s := &surface{o}
 	return s.wrap(web.Starting(o.Health, nil))
 }
 
-// wrap adds the headers that all answers have.
+// wrap returns an http.Handler that calls h, answers its errors, and sets the common headers.
 func (s *surface) wrap(h web.Handler) http.Handler {
 	return web.Attended(web.StallTimeout, web.Wrap(web.Options{Name: "webapi", Answer: answer, Logger: s.Logger, Metrics: s.Metrics},
 		func(w http.ResponseWriter, r *http.Request) error {

@@ -1,5 +1,5 @@
-// Package client calls the local API of a running node, through the Unix socket in its
-// data folder. The program's commands use it.
+// Package client calls the local API of a running node through the Unix socket in the node's data
+// folder. The commands of the program use it.
 //
 // Imports: std, api/admin for the bodies.
 // Never:   use cases, consensus, storage, peer, settings, terminals.
@@ -32,28 +32,28 @@ import (
 // Status is the cluster as the answering node sees it.
 type Status = admin.Status
 
-// Peer is one member.
+// Peer is one member of the cluster.
 type Peer = admin.Peer
 
-// Quorum says whether the cluster can write, and who votes.
+// Quorum states whether the cluster can commit, and which voters are missing.
 type Quorum = admin.Quorum
 
-// DrainPlan is a member and the effect of its drain.
+// DrainPlan describes what the drain of a member would cause.
 type DrainPlan = admin.DrainPlan
 
-// Drain tells how far the drain of a member is.
+// Drain is the progress of the drain of a member.
 type Drain = admin.Drain
 
-// Leaving is a member and the effect of its removal.
+// Leaving describes what the removal of a member would cause.
 type Leaving = admin.Leaving
 
-// User is an account.
+// User is an account of the cluster.
 type User = admin.User
 
 // UserDetail is an account with the counts of its pins, objects, keys and sessions.
 type UserDetail = admin.UserDetail
 
-// Ticket is a join ticket.
+// Ticket is a join ticket, with which a new node joins the cluster.
 type Ticket = admin.Ticket
 
 // Key is a new API key with its secrets.
@@ -65,25 +65,25 @@ type KeyRow = admin.KeyRow
 // ShareRow is a share of an account in a list, without its secrets.
 type ShareRow = admin.ShareRow
 
-// SigningKey is the key of the cluster that signs new API keys.
+// SigningKey is the key of the cluster that signs the tokens of new API keys.
 type SigningKey = admin.SigningKey
 
-// App is an app that may ask people for an API key.
+// App is a registered application that may ask a user of the console for an API key.
 type App = admin.App
 
 // AuditRow is a row of the audit log.
 type AuditRow = admin.AuditRow
 
-// NewCredits requests a posting.
+// NewCredits describes a posting to add to the credit ledger of an account.
 type NewCredits = admin.NewCredits
 
-// Posting is a row of the ledger of an account.
+// Posting is a row of the credit ledger of an account.
 type Posting = admin.Posting
 
-// LedgerPage is a page of a ledger.
+// LedgerPage is a page of a credit ledger.
 type LedgerPage = admin.LedgerPage
 
-// PostingColumns are the names of the columns of a ledger as comma-separated values.
+// PostingColumns are the column names of a ledger in CSV form.
 var PostingColumns = admin.PostingColumns
 
 // AuditActor describes who asked for a change, and from where.
@@ -101,60 +101,61 @@ type AuditPage = admin.AuditPage
 // AuditCheck is the result of a verification of the audit log.
 type AuditCheck = admin.AuditCheck
 
-// Link is a one-time link to the console.
+// Link is a new one-time link to the console, with its secret.
 type Link = admin.Link
 
-// OpenLink is a one-time link that can be used, without its secret.
+// OpenLink is a one-time link that was neither used nor revoked and has not expired, without its
+// secret.
 type OpenLink = admin.OpenLink
 
-// NewApp registers an app.
+// NewApp describes an application to register.
 type NewApp = admin.NewApp
 
-// NewKey asks for an API key.
+// NewKey describes an API key to create.
 type NewKey = admin.NewKey
 
-// Content is an imported file.
+// Content is the answer to the import of a file: its CID and size.
 type Content = admin.Content
 
-// Scrubbed is the result of verifying every stored block of the node.
+// Scrubbed is the result of the verification of every stored block of the node.
 type Scrubbed = admin.Scrubbed
 
 // StateHash is the hash of a node's replicated state at an index.
 type StateHash = admin.StateHash
 
-// StateCheck is one comparison of the replicated state on all members.
+// StateCheck is the result of one comparison of the replicated state of all members.
 type StateCheck = admin.StateCheck
 
 // MinPassword is the minimum length of a password in characters.
 const MinPassword = admin.MinPassword
 
-// ErrNotRunning means that no node uses the data folder now.
+// ErrNotRunning means that no process listens on the socket of the data folder.
 var ErrNotRunning = errors.New("no node is running")
 
 // ErrNoFolder means that the data folder does not exist, so no node can run on it.
 var ErrNoFolder = errors.New("the data folder does not exist")
 
-// Bounds of calls.
+// Limits of calls.
 const (
-	callTimeout  = 60 * time.Second // calls without a file
-	quickTimeout = 10 * time.Second // calls that the node answers from memory
+	callTimeout  = 60 * time.Second // for calls that transfer no file
+	quickTimeout = 10 * time.Second // for calls that the node answers from memory
 	dialTimeout  = 10 * time.Second
-	maxAnswer    = 256 << 20 // bytes; a page of pins with all their metadata
+	maxAnswer    = 256 << 20 // bytes of a JSON answer; enough for a page of pins with all their metadata
 )
 
-// Client speaks to one node. It is safe for use by many goroutines.
+// Client calls the local API of one node. It is safe for concurrent use.
 type Client struct {
 	folder string
 	http   *http.Client
 	quick  time.Duration // timeout of calls that the node answers from memory
 }
 
-// ErrNoAnswer means that a process runs on the data folder but does not answer: it hangs,
-// or its machine is overloaded.
+// ErrNoAnswer means that a process listens on the socket of the data folder but does not answer
+// in time. It hangs, or its machine is overloaded.
 var ErrNoAnswer = errors.New("the node does not answer")
 
-// New returns a client of the node that runs on a data folder. It does not check whether a
-// node runs.
+// New returns a client of the node that uses the data folder. It makes no connection yet, so it
+// does not fail if no node runs.
 func New(folder string) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &Client{folder: folder, quick: quickTimeout, http: &http.Client{Transport: &http.Transport{
@@ -173,12 +174,12 @@ func New(folder string) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Error is an unsuccessful answer of the node, with the node's text.
+// Error is an answer of the node with a status other than 2xx.
 type Error struct {
-	Status int // HTTP status code
-	Reason string
-	Detail string
-	// RetryAfter is the wait that the node asked for; 0: none.
+	Status int    // HTTP status code
+	Reason string // code for programs, such as CONFLICT
+	Detail string // text for people; may be empty
+	// RetryAfter is the Retry-After header of the answer; 0 without one.
 	RetryAfter time.Duration
 }
 
@@ -189,47 +190,47 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the node answered %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// Status returns the cluster as the node sees it.
+// Status returns the cluster as the node sees it. The call works without a majority.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, c.callWithin(ctx, c.quick, http.MethodGet, "/status", nil, nil, &s)
 }
 
-// Peers returns the members.
+// Peers returns the members of the cluster. The call works without a majority.
 func (c *Client) Peers(ctx context.Context) (peers []Peer, err error) {
 	return peers, c.callWithin(ctx, c.quick, http.MethodGet, "/peers", nil, nil, &peers)
 }
 
-// Quorum returns whether the cluster can write and who votes. Without a majority the node
-// takes about 2 s to answer.
+// Quorum returns whether the cluster can commit, and which voters are missing. Without a majority
+// the node takes about 2 s to answer.
 func (c *Client) Quorum(ctx context.Context) (q Quorum, err error) {
 	return q, c.callWithin(ctx, c.quick, http.MethodGet, "/quorum", nil, nil, &q)
 }
 
-// Leaving returns the effect of removing a member; node is an id or a name. Without count
-// the node does not scan the roots, and Pins and Sole are 0.
+// Leaving returns what the removal of the member with the id or name node would cause. If count
+// is false, the node does not scan the roots, and Pins and Sole of the result are 0.
 func (c *Client) Leaving(ctx context.Context, node string, count bool) (l Leaving, err error) {
 	return l, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node), url.Values{"count": {strconv.FormatBool(count)}}, nil, &l)
 }
 
-// DrainPlan returns the effect of the drain of a member; node is an id or a name.
+// DrainPlan returns what the drain of the member with the id or name node would cause.
 func (c *Client) DrainPlan(ctx context.Context, node string) (p DrainPlan, err error) {
 	return p, c.call(ctx, http.MethodGet, "/peers/"+url.PathEscape(node)+"/drain", nil, nil, &p)
 }
 
-// DrainPeer begins the drain of a member if on is true, and ends it otherwise; node is an id or a
-// name.
+// DrainPeer begins the drain of the member with the id or name node if on is true, and cancels it
+// otherwise.
 func (c *Client) DrainPeer(ctx context.Context, node string, on bool) error {
 	return c.call(ctx, http.MethodPut, "/peers/"+url.PathEscape(node)+"/drain", nil, admin.SetDrain{On: on}, nil)
 }
 
-// RemovePeer ends the membership of a node, given by id or name. It needs force if the
-// node is dead or holds the only copy of some content.
+// RemovePeer removes the member with the id or name node. Without force the node answers with an
+// error if the member is down, or has the only copy of some content.
 func (c *Client) RemovePeer(ctx context.Context, node string, force bool) error {
 	return c.call(ctx, http.MethodDelete, "/peers/"+url.PathEscape(node), url.Values{"force": {strconv.FormatBool(force)}}, nil, nil)
 }
 
-// CreateTicket returns a ticket that admits one node and expires after ttl; 0 is the
-// node's default.
+// CreateTicket creates a join ticket that admits one node and expires after ttl. A ttl of 0 means
+// the default of the node.
 func (c *Client) CreateTicket(ctx context.Context, ttl time.Duration) (string, error) {
 	var ask admin.NewTicket
 	if ttl != 0 {
@@ -240,7 +241,7 @@ func (c *Client) CreateTicket(ctx context.Context, ttl time.Duration) (string, e
 	return t.Ticket, err
 }
 
-// CreateUser adds an account; an empty password means none.
+// CreateUser creates an account. With an empty password nobody can sign in by password.
 func (c *Client) CreateUser(ctx context.Context, email, password string) (u User, err error) {
 	return u, c.call(ctx, http.MethodPost, "/users", nil, admin.NewUser{Email: email, Password: password}, &u)
 }
@@ -250,17 +251,18 @@ func (c *Client) Users(ctx context.Context) (users []User, err error) {
 	return users, c.call(ctx, http.MethodGet, "/users", nil, nil, &users)
 }
 
-// User returns an account, by e-mail or id, with what belongs to it.
+// User returns the account with the e-mail address or id who, with the counts of its pins,
+// objects, keys and sessions.
 func (c *Client) User(ctx context.Context, who string) (u UserDetail, err error) {
 	return u, c.call(ctx, http.MethodGet, user(who), nil, nil, &u)
 }
 
-// RemoveUser removes an account and its keys. The cluster removes its pins afterwards.
+// RemoveUser removes an account and its keys. The cluster removes its pins in the background.
 func (c *Client) RemoveUser(ctx context.Context, email string) error {
 	return c.call(ctx, http.MethodDelete, user(email), nil, nil, nil)
 }
 
-// SetPassword changes an account's password.
+// SetPassword changes the password of the account with an e-mail address.
 func (c *Client) SetPassword(ctx context.Context, email, password string) error {
 	return c.call(ctx, http.MethodPut, user(email)+"/password", nil, admin.NewPassword{Password: password}, nil)
 }
@@ -271,8 +273,8 @@ func (c *Client) SetDisabled(ctx context.Context, email string, on bool) error {
 	return c.call(ctx, http.MethodPut, user(email)+"/disabled", nil, admin.NewDisabled{Disabled: &on}, nil)
 }
 
-// SetQuota sets the number of bytes that an account may store without credits;
-// math.MaxUint64 is no limit.
+// SetQuota sets the number of bytes that an account may store without credits. math.MaxUint64
+// means no limit.
 func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error {
 	ask := admin.NewQuota{Unlimited: bytes == math.MaxUint64}
 	if bytes != math.MaxUint64 {
@@ -281,43 +283,45 @@ func (c *Client) SetQuota(ctx context.Context, email string, bytes uint64) error
 	return c.call(ctx, http.MethodPut, user(email)+"/quota", nil, ask, nil)
 }
 
-// Post adds a posting to the ledger of an account and returns it. The cluster makes a posting that
-// has an id only once.
+// Post adds a posting to the credit ledger of an account and returns it. If p has an id, a retry
+// does not add the posting again.
 func (c *Client) Post(ctx context.Context, email string, p NewCredits) (done Posting, err error) {
 	return done, c.call(ctx, http.MethodPost, user(email)+"/credits", nil, p, &done)
 }
 
-// Ledger returns a page of the ledger of an account, the newest postings first. The parameters are
-// cursor and limit.
+// Ledger returns a page of the credit ledger of an account, the newest postings first. query may
+// have the parameters cursor and limit.
 func (c *Client) Ledger(ctx context.Context, email string, query url.Values) (page LedgerPage, err error) {
 	return page, c.call(ctx, http.MethodGet, user(email)+"/ledger", query, nil, &page)
 }
 
-// CreateUserLink makes a one-time link that sets a new password of the account with an e-mail
-// address, or invites a person who has none.
+// CreateUserLink creates a one-time link that sets a new password for the account with an e-mail
+// address. If there is no such account, the link is an invitation to open one.
 func (c *Client) CreateUserLink(ctx context.Context, email string) (l Link, err error) {
 	return l, c.call(ctx, http.MethodPost, user(email)+"/links", nil, nil, &l)
 }
 
-// CreateConsoleLink makes a one-time link that signs in as the account of local commands.
+// CreateConsoleLink creates a one-time link that signs in to the console as the operator account.
 func (c *Client) CreateConsoleLink(ctx context.Context) (l Link, err error) {
 	return l, c.call(ctx, http.MethodPost, "/console/links", nil, nil, &l)
 }
 
 func user(email string) string { return "/users/" + url.PathEscape(email) }
 
-// CreateKey adds an API key and returns it with its secrets.
+// CreateKey creates an API key and returns it with its secrets.
 func (c *Client) CreateKey(ctx context.Context, k NewKey) (key Key, err error) {
 	return key, c.call(ctx, http.MethodPost, "/keys", nil, k, &key)
 }
 
-// Keys returns the keys of a user, or all keys for an empty user.
+// Keys returns the keys of the account with the e-mail address user, without their secrets. An
+// empty user means all keys of the cluster.
 func (c *Client) Keys(ctx context.Context, user string) (keys []KeyRow, err error) {
 	return keys, c.call(ctx, http.MethodGet, "/keys", as(user), nil, &keys)
 }
 
-// Key returns the key with an id, without its secrets; found reports whether there is one. A node
-// of an earlier release answers with all keys, from which Key picks this one.
+// Key returns the key with the id jti, without its secrets. found is false if it does not exist.
+// Nodes of an earlier release ignore the id and answer with all keys, so Key selects the right
+// one itself.
 func (c *Client) Key(ctx context.Context, jti string) (key KeyRow, found bool, err error) {
 	var keys []KeyRow
 	if err := c.call(ctx, http.MethodGet, "/keys", url.Values{"id": {jti}}, nil, &keys); err != nil {
@@ -329,12 +333,13 @@ func (c *Client) Key(ctx context.Context, jti string) (key KeyRow, found bool, e
 	return KeyRow{}, false, nil
 }
 
-// ShowKey returns a key with its secrets.
+// ShowKey returns the key with the id jti, with its secrets.
 func (c *Client) ShowKey(ctx context.Context, jti string) (key Key, err error) {
 	return key, c.call(ctx, http.MethodGet, "/keys/"+url.PathEscape(jti), nil, nil, &key)
 }
 
-// RotateSigningKey makes a new key of the cluster sign all later API keys.
+// RotateSigningKey replaces the cluster key that signs the tokens of new API keys, and returns
+// the new one. Existing API keys stay valid.
 func (c *Client) RotateSigningKey(ctx context.Context) (key SigningKey, err error) {
 	return key, c.call(ctx, http.MethodPost, "/signing-keys", nil, nil, &key)
 }
@@ -344,28 +349,29 @@ func (c *Client) Shares(ctx context.Context) (shares []ShareRow, err error) {
 	return shares, c.call(ctx, http.MethodGet, "/shares", nil, nil, &shares)
 }
 
-// RevokeKey ends a key on every node.
+// RevokeKey revokes the key with the id jti. When it returns, no node accepts the key.
 func (c *Client) RevokeKey(ctx context.Context, jti string) error {
 	return c.call(ctx, http.MethodDelete, "/keys/"+url.PathEscape(jti), nil, nil, nil)
 }
 
-// AddApp registers an app.
+// AddApp registers an application.
 func (c *Client) AddApp(ctx context.Context, v NewApp) (added App, err error) {
 	return added, c.call(ctx, http.MethodPost, "/apps", nil, v, &added)
 }
 
-// Apps returns the registered apps by name.
+// Apps returns the registered applications, ordered by name.
 func (c *Client) Apps(ctx context.Context) (apps []App, err error) {
 	return apps, c.call(ctx, http.MethodGet, "/apps", nil, nil, &apps)
 }
 
-// RemoveApp removes an app; its keys stay valid.
+// RemoveApp removes an application. Its keys stay valid.
 func (c *Client) RemoveApp(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/apps/"+url.PathEscape(name), nil, nil, nil)
 }
 
-// Audit returns the rows of the audit log that a query asks for, the newest first. The parameters
-// are those of GET /audit; an empty value filters nothing.
+// Audit returns the rows of the audit log that match query, the newest first. query has the
+// parameters of GET /audit and must not be nil; an empty value does not filter. The sequence ends
+// after its first error.
 func (c *Client) Audit(ctx context.Context, query url.Values) iter.Seq2[AuditRow, error] {
 	return func(yield func(AuditRow, error) bool) {
 		query = maps.Clone(query)
@@ -388,8 +394,9 @@ func (c *Client) Audit(ctx context.Context, query url.Values) iter.Seq2[AuditRow
 	}
 }
 
-// Payments returns the payments of the paid gateway, the newest first. query has limit, the number of
-// payments of one request.
+// Payments returns the payments of the paid gateway, the newest first. query must not be nil; its
+// parameter limit is the number of payments per request to the node. The sequence ends after its
+// first error.
 func (c *Client) Payments(ctx context.Context, query url.Values) iter.Seq2[Payment, error] {
 	return func(yield func(Payment, error) bool) {
 		query = maps.Clone(query)
@@ -412,23 +419,24 @@ func (c *Client) Payments(ctx context.Context, query url.Values) iter.Seq2[Payme
 	}
 }
 
-// VerifyAudit walks through the whole audit log. A broken row is no error.
+// VerifyAudit verifies the hash chain of the whole audit log. The result reports a changed row;
+// that is no error.
 func (c *Client) VerifyAudit(ctx context.Context) (v AuditCheck, err error) {
 	return v, c.call(ctx, http.MethodGet, "/audit/verify", nil, nil, &v)
 }
 
-// Links returns the one-time links that can be used, by the time at which they expire.
+// Links returns the one-time links that can still be used, ordered by expiry.
 func (c *Client) Links(ctx context.Context) (links []OpenLink, err error) {
 	return links, c.call(ctx, http.MethodGet, "/links", nil, nil, &links)
 }
 
-// RevokeLink ends a one-time link.
+// RevokeLink revokes the one-time link with an id.
 func (c *Client) RevokeLink(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/links/"+url.PathEscape(id), nil, nil, nil)
 }
 
-// AddContent imports the content of r as a file. The node keeps its blocks for a limited
-// time; pin the CID to keep them.
+// AddContent imports the content of r as a file. The node deletes the blocks after some time
+// unless a pin of the CID keeps them.
 func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, err error) {
 	resp, err := c.send(ctx, http.MethodPost, "/content", nil, io.NopCloser(r))
 	if err != nil {
@@ -437,9 +445,9 @@ func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, er
 	return added, answered(resp, &added)
 }
 
-// OpenContent returns the bytes and the size of the file that a CID names. It reads with
-// the rights of user; an empty user is the operator, who may read everything. A file that
-// breaks off ends in io.ErrUnexpectedEOF, never in io.EOF. The caller closes it.
+// OpenContent returns the bytes and the size of the file with a CID, with the rights of user. An
+// empty user means the operator, who may read everything. If the connection breaks before the
+// end, body returns io.ErrUnexpectedEOF and not io.EOF. The caller closes body.
 func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error) {
 	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), as(user), nil)
 	if err != nil {
@@ -451,8 +459,8 @@ func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.Rea
 	return resp.Body, resp.ContentLength, nil
 }
 
-// Scrub verifies every stored block of the node now, and has damaged ones fetched again.
-// It takes as long as reading the disk; only ctx limits it.
+// Scrub verifies every stored block of the node and repairs damaged ones from other members. It
+// takes as long as reading the disk, and has no time limit except ctx.
 func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
 	resp, err := c.send(ctx, http.MethodPost, "/scrub", nil, nil)
 	if err != nil {
@@ -461,9 +469,8 @@ func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
 	return s, answered(resp, &s)
 }
 
-// StateHash returns the hash of the node's replicated state and the index of its newest
-// entry. At one index all nodes have the same hash. It takes as long as reading the state;
-// only ctx limits it.
+// StateHash returns the hash of the node's replicated state and the index of the newest log entry
+// in it. It takes as long as reading the state, and has no time limit except ctx.
 func (c *Client) StateHash(ctx context.Context) (h StateHash, err error) {
 	resp, err := c.send(ctx, http.MethodGet, "/state/hash", nil, nil)
 	if err != nil {
@@ -472,8 +479,8 @@ func (c *Client) StateHash(ctx context.Context) (h StateHash, err error) {
 	return h, answered(resp, &h)
 }
 
-// CheckState makes all members compare their replicated state and waits for all reports;
-// only ctx limits it.
+// CheckState makes all members compare their replicated state, and waits for all reports until
+// ctx ends.
 func (c *Client) CheckState(ctx context.Context) (s StateCheck, err error) {
 	resp, err := c.send(ctx, http.MethodPost, "/state/checks", nil, nil)
 	if err != nil {
@@ -482,12 +489,14 @@ func (c *Client) CheckState(ctx context.Context) (s StateCheck, err error) {
 	return s, answered(resp, &s)
 }
 
-// StateChecks returns the newest comparisons of the state, oldest first.
+// StateChecks returns the results of the newest comparisons of the replicated state, the oldest
+// first.
 func (c *Client) StateChecks(ctx context.Context) (checks []StateCheck, err error) {
 	return checks, c.call(ctx, http.MethodGet, "/state/checks", nil, nil, &checks)
 }
 
-// as returns the query that names an account; it is empty for the account of the operator.
+// as returns the query with which a call acts as an account. It is empty for an empty user, the
+// operator.
 func as(user string) url.Values {
 	if user == "" {
 		return nil
@@ -495,13 +504,13 @@ func as(user string) url.Values {
 	return url.Values{"user": {user}}
 }
 
-// call sends in as JSON, unless it is nil, and decodes the answer into out.
+// call sends in as JSON unless it is nil, and decodes the answer into out unless that is nil. It
+// ends after callTimeout with ErrNoAnswer.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any, with ...option) error {
 	return c.callWithin(ctx, callTimeout, method, path, query, in, out, with...)
 }
 
-// callWithin does the work of call within a time limit. When the limit has passed, the error is
-// ErrNoAnswer.
+// callWithin works like call with another time limit.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, in, out any, with ...option) error {
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -528,10 +537,11 @@ func (c *Client) exchange(ctx context.Context, method, path string, query url.Va
 	return answered(resp, out)
 }
 
-// option changes a request before it is sent.
+// option changes an HTTP request before it is sent.
 type option func(*http.Request)
 
-// send returns the answer to a request; the caller closes its body.
+// send sends a request and returns the answer, of any status. The caller closes its body. Errors:
+// ErrNotRunning, ErrNoFolder, fs.ErrPermission, and those of the connection.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader, with ...option) (*http.Response, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -562,7 +572,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return nil, fmt.Errorf("ask the node on %s: %w", c.folder, err)
 }
 
-// absent returns the reason why no process answers on the data folder.
+// absent returns the reason why nothing listens on the socket: ErrNoFolder or ErrNotRunning.
 func (c *Client) absent() error {
 	if _, err := os.Stat(c.folder); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %s; name another one with --data or HOLDFAST_DATA", ErrNoFolder, c.folder)
@@ -570,8 +580,8 @@ func (c *Client) absent() error {
 	return fmt.Errorf("%w on %s", ErrNotRunning, c.folder)
 }
 
-// answered reads and closes an answer. It decodes a success into out, unless out is nil,
-// and returns any other answer as an *Error.
+// answered reads and closes the body of an answer. It decodes a success into out unless that is
+// nil, and returns any other answer as an *Error.
 func answered(resp *http.Response, out any) error {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -590,7 +600,8 @@ func answered(resp *http.Response, out any) error {
 	return nil
 }
 
-// errorOf parses both forms of an error body.
+// errorOf returns the *Error of an answer with the body data. It parses the nested and the flat
+// form of an error body.
 func errorOf(resp *http.Response, data []byte) error {
 	var body struct {
 		Error   json.RawMessage `json:"error"`

@@ -19,12 +19,12 @@ type Pin struct {
 	Name    string            `json:"name,omitempty"`
 	Origins []string          `json:"origins,omitempty"`
 	Meta    map[string]string `json:"meta,omitempty"`
-	// Until is the end that AddPin asks for: an RFC 3339 time, or a duration from now. Empty: none. In
-	// a PinStatus the end is the pinned_until of Info.
+	// Until is the expiry for AddPin: an RFC 3339 time, or a duration from now. Empty means no expiry.
+	// It is not set in a PinStatus, where Info has the expiry as pinned_until.
 	Until string `json:"-"`
 }
 
-// PinStatus is the PinStatus object of the same API.
+// PinStatus is the PinStatus object of the Pinning Service API 1.0.0.
 type PinStatus struct {
 	RequestID string            `json:"requestid"`
 	Status    string            `json:"status"` // queued, pinning, pinned or failed
@@ -37,17 +37,18 @@ type PinStatus struct {
 // Done reports whether the status is final: pinned or failed.
 func (s PinStatus) Done() bool { return s.Status == "pinned" || s.Status == "failed" }
 
-// Bounds of reading pins.
+// Parameters of the requests for pins.
 const (
-	pageSize  = 500
-	pollEvery = 250 * time.Millisecond
+	pageSize  = 500                    // pins in each request of Pins
+	pollEvery = 250 * time.Millisecond // interval of requests of WaitPin
 )
 
-// untilHeader is the header of the Pinning Service API with the end of a pin, an extension of
-// Holdfast.
+// untilHeader is the request header with the expiry of a pin, an extension of the Pinning Service
+// API by Holdfast.
 const untilHeader = "X-Holdfast-Until"
 
-// AddPin pins a CID for a user; an empty user is the operator.
+// AddPin pins a CID for the account with the e-mail address user. An empty user means the
+// operator.
 func (c *Client) AddPin(ctx context.Context, user string, p Pin) (s PinStatus, err error) {
 	return s, c.call(ctx, http.MethodPost, "/pins", as(user), p, &s, func(r *http.Request) {
 		if p.Until != "" {
@@ -56,26 +57,27 @@ func (c *Client) AddPin(ctx context.Context, user string, p Pin) (s PinStatus, e
 	})
 }
 
-// Pin returns one pin of a user; an empty user is the operator.
+// Pin returns the pin of user with a request id. An empty user means the operator.
 func (c *Client) Pin(ctx context.Context, user, id string) (s PinStatus, err error) {
 	return s, c.call(ctx, http.MethodGet, "/pins/"+url.PathEscape(id), as(user), nil, &s)
 }
 
-// RemovePin removes one pin of a user; an empty user is the operator.
+// RemovePin removes the pin of user with a request id. An empty user means the operator.
 func (c *Client) RemovePin(ctx context.Context, user, id string) error {
 	return c.call(ctx, http.MethodDelete, "/pins/"+url.PathEscape(id), as(user), nil, nil)
 }
 
-// PinFilter selects pins. The zero value of a field selects all.
+// PinFilter selects pins that satisfy all of its fields. The zero value of a field selects all
+// pins.
 type PinFilter struct {
-	CIDs     []string          // any of these, at most 10
-	Statuses []string          // any of queued, pinning, pinned and failed
-	Name     string            // compared as Match says
-	Match    string            // exact, iexact, partial or ipartial; empty: exact
-	Meta     map[string]string // pairs that a pin must have
+	CIDs     []string          // the pin has one of these CIDs; at most 10
+	Statuses []string          // the pin has one of these statuses: queued, pinning, pinned, failed
+	Name     string            // the pin has this name, compared by Match
+	Match    string            // exact, iexact (ignores case), partial or ipartial; empty means exact
+	Meta     map[string]string // the pin has all of these pairs
 }
 
-// query returns the parameters of a request for a list.
+// query returns the filter as query parameters of GET /pins.
 func (f *PinFilter) query() (url.Values, error) {
 	q := url.Values{}
 	set := func(name, value string) {
@@ -97,10 +99,10 @@ func (f *PinFilter) query() (url.Values, error) {
 	return q, nil
 }
 
-// Pins returns the pins of a user that a filter selects, newest first; an empty user is the
-// operator. The sequence ends after its first error. Pins requests them in pages, and continues
-// until the count of a page says that no older pins are left: a page may be shorter than requested,
-// because its bytes are limited too.
+// Pins returns the pins of user that match f, the newest first. An empty user means the operator.
+// The sequence ends after its first error. Pins requests one page after the other until the count
+// of a page shows that no older pins remain. The length of a page does not show this, because a
+// page is also limited in bytes.
 func (c *Client) Pins(ctx context.Context, user string, f PinFilter) iter.Seq2[PinStatus, error] {
 	return func(yield func(PinStatus, error) bool) {
 		query, err := f.query()
@@ -134,9 +136,9 @@ func (c *Client) Pins(ctx context.Context, user string, f PinFilter) iter.Seq2[P
 	}
 }
 
-// PinsOf returns the newest pins of a user that have the given CID, in all statuses, and, if name
-// is not empty, only those that have this name too; an empty user is the operator. The result is
-// one page of at most 1,000 pins, and of fewer if they are large.
+// PinsOf returns the newest pins of user that have the given CID, in any status. A name that is
+// not empty selects only pins with this name. An empty user means the operator. The result is one
+// page: at most 1,000 pins, or fewer if they are large.
 func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatus, error) {
 	query := url.Values{"cid": {cid}, "limit": {"1000"}}
 	if name != "" {
@@ -152,9 +154,10 @@ func (c *Client) PinsOf(ctx context.Context, user, cid, name string) ([]PinStatu
 	return page.Results, err
 }
 
-// WaitPin waits until a pin is pinned or has failed, and returns its last state; an empty user is
-// the operator. WaitPin calls seen, unless it is nil, with each new state. A failed pin is no
-// error. If the node answers 503, WaitPin asks again; it returns each other error, and that of ctx.
+// WaitPin polls a pin of user until it is pinned or has failed, and returns its last state. An
+// empty user means the operator. WaitPin calls seen, unless it is nil, for each change of the
+// status. A failed pin is no error. WaitPin retries after status 503, and returns all other
+// errors and the error of ctx.
 func (c *Client) WaitPin(ctx context.Context, user, id string, seen func(PinStatus)) (PinStatus, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
