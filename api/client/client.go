@@ -19,13 +19,13 @@ import (
 // Defaults of Options.
 const (
 	DefaultPatience = time.Minute
-	// firstPatience is the patience of a client that has had no answer from any node yet, because
-	// its endpoints are then probably wrong.
+	// firstPatience is the patience before any node has answered. It is short, because the
+	// endpoints are then probably wrong.
 	firstPatience = 5 * time.Second
 	defaultRegion = "us-east-1" // the gateway accepts every region in a signature
 )
 
-// Timeouts of connections. The client regards a node as dead if one of them passes.
+// Timeouts of connections. If one of them passes, the request counts as failed on this node.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 2 * time.Minute // time from the end of a request to the first byte of the answer
@@ -36,7 +36,7 @@ const (
 // maxIdleConns is the number of unused connections that the client keeps to each node.
 const maxIdleConns = 64
 
-// Options say which cluster a Client uses, and how.
+// Options name the cluster that a Client uses, its credentials, and how long it retries.
 type Options struct {
 	// Endpoints are URLs of the object gateways of nodes, such as https://node1.example.org:9000.
 	// At least one URL is needed. A URL without scheme is taken as https.
@@ -46,8 +46,8 @@ type Options struct {
 	Token                string
 	AccessKey, SecretKey string
 
-	// Patience is how long the client repeats a request after the first failure of the request; 0
-	// means DefaultPatience. Until a node has answered once, Patience is at most 5 s.
+	// Patience is how long the client repeats a request after its first failure. 0 means
+	// DefaultPatience. Until a node has answered once, the client repeats for at most 5 s.
 	Patience time.Duration
 
 	// Transport sends the requests; nil means that the client makes its own transport.
@@ -68,11 +68,11 @@ type Client struct {
 	buffers  sync.Pool           // a pool of *[]byte
 }
 
-// ErrOptions is the kind of all errors of New.
+// ErrOptions is wrapped by all errors of New.
 var ErrOptions = errors.New("bad options")
 
-// New returns a client of the cluster that o describes, and sends no request. Errors of New are of
-// the kind ErrOptions.
+// New returns a client of the cluster that o describes. It sends no request. Its errors wrap
+// ErrOptions.
 func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, fmt.Errorf("%w: no endpoint", ErrOptions)

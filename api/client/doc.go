@@ -1,21 +1,21 @@
-// Package client is a Go client of the object gateway of a Holdfast cluster.
+// Package client is a Go client of the S3 gateway of a Holdfast cluster.
 //
-// A Client knows several nodes of one cluster and spreads its requests over the nodes. If a node
-// fails, the Client repeats the request on another node, and uses the failed node again when that
-// node is back. The Client waits as long as Retry-After says. [Client.UploadFile] and
-// [Client.DownloadFile] transfer large objects in parallel and continue after a crash. With
-// [DownloadOptions.Verify] a download is checked against the BLAKE3 hash of the object while the
-// bytes arrive, and no wrong byte is written.
+// A Client knows several nodes of one cluster and distributes its requests over them. If a node
+// fails, the Client repeats the request on another node, and pauses the failed node for some
+// time. It respects Retry-After. [Client.UploadFile] and [Client.DownloadFile] transfer large
+// objects in parallel and continue after a crash. With [DownloadOptions.Verify] the Client
+// verifies a download against the BLAKE3 hash of the object while the bytes arrive, and writes no
+// wrong byte.
 //
-// A [Vault] stores encrypted files with hidden names. [Client.Push] makes a part of a bucket equal
-// to a folder, and [Client.Pull] makes a folder equal to a part of a bucket. A Vault has the same
-// two methods.
+// A [Vault] stores encrypted files with hidden names. [Client.Push] makes a part of a bucket
+// equal to a folder, and [Client.Pull] makes a folder equal to a part of a bucket. A Vault has
+// the same two methods.
 //
-// [Vault.Share] shares a folder or a file of a Vault by a link, and [Client.OpenShare] opens a share.
-// [Client.Shares] and [Client.RevokeShare] manage the shares of a bucket.
+// [Vault.Share] shares a folder or a file of a Vault by a link, and [Client.OpenShare] opens a
+// share. [Client.Shares] and [Client.RevokeShare] manage the shares of a bucket.
 //
-// The package uses github.com/minio/minio-go for requests and signatures. Names of buckets
-// and keys are those of S3: a key has up to 1,024 bytes of UTF-8.
+// The package uses github.com/minio/minio-go for requests and signatures. Names of buckets and
+// keys are those of S3: a key has up to 1,024 bytes of UTF-8.
 //
 // Imports: api/client/seal, std, minio-go, lukechampine.com/blake3, golang.org/x/sync.
 // Never:   other packages of ours, libp2p.

@@ -9,23 +9,21 @@ import (
 
 // DownloadOptions describe a download. The zero value is usable.
 type DownloadOptions struct {
-	// Object is the description of the object from Head or List, if the caller has one. With a
-	// description, Download sends one request less.
+	// Object is the result of Head or List for the object, if the caller has one. It saves a request.
 	Object *Object
 
-	// Verify makes the client check each KiB against the BLAKE3 hash of the object before the
-	// caller gets the KiB. A verified download has 6 % more traffic. Hash is the expected hash;
-	// without Hash the client takes the hash from Head. A hash from Head detects damage, and wrong
-	// bytes of any node except the one that answered Head. If all nodes lie, only Hash detects
-	// wrong bytes.
+	// Verify makes the client verify each KiB against the BLAKE3 hash of the object before it writes
+	// it. This costs 6 % more traffic. Hash is the expected hash. If Hash is nil, the client asks a
+	// node for the hash, which detects damage and a lying node, unless that same node lies about the
+	// hash too.
 	Verify bool
 	Hash   *Hash
 
 	// Parallel is the number of ranges in transfer at once; 0 means DefaultParallel.
 	Parallel int
 
-	// Begin is called once before the first byte, with the number of bytes of the object or range,
-	// or of the decrypted file; nil: there is no call.
+	// Begin, unless it is nil, is called once before the first byte, with the number of bytes of the
+	// object, of the range, or of the decrypted file.
 	Begin func(bytes int64)
 
 	// Progress is called from several goroutines, with the number of bytes that were received since
@@ -46,8 +44,8 @@ func (o DownloadOptions) parallel() int {
 	return DefaultParallel
 }
 
-// Download writes an object to w as one stream. After an error, the bytes in w are a correct
-// beginning of the object.
+// Download writes an object to w as one stream. If it returns an error, the bytes in w are a
+// correct prefix of the object.
 func (c *Client) Download(ctx context.Context, bucket, key string, w io.Writer, o DownloadOptions) (Object, error) {
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
@@ -57,8 +55,8 @@ func (c *Client) Download(ctx context.Context, bucket, key string, w io.Writer, 
 	return f.object, c.fetch(ctx, f, 0, f.object.Size, o.reporting(w))
 }
 
-// DownloadRange writes n bytes of the object to w, from offset off on, or fewer if the object ends
-// before.
+// DownloadRange writes n bytes of the object from the offset off to w, or fewer if the object
+// ends earlier.
 func (c *Client) DownloadRange(ctx context.Context, bucket, key string, off, n int64, w io.Writer, o DownloadOptions) (Object, error) {
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
@@ -72,7 +70,9 @@ func (c *Client) DownloadRange(ctx context.Context, bucket, key string, off, n i
 	return f.object, c.fetch(ctx, f, off, n, o.reporting(w))
 }
 
-// prepare gets the description of the object and its hash.
+// prepare returns the object to download, from o.Object or by a HEAD request. With Verify it also
+// returns the hash to verify by. The error is ErrChanged if HEAD shows another ETag than
+// o.Object.
 func (c *Client) prepare(ctx context.Context, bucket, key string, o DownloadOptions) (*fetching, error) {
 	f := &fetching{}
 	if o.Object != nil && (!o.Verify || o.Hash != nil || o.Object.BLAKE3 != "") {
@@ -105,9 +105,9 @@ func (c *Client) prepare(ctx context.Context, bucket, key string, o DownloadOpti
 	return f, nil
 }
 
-// hashOf returns the hash of an object from its description. The cluster computes the hash of some
-// multipart uploads later; for such an object, hashOf asks for a Bao slice of one byte, so that a
-// node computes the hash now.
+// hashOf returns the BLAKE3 hash of o. The cluster computes the hash of some multipart uploads in
+// the background. If the hash is still missing, hashOf requests a Bao slice of one byte, which
+// makes a node compute the hash now.
 func (c *Client) hashOf(ctx context.Context, o *Object) (Hash, error) {
 	text := o.BLAKE3
 	if text == "" {
@@ -131,7 +131,7 @@ func (c *Client) hashOf(ctx context.Context, o *Object) (Hash, error) {
 	return root, nil
 }
 
-// reporting returns a writer that writes to w and calls Progress.
+// reporting returns a writer that writes to w and calls o.Progress with the number of bytes.
 func (o DownloadOptions) reporting(w io.Writer) io.Writer {
 	if o.Progress == nil {
 		return w

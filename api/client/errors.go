@@ -31,17 +31,17 @@ var (
 	ErrTooLong = errors.New("longer than 10,000 parts")
 )
 
-// Error is the failure of a request.
+// Error is the failure of a request to the cluster.
 type Error struct {
-	Op       string // such as "get s3://bucket/key"
-	Endpoint string // the node that the client asked last
+	Op       string // the request, such as "get s3://bucket/key"
+	Endpoint string // URL of the last node that the client tried
 	Status   int    // HTTP status of the answer; 0 without an answer
 	Code     string // S3 error code, or ""
 	Message  string // text of the node, or ""
 	Err      error  // error of the connection, if there was no answer
 
-	unsent  bool // no node processed the request: it was not sent, or was refused
-	lasting bool // each node will fail in the same way
+	unsent  bool // no node processed the request: it was not sent, or was answered 429 or 503
+	lasting bool // a later attempt on the same node will fail in the same way
 }
 
 func (e *Error) Error() string {
@@ -61,7 +61,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error of the connection.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether the error is of a kind such as ErrNotFound.
+// Is reports whether e is of the given kind, such as ErrNotFound. It implements errors.Is.
 func (e *Error) Is(kind error) bool {
 	switch kind {
 	case ErrNotFound:
@@ -89,7 +89,7 @@ func (e *Error) Temporary() bool {
 	return e.Status == 0 || slices.Contains(temporary, e.Status) || e.Code == "RequestTimeout" || e.Code == "InternalError"
 }
 
-// operation describes a request in errors.
+// operation names a request in errors.
 type operation struct {
 	verb, bucket, key string
 	once              bool // not idempotent: repeated only if no node processed it
@@ -110,7 +110,8 @@ func (o operation) name() string {
 	return "s3://" + o.bucket + "/" + o.key
 }
 
-// describe returns the error of the operation op on node n.
+// describe converts the error err of a request op to the node n to an *Error. seen is what the
+// transport recorded of the answer.
 func describe(op operation, n *node, err error, seen answer) *Error {
 	e := &Error{Op: op.String(), Endpoint: n.endpoint, Err: err}
 	var known *Error
@@ -140,21 +141,21 @@ func describe(op operation, n *node, err error, seen answer) *Error {
 	return e
 }
 
-// bodyError is a failure of reading the body of an answer.
+// bodyError is a failure to read the body of an answer whose status was good.
 type bodyError struct{ err error }
 
 func (e *bodyError) Error() string { return e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
-// sourceError is a failure of the local file or stream: of reading what is to be sent, or of
-// writing what was received.
+// sourceError is a failure of the local file or stream, while the client reads what it uploads or
+// writes what it downloads.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// localWriter marks errors of the target as local. The client does not repeat such a request on
-// another node.
+// localWriter is a writer that converts the errors of to into *sourceError. The client does not
+// repeat a request after such an error, because another node would not help.
 type localWriter struct{ to io.Writer }
 
 func (w localWriter) Write(p []byte) (int, error) {
@@ -165,9 +166,9 @@ func (w localWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// local returns a localWriter. It keeps the ReadFrom of a writer that decrypts, so that the body is read
-// into the buffer in which it is decrypted. request notes the errors of the body, so all others are of the
-// target.
+// local returns a writer that converts the errors of w into *sourceError. If w is a
+// *seal.RangeWriter, the result has a ReadFrom too, so that ciphertext is read directly into the
+// buffer in which it is decrypted.
 func local(w io.Writer) io.Writer {
 	if to, ok := w.(*seal.RangeWriter); ok {
 		return localRange{localWriter{w}, to}
@@ -188,21 +189,22 @@ func (w localRange) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// localReader marks errors of a source as local and remembers the first error. A timer runs while
-// the node does not take the next bytes, and ends with the last byte. From then on, the timeout of
-// the answer counts.
+// localReader is the body of an upload. It converts errors of the source into *sourceError and
+// stores the first. Its timer fires if the node accepts no more bytes for the duration within.
+// The timer stops with the last byte; from then on the timeout of the answer applies.
 type localReader struct {
 	io.ReadSeeker
 
 	sum    hash.Hash // hash of the bytes that were read, or nil
-	failed error
-	size   int64
-	read   int64 // bytes that were read, of size
+	failed error     // first error of the source
+	size   int64     // bytes of the whole body
+	read   int64     // bytes that were read
 	timer  *time.Timer
 	within time.Duration
 }
 
-// Seek moves to offset and begins the hash and the count of bytes anew.
+// Seek moves to the start and resets the hash and the count of bytes. It returns errSeek for any
+// other position.
 func (r *localReader) Seek(offset int64, whence int) (int64, error) {
 	if offset != 0 || whence != io.SeekStart {
 		return 0, errSeek

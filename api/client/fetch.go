@@ -21,7 +21,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 )
 
-// fetching is an object whose ranges are being read.
+// fetching is an object that is being downloaded.
 type fetching struct {
 	object Object
 	root   *Hash // hash to verify by, or nil
@@ -30,8 +30,8 @@ type fetching struct {
 // name returns the object in the form s3://bucket/key.
 func (f *fetching) name() string { return operation{bucket: f.object.Bucket, key: f.object.Key}.name() }
 
-// fetch writes n bytes of the object to w, from offset off on. If a node fails, fetch continues on
-// another node with the next byte. An error of w ends fetch.
+// fetch writes n bytes of the object from the offset off to w. If a node fails, fetch continues
+// on another node with the next byte. An error of w ends fetch.
 func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writer) error {
 	if n == 0 {
 		return nil
@@ -64,8 +64,8 @@ func (c *Client) fetch(ctx context.Context, f *fetching, off, n int64, w io.Writ
 	}
 }
 
-// request reads n bytes from offset off on from one node, and returns the number of bytes that it
-// wrote to w. guard wraps the body and ends a body that stalls.
+// request reads n bytes from the offset off from one node. It returns the number of bytes that it
+// wrote to w. guard wraps the body of the answer with a reader that fails if the node stalls.
 func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.Writer, guard func(io.Reader) io.Reader) (int64, error) {
 	answer, header, err := f.open(ctx, node, off, n)
 	if err != nil {
@@ -87,7 +87,8 @@ func (f *fetching) request(ctx context.Context, node *node, off, n int64, w io.W
 	return written, err
 }
 
-// open returns the body of an answer: n bytes from offset off on, or a Bao slice of these bytes.
+// open requests n bytes from the offset off, as a Bao slice if f.root is set. It returns the body
+// and the header of the answer.
 func (f *fetching) open(ctx context.Context, node *node, off, n int64) (io.ReadCloser, http.Header, error) {
 	if f.root != nil {
 		query := url.Values{"bao": {""}, "start": {strconv.FormatInt(off, 10)}, "length": {strconv.FormatInt(n, 10)}}
@@ -103,7 +104,8 @@ func (f *fetching) open(ctx context.Context, node *node, off, n int64) (io.ReadC
 	return answer, header, err
 }
 
-// getBao sends GET ?bao.
+// getBao requests a Bao slice with GET ?bao and returns the body and the header of the answer.
+// query has the range.
 func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.ReadCloser, http.Header, error) {
 	if o.Version != "" {
 		query.Set("versionId", o.Version)
@@ -119,7 +121,7 @@ func (n *node) getBao(ctx context.Context, o *Object, query url.Values) (io.Read
 	return resp.Body, resp.Header, nil
 }
 
-// maxRefusal bounds the body of an answer that is an error, in bytes.
+// maxRefusal is the maximum number of bytes of an error answer that the client reads.
 const maxRefusal = 64 << 10
 
 // request sends a request for which minio-go has no method. The error is an *Error if the status of
@@ -152,7 +154,8 @@ func (n *node) request(ctx context.Context, op operation, method string, query u
 	return nil, refused
 }
 
-// verified decodes a Bao slice of n bytes from offset off on, and writes the verified bytes to w.
+// verified decodes a Bao slice of n bytes from the offset off, and writes the verified bytes to
+// w. It returns their number. A wrong slice is a *VerifyError.
 func (f *fetching) verified(node *node, off, n int64, w io.Writer, body io.Reader) (int64, error) {
 	written, reason, err := decodeSlice(w, body, off, n, f.object.Size, *f.root)
 	if err == nil && reason != "" {
@@ -161,7 +164,7 @@ func (f *fetching) verified(node *node, off, n int64, w io.Writer, body io.Reade
 	return written, err
 }
 
-// begins reports whether the body of an answer begins at offset off.
+// begins reports whether the body of an answer begins at the offset off, by its Content-Range.
 func begins(h http.Header, off int64) bool {
 	text := h.Get("Content-Range")
 	return text == "" && off == 0 || strings.HasPrefix(text, fmt.Sprintf("bytes %d-", off))
@@ -169,7 +172,8 @@ func begins(h http.Header, off int64) bool {
 
 var errStalled = errors.New("the node has stalled")
 
-// patient ends an answer that stalls. The time in which the caller writes does not count.
+// patient is the body of a download. Its timer fires if one Read takes longer than the duration
+// within. The timer does not run between reads, when the caller writes the bytes.
 type patient struct {
 	from   io.Reader
 	timer  *time.Timer

@@ -32,10 +32,10 @@ func IsPartial(name string) bool {
 		(strings.HasSuffix(name, partialSuffix) || strings.HasSuffix(name, progressSuffix))
 }
 
-// DownloadFile writes an object to the file at path. The file gets this name when the download is
-// complete and on disk. Files above SinglePut bytes arrive in parallel ranges; a later call
-// continues an interrupted download of such a file, as long as the object is the same. A file that
-// exists at path is replaced, and the new file has its mode.
+// DownloadFile writes an object to the file at path. It writes to a temporary file and renames
+// that when the download is complete and on disk. A file that exists at path is replaced, and the
+// new file has its mode. Files above SinglePut bytes arrive in parallel ranges. If such a
+// download was interrupted, a later call continues it unless the object has changed.
 func (c *Client) DownloadFile(ctx context.Context, bucket, key, path string, o DownloadOptions) (Object, error) {
 	f, err := c.prepare(ctx, bucket, key, o)
 	if err != nil {
@@ -62,8 +62,8 @@ type incoming struct {
 	durable  bool      // flush the file before publish renames it
 }
 
-// partial returns the name of the unfinished file. The name depends on the object, so that
-// downloads of two objects with the same file name do not mix.
+// partial returns the name of the temporary file. The name depends on the object, so that
+// downloads of two objects to the same file do not mix.
 func (in *incoming) partial() string {
 	sum := sha256.Sum256([]byte(in.fetching.name() + "\x00" + filepath.Base(in.name)))
 	return filepath.Join(filepath.Dir(in.name), partialPrefix+hex.EncodeToString(sum[:8])+partialSuffix)
@@ -100,7 +100,7 @@ func (in *incoming) run(ctx context.Context) error {
 	return err
 }
 
-// publish gives the complete file its mode, time and name.
+// publish gives the complete temporary file its mode, time and final name.
 func (in *incoming) publish(partial string) error {
 	if info, err := in.root.Stat(in.name); err == nil {
 		if err := in.root.Chmod(partial, info.Mode().Perm()); err != nil {
@@ -126,7 +126,7 @@ func progressName(partial string) string {
 	return strings.TrimSuffix(partial, partialSuffix) + progressSuffix
 }
 
-// ranges fetches the ranges of a large file that are missing.
+// ranges downloads the ranges of a large file that an earlier call has not stored.
 func (in *incoming) ranges(ctx context.Context, file *os.File, partial string) error {
 	object := &in.fetching.object
 	progress, err := openProgress(in.root, progressName(partial), progressHead{
@@ -179,7 +179,7 @@ func (in *incoming) size() int64 {
 	return in.fetching.object.Size
 }
 
-// whole writes the whole file to w.
+// whole writes the whole content, decrypted if it is encrypted, to w.
 func (in *incoming) whole(ctx context.Context, w io.Writer) error {
 	size := in.fetching.object.Size
 	if in.content == nil {
@@ -188,8 +188,8 @@ func (in *incoming) whole(ctx context.Context, w io.Writer) error {
 	return in.client.decrypt(ctx, in.fetching, 0, size, in.content.Reader, w)
 }
 
-// part writes n bytes of the file to w, from offset off on. Plaintext that part decrypts goes into
-// hash too.
+// part writes n bytes of the file from the offset off to w, decrypted if they are encrypted. It
+// also writes decrypted bytes to hash.
 func (in *incoming) part(ctx context.Context, off, n int64, w io.Writer, hash *rangeHash) error {
 	if in.content == nil {
 		return in.client.fetch(ctx, in.fetching, off, n, w)

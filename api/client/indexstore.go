@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// maxIndexObject is the largest object of an index that the client reads, in bytes.
+// maxIndexObject is the maximum size of an index object that the client reads, in bytes.
 const maxIndexObject = 4 << 20
 
-// indexStore stores the objects of an index in a bucket.
+// indexStore is the seal.Store of a Vault: it stores index objects in a bucket.
 type indexStore struct {
 	client *Client
 	bucket string

@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// journalHead is the first line of a journal. A journal is a file of JSON lines. One journalLine
-// follows the head when the upload has started, and one further journalLine for each stored part. A
-// crash can cut off the last line; the reader ignores a line that is cut off, and the client sends
-// its part again. The client flushes the head to disk before the upload starts, so a crash of the
-// machine leaves no upload without a journal.
+// journalHead is the first line of the journal of an upload, and identifies the source and the
+// target. A journal is a file of JSON lines. A journalLine with the upload id follows when the
+// upload has started, and one for each stored part. A crash can cut off the last line; the reader
+// ignores such a line, and the client sends that part again. The client flushes the head to disk
+// before it starts the upload, so that a crash cannot leave an upload without a journal.
 type journalHead struct {
 	Bucket   string   `json:"bucket"`
 	Key      string   `json:"key"`
@@ -32,23 +32,24 @@ type journalLine struct {
 	ETag     string `json:"etag,omitempty"`
 }
 
-// journalState is the content of a journal that was read.
+// journalState is the content of a journal that was read from disk.
 type journalState struct {
 	journalHead
 
-	UploadID string // "" if the answer of the cluster was not recorded
-	stored   map[int]string
+	UploadID string         // "" if the crash came before the upload id was written
+	stored   map[int]string // ETags by part number
 }
 
-// continues reports whether the upload of the journal can continue with the file that head
+// continues reports whether the upload in the journal has the source and target that head
 // describes.
 func (s *journalState) continues(head journalHead) bool {
 	return s.UploadID != "" && s.Bucket == head.Bucket && s.Key == head.Key && s.Path == head.Path &&
 		s.Size == head.Size && s.Modified == head.Modified && s.PartSize == head.PartSize && s.Sealed == head.Sealed
 }
 
-// readJournal reads the journal at path, and returns nil if the file does not exist. A journal
-// without a head belongs to an upload that was never started.
+// readJournal reads the journal at path. It returns nil if the file does not exist. A journal
+// without a complete head belongs to an upload that was never started: readJournal deletes the
+// file and returns nil.
 func readJournal(path string) (*journalState, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +139,7 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// remove deletes the journal of an upload that has ended.
+// remove deletes the journal after its upload has ended.
 func (j *journal) remove() error {
 	if j == nil {
 		return nil

@@ -16,10 +16,10 @@ import (
 const (
 	firstPause    = 100 * time.Millisecond
 	longestPause  = 10 * time.Second
-	maxRetryAfter = time.Minute // the client waits no longer, even if Retry-After is longer
+	maxRetryAfter = time.Minute // upper bound of the pause that Retry-After can cause
 )
 
-// node is the gateway of one node of the cluster, with its minio-go client and its pause.
+// node is one node of the cluster, with a minio-go client for its S3 gateway.
 type node struct {
 	endpoint string // scheme and host
 	core     *minio.Core
@@ -29,10 +29,10 @@ type node struct {
 
 	// The mutex nodes.mu guards failures and paused.
 	failures int       // consecutive failures
-	paused   time.Time // end of the pause; no request is sent before
+	paused   time.Time // end of the pause; the client sends no request to the node before
 }
 
-// nodes selects a node for each request.
+// nodes selects the node for each request, in round-robin order.
 type nodes struct {
 	list []*node // never changes
 
@@ -40,8 +40,8 @@ type nodes struct {
 	next int // index in list of the node for the next request
 }
 
-// pick returns the next node in turn that is not paused, and 0. If all nodes are paused, pick
-// returns the node whose pause ends first, and how long the caller has to wait.
+// pick returns the next node that is not paused, and 0. If all nodes are paused, it returns the
+// node whose pause ends first, and how long the caller must wait.
 func (s *nodes) pick(now time.Time) (*node, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,15 +63,15 @@ func (s *nodes) pick(now time.Time) (*node, time.Duration) {
 	return first, first.paused.Sub(now)
 }
 
-// worked records that a node has answered, and ends its pause.
+// worked resets the failures and the pause of a node that has answered.
 func (s *nodes) worked(n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.failures, n.paused = 0, time.Time{}
 }
 
-// failed records a failure of a node and pauses the node, for the time asked of Retry-After, or,
-// without it, longer after each failure.
+// failed pauses a node after a failure. asked is the duration of its Retry-After, up to
+// maxRetryAfter. If asked is 0, the pause grows with the number of consecutive failures.
 func (s *nodes) failed(n *node, now time.Time, asked time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,17 +85,17 @@ func (s *nodes) failed(n *node, now time.Time, asked time.Duration) {
 	}
 }
 
-// pauseAfter returns a random pause after a number of consecutive failures: at least half of the
-// bound for this number, and at most the bound.
+// pauseAfter returns a random pause for a number of consecutive failures. The upper bound doubles
+// with each failure up to longestPause, and the lower bound is half of it.
 func pauseAfter(failures int) time.Duration {
 	bound := min(longestPause, firstPause<<min(failures-1, 10))
 	return bound/2 + rand.N(bound/2+1) //nolint:gosec // spreads the requests of clients; not a secret
 }
 
-// do sends a request until a node answers it or the patience has ended. send sends the request to
-// one node, and do may call send again for another node. A failure of a local file, wrong bytes,
-// and an answer that every node would give end do at once. The error is an *Error, a *VerifyError,
-// or the error of the file or of the context.
+// do calls send with one node after another until the request succeeds or the patience has ended.
+// It does not repeat a request after a failure of the local file, wrong bytes, or an answer that
+// every node would give. The error is an *Error, a *VerifyError, or the error of the file or of
+// the context.
 func (c *Client) do(ctx context.Context, op operation, send func(ctx context.Context, n *node) error) (answer, error) {
 	var since time.Time // time of the first failure
 	for attempt := 1; ; attempt++ {

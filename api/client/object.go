@@ -12,7 +12,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// Object describes an object. A list sets only Key, Size, ETag, Modified and StorageClass.
+// Object describes an object. List sets only Bucket, Key, Size, ETag, Modified and StorageClass.
 type Object struct {
 	Bucket       string
 	Key          string
@@ -52,7 +52,8 @@ func fromHeader(bucket, key string, h http.Header) Object {
 	return o
 }
 
-// Head returns the description of an object. The error is ErrNotFound if the object does not exist.
+// Head returns an object with its metadata. The error is ErrNotFound if the object does not
+// exist.
 func (c *Client) Head(ctx context.Context, bucket, key string) (Object, error) {
 	seen, err := c.do(ctx, operation{verb: "head", bucket: bucket, key: key}, func(ctx context.Context, n *node) error {
 		_, err := n.core.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
@@ -110,18 +111,18 @@ func (c *Client) Buckets(ctx context.Context) (all []Bucket, err error) {
 // ListOptions select the objects of a list.
 type ListOptions struct {
 	Prefix string
-	// After makes the list begin behind this key.
+	// After excludes this key and all keys before it.
 	After string
-	// Recursive lists all keys below Prefix. Without Recursive, all keys with the same further
-	// segment "NAME/" behind Prefix are one entry: its Key ends in "/", and of the other fields
-	// only Bucket is set.
+	// Recursive lists all keys that begin with Prefix. Without Recursive, keys that share the next path
+	// segment "NAME/" after Prefix are one entry: its Key ends in "/", and of the other fields only
+	// Bucket is set.
 	Recursive bool
 }
 
-// List returns the objects of a bucket in the order of the bytes of their keys. Without Recursive,
-// each page of 1,000 has first the objects and then the entries that end in "/". The sequence ends
-// after its first error. If a node fails in the middle of a list, the list continues on another
-// node.
+// List returns the objects of a bucket, ordered by the bytes of their keys. Without Recursive,
+// each page of 1,000 entries has first its objects and then its entries that end in "/". The
+// sequence ends after its first error. If a node fails in the middle of a list, List continues on
+// another node.
 func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		start, last, stopped := o.After, o.After, false
@@ -161,5 +162,5 @@ func (c *Client) List(ctx context.Context, bucket string, o ListOptions) iter.Se
 	}
 }
 
-// errStopped ends the requests of a list when the caller stops reading.
+// errStopped ends the requests of List when the caller stops the iteration.
 var errStopped = &sourceError{errors.New("stopped")}

@@ -11,21 +11,21 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// ErrOtherKeys reports that nothing was found, and that the identity opens none of the encrypted objects
-// of the bucket. The name of an index depends on the identity, so without this error the files of another
-// identity would look like an empty folder.
+// ErrOtherKeys means that an operation found no files, and that the identity opens none of the
+// encrypted objects in the bucket. The name of an index depends on the identity. So without this
+// error, the files of another identity would look like an empty folder.
 var ErrOtherKeys = errors.New("encrypted for other keys")
 
-// maxProbes is the largest number of objects of a bucket whose headers othersOnly reads.
+// maxProbes is the maximum number of objects whose headers othersOnly reads.
 const maxProbes = 100
 
-// errOurs ends the search of othersOnly.
+// errOurs ends the search of othersOnly, because the identity opens an object.
 var errOurs = errors.New("the identity opens an object")
 
-// othersOnly returns an error that wraps ErrOtherKeys if the bucket has encrypted objects and the
-// identity of the Vault opens none of the first maxProbes. It returns nil for a recipient, for a
-// bucket without encrypted objects, and if the identity has an index of the whole bucket. Any other
-// error is that of a request.
+// othersOnly returns an error that wraps ErrOtherKeys if the bucket has encrypted objects, the
+// identity of the Vault opens none of the first maxProbes, and it has no index of the whole
+// bucket. In all other cases, and for the Vault of a recipient, it returns nil or the error of a
+// request.
 func (v *Vault) othersOnly(ctx context.Context) error {
 	if v.identity == nil {
 		return nil
@@ -72,8 +72,9 @@ func (v *Vault) othersOnly(ctx context.Context) error {
 	return fmt.Errorf("%s objects in s3://%s are %w, and this identity opens none of them", count, v.bucket, ErrOtherKeys)
 }
 
-// opens returns errOurs if the identity opens the data key of an object, seal.ErrWrongKey if the
-// object is encrypted for another key, and nil if the object is gone or not of a known format.
+// opens returns errOurs if the identity opens the data key of the object, and seal.ErrWrongKey if
+// the object is encrypted for another key. It returns nil if the object does not exist or has an
+// unknown format.
 func (v *Vault) opens(ctx context.Context, key string) error {
 	object, err := v.client.Head(ctx, v.bucket, key)
 	if errors.Is(err, ErrNotFound) {
@@ -95,7 +96,8 @@ func (v *Vault) opens(ctx context.Context, key string) error {
 	return nil
 }
 
-// missing is err, with the error of othersOnly in it if the reason may be a wrong identity.
+// missing returns err, which reports that something was not found. If the cause may be a wrong
+// identity, it adds the error of othersOnly.
 func (v *Vault) missing(ctx context.Context, err error) error {
 	if other := v.othersOnly(ctx); errors.Is(other, ErrOtherKeys) {
 		return fmt.Errorf("%w: %w", err, other)

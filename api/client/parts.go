@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// abandonTimeout bounds how long a failed upload tries to remove its parts.
+// abandonTimeout bounds how long a failed upload tries to remove its parts from the cluster.
 const abandonTimeout = 15 * time.Second
 
-// uploadParts stores the parts of src as one object.
+// uploadParts stores the parts of src as one object by a multipart upload.
 func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source, o UploadOptions) (Object, error) {
 	u, err := c.begin(ctx, bucket, key, src, o)
 	if err != nil {
@@ -48,11 +48,11 @@ func (c *Client) uploadParts(ctx context.Context, bucket, key string, src source
 	return Object{}, errors.Join(err, u.journal.close())
 }
 
-// upload is a multipart upload.
+// upload is a running multipart upload.
 type upload struct {
 	bucket, key, id string
 	journal         *journal
-	continued       bool
+	continued       bool // an earlier call has started the upload
 
 	mu     sync.Mutex
 	stored map[int]string // ETags by part number
@@ -65,7 +65,7 @@ func (u *upload) etag(number int) string {
 	return u.stored[number]
 }
 
-// keep records a part that was stored.
+// keep records a part that the cluster has stored, also in the journal.
 func (u *upload) keep(number int, etag string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,7 +73,8 @@ func (u *upload) keep(number int, etag string) error {
 	return u.journal.part(number, etag)
 }
 
-// begin starts an upload, or returns the upload that the journal records.
+// begin starts a multipart upload, or returns the one that the journal records if its source and
+// target are the same. It aborts an upload in the journal that has another source or target.
 func (c *Client) begin(ctx context.Context, bucket, key string, src source, o UploadOptions) (*upload, error) {
 	u := &upload{bucket: bucket, key: key, stored: map[int]string{}}
 	entry := src.head()
@@ -109,8 +110,8 @@ func (c *Client) begin(ctx context.Context, bucket, key string, src source, o Up
 	return u, u.journal.started(u.id)
 }
 
-// initiate starts a multipart upload. The client repeats this request only if no node has processed
-// it.
+// initiate sends the request that starts a multipart upload and returns its id. The request is
+// not idempotent, so the client repeats it only if no node has processed it.
 func (c *Client) initiate(ctx context.Context, bucket, key string, o UploadOptions) (id string, err error) {
 	_, err = c.do(ctx, operation{verb: "put", bucket: bucket, key: key, once: true}, func(ctx context.Context, n *node) error {
 		id, err = n.core.NewMultipartUpload(ctx, bucket, key, o.put())
@@ -232,8 +233,8 @@ func (c *Client) uploads(ctx context.Context, bucket, key string) (ids []string,
 	return ids, err
 }
 
-// Abandon removes the upload that a journal records, with its parts, and the journal. Callers use
-// it for an upload that they will not continue.
+// Abandon aborts the upload that the journal at journalPath records, and deletes the journal. Use
+// it for an interrupted upload that will not be continued.
 func (c *Client) Abandon(ctx context.Context, journalPath string) error {
 	j, err := readJournal(journalPath)
 	if err != nil || j == nil {

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// flushRanges is the number of ranges after which the client flushes the file and records the
-// ranges. A crash of the machine loses the progress of less than this number of ranges, and of those
-// that arrived during the last flush.
+// flushRanges is the number of downloaded ranges after which the client flushes the file and
+// writes them to the journal. A crash of the machine loses fewer than this number of ranges, and
+// those that arrived during the last flush.
 const flushRanges = 8
 
-// progressHead is the first line of the journal of a download, and describes the download. The
-// client begins a download anew if the journal has another head.
+// progressHead is the first line of the journal of a download, and identifies the download. If
+// the head differs, the client starts the download from the beginning.
 type progressHead struct {
 	ETag    string `json:"etag"`
 	Version string `json:"version,omitempty"`
@@ -24,28 +24,29 @@ type progressHead struct {
 	Range   int64  `json:"range"`          // size of a range in bytes
 }
 
-// progressLine is a line after the head. Each names one range that is in the file.
+// progressLine is a later line of the journal of a download. It names one range that is in the
+// file.
 type progressLine struct {
 	Offset int64 `json:"offset"` // offset of the range in bytes
 }
 
-// progressJournal records which ranges of a file were received. A goroutine of the journal flushes the
-// file while further ranges arrive, because a transfer that waits for the disk leaves the network and
-// the processors idle. The methods has and done are safe for concurrent use.
+// progressJournal records which ranges of a file have arrived. It flushes the file in a goroutine
+// of its own while further ranges arrive, so that the transfer does not wait for the disk. The
+// methods has and done are safe for concurrent use.
 type progressJournal struct {
 	sync    func() error // flushes the file of the ranges
 	journal *os.File     // only the goroutine that flushes writes to it
 	flushes sync.WaitGroup
 
 	mu       sync.Mutex
-	there    map[int64]bool
-	pending  []int64 // offsets of ranges that are not recorded yet
-	flushing bool    // a goroutine flushes
-	failed   error   // first error of a flush
+	there    map[int64]bool // offsets of the ranges that are in the file
+	pending  []int64        // offsets of ranges that are not in the journal yet
+	flushing bool           // a goroutine flushes
+	failed   error          // first error of a flush
 }
 
-// openProgress reads the journal of the download that head describes and whose bytes are in data.
-// If the journal is absent or has another head, openProgress begins a new one.
+// openProgress reads the journal name of the download that head describes; data is the file with
+// its bytes. If the journal is absent or has another head, openProgress starts a new one.
 func openProgress(root *os.Root, name string, head progressHead, data *os.File) (*progressJournal, error) {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -68,7 +69,8 @@ func openProgress(root *os.Root, name string, head progressHead, data *os.File) 
 	return p, nil
 }
 
-// rewrite writes the journal anew, so that the journal ends with a complete line, and gives data its size.
+// rewrite writes the journal from the start, so that it ends with a complete line, and truncates
+// or extends data to its final size.
 func (p *progressJournal) rewrite(head progressHead, data *os.File) error {
 	if err := p.journal.Truncate(0); err != nil {
 		return err
@@ -99,7 +101,8 @@ func (p *progressJournal) has(off int64) bool {
 	return p.there[off]
 }
 
-// done notes that the range at an offset is in the file. The error is that of an earlier flush.
+// done records that the range at the offset off is in the file. It returns the error of an
+// earlier flush.
 func (p *progressJournal) done(off int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +129,8 @@ func (p *progressJournal) flush() {
 	p.flushing = false
 }
 
-// record flushes the file and then writes ranges to the journal. All of these ranges are in the file.
+// record flushes the file and then writes the offsets ranges to the journal. The ranges must be
+// in the file.
 func (p *progressJournal) record(ranges []int64) error {
 	if err := p.sync(); err != nil {
 		return err
@@ -140,7 +144,8 @@ func (p *progressJournal) record(ranges []int64) error {
 	return nil
 }
 
-// close records the ranges that are pending. No other method may be running.
+// close writes the pending ranges to the journal and closes it. No other method may run at the
+// same time.
 func (p *progressJournal) close() error {
 	p.flushes.Wait()
 	err := p.failed

@@ -21,13 +21,13 @@ type rangeHash struct {
 	cvs [][8]uint32 // chaining values of the ranges
 }
 
-// newRangeHash returns a rangeHash for size bytes in ranges of step bytes. size is above step,
-// because content of a single range has no subtree but its root.
+// newRangeHash returns a rangeHash for content of size bytes in ranges of step bytes. size must
+// be above step, because content of one range has no subtrees.
 func newRangeHash(size, step int64) *rangeHash {
 	return &rangeHash{step: step, cvs: make([][8]uint32, (size+step-1)/step)}
 }
 
-// sum returns the hash after all ranges were written and ended.
+// sum returns the hash of the whole content. All ranges must have been hashed.
 func (h *rangeHash) sum() Hash {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,7 +37,8 @@ func (h *rangeHash) sum() Hash {
 	return Hash(out[:len(Hash{})])
 }
 
-// read hashes the range at off, which is stored already.
+// read hashes the range at the offset off by reading it from stored. It is for a range that an
+// earlier call has downloaded.
 func (h *rangeHash) read(stored io.Reader, off int64) error {
 	w := h.writer(off)
 	_, err := io.Copy(w, stored)
@@ -45,8 +46,9 @@ func (h *rangeHash) read(stored io.Reader, off int64) error {
 	return err
 }
 
-// parent returns the node above chaining values, of which there are at least two. All but the last
-// are of subtrees of the same size, so the left side is the largest power of two.
+// parent returns the parent node of at least two subtrees, given by their chaining values. All
+// subtrees but the last have the same size, so the left child covers the largest power of two of
+// them that leaves some for the right.
 func parent(cvs [][8]uint32) guts.Node {
 	left := 1 << (bits.Len(uint(len(cvs)-1)) - 1)
 	return guts.ParentNode(above(cvs[:left]), above(cvs[left:]), &guts.IV, 0)
@@ -59,7 +61,8 @@ func above(cvs [][8]uint32) [8]uint32 {
 	return guts.ChainingValue(parent(cvs))
 }
 
-// subtree returns the chaining value of data, which begins at a chunk of the whole content.
+// subtree returns the chaining value of data. chunk is the index of the BLAKE3 chunk of the whole
+// content with which data begins.
 func subtree(data []byte, chunk uint64) [8]uint32 {
 	if len(data) <= guts.ChunkSize {
 		return guts.ChainingValue(guts.CompressChunk(data, &guts.IV, chunk, 0))
@@ -77,16 +80,17 @@ type rangeWriter struct {
 	hash *rangeHash
 	off  int64       // offset of the next piece in the content
 	at   int64       // number of the range
-	buf  []byte      // begin of the next piece
+	buf  []byte      // first bytes of the next piece, which is not complete yet
 	cvs  [][8]uint32 // chaining values of the pieces
 }
 
-// writer returns a writer for the range at off. The caller calls end after the last byte.
+// writer returns a writer that hashes the range at the offset off. The caller calls end after the
+// last byte.
 func (h *rangeHash) writer(off int64) *rangeWriter {
 	return &rangeWriter{hash: h, off: off, at: off / h.step}
 }
 
-// Write implements io.Writer. Whole pieces are hashed where they are; Write copies only the rest.
+// Write implements io.Writer. It hashes complete pieces in p directly and copies only the rest.
 func (w *rangeWriter) Write(p []byte) (int, error) {
 	written, piece := len(p), int(min(hashPiece, w.hash.step))
 	for len(p) > 0 {
@@ -114,7 +118,8 @@ func (w *rangeWriter) add(piece []byte) {
 	w.off += int64(len(piece))
 }
 
-// end stores the chaining value of the range. A range has at least one byte.
+// end stores the chaining value of the range in the rangeHash. The range must have at least one
+// byte.
 func (w *rangeWriter) end() {
 	if len(w.buf) > 0 {
 		w.add(w.buf)

@@ -17,13 +17,13 @@ import (
 // rewrapParallel is the number of files that Rewrap changes at once.
 const rewrapParallel = 16
 
-// ErrOtherPaths reports an identity with another path secret, and so with other storage keys: all
-// files would have to be stored anew. An identity from seal.Identity.Rotate has the same path
-// secret.
+// ErrOtherPaths means that the new identity has another path secret than the old one, and so
+// computes other storage keys. Its files would have to be uploaded again. seal.Identity.Rotate
+// keeps the path secret.
 var ErrOtherPaths = errors.New("the new identity was not made from the old one, and has other storage keys")
 
-// ErrRewrap reports that some files still belong to the old identity. Rewrap has reported each of
-// these files to its caller.
+// ErrRewrap means that some files still belong to the old identity. Rewrap has passed each of
+// them to report.
 var ErrRewrap = errors.New("not all files were rewrapped")
 
 // RewrapResult counts the files of a run of Rewrap.
@@ -33,13 +33,14 @@ type RewrapResult struct {
 	Failed    int
 }
 
-// Rewrap rewraps the keys of all files below a folder for another identity; "" is the whole bucket.
-// Rewrap does not transfer content. Afterwards the identity of v opens none of these files, except
-// old versions in a bucket that keeps versions. For the whole bucket, Rewrap also rewraps objects that
-// no index names, which an interrupted upload or sync left. Rewrap calls report from several
-// goroutines, for each file with its error or nil. After an interruption, call Rewrap again. Nobody may upload with
-// the old identity during a run. The error is ErrOtherKeys if there is nothing to rewrap and all
-// encrypted objects in the bucket are of other identities.
+// Rewrap wraps the data keys of all files below a folder for the identity next instead of that of
+// v; "" is the whole bucket. It transfers no content. Afterwards the old identity opens none of
+// these files, except old versions in a bucket with versioning. With hybrid, the data keys are
+// wrapped for the post-quantum key of next, as in NewVault. For the whole bucket, Rewrap also
+// rewraps objects that no index names, which an interrupted upload or sync left. It calls report
+// from several goroutines for each file, with nil or its error. After an interruption, call
+// Rewrap again. Nobody may upload with the old identity during a run. The error is ErrOtherKeys
+// if there is nothing to rewrap and all encrypted objects belong to other identities.
 func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, hybrid bool, report func(name string, err error)) (RewrapResult, error) {
 	if v.identity == nil {
 		return RewrapResult{}, ErrRecipient
@@ -85,7 +86,7 @@ func (v *Vault) Rewrap(ctx context.Context, folder string, next *seal.Identity, 
 	return r.result, x.Remove(ctx, name+"/")
 }
 
-// rewrapping is one call of Rewrap.
+// rewrapping is the state of one call of Rewrap.
 type rewrapping struct {
 	old, next *Vault
 	report    func(name string, err error)
@@ -95,8 +96,9 @@ type rewrapping struct {
 	seen   map[string]bool // storage keys that the indexes named
 }
 
-// folder rewraps first the folders below a folder, then its files, and then removes the old index.
-// If a crash interrupts the run, the old index stays for each folder with unfinished files.
+// folder rewraps the subfolders of a folder, then its files, writes the new index, and then
+// removes the old one. If a file fails or the run is interrupted, the old index of its folder
+// stays, so that the next run finds the file.
 func (r *rewrapping) folder(ctx context.Context, name string) error {
 	list, err := r.old.List(ctx, name)
 	if err != nil {
@@ -148,8 +150,8 @@ func (r *rewrapping) folder(ctx context.Context, name string) error {
 	return err
 }
 
-// unlisted rewraps the objects that the old identity opens and that no index named in this run. Such
-// objects get no entry in the new index, because none of their names could be listed before.
+// unlisted rewraps the objects that the old identity opens and that no index named in this run.
+// Their names are unknown, so they get no entry in the new index.
 func (r *rewrapping) unlisted(ctx context.Context) error {
 	working, stop := errgroup.WithContext(ctx)
 	working.SetLimit(rewrapParallel)
@@ -177,7 +179,7 @@ func (r *rewrapping) unlisted(ctx context.Context) error {
 	return working.Wait()
 }
 
-// count counts a file, and reports it.
+// count adds a file to the result and calls report. did is true if this run rewrapped the file.
 func (r *rewrapping) count(name string, did bool, err error) {
 	r.mu.Lock()
 	switch {
@@ -200,7 +202,8 @@ func (r *rewrapping) failed() int {
 	return r.result.Failed
 }
 
-// file rewraps one file. keep is true if the file exists and belongs to the new identity. An error
+// file rewraps one file. keep is true if the file exists and belongs to the new identity, and so
+// gets an entry in the new index. A failure of the file is counted; err is only an error that
 // ends the whole run.
 func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err error) {
 	did, err := r.object(ctx, key)
@@ -214,7 +217,8 @@ func (r *rewrapping) file(ctx context.Context, name, key string) (keep bool, err
 	return err == nil, nil
 }
 
-// object rewraps one object. object returns false if an earlier run has rewrapped the object.
+// object rewraps one object. It returns false and no error if an earlier run has rewrapped the
+// object.
 func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
 	v := r.old
 	object, err := v.client.Head(ctx, v.bucket, key)
@@ -235,8 +239,9 @@ func (r *rewrapping) object(ctx context.Context, key string) (bool, error) {
 	return true, v.client.copySealed(ctx, &object, key, wrapped)
 }
 
-// copySealed copies an object to a storage key, which may be its own, with an encryption header. No
-// content moves. The error is ErrPrecondition if another writer has replaced the object.
+// copySealed replaces the encryption header of an object by a server-side copy to the storage key
+// to, which may be the key of o itself. No content is transferred. The error is ErrPrecondition
+// if another writer has replaced o.
 func (c *Client) copySealed(ctx context.Context, o *Object, to string, h seal.Header) error {
 	header := map[string]string{"X-Amz-Metadata-Directive": "REPLACE", "Content-Type": "application/octet-stream"}
 	if o.ETag != "" {

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// sealedParts has the parts of the ciphertext of a file. A part is encrypted while it is sent, anew
-// on each attempt, so a part takes the memory of one chunk.
+// sealedParts is the source of an encrypted multipart upload. It encrypts a part while the part
+// is sent, and again on each attempt, so a part needs the memory of only one chunk.
 type sealedParts struct {
-	sections // parts of the plaintext, each a whole number of chunks
+	sections // parts of the plaintext; each is a whole number of chunks
 
 	encryption *seal.Encryption
 }
 
-// sealedPartSize returns the plaintext bytes of a part, for a file of size bytes.
+// sealedPartSize returns the number of plaintext bytes of each part of a file of size bytes.
 func sealedPartSize(size int64) int64 {
 	return (partSize(size) + seal.ChunkSize - 1) / seal.ChunkSize * seal.ChunkSize
 }
@@ -34,12 +34,13 @@ func (s *sealedParts) next(number int) (part, error) {
 	}, nil
 }
 
-// sealedMemory bounds the ciphertext in memory, in bytes, of all uploads of a client together.
+// sealedMemory is the maximum amount of ciphertext that all uploads of a client together have in
+// memory, in bytes.
 const sealedMemory = 32 << 20
 
-// filled returns the part p with its bytes in memory, so that the part has a CRC and each attempt
-// sends the same bytes. filled waits until memory is free, and the caller calls release at the end.
-// For larger parts, of files above 300 GiB, filled returns p unchanged.
+// filled returns the part p with its ciphertext in memory, so that it has a CRC and every attempt
+// sends the same bytes. It waits until memory is free. The caller calls release at the end. Parts
+// that do not fit into sealedMemory, as those of files above 300 GiB, are returned unchanged.
 func (c *Client) filled(ctx context.Context, p part) (full part, release func(), err error) {
 	if p.crc != "" || p.size > sealedMemory {
 		return p, func() {}, nil
@@ -80,9 +81,9 @@ func (s *sealedParts) head() journalHead {
 	return h
 }
 
-// resume continues the encryption of the upload in a journal, so that new parts have the data key
-// of the stored parts. If the journal is about another file, or cannot be opened, resume does
-// nothing.
+// resume continues the encryption of the upload that a journal records, so that new parts use the
+// data key of the parts that are stored already. If the journal is for another file, or if its
+// header cannot be opened, resume does nothing.
 func (s *sealedParts) resume(with seal.Opener, bucket, key, journal string) {
 	old, err := readJournal(journal)
 	if err != nil || old == nil || old.Sealed == "" {
@@ -98,12 +99,12 @@ func (s *sealedParts) resume(with seal.Opener, bucket, key, journal string) {
 	}
 }
 
-// sealing is a reader of the ciphertext of some chunks of a file. A Seek to the start begins a new
-// encryption.
+// sealing is a reader of the ciphertext of some chunks of a file. Seek to the start encrypts them
+// again with new nonces.
 type sealing struct {
 	parts        *sealedParts
 	from, size   int64 // range of the plaintext in bytes
-	first, count int64 // chunks; a count of 0 is the whole file
+	first, count int64 // first chunk and number of chunks; a count of 0 means the whole file
 
 	now io.Reader // ciphertext of this attempt; nil before the first Read
 }
@@ -123,7 +124,7 @@ func (s *sealing) Read(p []byte) (int, error) {
 	return s.now.Read(p)
 }
 
-// errSeek reports a Seek to a position that is not the start.
+// errSeek is the error of a Seek to a position other than the start.
 var errSeek = errors.New("ciphertext is read from its start")
 
 func (s *sealing) Seek(offset int64, whence int) (int64, error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answer has what the transport recorded of the last request under a context.
+// answer is what the transport recorded of the last answer under a context.
 type answer struct {
 	status     int // 0 if there was no answer
 	header     http.Header
@@ -16,13 +16,13 @@ type answer struct {
 
 type answerKey struct{}
 
-// withAnswer returns a context under which the transport records answers in a.
+// withAnswer returns a context that makes the transport record answers in a.
 func withAnswer(ctx context.Context, a *answer) context.Context {
 	return context.WithValue(ctx, answerKey{}, a)
 }
 
-// sender is the transport of all nodes. sender adds the token to each request, and records each
-// answer for withAnswer.
+// sender is the http.RoundTripper of all nodes. It adds the token and the User-Agent to each
+// request, and records each answer for withAnswer.
 type sender struct {
 	to    http.RoundTripper
 	token string

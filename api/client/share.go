@@ -18,13 +18,14 @@ import (
 // Errors of shares. A Vault of a recipient also returns the errors of seal.Grant.Allow.
 var (
 	// ErrRevoked: the nodes no longer accept the credential of a share, because the owner has revoked
-	// the share or its time is over.
+	// the share or it has expired.
 	ErrRevoked = errors.New("the share was revoked, or its time is over")
-	// ErrRecipient: only the owner of a Vault may do this.
+	// ErrRecipient: a recipient called a method that only the owner of the Vault may call.
 	ErrRecipient = errors.New("only the owner of the files may do this")
-	// ErrSharedFile: one file is shared for reading only, because each upload has a new key.
+	// ErrSharedFile: a share of a single file permits only reading, because each upload has a new data
+	// key, which the recipient would not have.
 	ErrSharedFile = errors.New("a single file is shared for reading only: share its folder")
-	// ErrFileAndFolder: the name to be shared is that of a file and of a folder.
+	// ErrFileAndFolder: both a file and a folder have the name to be shared.
 	ErrFileAndFolder = errors.New("there is a file and a folder of this name: the name of a folder ends in /")
 )
 
@@ -34,39 +35,39 @@ const (
 	indexPrefix = "x/"
 )
 
-// maxShares is the largest answer about shares that the client reads, in bytes.
+// maxShares is the maximum size of an answer with shares that the client reads, in bytes.
 const maxShares = 16 << 20
 
-// ShareOptions describe a share that is to be made.
+// ShareOptions describe a share that Vault.Share creates.
 type ShareOptions struct {
-	// To is the recipient; nil makes a link that anybody who has it can open.
+	// To is the recipient. nil means everybody who has the link.
 	To *seal.PublicIdentity
 
 	Permissions seal.Permissions
 	Expires     time.Time // zero means never
 
-	// Name is a text by which the owner recognizes the share. The nodes can read it.
+	// Name is a label for the owner's list of shares. The nodes can read it.
 	Name string
 
-	// Page is the URL of the page that opens the link; "" makes a link that only programs can open.
+	// Page is the URL of the web page that opens the link. With "" only programs can open the link.
 	Page string
 
-	// Endpoints are the nodes in the link; nil means those of the client.
+	// Endpoints are the URLs of nodes in the link. nil means those of the client.
 	Endpoints []string
 }
 
-// Share is a share in the registry of a cluster. The registry has neither keys nor names of files.
+// Share is a share as the cluster stores it, without keys and without names of files.
 type Share struct {
 	ID          string
 	Bucket      string
-	Prefixes    []string // of the storage keys that the credential of the share reaches
+	Prefixes    []string // prefixes of the storage keys that the credential of the share can access
 	Permissions seal.Permissions
 	Created     time.Time
 	Expires     time.Time // zero if it does not expire
 	Name        string
 }
 
-// shareJSON is the JSON form of a share in the registry.
+// shareJSON is the JSON form of a share in requests and answers of the cluster.
 type shareJSON struct {
 	ID       string     `json:"share_id,omitempty"`
 	Bucket   string     `json:"bucket,omitempty"`
@@ -80,10 +81,10 @@ type shareJSON struct {
 	Token    string     `json:"token,omitempty"`
 }
 
-// Share shares a folder or a file, and returns the link for the recipient. The cluster gives the
-// recipient a credential for the ciphertext, which is in the link. The link is a secret. A name that
-// ends in "/" is a folder, and "" is the whole bucket. The error is ErrNotFound if there is no such
-// name, ErrFileAndFolder, ErrSharedFile, ErrRecipient, an error of CheckName, or an error of
+// Share shares a folder or a file, and returns the link for the recipient. The link contains a
+// credential for the ciphertext, which the cluster creates, so treat the link as a secret. A name
+// that ends in "/" is a folder; "" is the whole bucket. Errors: ErrNotFound for an unknown name,
+// ErrFileAndFolder, ErrSharedFile, ErrRecipient, and those of CheckName and
 // seal.Identity.NewToken.
 func (v *Vault) Share(ctx context.Context, name string, o ShareOptions) (*seal.Link, error) {
 	if v.identity == nil {
@@ -118,7 +119,8 @@ func (v *Vault) newLink(what seal.Share, o ShareOptions) (*seal.Link, error) {
 	return &seal.Link{Page: o.Page, Token: token}, err
 }
 
-// toShare describes the share of a folder or file, and returns the prefixes of its storage keys.
+// toShare returns the description of a share of a folder or file for package seal, and the
+// prefixes of the storage keys that the credential must cover.
 func (v *Vault) toShare(ctx context.Context, name string) (what seal.Share, prefixes []string, err error) {
 	p := absolute(strings.TrimSuffix(name, "/"))
 	what = seal.Share{Bucket: v.bucket, PathScope: p}
@@ -161,7 +163,7 @@ func (v *Vault) toShare(ctx context.Context, name string) (what seal.Share, pref
 	return what, []string{file.StorageKey}, nil
 }
 
-// Endpoints returns the URLs of the nodes that the client knows.
+// Endpoints returns the URLs of the nodes that the client uses.
 func (c *Client) Endpoints() (all []string) {
 	for _, n := range c.nodes.list {
 		all = append(all, n.endpoint)
@@ -169,7 +171,8 @@ func (c *Client) Endpoints() (all []string) {
 	return all
 }
 
-// register adds a share to the registry, and returns the credential of the recipient.
+// register creates the share s in the cluster, and returns the credential of the recipient. t is
+// the token of the share.
 func (c *Client) register(ctx context.Context, bucket string, t *seal.Token, s shareJSON) (access string, err error) {
 	if !t.Expires.IsZero() {
 		s.Expires = &t.Expires
@@ -187,8 +190,8 @@ func (c *Client) register(ctx context.Context, bucket string, t *seal.Token, s s
 	return made.Token, err
 }
 
-// Shares returns the shares of a bucket that are in the registry, ordered by id. A revoked share is
-// not in the registry. The sequence ends after its first error.
+// Shares returns the shares of a bucket that were not revoked, ordered by id. The sequence ends
+// after its first error.
 func (c *Client) Shares(ctx context.Context, bucket string) iter.Seq2[Share, error] {
 	return func(yield func(Share, error) bool) {
 		for after := ""; ; {
@@ -228,15 +231,15 @@ func (s *shareJSON) share() Share {
 	return out
 }
 
-// RevokeShare ends a share. When RevokeShare returns nil, no node accepts the credential of the
-// share. A recipient keeps the ciphertext and the keys that the recipient has. The error is
-// ErrNotFound if the registry does not have the share.
+// RevokeShare revokes a share. When it returns nil, no node accepts the credential of the share.
+// It cannot take back ciphertext and keys that the recipient has copied. The error is ErrNotFound
+// if there is no such share.
 func (c *Client) RevokeShare(ctx context.Context, bucket, id string) error {
 	return c.askShares(ctx, operation{verb: "revoke share of", bucket: bucket}, http.MethodDelete, url.Values{"share": {id}}, nil, nil)
 }
 
-// askShares sends a request to the registry, and decodes the JSON of the answer into out, unless out
-// is nil.
+// askShares sends a request about shares, and decodes the JSON answer into out unless that is
+// nil.
 func (c *Client) askShares(ctx context.Context, op operation, method string, query url.Values, body []byte, out any) error {
 	_, err := c.do(ctx, op, func(ctx context.Context, n *node) error {
 		resp, err := n.request(ctx, op, method, query, nil, body)

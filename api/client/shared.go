@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// OpenShare returns the Vault of a recipient. The client needs the credential of the share, which is
-// the Access of a seal.Link. The Vault checks scope and permissions before it sends a request. The
-// error is seal.ErrToken if the token does not name its bucket, or the storage key of its object.
+// OpenShare returns the Vault of a recipient. The client must use the credential of the share:
+// the Access of a seal.Link is its Options.Token. The Vault checks scope and permissions before
+// it sends a request. The error is seal.ErrToken if the token lacks the bucket, or the storage
+// key of a shared object.
 func (c *Client) OpenShare(g *seal.Grant) (*Vault, error) {
 	token := g.Token()
 	folder, whole := g.FolderKey()
@@ -28,7 +29,7 @@ func (c *Client) OpenShare(g *seal.Grant) (*Vault, error) {
 	}, nil
 }
 
-// single reports whether the Vault is of a recipient of one file.
+// single reports whether the Vault belongs to a recipient of a single file.
 func (v *Vault) single() bool {
 	if v.grant == nil {
 		return false
@@ -37,8 +38,9 @@ func (v *Vault) single() bool {
 	return !whole
 }
 
-// allow returns the error of a recipient who has no permission for a path. Names are in their
-// shortest form, so a path that seal.Grant.Allow would change is refused.
+// allow returns an error if the Vault belongs to a recipient without the permission for the path
+// p: an error of seal.Grant.Allow, or seal.ErrPath if p is not in its shortest form. The owner
+// may do everything.
 func (v *Vault) allow(p string, permission seal.Permission) error {
 	if v.grant == nil {
 		return nil
@@ -50,7 +52,7 @@ func (v *Vault) allow(p string, permission seal.Permission) error {
 	return err
 }
 
-// opener returns the key that opens the file at a path.
+// opener returns the key that opens the file at the path p, or an error of allow for reading.
 func (v *Vault) opener(p string) (seal.Opener, error) {
 	if v.grant == nil {
 		return v.identity, nil
@@ -61,9 +63,9 @@ func (v *Vault) opener(p string) (seal.Opener, error) {
 	return v.grant.Opener(p)
 }
 
-// locate returns the storage key of the file at a path. The index has the storage key of a file that
-// a recipient uploaded. If the index lacks the name, the owner computes the storage key. The error is
-// seal.ErrNotFound if a recipient cannot find the file.
+// locate returns the storage key of the file at the path p. It looks the name up in the index,
+// because files that a recipient uploaded have random storage keys. If the index lacks the name,
+// it computes the key for the owner, and returns seal.ErrNotFound to a recipient.
 func (v *Vault) locate(ctx context.Context, p string) (string, error) {
 	if v.single() {
 		return v.grant.Token().StorageKey, nil
@@ -85,8 +87,8 @@ func (v *Vault) locate(ctx context.Context, p string) (string, error) {
 	return v.identity.StorageKey(seal.DeterministicHash, p)
 }
 
-// storageKey returns the storage key for an upload to a path. A recipient keeps the storage key of a
-// file that is there.
+// storageKey returns the storage key for an upload to the path p. The owner computes it from the
+// path. A recipient uses that of the existing file, or else a random one.
 func (v *Vault) storageKey(ctx context.Context, p string) (string, error) {
 	if v.grant == nil {
 		return v.identity.StorageKey(seal.DeterministicHash, p)
@@ -104,7 +106,8 @@ func (v *Vault) storageKey(ctx context.Context, p string) (string, error) {
 	return key, err
 }
 
-// sharedFile describes the one file that is shared.
+// sharedFile returns the one file that is shared with the recipient. It calls open to read the
+// metadata.
 func (v *Vault) sharedFile(ctx context.Context) (Object, error) {
 	name := strings.TrimPrefix(v.grant.Scope(), "/")
 	_, content, err := v.open(ctx, name, "", DownloadOptions{})
@@ -115,8 +118,9 @@ func (v *Vault) sharedFile(ctx context.Context) (Object, error) {
 	return Object{Bucket: v.bucket, Key: name, Size: m.Size, Modified: m.Modified, BLAKE3: Hash(m.Hash).String()}, nil
 }
 
-// denied turns a refusal of the nodes into ErrRevoked for a recipient: the Vault has checked scope
-// and permissions, so the nodes refuse only a credential that is no longer valid.
+// denied converts ErrDenied to ErrRevoked for the Vault of a recipient, and returns other errors
+// unchanged. The Vault has checked scope and permissions itself, so a node denies access only if
+// the credential is no longer valid.
 func (v *Vault) denied(err error) error {
 	if v.grant != nil && errors.Is(err, ErrDenied) && !errors.Is(err, ErrRevoked) {
 		return &revokedError{err}
@@ -124,8 +128,8 @@ func (v *Vault) denied(err error) error {
 	return err
 }
 
-// revokedError is ErrRevoked with the answer of a node. Its text has nothing of the answer, because a
-// recipient knows neither the storage keys nor the nodes.
+// revokedError wraps ErrRevoked and the answer of a node. Its text does not contain the answer,
+// because storage keys and nodes mean nothing to a recipient.
 type revokedError struct{ answer error }
 
 func (*revokedError) Error() string     { return ErrRevoked.Error() }

@@ -16,7 +16,7 @@ import (
 // DefaultSyncParallel is the number of files that Push and Pull transfer at once.
 const DefaultSyncParallel = 16
 
-// scanAhead is the largest number of planned transfers that wait to begin.
+// scanAhead is the maximum number of planned transfers that wait to begin.
 const scanAhead = 10_000
 
 // SyncOptions describe a call of Push or Pull. The zero value copies new and changed files and
@@ -24,18 +24,18 @@ const scanAhead = 10_000
 type SyncOptions struct {
 	Delete   bool // remove files that exist only at the target
 	DryRun   bool // report changes, but make none
-	Checksum bool // compare files of equal size by content, whatever their times
+	Checksum bool // compare files of equal size by content instead of by time
 	Verify   bool // Pull: as in DownloadOptions; Push: compare the BLAKE3 that the cluster computed with that of the file
 	Follow   bool // Push: upload the files and folders that symbolic links point to
 
-	Parallel int // files at once; 0 means DefaultSyncParallel
+	Parallel int // number of files in transfer at once; 0 means DefaultSyncParallel
 
-	// Journals is a folder for the journals of uploads. Each pair of source folder and target needs
-	// a journal folder of its own. With "" an interrupted upload is removed if possible, and never
-	// continued.
+	// Journals is a folder for the journals of uploads, with which a later call continues interrupted
+	// uploads. Each pair of source folder and target needs its own journal folder. With "" an
+	// interrupted upload is aborted if possible, and never continued.
 	Journals string
 
-	// Report is called from several goroutines, for each change and for each file that is not
+	// Report is called from several goroutines, for each change, and for each file that cannot be
 	// copied.
 	Report func(SyncEvent)
 	// Planned is called with the size of each transfer when it is planned.
@@ -53,21 +53,21 @@ const (
 	ActionFail     = "fail"
 )
 
-// SyncEvent is one change, or the reason why a file was not copied.
+// SyncEvent reports one change, or the reason why a file was not copied.
 type SyncEvent struct {
 	Action string
-	Path   string // relative, with slashes
+	Path   string // path relative to the folder, with slashes
 	Size   int64  // bytes
-	Err    error  // why a file was skipped or failed
+	Err    error  // reason of ActionSkip and ActionFail
 }
 
-// SyncResult counts the changes that were made, or with DryRun those that would be made.
+// SyncResult counts the files by outcome. With DryRun it counts the changes that would be made.
 type SyncResult struct {
 	Copied, Deleted, Unchanged, Skipped, Failed int
 	Bytes                                       int64 // size of all copied files
 }
 
-// ErrSync reports that some files could not be copied. Each of these files was reported to Report.
+// ErrSync means that some files could not be copied. Each of them was passed to Report.
 var ErrSync = errors.New("not all files were copied")
 
 // Push makes the objects of a bucket whose keys begin with prefix equal to the files below dir. A
@@ -77,30 +77,30 @@ func (c *Client) Push(ctx context.Context, dir, bucket, prefix string, o SyncOpt
 	return push(ctx, dir, &plainTree{client: c, bucket: bucket, prefix: prefix}, o)
 }
 
-// Pull makes the files below dir equal to the objects of a bucket whose keys begin with prefix, and
-// creates dir. Pull refuses a key that would be outside of dir or is no file name, and counts the
-// key as a failure. Pull makes a folder of a key that ends in "/". Each file gets the time of its
-// object.
+// Pull makes the files below dir equal to the objects of a bucket whose keys begin with prefix.
+// It creates dir if necessary. A key that would be outside of dir, or that is no file name, is
+// not downloaded and counts as a failure. Pull creates a folder for a key that ends in "/". Each
+// file gets the time of its object.
 func (c *Client) Pull(ctx context.Context, bucket, prefix, dir string, o SyncOptions) (SyncResult, error) {
 	return pull(ctx, &plainTree{client: c, bucket: bucket, prefix: prefix}, dir, o)
 }
 
-// run is one call of Push or Pull.
+// run is the state of one call of Push or Pull.
 type run struct {
 	options SyncOptions
 	remote  tree
 	dir     string
 	root    *os.Root // dir of Pull
 
-	todo    chan func(ctx context.Context)
-	deletes []deletion
+	todo    chan func(ctx context.Context) // planned transfers
+	deletes []deletion                     // planned deletions, which run after the transfers
 
 	mu     sync.Mutex
 	result SyncResult
 	broken bool // a part of the source could not be read, so nothing may be deleted
 }
 
-// deletion is a file or object that exists only at the target.
+// deletion is the planned deletion of a file or object that exists only at the target.
 type deletion struct {
 	path string
 	do   func(ctx context.Context) error
@@ -131,8 +131,8 @@ func (r *run) unchanged() {
 	r.result.Unchanged++
 }
 
-// unreadable reports a part of the source that could not be read, and turns deletions off for this
-// run: files of that part may be at the target.
+// unreadable reports a part of the source that could not be read, and disables deletions for this
+// run, because files in that part may exist at the target.
 func (r *run) unreadable(path string, err error) {
 	r.mu.Lock()
 	r.broken = true
@@ -140,8 +140,8 @@ func (r *run) unreadable(path string, err error) {
 	r.report(ActionFail, path, 0, err)
 }
 
-// work calls scan, which plans transfers, and carries out the transfers at the same time. At the
-// end, work deletes.
+// work calls scan, which plans transfers, and executes the planned transfers at the same time.
+// Then it executes the planned deletions.
 func (r *run) work(ctx context.Context, scan func(ctx context.Context) error) error {
 	parallel := r.options.Parallel
 	if parallel <= 0 {
@@ -174,7 +174,7 @@ func (r *run) work(ctx context.Context, scan func(ctx context.Context) error) er
 	return errors.Join(err, r.remote.finish(context.WithoutCancel(ctx)))
 }
 
-// plan queues a transfer of a number of bytes.
+// plan queues the transfer do of a number of bytes.
 func (r *run) plan(ctx context.Context, bytes int64, do func(ctx context.Context)) {
 	if r.options.Planned != nil {
 		r.options.Planned(bytes)
@@ -212,7 +212,8 @@ func (r *run) delete(ctx context.Context, parallel int) error {
 	return deleting.Wait()
 }
 
-// outcome returns the result of the run. The error is err, or ErrSync if some files failed.
+// outcome returns the result of the run. The error is err if that is not nil, else ErrSync if
+// some files failed.
 func (r *run) outcome(err error) (SyncResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,8 +242,8 @@ func push(ctx context.Context, dir string, remote tree, o SyncOptions) (SyncResu
 	return r.outcome(err)
 }
 
-// pushOne plans the upload or deletion of one name, if any is needed. local is nil if the folder
-// lacks the name, and there is nil if the cluster lacks it.
+// pushOne plans the upload or deletion of one path, if one is needed. local is the file in the
+// folder, and there the file in the cluster; the one that does not exist is nil.
 func (r *run) pushOne(ctx context.Context, w *walk, local *localFile, there *entry) error {
 	switch {
 	case local == nil:
@@ -276,7 +277,8 @@ func (r *run) pushOne(ctx context.Context, w *walk, local *localFile, there *ent
 	return ctx.Err()
 }
 
-// isFolder reports whether an object is the marker of a folder that exists below dir.
+// isFolder reports whether name is the key of a folder marker, which ends in "/", of a folder
+// that exists below dir.
 func (r *run) isFolder(name string) bool {
 	if !strings.HasSuffix(name, "/") {
 		return false
@@ -293,14 +295,15 @@ func (r *run) progress(n int64) {
 	}
 }
 
-// failed reports the failure of a file, unless the whole run was interrupted.
+// failed reports the failure of a file. It does nothing if ctx has ended, because then the whole
+// run was interrupted.
 func (r *run) failed(ctx context.Context, path string, err error) {
 	if ctx.Err() == nil {
 		r.report(ActionFail, path, 0, err)
 	}
 }
 
-// uploadTries is the number of times that Push reads a file which changes while it is read.
+// uploadTries is how often Push tries to upload a file that changes during the upload.
 const uploadTries = 3
 
 func (r *run) upload(ctx context.Context, local *localFile) {
@@ -335,8 +338,9 @@ func (r *run) journal(path string) string {
 	return filepath.Join(r.options.Journals, hashName(path))
 }
 
-// abandonRest removes unfinished uploads of earlier runs whose files are gone or are smaller now.
-// The journals of files that failed in this run stay.
+// abandonRest aborts unfinished uploads of earlier runs that this run did not continue, because
+// their file no longer exists or has become small. It does nothing if a file failed in this run,
+// so that the next run can continue the upload of that file.
 func (r *run) abandonRest(ctx context.Context) error {
 	if r.options.Journals == "" || r.result.Failed > 0 {
 		return nil
@@ -354,6 +358,6 @@ func (r *run) abandonRest(ctx context.Context) error {
 	return nil
 }
 
-// timeMargin is the least time by which an object must be newer than its file to count as
-// unchanged. The margin allows for a difference between the clocks of machine and cluster.
+// timeMargin is how much newer than its file an object must be to count as unchanged. It allows
+// for a difference between the clocks of the machine and the cluster.
 const timeMargin = 2 * time.Second

@@ -50,17 +50,17 @@ func pull(ctx context.Context, remote tree, dir string, o SyncOptions) (SyncResu
 	return r.outcome(err)
 }
 
-// puller plans the downloads of a call of Pull.
+// puller is the state of one call of Pull.
 type puller struct {
 	*run
 
 	insensitive bool              // the file system does not distinguish case
-	folded      map[string]string // keys by their lower case, if insensitive
+	folded      map[string]string // keys by their lower-case form, if insensitive
 	partials    []string          // partial downloads of earlier runs
 	folders     []string          // folders from which a file was deleted
 }
 
-// caseInsensitive reports whether the file system of a folder does not distinguish case.
+// caseInsensitive reports whether the file system of the folder root ignores the case of names.
 func caseInsensitive(root *os.Root) bool {
 	const probe = partialPrefix + "case" + partialSuffix
 	f, err := root.OpenFile(probe, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -73,8 +73,8 @@ func caseInsensitive(root *os.Root) bool {
 	return err == nil
 }
 
-// one plans the download or deletion of one name, if any is needed. local or there is nil if that
-// side lacks the name.
+// one plans the download or deletion of one path, if one is needed. local is the file in the
+// folder, and there the file in the cluster; the one that does not exist is nil.
 func (p *puller) one(ctx context.Context, local *localFile, there *entry) error {
 	switch {
 	case there == nil && local.partial:
@@ -111,7 +111,8 @@ func (p *puller) one(ctx context.Context, local *localFile, there *entry) error 
 	return ctx.Err()
 }
 
-// acceptable returns an error if a key cannot be the name of a file below the folder.
+// acceptable returns an error if key cannot be the name of a file below the folder: ErrOutside or
+// ErrCollision.
 func (p *puller) acceptable(key string) error {
 	name := strings.TrimSuffix(key, "/")
 	if name == "" || path.Clean(name) != name || strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) ||
@@ -137,8 +138,9 @@ func (p *puller) folder(name string) {
 	}
 }
 
-// compare downloads an object of equal size if its content differs from the file. If the content is
-// equal, compare sets the time of the file, so that the next run does not read the file.
+// compare downloads there, which has the size of the local file, if the contents differ. If they
+// are equal, it sets the time of the local file to that of the object, so that the next run need
+// not read the file.
 func (p *puller) compare(ctx context.Context, there *entry) {
 	same, err := p.remote.same(ctx, p.path(there.path), there)
 	if err != nil {
@@ -187,7 +189,7 @@ func (p *puller) fetch(ctx context.Context, there *entry) error {
 	})
 }
 
-// removeLocal removes a file for which the cluster has no object.
+// removeLocal removes a local file that does not exist in the cluster.
 func (p *puller) removeLocal(name string) error {
 	if err := p.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -198,7 +200,7 @@ func (p *puller) removeLocal(name string) error {
 	return nil
 }
 
-// clean removes partial downloads of earlier runs, and folders that deletions made empty.
+// clean removes partial downloads of earlier runs, and folders that became empty by deletions.
 func (p *puller) clean() error {
 	for _, name := range p.partials {
 		if err := p.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -24,42 +24,42 @@ var (
 	ErrName       = errors.New("the name is not UTF-8, as keys are")
 )
 
-// hashName returns a short hash of a text, for use as a file name.
+// hashName returns a short hash of text, which serves as a file name.
 func hashName(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// localFile is a file that walk found, or the reason why walk could not use it.
+// localFile is a file that a walk found, or a name that it could not read.
 type localFile struct {
-	path     string // relative, with slashes
+	path     string // path relative to the folder, with slashes
 	size     int64
 	modified time.Time
 	changed  time.Time // status time; equal to modified on systems without one
 	partial  bool      // the file belongs to an unfinished download
-	err      error
-	skip     bool // err is a reason to skip the file, and no failure
+	err      error     // why the file cannot be read, or nil
+	skip     bool      // skip the file because of err; this is no failure
 }
 
 // walk lists the files below a folder.
 type walk struct {
 	dir      string
 	follow   bool // follow symbolic links
-	partials bool // the folder is a target: include partial downloads
+	partials bool // include partial downloads, because the folder is the target of Pull
 
-	skipped []string // names that were skipped; names below them count as skipped too
+	skipped []string // paths that were skipped
 }
 
-// protects reports whether walk skipped a name or a folder above it. Such a name may exist although
-// walk did not return it, so it must not be deleted at the target.
+// protects reports whether the walk skipped the path name or a folder above it. The file may
+// exist although the walk did not return it, so it must not be deleted at the target.
 func (w *walk) protects(name string) bool {
 	return slices.ContainsFunc(w.skipped, func(s string) bool {
 		return name == s || strings.HasPrefix(name, s+"/")
 	})
 }
 
-// files returns the files ordered by the bytes of their paths as keys, where "/" is an ordinary
-// byte.
+// files returns the files ordered by the bytes of their paths. The order is that of keys in a
+// bucket: "/" is an ordinary byte.
 func (w *walk) files() iter.Seq2[*localFile, error] {
 	return func(yield func(*localFile, error) bool) {
 		real, err := filepath.EvalSymlinks(w.dir)
@@ -74,8 +74,8 @@ func (w *walk) files() iter.Seq2[*localFile, error] {
 	}
 }
 
-// folder walks one folder. above has the real paths of this folder and of the folders that contain
-// it.
+// folder yields the files below one folder. above has the real paths of this folder and of all
+// folders that contain it, by which below detects cycles.
 func (w *walk) folder(name string, above []string, yield func(*localFile, error) bool) bool {
 	list, err := os.ReadDir(filepath.Join(w.dir, filepath.FromSlash(name)))
 	if err != nil {
@@ -139,7 +139,8 @@ func (w *walk) folder(name string, above []string, yield func(*localFile, error)
 	return true
 }
 
-// below walks a subfolder, unless the subfolder is a link to a folder that contains it.
+// below yields the files below a subfolder, unless that is a symbolic link to a folder that
+// contains it.
 func (w *walk) below(name string, above []string, yield func(*localFile, error) bool) bool {
 	if w.follow {
 		real, err := filepath.EvalSymlinks(filepath.Join(w.dir, filepath.FromSlash(name)))
@@ -155,8 +156,9 @@ func (w *walk) below(name string, above []string, yield func(*localFile, error) 
 	return w.folder(name, above, yield)
 }
 
-// merge reads two ordered sequences and calls each once for every path, in order. The side that
-// lacks the path is nil.
+// merge iterates over two sequences that are ordered by path, and calls each for every path in
+// order, once. The argument for a sequence without the path is nil. merge returns the first error
+// of a sequence or of each.
 func merge(local iter.Seq2[*localFile, error], remote iter.Seq2[*entry, error], each func(*localFile, *entry) error) error {
 	nextLocal, stopLocal := iter.Pull2(local)
 	defer stopLocal()

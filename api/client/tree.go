@@ -20,7 +20,7 @@ import (
 
 // entry is one file in the cluster.
 type entry struct {
-	path     string // relative, with slashes; a folder ends in one
+	path     string // path relative to the synced folder, with slashes; that of a folder ends in one
 	key      string
 	size     int64 // bytes
 	modified time.Time
@@ -29,15 +29,15 @@ type entry struct {
 	err      error // why a folder cannot be listed, or nil
 }
 
-// tree is the cluster side of a sync.
+// tree is the cluster side of a sync: plain objects, or the encrypted files of a Vault.
 type tree interface {
 	// list returns the files, ordered by the bytes of their paths.
 	list(ctx context.Context) iter.Seq2[*entry, error]
-	// stored reports whether the times of a file and an object of equal size show that the file has
-	// not changed since its upload.
+	// stored reports whether the file has not changed since it was uploaded as there, by the times of
+	// both. Their sizes are equal.
 	stored(local *localFile, there *entry) bool
-	// fetched reports whether the times of a file and an object of equal size show that the file is
-	// an unchanged download of the object.
+	// fetched reports whether the file is an unchanged download of there, by the times of both. Their
+	// sizes are equal.
 	fetched(local *localFile, there *entry) bool
 	// check returns the reason why a file cannot be stored under its path, or nil.
 	check(path string) error
@@ -47,12 +47,11 @@ type tree interface {
 	download(ctx context.Context, there *entry, to *incoming) error
 	remove(ctx context.Context, there *entry) error
 	abandon(ctx context.Context, journal string) error
-	// finish ends a sync, whether or not it succeeded.
+	// finish is called at the end of every sync, successful or not.
 	finish(ctx context.Context) error
 }
 
-// plainTree is the cluster side of a sync without encryption: the objects whose keys begin with a
-// prefix.
+// plainTree is the tree of a sync without encryption: the objects whose keys begin with a prefix.
 type plainTree struct {
 	client         *Client
 	bucket, prefix string
@@ -83,12 +82,13 @@ func (t *plainTree) stored(local *localFile, there *entry) bool {
 	return there.modified.Sub(local.modified) > timeMargin && there.modified.Sub(local.changed) > timeMargin
 }
 
-// fetched compares times in milliseconds, the resolution of lists of the gateway.
+// fetched implements tree. It compares times with a resolution of 1 ms, that of the lists of the
+// gateway.
 func (t *plainTree) fetched(local *localFile, there *entry) bool {
 	return local.modified.UnixMilli() == there.modified.UnixMilli()
 }
 
-// check leaves the decision to the cluster.
+// check implements tree. It accepts every path, because the cluster checks the keys.
 func (t *plainTree) check(string) error { return nil }
 
 func (t *plainTree) same(ctx context.Context, file string, there *entry) (bool, error) {
@@ -104,7 +104,7 @@ func (t *plainTree) same(ctx context.Context, file string, there *entry) (bool, 
 	return hex.EncodeToString(sum) == o.BLAKE3, err
 }
 
-// hashFile returns the hash h of the content of a file.
+// hashFile returns the sum of h over the content of a file.
 func hashFile(file string, h hash.Hash) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -118,7 +118,8 @@ func hashFile(file string, h hash.Hash) ([]byte, error) {
 // onlyWriter hides all methods of a writer except Write, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// ErrDiffers reports that the content that the cluster stored differs from the file.
+// ErrDiffers means that the content that the cluster stored differs from the file that was
+// uploaded.
 var ErrDiffers = errors.New("the BLAKE3 hash that the cluster computed differs from that of the file")
 
 func (t *plainTree) upload(ctx context.Context, local *localFile, file string, verify bool, o UploadOptions) error {

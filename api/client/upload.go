@@ -25,7 +25,7 @@ const (
 	DefaultPartSize = 8 << 20
 	maxParts        = 10_000
 	// DefaultParallel is the number of parts or ranges of one object that are in transfer at once.
-	// With DefaultPartSize, an upload from a stream holds 32 MiB.
+	// With DefaultPartSize, an upload from a stream needs 32 MiB of memory.
 	DefaultParallel = 4
 )
 
@@ -37,10 +37,10 @@ type UploadOptions struct {
 	// Parallel is the number of parts that are in transfer at once; 0 means DefaultParallel.
 	Parallel int
 
-	// Journal is the path of a file that records a multipart upload; "" means no journal. A later
-	// call of UploadFile with the same file and target continues the upload of the journal. Uploads
-	// of other sources cannot be continued; for them the journal serves Client.Abandon. The client
-	// removes the journal when the upload has ended.
+	// Journal is the path of a file in which the client records a multipart upload; "" means no
+	// journal. A later call of UploadFile with the same file and target continues the upload. An
+	// upload of a stream cannot be continued, but Client.Abandon can remove its parts. The client
+	// deletes the journal when the upload has ended.
 	Journal string
 
 	// Progress is called from several goroutines, with the number of bytes that were stored since
@@ -61,9 +61,9 @@ func (o UploadOptions) progress(n int64) {
 	}
 }
 
-// Upload stores an object with the content of src, which is read to its end. Content of up to
-// SinglePut bytes is sent in one request; longer content is sent in parts, of which Parallel are in
-// memory. A failed upload leaves no parts behind, unless no node can be reached.
+// Upload stores an object with the content of src, which it reads to the end. Content of up to
+// SinglePut bytes is sent in one request, and longer content in parts, of which Parallel are in
+// memory. If Upload fails, it removes the stored parts, unless no node can be reached.
 func (c *Client) Upload(ctx context.Context, bucket, key string, src io.Reader, o UploadOptions) (Object, error) {
 	first := make([]byte, 0, DefaultPartSize)
 	first, err := fill(src, first)
@@ -76,8 +76,8 @@ func (c *Client) Upload(ctx context.Context, bucket, key string, src io.Reader, 
 	return c.uploadParts(ctx, bucket, key, &stream{from: src, first: first}, o)
 }
 
-// UploadFile stores the file at path, which must be a regular file. If the file changes during the
-// upload, the error is ErrChanged and nothing is stored.
+// UploadFile stores the regular file at path as an object. If the file changes during the upload,
+// the error is ErrChanged and no object is stored.
 func (c *Client) UploadFile(ctx context.Context, bucket, key, path string, o UploadOptions) (Object, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -103,20 +103,20 @@ func (c *Client) UploadFile(ctx context.Context, bucket, key, path string, o Upl
 	return c.uploadParts(ctx, bucket, key, src, o)
 }
 
-// partSize returns the size of the parts of a file of size bytes.
+// partSize returns the size in bytes of each part of a file of size bytes.
 func partSize(size int64) int64 {
 	const step = 1 << 20
 	return max(DefaultPartSize, (size/maxParts+step)/step*step)
 }
 
-// part is a piece of an object that the client can send repeatedly.
+// part is a part of a multipart upload, or a whole object, that the client can send repeatedly.
 type part struct {
 	number int
 	body   io.ReadSeeker
 	size   int64
 	plain  int64  // bytes of the file in the part; 0 means size
-	crc    string // CRC32C as x-amz-checksum-crc32c has it; "" if each attempt has other bytes
-	buffer []byte // buffer to reuse, or nil
+	crc    string // value of x-amz-checksum-crc32c; "" if the bytes differ on each attempt
+	buffer []byte // memory of body that release can reuse, or nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -156,7 +156,7 @@ func (c *Client) put(ctx context.Context, bucket, key string, p part, o UploadOp
 	return object, nil
 }
 
-// content returns the number of bytes of the file in the part.
+// content returns the number of bytes of the source file in the part.
 func (p part) content() int64 {
 	if p.plain > 0 {
 		return p.plain
@@ -164,13 +164,13 @@ func (p part) content() int64 {
 	return p.size
 }
 
-// errDamaged reports that a node has stored other bytes than the client sent. The client sends the
-// bytes again.
+// errDamaged means that a node received other bytes than the client sent. The client then sends
+// them again.
 var errDamaged = errors.New("the node received other bytes than were sent")
 
-// send sends a part by calling request, from the beginning of the part on each attempt. request
-// returns the ETag of the stored bytes. The node checks the CRC of a part. For a part without a
-// CRC, the client compares the ETag with the MD5 of the bytes that it sent.
+// send sends a part with the function request, from the beginning of the part on each attempt.
+// request returns the ETag of the stored bytes. If the part has a CRC, the node verifies it.
+// Otherwise the client compares the ETag with the MD5 of the bytes that it sent.
 func (c *Client) send(ctx context.Context, op operation, p part, request func(ctx context.Context, n *node, body io.Reader) (etag string, err error)) (answer, error) {
 	return c.do(ctx, op, func(ctx context.Context, n *node) error {
 		if _, err := p.body.Seek(0, io.SeekStart); err != nil {
@@ -213,18 +213,18 @@ func (o UploadOptions) put() minio.PutObjectOptions {
 // source returns the parts of an object in order, and io.EOF after the last part.
 type source interface {
 	next(number int) (part, error)
-	// sizeOf returns the number of bytes of the file in a part. changed returns ErrChanged if the
-	// file has changed since the start. head describes the file; the client does not continue an
-	// upload whose head has no file.
+	// sizeOf returns the number of bytes of the source file in a part. changed returns ErrChanged if
+	// the file has changed since the start of the upload. head describes the file for the journal;
+	// the client cannot continue an upload whose head has no path.
 	sizeOf(number int) int64
 	changed() error
 	head() journalHead
-	// release gives back the memory of a part that was stored or given up.
+	// release returns the memory of a part that was stored or has failed.
 	release(p part)
 }
 
-// sections has the parts of a file. A part is read from disk while it is sent, so it takes no
-// memory.
+// sections is the source of an upload of a file. It reads a part from the disk while the part is
+// sent, so parts need no memory.
 type sections struct {
 	file     *os.File
 	size     int64
@@ -269,11 +269,12 @@ func (s *sections) changed() error {
 	return err
 }
 
-// stream cuts a reader into parts, and reuses the memory of parts that were released.
+// stream is the source of an upload of a reader. It reads the parts into memory, and reuses the
+// memory of released parts.
 type stream struct {
 	from  io.Reader
-	first []byte // the first part, until next returns it
-	free  chan []byte
+	first []byte      // the first part, which the caller has read already; nil after next returned it
+	free  chan []byte // memory for parts
 	ended bool
 }
 
@@ -310,7 +311,7 @@ func (s *stream) sizeOf(int) int64  { return 0 }
 func (s *stream) changed() error    { return nil }
 func (s *stream) head() journalHead { return journalHead{} }
 
-// fill reads from src until data is full or src has ended.
+// fill appends bytes of src to data until the capacity of data is used up or src ends.
 func fill(src io.Reader, data []byte) ([]byte, error) {
 	n, err := io.ReadFull(src, data[:cap(data)])
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -17,20 +17,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// Vault stores encrypted files in a bucket. The nodes see ciphertext, the size of each object, and
-// storage keys that do not reveal names. An encrypted index for each folder has the names. A name
-// is a path without a slash in front, in its shortest form (seal.ErrPath), such as
-// photos/beach.jpg. The name of a new file satisfies CheckName. A Vault is safe for concurrent use,
-// also by several programs.
+// Vault stores encrypted files in a bucket. The nodes see ciphertext, the size of each object,
+// and storage keys that do not reveal names. The names are in encrypted indexes, one for each
+// folder. A name is a path without a leading slash in its shortest form (see seal.ErrPath), such
+// as photos/beach.jpg. The name of a new file must satisfy CheckName. A Vault is safe for
+// concurrent use, also by several programs.
 //
-// NewVault returns the Vault of an owner. OpenShare returns the Vault of a recipient, who reaches the
-// shared folder or file alone, by the same names as the owner.
+// NewVault returns the Vault of an owner. OpenShare returns the Vault of a recipient, who can
+// access only the shared folder or file, by the same names as the owner.
 type Vault struct {
 	client   *Client
 	bucket   string
 	identity *seal.Identity // nil for a recipient
 	grant    *seal.Grant    // nil for the owner
-	to       seal.PublicKey // key of the owner
+	to       seal.PublicKey // key of the owner, for which data keys are wrapped
 	folders  seal.FolderKey // key of the whole bucket, or of the shared folder
 
 	mu      sync.Mutex
@@ -38,9 +38,9 @@ type Vault struct {
 	known   map[string]bool        // folders that the index of their parent names
 }
 
-// NewVault returns a Vault for the files of an identity in a bucket. With hybrid, the Vault also
-// wraps data keys for the post-quantum key of the identity; readers without support for hybrid keys
-// refuse such files.
+// NewVault returns a Vault for the files of an identity in a bucket. With hybrid, the Vault wraps
+// the data keys of new files for the post-quantum key of the identity. Readers without support
+// for such keys reject these files.
 func (c *Client) NewVault(bucket string, identity *seal.Identity, hybrid bool) (*Vault, error) {
 	folders, err := identity.FolderKey(bucket)
 	if err != nil {
@@ -56,13 +56,13 @@ func (c *Client) NewVault(bucket string, identity *seal.Identity, hybrid bool) (
 	return v, nil
 }
 
-// absolute returns a name as the absolute path that package seal expects.
+// absolute returns the absolute path of a name, which package seal requires.
 func absolute(name string) string { return "/" + name }
 
-// CheckName returns an error that names the file if a file of this name cannot be stored, because
-// the name is not in its shortest form or because recipients of a share would refuse it: an error of
-// seal.CheckPath. For a recipient the error is that of seal.Grant.Allow for writing. Upload,
-// UploadFile and Push call CheckName before they read a file.
+// CheckName returns an error if no file of this name can be stored, because the name is not in
+// its shortest form, or because recipients of a share would reject it: an error of
+// seal.CheckPath. For the Vault of a recipient it is an error of seal.Grant.Allow for writing.
+// Upload, UploadFile and Push call CheckName before they read a file.
 func (v *Vault) CheckName(name string) error {
 	if v.grant != nil {
 		return v.allow(absolute(name), seal.Write)
@@ -73,7 +73,7 @@ func (v *Vault) CheckName(name string) error {
 	return nil
 }
 
-// split returns the folder of an absolute path, and the name of the path in that folder.
+// split returns the folder and the last segment of an absolute path.
 func split(p string) (folder, name string) { return path.Dir(p), path.Base(p) }
 
 // index returns the index of a folder.
@@ -95,8 +95,9 @@ func (v *Vault) index(folder string) (*seal.Index, error) {
 	return x, nil
 }
 
-// record puts files of one folder into the index of the folder, and the folder into the index of
-// its parent. record removes the objects of files that were replaced under another storage key.
+// record adds files of one folder to the index of the folder, and the folder to the index of its
+// parent. If a file replaces one with another storage key, record removes the object of the old
+// one.
 func (v *Vault) record(ctx context.Context, folder string, entries ...seal.Entry) error {
 	x, err := v.index(folder)
 	if err != nil {
@@ -148,15 +149,15 @@ func (v *Vault) List(ctx context.Context, folder string) ([]seal.Entry, error) {
 	return list, v.denied(err)
 }
 
-// Entries returns the files and folders in a folder, ordered by name. If prefix does not end in
-// "/", Entries returns only names that begin with prefix. Key is the whole name; the Key of a
-// folder ends in "/".
+// Entries returns the files and subfolders of a folder, ordered by name. The folder is the part
+// of prefix up to its last "/"; only names that begin with prefix are returned. Key is the whole
+// name, and that of a folder ends in "/".
 //
-// With recursive, Entries returns instead all files in the folder and in the folders below. The
-// result then has only those folders that a recipient refuses by their names.
+// With recursive, Entries returns all files in the folder and in its subfolders, and no folders,
+// except those whose names a recipient must reject.
 //
-// If one file is shared, Entries returns this file, whatever prefix is. If there are no names, and
-// all encrypted objects in the bucket are of other identities, the error is ErrOtherKeys.
+// If a single file is shared, Entries returns that file for every prefix. If there are no names,
+// and all encrypted objects in the bucket belong to other identities, the error is ErrOtherKeys.
 func (v *Vault) Entries(ctx context.Context, prefix string, recursive bool) iter.Seq2[Object, error] {
 	if v.single() {
 		return func(yield func(Object, error) bool) { yield(v.sharedFile(ctx)) }
@@ -229,8 +230,8 @@ func (v *Vault) Remove(ctx context.Context, name string) error {
 	return v.denied(x.Remove(ctx, base))
 }
 
-// removeObject removes the object of an entry of an index. A recipient can write entries, so a
-// storage key that is not of a Vault is left alone.
+// removeObject removes the object with the storage key of an index entry. It ignores a storage
+// key that does not begin with filePrefix, because a recipient can write entries with any key.
 func (v *Vault) removeObject(ctx context.Context, key string) error {
 	if !strings.HasPrefix(key, filePrefix) {
 		return nil
@@ -296,8 +297,10 @@ func (v *Vault) Upload(ctx context.Context, name string, src io.Reader, o Upload
 	return v.denied(err)
 }
 
-// complete copies the object of a stream to its storage key, with the header that is complete at the end
-// of the stream. A crash before the copy leaves the file that was there before. No content moves.
+// complete copies the uploaded object of a stream from the temporary key at to its storage key,
+// with the encryption header, which is known only after the whole stream was read. No content is
+// transferred. A crash before the copy leaves the previous file in place. complete sets the size
+// and hash of entry.
 func (v *Vault) complete(ctx context.Context, e *seal.Encryption, at, etag string, entry *seal.Entry) error {
 	head, err := e.Header()
 	if err != nil {
@@ -311,8 +314,9 @@ func (v *Vault) complete(ctx context.Context, e *seal.Encryption, at, etag strin
 	return err
 }
 
-// temporary returns the storage key under which the ciphertext of a stream is uploaded. A recipient who
-// may not delete could not remove a temporary object, and uploads to the storage key of the object.
+// temporary returns the storage key under which the ciphertext of a stream is uploaded until
+// complete copies it. A recipient who may not delete uploads to the final storage key, because
+// the recipient could not remove a temporary object.
 func (v *Vault) temporary(object seal.Object) (string, error) {
 	switch {
 	case v.grant == nil:
@@ -331,7 +335,8 @@ func (v *Vault) object(name string, o UploadOptions) seal.Object {
 	return seal.Object{Path: absolute(name), ContentType: kind, User: o.Metadata, Folder: &v.folders}
 }
 
-// encryption begins to encrypt an object, and returns the entry of the object for the index.
+// encryption starts the encryption of o, and returns it with the index entry of the object. It
+// sets the storage key of o.
 func (v *Vault) encryption(ctx context.Context, o *seal.Object) (*seal.Encryption, seal.Entry, error) {
 	var err error
 	if o.StorageKey, err = v.storageKey(ctx, o.Path); err != nil {
@@ -352,7 +357,7 @@ func (v *Vault) encryption(ctx context.Context, o *seal.Object) (*seal.Encryptio
 	return e, entry, nil
 }
 
-// metadataOf returns the encryption headers of an object as metadata for its upload.
+// metadataOf returns the encryption header of an upload as user metadata.
 func metadataOf(e *seal.Encryption) (map[string]string, error) {
 	header, err := e.Header()
 	if err != nil {
@@ -365,9 +370,9 @@ func metadataOf(e *seal.Encryption) (map[string]string, error) {
 	return metadata, nil
 }
 
-// UploadFile stores the regular file at path. UploadFile reads the file twice, because the header
-// contains the hash and is sent before the content. A later call continues an interrupted upload,
-// as with Client.UploadFile; the upload of a recipient cannot be continued.
+// UploadFile stores the regular file at path. It reads the file twice, because the encryption
+// header contains the hash of the content and is sent first. A later call continues an
+// interrupted upload, as with Client.UploadFile, but not for the Vault of a recipient.
 func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptions) error {
 	entry, err := v.send(ctx, name, path, o)
 	if err != nil {
@@ -377,7 +382,7 @@ func (v *Vault) UploadFile(ctx context.Context, name, path string, o UploadOptio
 	return v.record(ctx, folder, entry)
 }
 
-// send stores a file without putting it into the index.
+// send uploads a file and returns its index entry, which the caller adds to the index.
 func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (seal.Entry, error) {
 	if err := v.CheckName(name); err != nil {
 		return seal.Entry{}, err
@@ -431,7 +436,8 @@ func (v *Vault) send(ctx context.Context, name, path string, o UploadOptions) (s
 	return entry, v.denied(err)
 }
 
-// open returns the content of a file. key is its storage key; with "", open finds the storage key.
+// open opens the file name for a download. key is its storage key; if it is empty, open looks it
+// up.
 func (v *Vault) open(ctx context.Context, name, key string, o DownloadOptions) (*fetching, *seal.Content, error) {
 	opener, err := v.opener(absolute(name))
 	if err != nil {
@@ -459,7 +465,8 @@ func (v *Vault) open(ctx context.Context, name, key string, o DownloadOptions) (
 	return f, content, nil
 }
 
-// openSealed returns the content of an encrypted object. The private metadata must name path.
+// openSealed opens the encrypted object with a storage key for a download. The path in its
+// private metadata must be path, so that a node cannot answer with another file.
 func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.Opener, path string, o DownloadOptions) (*fetching, *seal.Content, error) {
 	o.Object = nil // a description from a list has no header
 	f, err := c.prepare(ctx, bucket, key, o)
@@ -480,13 +487,13 @@ func (c *Client) openSealed(ctx context.Context, bucket, key string, with seal.O
 	return f, content, nil
 }
 
-// Download writes a file to w. Each chunk of 256 KiB is authenticated before it is written. If the
-// error is nil, the content as a whole has the hash in its private metadata.
+// Download writes a file to w. It authenticates each chunk of 256 KiB before it writes the chunk.
+// If it returns nil, the whole content has the hash in its private metadata.
 func (v *Vault) Download(ctx context.Context, name string, w io.Writer, o DownloadOptions) error {
 	return v.download(ctx, name, "", w, o)
 }
 
-// download is Download of the object with a storage key, or, with "", of the current one.
+// download works like Download. If key is not empty, it is the storage key of the object to read.
 func (v *Vault) download(ctx context.Context, name, key string, w io.Writer, o DownloadOptions) error {
 	f, content, err := v.open(ctx, name, key, o)
 	if err != nil {
@@ -511,8 +518,8 @@ func (v *Vault) DownloadFile(ctx context.Context, name, path string, o DownloadO
 	return v.denied(in.run(ctx))
 }
 
-// decrypt reads n bytes of ciphertext from offset off on, and writes their plaintext to w. open
-// returns the reader that decrypts.
+// decrypt reads n bytes of ciphertext from the offset off, and writes the plaintext to w. open
+// returns a decrypting reader of the given ciphertext.
 func (c *Client) decrypt(ctx context.Context, f *fetching, off, n int64, open func(io.Reader) io.Reader, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

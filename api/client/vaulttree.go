@@ -14,16 +14,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/client/seal"
 )
 
-// recordEvery is the number of files of one folder that a sync puts into the index at once. If the
-// process is killed, the next run sends the stored files again that are not in the index yet.
+// recordEvery is the number of uploaded files of one folder after which a sync adds them to the
+// index. If the process is killed earlier, the next run uploads the files again that are not in
+// the index.
 const recordEvery = 256
 
-// finishWithin bounds how long an interrupted sync takes to put its stored files into the index.
+// finishWithin bounds how long an interrupted sync takes to add its uploaded files to the index.
 const finishWithin = 20 * time.Second
 
 // Push makes the encrypted files below the folder prefix equal to the files below dir, as
-// Client.Push does with objects; a prefix "" is the whole bucket. Push reports each file whose name
-// CheckName refuses as a failure. The error is that of CheckName if it refuses prefix.
+// Client.Push does for objects. A prefix "" is the whole bucket. A file whose name CheckName
+// rejects counts as a failure. The error is that of CheckName if it rejects prefix.
 func (v *Vault) Push(ctx context.Context, dir, prefix string, o SyncOptions) (SyncResult, error) {
 	t := v.tree(prefix)
 	if t.folder != "" {
@@ -35,8 +36,8 @@ func (v *Vault) Push(ctx context.Context, dir, prefix string, o SyncOptions) (Sy
 }
 
 // Pull makes the files below dir equal to the encrypted files below the folder prefix, as
-// Client.Pull does with objects. If there are no files, and all encrypted objects in the bucket are
-// of other identities, the error is ErrOtherKeys, and Pull removes nothing.
+// Client.Pull does for objects. If there are no files, and all encrypted objects in the bucket
+// belong to other identities, Pull removes nothing and returns ErrOtherKeys.
 func (v *Vault) Pull(ctx context.Context, prefix, dir string, o SyncOptions) (SyncResult, error) {
 	t := v.tree(prefix)
 	t.pulling = true
@@ -47,12 +48,12 @@ func (v *Vault) tree(prefix string) *vaultTree {
 	return &vaultTree{vault: v, folder: strings.Trim(prefix, "/"), pending: map[string][]seal.Entry{}}
 }
 
-// vaultTree is the cluster side of a sync with encryption: the files below a folder of a Vault.
+// vaultTree is the tree of a sync with encryption: the files below a folder of a Vault.
 type vaultTree struct {
 	vault  *Vault
-	folder string // without a slash in front or at the end
+	folder string // without a leading or trailing slash
 
-	pulling bool // an empty list needs an explanation
+	pulling bool // the sync is a Pull, for which an empty list may be ErrOtherKeys
 
 	mu      sync.Mutex
 	pending map[string][]seal.Entry // stored files that are not in the index yet, by folder
@@ -76,8 +77,9 @@ func (t *vaultTree) list(ctx context.Context) iter.Seq2[*entry, error] {
 	}
 }
 
-// walk lists one folder and the folders below. The entries are in the order of their paths, because
-// the names of folders end in "/". A folder whose name a recipient refuses is an entry with an error.
+// walk yields the files of one folder and its subfolders, ordered by path. That order follows
+// from the names, because the names of folders end in "/". A folder whose name a recipient must
+// reject is an entry with an error.
 func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, error) bool) bool {
 	entries, err := t.vault.List(ctx, t.name(folder))
 	if err != nil {
@@ -104,8 +106,9 @@ func (t *vaultTree) walk(ctx context.Context, folder string, yield func(*entry, 
 	return true
 }
 
-// stored compares times in seconds, the resolution of the index. The index has the time of the file
-// at its upload, so the times of an unchanged file are equal.
+// stored implements tree. It compares times with a resolution of one second, that of the index.
+// The index has the modification time of the file at its upload, so the times of an unchanged
+// file are equal.
 func (t *vaultTree) stored(local *localFile, there *entry) bool {
 	return local.modified.Unix() == there.modified.Unix()
 }
@@ -119,8 +122,8 @@ func (t *vaultTree) same(_ context.Context, file string, there *entry) (bool, er
 	return err == nil && Hash(sum) == *there.hash, err
 }
 
-// upload stores a file. With verify, upload reads the stored file back: a node could compute only
-// the BLAKE3 of the ciphertext, which differs on each attempt.
+// upload implements tree. With verify it downloads the stored file again. A hash computed by a
+// node would not help: it would be that of the ciphertext, which differs on each attempt.
 func (t *vaultTree) upload(ctx context.Context, local *localFile, file string, verify bool, o UploadOptions) error {
 	name := t.name(local.path)
 	e, err := t.vault.send(ctx, name, file, o)
@@ -135,13 +138,13 @@ func (t *vaultTree) upload(ctx context.Context, local *localFile, file string, v
 	return t.note(ctx, name, e)
 }
 
-// discard is a writer that drops all bytes.
+// discard is a writer that discards all bytes.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// note queues the entry of a stored file, and puts the queued entries of a folder into the index
-// together.
+// note queues the index entry of an uploaded file. When recordEvery entries of a folder are
+// queued, note adds them to the index.
 func (t *vaultTree) note(ctx context.Context, name string, e seal.Entry) error {
 	folder, _ := split(absolute(name))
 	t.mu.Lock()

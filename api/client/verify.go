@@ -28,12 +28,12 @@ func ParseHash(text string) (h Hash, err error) {
 	return Hash(data), nil
 }
 
-// VerifyError reports that a node sent bytes that do not have the expected hash. The caller has got
-// none of the wrong bytes.
+// VerifyError means that a node sent bytes without the expected hash. The client has written none
+// of the wrong bytes.
 type VerifyError struct {
 	Object   string // s3://bucket/key
 	Endpoint string // URL of the node that sent the bytes
-	Offset   int64  // offset of the first byte that was not verified
+	Offset   int64  // offset of the first unverified byte
 	Reason   string
 }
 
@@ -41,7 +41,8 @@ func (e *VerifyError) Error() string {
 	return fmt.Sprintf("%s does not have its BLAKE3 hash from byte %d on: %s: the node %s sent it", e.Object, e.Offset, e.Reason, e.Endpoint)
 }
 
-// ErrNoHash reports that the cluster does not know the hash of an object, and the caller gave none.
+// ErrNoHash means that a download cannot be verified: the cluster does not know the hash of the
+// object, and the caller gave none.
 var ErrNoHash = errors.New("no BLAKE3 hash is known")
 
 // Reasons for a VerifyError.
@@ -53,10 +54,10 @@ const (
 	reasonHash      = "another hash"
 )
 
-// decodeSlice reads a Bao slice and writes its content to w. The slice has n bytes from offset off
-// on, of an object of size bytes with the hash root. Each chunk of 1 KiB is verified before it is
-// written. decodeSlice returns the number of bytes that were written, and the reason if the slice
-// is wrong.
+// decodeSlice decodes a Bao slice and writes its content to w: n bytes from the offset off, of an
+// object of size bytes with the hash root. It verifies each chunk of 1 KiB before it writes the
+// chunk. It returns the number of bytes written. reason is "" unless the slice is wrong; err is
+// an error of body or w.
 func decodeSlice(w io.Writer, body io.Reader, off, n, size int64, root Hash) (written int64, reason string, err error) {
 	in := &noting{from: bufio.NewReaderSize(body, ioBuffer)}
 	var header [8]byte
@@ -87,10 +88,10 @@ func decodeSlice(w io.Writer, body io.Reader, off, n, size int64, root Hash) (wr
 	return count.n, "", in.failed
 }
 
-// ioBuffer is the size of the buffers of streams in bytes.
+// ioBuffer is the size of the buffers for copying streams, in bytes.
 const ioBuffer = 64 << 10
 
-// noting is a reader that remembers an error other than io.EOF.
+// noting is a reader that stores the first error of from other than io.EOF.
 type noting struct {
 	from   io.Reader
 	failed error
