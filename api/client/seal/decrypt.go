@@ -10,24 +10,24 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// MaxWhole is the largest content in bytes, encrypted in one piece, that a reader accepts by
-// default. A reader holds such content in memory, because the caller may get no byte before all of
-// the content is checked.
+// MaxWhole is the default maximum size in bytes of content that is encrypted in one piece. A
+// reader has all of such content in memory, because it may return no byte before it has
+// authenticated the whole.
 const MaxWhole = 64 << 20
 
-// Options say what [Open] accepts. The zero value is strict.
+// Options select what [Open] accepts. The zero value is the strictest.
 type Options struct {
-	// Path is the path that the object must have; empty accepts any path. With Path, the reader
-	// detects a server that answers with another object of the same owner.
+	// Path is the path that the object must have. It detects a server that answers with another
+	// object of the same owner. An empty Path accepts any path.
 	Path string
 	// Bare accepts an object without private metadata. Such an object has no content hash, no name
 	// and no chunks, and its size is known only at the end of the content.
 	Bare bool
-	// MaxWhole replaces the constant MaxWhole if it is not 0.
+	// MaxWhole is used instead of the constant MaxWhole if it is not 0.
 	MaxWhole int64
 }
 
-// Content is an encrypted object whose header has been opened.
+// Content is an encrypted object with an opened header, ready for decryption.
 type Content struct {
 	key        DataKey
 	h          *header
@@ -38,8 +38,9 @@ type Content struct {
 	maxWhole   int64
 }
 
-// Open opens the header of the object that the server stores under storageKey. The error is one of
-// the errors of headers and keys, [ErrMetadata], [ErrNoMetadata] or [ErrWrongObject].
+// Open opens the header h of the object that the server stores under storageKey; with opens its
+// data key. The error is one of the errors of headers and keys, [ErrMetadata], [ErrNoMetadata] or
+// [ErrWrongObject].
 func Open(with Opener, h Header, storageKey string, o Options) (*Content, error) {
 	parsed, err := parseHeader(h)
 	if err != nil {
@@ -77,18 +78,20 @@ func Open(with Opener, h Header, storageKey string, o Options) (*Content, error)
 // Metadata returns the private metadata, which is empty for a bare object.
 func (c *Content) Metadata() Metadata { return c.m }
 
-// DataKey returns the data key of this object, for sharing this object alone.
+// DataKey returns the data key of this object. It opens this object alone, so it can be shared.
 func (c *Content) DataKey() DataKey { return c.key }
 
-// Size returns the length of the ciphertext in bytes. The result is false for a bare object,
-// because its header does not tell the size.
+// Size returns the length of the ciphertext in bytes. The second result is false for a bare
+// object, whose header does not contain the size.
 func (c *Content) Size() (int64, bool) { return c.layout.sealed(), !c.bare }
 
-// Chunked reports whether a range can be decrypted without the rest of the content.
+// Chunked reports whether the content is encrypted in chunks, so that a range can be decrypted
+// alone.
 func (c *Content) Chunked() bool { return c.layout.chunk > 0 }
 
-// Range returns the range of the ciphertext that has length bytes of the plaintext at offset. The
-// error is [ErrRange] for a bare object, or if the bytes are not all inside the content.
+// Range returns the offset and the length of the ciphertext from which length bytes of the
+// plaintext at offset can be decrypted. The error is [ErrRange] for a bare object, or if the
+// bytes are not all inside the content.
 func (c *Content) Range(offset, length int64) (start, size int64, err error) {
 	chunks, err := c.layout.cover(offset, length)
 	if err != nil {
@@ -98,19 +101,19 @@ func (c *Content) Range(offset, length int64) (start, size int64, err error) {
 	return start, size, nil
 }
 
-// Reader returns a reader of the plaintext. ciphertext is the whole content. The reader checks each
-// chunk before it returns bytes of the chunk. io.EOF means that the content is complete and has its
-// content hash. After any other error, which is one of the errors of content, do not use the bytes
-// that were read before.
+// Reader returns a reader of the plaintext. ciphertext is the whole content. The reader
+// authenticates each chunk before it returns bytes of the chunk. It returns io.EOF only if the
+// content is complete and has its content hash. After any other error, which is one of the errors
+// of content, discard the bytes that were read before.
 func (c *Content) Reader(ciphertext io.Reader) io.Reader {
 	r := c.decrypting(ciphertext, span{0, c.layout.count()}, 0, c.layout.size)
 	r.hash = blake3.New(32, nil)
 	return r
 }
 
-// RangeReader returns a reader of length bytes of the plaintext at offset. ciphertext is the range
-// that [Content.Range] returned. The reader checks each chunk, but cannot check the content hash.
-// The error is [ErrRange].
+// RangeReader returns a reader of length bytes of the plaintext at offset. ciphertext is the
+// range that [Content.Range] returned. The reader authenticates each chunk, but cannot check the
+// content hash. The error is [ErrRange].
 func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Reader, error) {
 	chunks, err := c.layout.cover(offset, length)
 	if err != nil {
@@ -123,7 +126,7 @@ func (c *Content) RangeReader(ciphertext io.Reader, offset, length int64) (io.Re
 	return r, nil
 }
 
-// decrypting is a reader of plaintext.
+// decrypting is a reader that decrypts content chunk by chunk.
 type decrypting struct {
 	pieces // of plaintext
 
@@ -131,25 +134,25 @@ type decrypting struct {
 	src    io.Reader
 	chunks span           // chunks that are not read yet
 	hash   *blake3.Hasher // hash of the plaintext; nil for a range
-	skip   int64          // plaintext bytes to drop before the range
-	take   int64          // plaintext bytes that Read has still to return
+	skip   int64          // plaintext bytes before the range that are still to be dropped
+	take   int64          // plaintext bytes of the range that are still to be returned
 
 	aead             cipher.AEAD
 	prefix           string // prefix of the additional data of each chunk
 	buf, plain, aad  []byte
 	first            int64 // first chunk of the range
-	started, checked bool
+	started, checked bool  // begin was called; end has returned io.EOF
 }
 
-// decrypting returns a reader that drops skip bytes of the plaintext of chunks, and then returns take
-// bytes.
+// decrypting returns a reader of the plaintext of chunks that drops the first skip bytes and then
+// returns take bytes.
 func (c *Content) decrypting(ciphertext io.Reader, chunks span, skip, take int64) *decrypting {
 	r := &decrypting{c: c, src: ciphertext, chunks: chunks, skip: skip, take: take}
 	r.more = r.fill
 	return r
 }
 
-// begin prepares the first chunk.
+// begin creates the cipher and the buffers. Only its first call has an effect.
 func (r *decrypting) begin() {
 	if r.started {
 		return
@@ -161,7 +164,7 @@ func (r *decrypting) begin() {
 	}
 }
 
-// fill decrypts the next chunk, or sets err.
+// fill decrypts the next chunk into ready, or sets err. It is the function more of pieces.
 func (r *decrypting) fill() {
 	r.begin()
 	if r.chunks.first >= r.chunks.last {
@@ -196,7 +199,7 @@ func (r *decrypting) fill() {
 	r.ready = r.cut(plain)
 }
 
-// cut returns the part of the next plaintext that belongs to the range.
+// cut returns the part of the decrypted chunk plain that is inside the range.
 func (r *decrypting) cut(plain []byte) []byte {
 	plain = plain[r.skip:]
 	plain = plain[:min(int64(len(plain)), r.take)]
@@ -204,8 +207,8 @@ func (r *decrypting) cut(plain []byte) []byte {
 	return plain
 }
 
-// end returns io.EOF if nothing follows the content and, where the whole content was read, the
-// content hash matches.
+// end returns io.EOF if the source has ended and, for a read of the whole content, the content
+// hash is right. Otherwise it returns ErrTrailing, ErrHash or the error of the source.
 func (r *decrypting) end() error {
 	if r.checked {
 		return io.EOF
@@ -223,7 +226,7 @@ func (r *decrypting) end() error {
 	return io.EOF
 }
 
-// whole decrypts content in one piece.
+// whole reads and decrypts content that is encrypted in one piece.
 func (r *decrypting) whole() ([]byte, error) {
 	limit := r.c.layout.sealed()
 	if r.c.bare {
@@ -246,8 +249,8 @@ func (r *decrypting) whole() ([]byte, error) {
 	return plain, nil
 }
 
-// readUpTo reads at most limit bytes of src. With exact, src should have exactly limit bytes;
-// without exact, more bytes are an error.
+// readUpTo reads at most limit bytes of src. With exact, the size of the content is known to be
+// limit; the result is shorter if src ends earlier. Without exact, a longer src is ErrTooLarge.
 func readUpTo(src io.Reader, limit int64, exact bool) ([]byte, error) {
 	if exact {
 		buf := make([]byte, limit)
@@ -275,12 +278,12 @@ func (r *decrypting) chunk(i int64) ([]byte, error) {
 	return r.opened(sealed, i)
 }
 
-// truncated returns the error for content that ends in chunk i.
+// truncated returns the error for a source that ends within chunk i.
 func (r *decrypting) truncated(i int64) error {
 	return fmt.Errorf("%w: in chunk %d of %d", ErrTruncated, i, r.c.layout.count())
 }
 
-// opened returns the plaintext of chunk i, which is valid until the next call.
+// opened decrypts sealed as chunk i. The plaintext is valid until the next call.
 func (r *decrypting) opened(sealed []byte, i int64) ([]byte, error) {
 	plain, err := r.openAs(sealed, i)
 	if err != nil {
@@ -294,12 +297,12 @@ func (r *decrypting) openAs(sealed []byte, i int64) ([]byte, error) {
 	return r.aead.Open(r.plain[:0], sealed[:nonceSize], sealed[nonceSize:], r.aad)
 }
 
-// maxPlaces bounds the search for the true place of a damaged chunk, in chunks before and after the
-// place where it was read.
+// maxPlaces is how many chunks before and after its place misplaced tries as the true place of a
+// chunk.
 const maxPlaces = 512
 
-// misplaced returns the error for a chunk that does not open at place i: the chunk belongs to
-// another place, or is damaged.
+// misplaced returns the error for a chunk that cannot be decrypted as chunk i: ErrChunkRepeated
+// or ErrChunkMoved if it is another chunk of this object, and ErrChunk otherwise.
 func (r *decrypting) misplaced(sealed []byte, i int64) error {
 	count := r.c.layout.count()
 	for j := max(0, i-maxPlaces); j < min(count, i+maxPlaces+1); j++ {
@@ -317,8 +320,8 @@ func (r *decrypting) misplaced(sealed []byte, i int64) error {
 	return fmt.Errorf("%w: at place %d of %d", ErrChunk, i, count)
 }
 
-// Decrypt decrypts an object that fits in memory. path is the path that the object must have; empty
-// accepts any path.
+// Decrypt decrypts an object that fits in memory, and returns its plaintext and private metadata.
+// path is the path that the object must have; empty accepts any path.
 func Decrypt(with Opener, h Header, storageKey, path string, ciphertext []byte) ([]byte, Metadata, error) {
 	c, err := Open(with, h, storageKey, Options{Path: path, MaxWhole: int64(len(ciphertext))})
 	if err != nil {

@@ -19,17 +19,18 @@ type Object struct {
 	Created     time.Time // zero means the time of the call of [New]
 	Modified    time.Time // zero means the time of the call of [New]
 	User        map[string]string
-	// Unknown is the Unknown field of the [Metadata] of the object that this one replaces.
+	// Unknown is the Unknown field of the [Metadata] of the object that this one replaces, so that
+	// its members are not lost.
 	Unknown map[string]json.RawMessage
 	// Digest is the digest of the plaintext. Nil means a stream, whose size and hash are known only
-	// at its end. The header of a stream is complete after the upload, and a stream is always
+	// at its end. The header of a stream is complete only after the upload, and a stream is always
 	// encrypted in chunks.
 	Digest *Digest
-	// Folder is the key of the folder that has the object, or of a folder above, so that readers of
-	// shared folders can open the data key. With nil only the owner can open the data key.
+	// Folder is the key of the folder of the object, or of a folder above. Everybody with this key can
+	// open the data key. With nil only the owner can.
 	Folder *FolderKey
-	// Bound selects version 4 for content in one piece too, which binds the content to its storage
-	// key. Content in chunks is always bound.
+	// Bound authenticates the storage key together with content in one piece (header version 4), so
+	// that a server cannot store it under another key. Content in chunks is always bound.
 	Bound bool
 }
 
@@ -39,8 +40,8 @@ type Digest struct {
 	Hash [32]byte
 }
 
-// DigestOf reads r to its end and returns the digest. A caller reads a file twice, once for its
-// digest and once to encrypt it, because the server takes the header before the content.
+// DigestOf reads r to its end and returns its digest. A caller that encrypts a file reads it
+// twice, first for the digest, because an upload sends the header before the content.
 func DigestOf(r io.Reader) (Digest, error) {
 	h := blake3.New(32, nil)
 	n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, make([]byte, ChunkSize))
@@ -50,8 +51,8 @@ func DigestOf(r io.Reader) (Digest, error) {
 	return Digest{n, [32]byte(h.Sum(nil))}, nil
 }
 
-// Encryption encrypts one object for one upload, because each upload has its own data key. [Resume]
-// returns the Encryption of an upload that was interrupted. If the digest is known, the methods of
+// Encryption encrypts one object for one upload; each upload has its own data key. [Resume]
+// returns the Encryption of an interrupted upload. If the digest is known, the methods of
 // Encryption are safe for concurrent use.
 type Encryption struct {
 	key        DataKey
@@ -62,9 +63,9 @@ type Encryption struct {
 	chunked    bool
 }
 
-// New begins the encryption of the object o for a public key. The error is an error of [CheckPath],
-// [ErrTooLarge] if the size or the metadata is too large, [ErrPathScope] if the folder is not above
-// the path, or [ErrIdentity] if to is the zero value.
+// New starts the encryption of the object o for the public key to. The error is an error of
+// [CheckPath], [ErrTooLarge] if the size or the metadata is too large, [ErrPathScope] if o.Folder
+// is not above the path, or [ErrIdentity] if to is the zero value.
 func New(to PublicKey, o Object) (*Encryption, error) {
 	if err := CheckPath(o.Path); err != nil {
 		return nil, err
@@ -115,8 +116,9 @@ func orElse(t, other time.Time) time.Time {
 	return t
 }
 
-// Resume continues an interrupted upload with a known digest from its header.
-// [Encryption.ReaderFrom] then encrypts the chunks that the server does not have yet.
+// Resume returns the Encryption of an interrupted upload with a known digest, from the header of
+// that upload. [Encryption.ReaderFrom] then encrypts the chunks that the server does not have
+// yet.
 func Resume(with Opener, h Header, storageKey string) (*Encryption, error) {
 	content, err := Open(with, h, storageKey, Options{})
 	if err != nil {
@@ -127,7 +129,7 @@ func Resume(with Opener, h Header, storageKey string) (*Encryption, error) {
 	}, nil
 }
 
-// finish encrypts the private metadata.
+// finish encrypts the private metadata into the header.
 func (e *Encryption) finish() (err error) {
 	if e.chunked {
 		e.m.chunks = chunking{ChunkSize, chunksOf(e.m.Size, ChunkSize)}
@@ -157,11 +159,11 @@ func (e *Encryption) Digest() (Digest, error) {
 	return Digest{e.m.Size, e.m.Hash}, nil
 }
 
-// Size returns the length of the ciphertext in bytes. The result is false for a stream that has not
-// ended.
+// Size returns the length of the ciphertext in bytes. The second result is false for a stream
+// that has not ended.
 func (e *Encryption) Size() (int64, bool) { return e.layout().sealed(), e.known }
 
-// Chunks returns the number of chunks, and 0 for content in one piece.
+// Chunks returns the number of chunks, or 0 for content in one piece.
 func (e *Encryption) Chunks() int64 { return e.m.chunks.count }
 
 func (e *Encryption) layout() layout {
@@ -171,9 +173,9 @@ func (e *Encryption) layout() layout {
 	return layout{e.m.Size, ChunkSize}
 }
 
-// Reader returns a reader of the ciphertext of all of src. The reader holds one chunk in memory. If
-// src does not match the digest, the reader returns [ErrSourceChanged] before the last chunk, so
-// that the upload fails. Call Reader only once for a stream.
+// Reader returns a reader of the ciphertext of all of src. It needs the memory of one chunk. If
+// src does not match the digest, it returns [ErrSourceChanged] before the last chunk, so that the
+// upload fails. For a stream, call Reader only once.
 func (e *Encryption) Reader(src io.Reader) io.Reader {
 	r := e.encrypting(src)
 	r.hash = blake3.New(32, nil)
@@ -205,18 +207,18 @@ func (e *Encryption) ReaderFrom(src io.Reader, first, count int64) (io.Reader, e
 	return r, nil
 }
 
-// encrypting is a reader of ciphertext.
+// encrypting is a reader that encrypts plaintext chunk by chunk.
 type encrypting struct {
 	pieces // of ciphertext
 
 	e      *Encryption
 	src    io.Reader
 	hash   *blake3.Hasher // hash of the plaintext; nil for a part
-	prefix string
-	part   bool
-	next   int64 // index of the next chunk
-	until  int64 // chunk after the last; only for a part
-	read   int64 // plaintext bytes that were read
+	prefix string         // prefix of the additional data of each chunk
+	part   bool           // the reader encrypts only the chunks from next up to until
+	next   int64          // index of the next chunk
+	until  int64          // chunk after the last; only for a part
+	read   int64          // plaintext bytes that were read
 
 	aead interface {
 		Seal(dst, nonce, plaintext, additionalData []byte) []byte
@@ -224,14 +226,14 @@ type encrypting struct {
 	buf, aad []byte
 }
 
-// encrypting returns a reader that begins at the first chunk.
+// encrypting returns a reader of the ciphertext that begins at the first chunk.
 func (e *Encryption) encrypting(src io.Reader) *encrypting {
 	r := &encrypting{e: e, src: src, prefix: chunkPrefix(e.storageKey)}
 	r.more = r.fill
 	return r
 }
 
-// fill encrypts the next chunk, or sets err.
+// fill encrypts the next chunk into ready, or sets err. It is the function more of pieces.
 func (r *encrypting) fill() {
 	l := r.e.layout()
 	if r.aead == nil {
@@ -287,7 +289,8 @@ func mustWrite(h *blake3.Hasher, b []byte) {
 	}
 }
 
-// sourceError returns ErrSourceChanged if the source ended too early, and otherwise err.
+// sourceError converts an error of reading the plaintext: io.EOF before the expected end becomes
+// ErrSourceChanged.
 func sourceError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrSourceChanged
@@ -295,7 +298,8 @@ func sourceError(err error) error {
 	return err
 }
 
-// check returns io.EOF if the source has ended and matches the digest.
+// check returns io.EOF if the source has ended and matches the digest, and ErrSourceChanged if it
+// does not.
 func (r *encrypting) check() error {
 	var more [1]byte
 	if n, err := io.ReadFull(r.src, more[:]); n > 0 {
@@ -340,7 +344,8 @@ func (r *encrypting) fillStream() {
 	r.e.known = true
 }
 
-// seal encrypts plain in place. plain is in buf, behind the space for a nonce.
+// seal encrypts plain in place and sets ready. plain is in buf after the space for a nonce.
+// single is true for content in one piece, whose nonce is in the header.
 func (r *encrypting) seal(plain []byte, single bool) {
 	if single {
 		r.aad = r.aad[:0]
@@ -358,8 +363,8 @@ func (r *encrypting) seal(plain []byte, single bool) {
 	r.next++
 }
 
-// Encrypt encrypts an object that fits in memory, and returns its ciphertext and header. Encrypt
-// computes the digest of o itself.
+// Encrypt encrypts an object that fits in memory, and returns its ciphertext and header. It
+// computes the digest of o from plaintext.
 func Encrypt(to PublicKey, o Object, plaintext []byte) ([]byte, Header, error) {
 	o.Digest = &Digest{int64(len(plaintext)), blake3.Sum256(plaintext)}
 	e, err := New(to, o)

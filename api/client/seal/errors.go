@@ -4,21 +4,22 @@ import "errors"
 
 // Errors of headers and keys.
 var (
-	// ErrNotEncrypted: the object has neither pair of headers that mark an encrypted object.
+	// ErrNotEncrypted: the object does not have the headers that mark an encrypted object.
 	ErrNotEncrypted = errors.New("object is not encrypted")
 	// ErrHeader: the encryption header is not JSON of the specified form.
 	ErrHeader = errors.New("encryption header is malformed")
 	// ErrVersion: the header has a version that this reader does not know.
 	ErrVersion = errors.New("encryption version is not supported")
-	// ErrPlainLink: the link is to content that is not encrypted, which a browser opens.
+	// ErrPlainLink: the link leads to content that is not encrypted, for which this package is not
+	// needed.
 	ErrPlainLink = errors.New("the link is to content that is not encrypted")
 	// ErrAlgorithm: the header names a cipher that this reader does not know.
 	ErrAlgorithm = errors.New("encryption algorithm is not supported")
 	// ErrWrongKey: the data key was not wrapped for this key, or the wrapped key was changed.
 	ErrWrongKey = errors.New("data key cannot be opened with this key")
-	// ErrNoFolderKey: the object was not encrypted for readers of its folder.
+	// ErrNoFolderKey: a folder key cannot open the object, because only its owner can open it.
 	ErrNoFolderKey = errors.New("object is not encrypted for its folder")
-	// ErrTooLarge: a value is larger than the bound for values of its kind.
+	// ErrTooLarge: a value exceeds the size limit for its kind.
 	ErrTooLarge = errors.New("value is too large")
 )
 
@@ -36,7 +37,8 @@ var (
 	ErrChunk = errors.New("chunk is damaged or of another object")
 	// ErrChunkRepeated: an earlier chunk appears again at the place of a later chunk.
 	ErrChunkRepeated = errors.New("chunk is repeated")
-	// ErrChunkMoved: a chunk appears before its place, because chunks were swapped or left out.
+	// ErrChunkMoved: another chunk of the object is at the place of this one, because chunks were
+	// swapped or left out.
 	ErrChunkMoved = errors.New("chunk is not at its place")
 	// ErrTruncated: the content ends before its last byte.
 	ErrTruncated = errors.New("content is cut off")
@@ -50,14 +52,14 @@ var (
 
 // Errors of encryption.
 var (
-	// ErrSourceChanged: the plaintext does not match the digest.
+	// ErrSourceChanged: the plaintext does not match the digest that was given before.
 	ErrSourceChanged = errors.New("plaintext changed while it was encrypted")
 	// ErrUnfinished: the size and the hash of a stream are not known until the stream was read to
 	// its end.
 	ErrUnfinished = errors.New("stream has not been encrypted to its end")
 	// ErrPath: a path is not absolute, or not in its shortest form.
 	ErrPath = errors.New("path is not absolute and clean")
-	// ErrPathUnreadable: a path has a part for which readers of a share refuse it.
+	// ErrPathUnreadable: a path contains a character sequence for which recipients of a share reject it.
 	ErrPathUnreadable = errors.New("recipients of a share could not read a file of this name")
 )
 
@@ -67,7 +69,7 @@ var (
 	ErrIdentity = errors.New("identity is malformed")
 	// ErrPassphrase: the passphrase is wrong, or the identity file was changed.
 	ErrPassphrase = errors.New("passphrase is wrong or the identity file is damaged")
-	// ErrCost: the identity file asks for more or less work than a reader accepts.
+	// ErrCost: the argon2id parameters of the identity file are outside the accepted bounds.
 	ErrCost = errors.New("passphrase parameters are out of bounds")
 )
 
@@ -77,9 +79,9 @@ var (
 	ErrToken = errors.New("share token is malformed")
 	// ErrTokenSignature: the token was changed, or was not signed by the key that it names.
 	ErrTokenSignature = errors.New("share token has a wrong signature")
-	// ErrTokenOwner: the recipient does not know the owner of the token.
+	// ErrTokenOwner: the owner of the token is not one of those that the recipient knows.
 	ErrTokenOwner = errors.New("share token is of an unknown owner")
-	// ErrTokenNotYet: the token was created in the future.
+	// ErrTokenNotYet: the creation time of the token is in the future.
 	ErrTokenNotYet = errors.New("share token is not valid yet")
 	// ErrTokenExpired: the token has expired.
 	ErrTokenExpired = errors.New("share token has expired")
@@ -101,8 +103,9 @@ var (
 	// ErrIndexMissing: a part of the index is missing.
 	ErrIndexMissing = errors.New("part of the index of names is missing")
 	// ErrConflict is returned by a [Store] if the object does not have the expected ETag. An
-	// [Index] returns ErrConflict after too many attempts.
+	// [Index] returns it if other writers were faster in too many attempts.
 	ErrConflict = errors.New("object was changed by another writer")
-	// ErrNotFound is returned by a [Store] that has no such object, and by [Index.Lookup].
+	// ErrNotFound is returned by [Store.Get] for a missing object, and by [Index.Lookup] for a missing
+	// name.
 	ErrNotFound = errors.New("not found")
 )

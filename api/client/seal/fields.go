@@ -10,15 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// fields has the members of a JSON object by their exact names. encoding/json would ignore the case
-// of names and use the last of two members with one name; changed bytes could then pass.
+// fields has the members of a JSON object by their exact names. encoding/json is not strict
+// enough for authenticated data: it ignores the case of names, and uses the last of two members
+// with the same name.
 type fields map[string]json.RawMessage
 
-// errField reports a member that is missing or has another type. Callers wrap it in an error of the
+// errField means that a member is missing or has another type. Callers wrap it in an error of the
 // format.
 var errField = errors.New("field is missing or of another type")
 
-// parseFields parses data as exactly one JSON object.
+// parseFields parses data, which must be exactly one JSON object.
 func parseFields(data []byte) (fields, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not UTF-8")
@@ -64,8 +65,8 @@ func (f fields) text(name string) (string, error) {
 	return s, err
 }
 
-// bytes decodes a member of standard base64 with padding. size is the required length; 0 accepts
-// any length.
+// bytes decodes the member name from standard base64 with padding. size is the required number of
+// bytes; 0 accepts any number.
 func (f fields) bytes(name string, size int) ([]byte, error) {
 	s, err := f.text(name)
 	if err != nil {

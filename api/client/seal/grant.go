@@ -33,11 +33,11 @@ func (g Permissions) Allows(p Permission) bool {
 	return p == Read && g.Read || p == Write && g.Write || p == Delete && g.Delete
 }
 
-// Grant is a token that was verified and whose key was opened.
+// Grant is the right of a recipient from a token that was verified and whose key was opened.
 type Grant struct {
 	token *Token
 	key   [keySize]byte
-	scope string // scope in its clean form
+	scope string // path of the shared folder or object, as CleanPath returns it
 }
 
 // Token returns the token from which the grant was made.
@@ -52,9 +52,9 @@ func (g *Grant) String() string { return "grant " + g.token.ShareID + " of " + g
 // GoString describes the grant without its key.
 func (g *Grant) GoString() string { return "seal.Grant{" + g.token.ShareID + "}" }
 
-// Allow checks a path and a permission and returns the clean form of the path. Allow resolves dot
-// segments and refuses escapes ([ErrPathEscape], [ErrPath]). Then it compares the path with the
-// scope by whole segments ([ErrPathScope]), and last it checks the permission ([ErrPermission]).
+// Allow checks that the grant covers a path and a permission, and returns the path as [CleanPath]
+// does. The error is [ErrPathEscape] or [ErrPath] of CleanPath, [ErrPathScope] if the path is not
+// in the scope, compared by whole segments, or [ErrPermission].
 func (g *Grant) Allow(path string, p Permission) (string, error) {
 	path, err := CleanPath(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func (g *Grant) Allow(path string, p Permission) (string, error) {
 	return path, nil
 }
 
-// Opener returns the key that opens the object of a path, after the checks of [Grant.Allow] for
+// Opener returns the key that opens the object at a path. The error is that of [Grant.Allow] for
 // reading.
 func (g *Grant) Opener(path string) (Opener, error) {
 	path, err := g.Allow(path, Read)
@@ -83,15 +83,15 @@ func (g *Grant) Opener(path string) (Opener, error) {
 	return folder.Folder(parent(path))
 }
 
-// FolderKey returns the key of the shared folder. The key opens the index of names, and a recipient
-// who uploads sets it as the Folder of an [Object]. The result is false if the token shares one
-// object.
+// FolderKey returns the key of the shared folder. It opens the index of names, and a recipient
+// who uploads must set it as the Folder of an [Object]. The second result is false if the grant
+// shares a single object.
 func (g *Grant) FolderKey() (FolderKey, bool) {
 	return FolderKey{key: g.key, path: g.scope}, g.token.kind == keyKindFolder
 }
 
-// StorageKey returns the storage key for a new file at a path, after the checks of [Grant.Allow] for
-// writing. The storage key is random, because only the owner can compute one from a path.
+// StorageKey returns a random storage key for a new file at a path; only the owner can compute
+// one from the path. The error is that of [Grant.Allow] for writing.
 func (g *Grant) StorageKey(path string) (string, error) {
 	path, err := g.Allow(path, Write)
 	if err != nil {
@@ -100,8 +100,8 @@ func (g *Grant) StorageKey(path string) (string, error) {
 	return storageKey([keySize]byte{}, RandomUUID, path)
 }
 
-// scopeOf returns the clean form of a scope. Other implementations may write a scope without its
-// first slash.
+// scopeOf returns the scope of a token as [CleanPath] does. It adds the first slash if it is
+// missing, because other implementations may omit it.
 func scopeOf(scope string) (string, error) {
 	if !strings.HasPrefix(scope, "/") {
 		scope = "/" + scope

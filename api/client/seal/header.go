@@ -16,26 +16,28 @@ const (
 	legacyHeaderEncryption = "x-amz-meta-x-fula-encryption"
 )
 
-// MaxHeader is the largest header in bytes. Every server stores this much user metadata in addition
-// to the names of the pair and its marker.
+// MaxHeader is the maximum size of a header in bytes. Every server can store this much user
+// metadata, besides the names of the two headers and the value of [HeaderEncrypted].
 const MaxHeader = 16<<10 - 64
 
-// Versions of the header. A hybrid version is the version of the content plus 100.
+// Versions and algorithms in the header.
 const (
-	versionPlain     = 2 // content without additional data, in one piece
-	versionBound     = 4 // content bound to its storage key, in one piece or in chunks
-	versionHybrid    = 100
+	versionPlain     = 2   // content in one piece, encrypted without additional data
+	versionBound     = 4   // content in one piece or in chunks, with the storage key as additional data
+	versionHybrid    = 100 // is added to the version if the data key is wrapped for a hybrid key
 	versionMetadata  = 1
 	algorithm        = "AES-256-GCM"
 	cipherOfWrapping = "chacha20poly1305"
 )
 
-// Header is the value of the header [HeaderEncryption]: JSON that contains no unencrypted secrets.
+// Header is the encryption header of an object, the value of [HeaderEncryption]. It is JSON, and
+// its secrets are encrypted.
 type Header string
 
-// FindHeader returns the header of an encrypted object. get returns the value of a header and
-// ignores the case of the name, as http.Header.Get does. The error is [ErrNotEncrypted], or
-// [ErrHeader] if the object is marked as encrypted but the header is missing.
+// FindHeader returns the encryption header of an object from its metadata headers. get returns
+// the value of a header and ignores the case of the name, as http.Header.Get does. The error is
+// [ErrNotEncrypted], or [ErrHeader] if the object is marked as encrypted but has no encryption
+// header.
 func FindHeader(get func(name string) string) (Header, error) {
 	for _, pair := range [][2]string{{HeaderEncrypted, HeaderEncryption}, {legacyHeaderEncrypted, legacyHeaderEncryption}} {
 		if get(pair[0]) != "true" {
@@ -49,7 +51,7 @@ func FindHeader(get func(name string) string) (Header, error) {
 	return "", ErrNotEncrypted
 }
 
-// Map returns the pair of headers for an upload, with their full names.
+// Map returns the two headers that an upload must send, by their full names.
 func (h Header) Map() map[string]string {
 	return map[string]string{HeaderEncrypted: "true", HeaderEncryption: string(h)}
 }
@@ -60,8 +62,8 @@ type header struct {
 	Nonce    []byte
 	Wrapped  wrappedKey
 	Metadata *sealedMetadata // nil without metadata privacy
-	Folder   *folderKey      // nil if only the owner can open the object
-	rest     fields          // all members that were read, so that a rewrap keeps unknown members
+	Folder   *folderKey      // data key wrapped for the folder; nil if only the owner can open the object
+	rest     fields          // all members that were read, from which a rewrap copies unknown ones
 }
 
 type sealedMetadata struct{ Nonce, Ciphertext []byte }
@@ -70,10 +72,10 @@ type folderKey struct{ Nonce, Ciphertext []byte }
 
 func (h *header) hybrid() bool { return h.Version >= versionHybrid }
 
-// bound reports whether the content is bound to its storage key.
+// bound reports whether the storage key is authenticated together with the content.
 func (h *header) bound() bool { return h.Version%versionHybrid == versionBound }
 
-// encode returns the header as JSON, with the members in the order of the format.
+// encode returns the header as JSON, with its members in the order of the specification.
 func (h *header) encode() (Header, error) {
 	type nonceAndCiphertext struct {
 		Version    int    `json:"version,omitempty"`
@@ -218,8 +220,8 @@ const (
 	encapsulatedHybrid  = 1120
 )
 
-// parseWrapped parses a wrapped key, in the form that this package writes or in the nested form.
-// parseWrapped ignores the nonce.
+// parseWrapped parses a wrapped key in the flat form, which this package writes, or in the nested
+// form of other implementations. It ignores the nonce.
 func parseWrapped(f fields, hybrid bool) (w wrappedKey, err error) {
 	size := encapsulatedClassic
 	if hybrid {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// shareIdentityPrefix begins each share identity. The digit is the version of the form.
+// shareIdentityPrefix is the prefix of a share identity. The digit is the version of the format.
 const shareIdentityPrefix = "hfid1-"
 
 // checkSize is the length in bytes of the checksum of a share identity.
@@ -36,8 +36,9 @@ func Generate() (*Identity, error) {
 	})
 }
 
-// Rotate returns an identity with new keys and the same path secret, so that storage keys stay the
-// same. [Rewrap] rewraps the objects of the old identity for the new one.
+// Rotate returns an identity with new keys and the same path secret. So storage keys stay the
+// same, and [Rewrap] can move the objects of the old identity to the new one without another
+// upload.
 func (id *Identity) Rotate() (*Identity, error) {
 	return newIdentity(secrets{
 		[keySize]byte(random(keySize)), [keySize]byte(random(keySize)), [keySize]byte(random(keySize)), id.pathSecret,
@@ -77,9 +78,9 @@ func (id *Identity) GoString() string { return "seal.Identity{" + id.Public().St
 // PublicKey returns the X25519 key for which data keys are wrapped.
 func (id *Identity) PublicKey() PublicKey { return PublicKey{id.classic.PublicKey()} }
 
-// HybridPublicKey returns the MLKEM768-X25519 key. An attacker who records objects wrapped for this
-// key today cannot open them later with a quantum computer. Readers without support for the key
-// refuse such objects by their version.
+// HybridPublicKey returns the MLKEM768-X25519 key. It protects objects against an attacker who
+// records them today and has a quantum computer later. Readers without support for the key reject
+// such objects by their version.
 func (id *Identity) HybridPublicKey() PublicKey { return PublicKey{id.hybrid.PublicKey()} }
 
 // FolderKey returns the folder key of the root of bucket, which opens all objects of the bucket.
@@ -108,18 +109,18 @@ func (id *Identity) open(h *header, _ string) (DataKey, error) {
 	return DataKey(key), err
 }
 
-// PublicIdentity is the pair of public keys of a person. A recipient recognizes an owner by this
-// pair, and an owner recognizes a recipient. The text form of the pair is the share identity, which
-// people exchange and compare.
+// PublicIdentity is the pair of public keys of a person, by which owners and recipients of shares
+// recognize each other. Its text form is the share identity, which people exchange and compare.
 type PublicIdentity struct {
 	Encryption [32]byte // X25519
 	Signing    [32]byte // Ed25519
 }
 
-// PublicKey returns the key for which data keys are wrapped. The error is [ErrIdentity].
+// PublicKey returns the X25519 key for which data keys are wrapped. The error is [ErrIdentity].
 func (p PublicIdentity) PublicKey() (PublicKey, error) { return ParsePublicKey(p.Encryption[:]) }
 
-// String returns the share identity: a prefix, and both keys with a checksum in base64url.
+// String returns the share identity: the prefix hfid1-, and both keys with a checksum in
+// base64url.
 func (p PublicIdentity) String() string {
 	keys := append(p.Encryption[:], p.Signing[:]...)
 	return shareIdentityPrefix + base64.RawURLEncoding.EncodeToString(append(keys, checksum(keys)...))

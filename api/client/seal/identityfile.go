@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Cost is the work of argon2id for one attempt at a passphrase.
+// Cost are the argon2id parameters, which determine the work for one attempt at a passphrase.
 type Cost struct {
 	Time    uint32 // passes
 	Memory  uint32 // KiB
@@ -17,9 +17,9 @@ type Cost struct {
 // DefaultCost is the second recommendation of RFC 9106: three passes over 64 MiB in four lanes.
 func DefaultCost() Cost { return Cost{Time: 3, Memory: 64 << 10, Threads: 4} }
 
-// Bounds of the cost that a reader accepts. The upper bounds prevent a file that takes hours or
-// gigabytes to open. The lower bounds refuse a file whose passphrase is cheap to guess; the lowest
-// memory is that of the OWASP recommendation for low-memory machines.
+// Limits and constants of identity files. The upper bounds of the cost prevent a file that takes hours
+// or gigabytes to open. The lower bounds reject a file whose passphrase is cheap to guess; the lowest
+// memory is the OWASP recommendation for low-memory machines. Memory is in KiB.
 const (
 	maxTime, maxMemory, maxThreads = 64, 1 << 20, 16
 	minMemory                      = 7 << 10
@@ -36,8 +36,8 @@ func (c Cost) check() error {
 	return nil
 }
 
-// identityFile has all members of the file except the nonce and the ciphertext. The JSON of
-// identityFile is the additional authenticated data.
+// identityFile has all members of an identity file except the nonce and the ciphertext. Its JSON
+// is the additional authenticated data of the ciphertext.
 type identityFile struct {
 	Version  int    `json:"version"`
 	Identity string `json:"identity"` // share identity, which is public
@@ -53,8 +53,9 @@ func (f identityFile) key(passphrase, salt []byte) []byte {
 	return argon2.IDKey(passphrase, salt, f.Time, f.Memory, f.Threads, keySize)
 }
 
-// Seal returns the identity encrypted under a passphrase, for a file of mode 0600. The error is
-// [ErrCost], or [ErrPassphrase] if the passphrase is empty.
+// Seal encrypts the identity under a passphrase and returns the content of an identity file. The
+// caller should write it with mode 0600. The error is [ErrCost], or [ErrPassphrase] if the
+// passphrase is empty.
 func (id *Identity) Seal(passphrase []byte, cost Cost) ([]byte, error) {
 	if err := cost.check(); err != nil {
 		return nil, err
@@ -89,8 +90,8 @@ func (id *Identity) Seal(passphrase []byte, cost Cost) ([]byte, error) {
 	}{head, encode64(nonce), encode64(newGCM(head.key(passphrase, salt)).Seal(nil, nonce, plain, additional))}, "", "  ")
 }
 
-// OpenIdentity decrypts a file that [Identity.Seal] returned. The error is [ErrIdentity],
-// [ErrVersion], [ErrAlgorithm], [ErrCost] or [ErrPassphrase].
+// OpenIdentity decrypts an identity file that [Identity.Seal] returned. The error is
+// [ErrIdentity], [ErrVersion], [ErrAlgorithm], [ErrCost] or [ErrPassphrase].
 func OpenIdentity(file, passphrase []byte) (*Identity, error) {
 	if len(file) > maxIdentityFile {
 		return nil, fmt.Errorf("%w: file of %d bytes", ErrTooLarge, len(file))

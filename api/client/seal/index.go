@@ -16,61 +16,61 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Store stores the objects of an [Index]. A bucket of the gateway can be a Store by its If-Match
-// and If-None-Match. A Get must see every write that was acknowledged before.
+// Store stores the objects of an [Index]. An S3 bucket can be a Store if it supports If-Match and
+// If-None-Match. A Get must return every write that was acknowledged before.
 type Store interface {
 	// Get returns an object and its ETag, or [ErrNotFound].
 	Get(ctx context.Context, key string) (data []byte, etag string, err error)
-	// PutIf writes an object if the ETag of the object is etag; with an empty etag, if the object
-	// does not exist. In all other cases PutIf changes nothing and returns [ErrConflict].
+	// PutIf writes an object if its current ETag is etag. An empty etag means that the object
+	// must not exist. If the condition is false, PutIf changes nothing and returns [ErrConflict].
 	PutIf(ctx context.Context, key string, data []byte, etag string) error
 }
 
-// Deleter is an optional interface of a [Store]. If the Store has it, an [Index] deletes the
-// objects that it wrote for a change if another writer was faster.
+// Deleter is an optional interface of a [Store]. With it, an [Index] deletes the objects that it
+// wrote for a change that another writer has prevented.
 type Deleter interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// Entry is one name in an index.
+// Entry is a file or subfolder in an index.
 type Entry struct {
 	Name       string    // relative to the folder; a subfolder ends in a slash
 	StorageKey string    // empty for a subfolder
 	Size       int64     // size of the plaintext in bytes
-	Modified   time.Time // resolution of one second; zero if not known, and for a subfolder
-	Hash       [32]byte  // BLAKE3 of the plaintext; zero if not known
+	Modified   time.Time // resolution of one second; zero if unknown, and for a subfolder
+	Hash       [32]byte  // BLAKE3 of the plaintext; zero if unknown
 }
 
-// Bounds of an index.
+// Limits of an index.
 const (
-	maxNode      = 1024    // entries of one object
-	maxNodeBytes = 1 << 20 // plaintext of one object
-	maxDepth     = 64      // hex digits of a hash
-	maxSplits    = 1 << 14 // splits of one index, which have room for 200,000,000 names
+	maxNode      = 1024    // entries of one node
+	maxNodeBytes = 1 << 20 // plaintext bytes of one node
+	maxDepth     = 64      // depth of the tree: the number of hex digits of a hash
+	maxSplits    = 1 << 14 // inner nodes of one index, enough for 200,000,000 names
 	maxAttempts  = 64      // attempts at one change while other writers are faster
-	indexReaders = 16      // concurrent requests
+	indexReaders = 16      // concurrent requests of one walk
 	maxName      = 1024    // bytes of a name, or of a storage key
-	fanOut       = 16
+	fanOut       = 16      // children of an inner node
 )
 
-// Index stores the names of one folder, because names cannot be computed from storage keys. An
-// Index is a tree of encrypted objects. Any number of writers may change an Index at the same time:
-// a writer replaces one object on the condition that no other writer has changed it, and otherwise
-// tries again, so no entry is lost. The methods of Index are safe for concurrent use.
+// Index stores the names of the files and subfolders of one folder, because names cannot be
+// computed from storage keys. It is a tree of encrypted objects. Any number of writers may change
+// an Index at the same time: a writer replaces an object only if no other writer has changed it,
+// and otherwise retries, so no entry is lost. The methods of Index are safe for concurrent use.
 //
-// A reader detects a part of the index that the server changed, moved or left out. The server can
-// answer with an older state of a part.
+// A reader detects that the server changed, moved or omitted a part of the index. It cannot
+// detect that the server answers with an older version of a part.
 type Index struct {
 	store  Store
 	bucket string
 	folder string
 	key    DataKey
-	base   string // storage key of the objects, without "/" and id
+	base   string // prefix of the storage keys of the nodes, without "/" and the node id
 }
 
-// NewIndex returns the index of the folder of key in bucket. prefix begins the storage keys of the
-// objects of the index. prefix is "" unless the storage keys must contain the folder: with
-// [PreserveStructure], for credentials that are limited to a prefix.
+// NewIndex returns the index of the folder of key in bucket. prefix is the prefix of the storage
+// keys of its objects. It is "" unless these keys must contain the folder, for credentials that
+// are limited to a prefix, as with [PreserveStructure].
 func NewIndex(store Store, bucket string, key FolderKey, prefix string) *Index {
 	name := derive(contextIndexName, key.key[:])
 	return &Index{
@@ -79,14 +79,14 @@ func NewIndex(store Store, bucket string, key FolderKey, prefix string) *Index {
 	}
 }
 
-// nodeRoot is the id of the root. The id of any other node is the id of the split that made the
-// node, a hyphen, and a hex digit of the hash of the names.
+// nodeRoot is the id of the root node. The id of any other node is the split id of its parent, a
+// hyphen, and the hex digit of the branch.
 const nodeRoot = "root"
 
 func (x *Index) storageKey(id string) string { return x.base + "/" + id }
 
-// digit returns the depth-th hex digit of the hash of name, which chooses the branch of a node at
-// this depth.
+// digit returns hex digit number depth of the hash of name. It selects the child of an inner node
+// at this depth.
 func digit(name string, depth int) int {
 	sum := blake3.Sum256([]byte(name))
 	b := sum[depth/2]
@@ -106,8 +106,8 @@ func (x *Index) Put(ctx context.Context, entries ...Entry) error {
 	return err
 }
 
-// Replace adds entries as Put does, and returns for each the entry that it replaced, or the zero
-// Entry. Of several writers that replace one entry, exactly one gets the replaced entry.
+// Replace works like Put, and returns the replaced entry for each entry, or the zero Entry for a
+// new name. If several writers replace the same entry, exactly one of them gets it as replaced.
 func (x *Index) Replace(ctx context.Context, entries ...Entry) (replaced []Entry, err error) {
 	replaced = make([]Entry, len(entries))
 	changes := make([]change, 0, len(entries))
@@ -133,15 +133,15 @@ func (x *Index) Remove(ctx context.Context, names ...string) error {
 	return x.apply(ctx, nodeRoot, 0, changes)
 }
 
-// change sets the entry of a name. A nil entry removes the name.
+// change sets or removes the entry of a name.
 type change struct {
 	name     string
-	entry    *Entry
-	replaced *Entry // gets the entry before the change, unless it is nil
+	entry    *Entry // new entry; nil removes the name
+	replaced *Entry // where to store the entry before the change; nil: nowhere
 }
 
-// apply makes changes in a node and the nodes below. A repeated change has the same effect as one
-// change.
+// apply makes changes in the node id at this depth, or in the nodes below it. After a conflict
+// with another writer it retries. Repeated changes do no harm.
 func (x *Index) apply(ctx context.Context, id string, depth int, changes []change) error {
 	if len(changes) == 0 {
 		return nil
@@ -183,7 +183,8 @@ func (x *Index) apply(ctx context.Context, id string, depth int, changes []chang
 	return fmt.Errorf("%w: after %d attempts", ErrConflict, maxAttempts)
 }
 
-// tellReplaced sets the replaced entry of each change, from the entries before the change.
+// tellReplaced stores in each change the entry that it replaced. before has the entries before
+// the changes.
 func tellReplaced(before []Entry, changes []change) {
 	for _, c := range changes {
 		if i, ok := find(before, c.name); ok && c.replaced != nil {
@@ -192,12 +193,13 @@ func tellReplaced(before []Entry, changes []change) {
 	}
 }
 
-// find returns the index of a name in entries that are ordered by name.
+// find returns the position of a name in entries, which are ordered by name, and whether it is
+// there.
 func find(entries []Entry, name string) (int, bool) {
 	return slices.BinarySearchFunc(entries, name, func(e Entry, name string) int { return cmp.Compare(e.Name, name) })
 }
 
-// branch makes changes in the 16 nodes of a split.
+// branch makes changes in the 16 children of the inner node with the split id split.
 func (x *Index) branch(ctx context.Context, split string, depth int, changes []change) error {
 	if depth >= maxDepth {
 		return fmt.Errorf("%w: tree is too deep", ErrIndex)
@@ -207,8 +209,8 @@ func (x *Index) branch(ctx context.Context, split string, depth int, changes []c
 	})
 }
 
-// branches calls do once for each of the 16 branches below a node, with the items whose names belong
-// to the branch. It returns the first error of do.
+// branches distributes items to the 16 children of a node at this depth by the hashes of their
+// names, and calls do once for each child d, with its items. It returns the first error of do.
 func branches[T any](ctx context.Context, items []T, name func(T) string, depth int, do func(ctx context.Context, d int, part []T) error) error {
 	var parts [fanOut][]T
 	for _, item := range items {
@@ -225,9 +227,9 @@ func branches[T any](ctx context.Context, items []T, name func(T) string, depth 
 	return work.Wait()
 }
 
-// writeTree returns the node for entries. If the entries are too many for one object, writeTree
-// first writes the objects below the node. These objects have new random names, so writers that
-// split a node at the same time do not overwrite each other.
+// writeTree returns a node for entries, which the caller writes. If they are too many for one
+// node, it first writes the nodes below, and returns an inner node. The new nodes have random
+// ids, so writers that split a node at the same time do not overwrite each other.
 func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node, error) {
 	n := node{entries: entries}
 	if !n.full() || depth >= maxDepth {
@@ -243,8 +245,8 @@ func (x *Index) writeTree(ctx context.Context, entries []Entry, depth int) (node
 	})
 }
 
-// abandon deletes the objects below a node that was not written. A failure does no harm, because no
-// node names these objects.
+// abandon deletes the nodes below an inner node that could not be written. Errors are ignored,
+// because no other node refers to them.
 func (x *Index) abandon(ctx context.Context, n node) {
 	store, ok := x.store.(Deleter)
 	if n.split == "" || !ok {
@@ -261,8 +263,8 @@ func (x *Index) abandon(ctx context.Context, n node) {
 	}
 }
 
-// pause waits before the next attempt, for a random time of at most 256 ms, which grows with each
-// attempt.
+// pause waits a random time before the next attempt. Its bound doubles with each attempt from 1
+// ms to 256 ms.
 func pause(ctx context.Context, attempt int) error {
 	limit := time.Millisecond << min(attempt, 8)
 	timer := time.NewTimer(rand.N(limit)) //nolint:gosec // spreads attempts; not a secret
@@ -295,8 +297,8 @@ func (x *Index) Lookup(ctx context.Context, name string) (Entry, error) {
 	return Entry{}, fmt.Errorf("%w: tree is too deep", ErrIndex)
 }
 
-// List returns all entries, ordered by name. The list may or may not have entries that are added or
-// removed during the call.
+// List returns all entries, ordered by name. An entry that is added or removed during the call
+// may or may not be in the list.
 func (x *Index) List(ctx context.Context) ([]Entry, error) {
 	var all []Entry
 	err := x.walk(ctx, func(_ string, n node) { all = append(all, n.entries...) })
@@ -307,8 +309,8 @@ func (x *Index) List(ctx context.Context) ([]Entry, error) {
 	return all, nil
 }
 
-// StorageKeys returns the storage keys of all objects of the index. A rewrap deletes these objects
-// after it has put the entries into another index.
+// StorageKeys returns the storage keys of all nodes of the index, for a rewrap that deletes them
+// after it has copied the entries to another index.
 func (x *Index) StorageKeys(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := x.walk(ctx, func(id string, n node) {
@@ -320,7 +322,7 @@ func (x *Index) StorageKeys(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// walk reads all nodes, several at the same time, and calls visit for one node after another.
+// walk reads all nodes with concurrent requests, and calls visit for one node at a time.
 func (x *Index) walk(ctx context.Context, visit func(id string, n node)) error {
 	var mu sync.Mutex // guards visit, next and splits
 	level, splits := []string{nodeRoot}, map[string]bool{}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Form of an object of an index: indexMagic, a nonce, and JSON that is encrypted by AES-256-GCM.
+// Format of an index object: indexMagic, a nonce, and a node in JSON, encrypted with AES-256-GCM.
 const (
 	indexMagic   = "hfindex1"
 	indexVersion = 1
@@ -22,7 +22,8 @@ const (
 	maxNodeFile  = 2 * maxNodeBytes
 )
 
-// node is one object of an index. A node has either entries, ordered by name, or the id of a split.
+// node is one object of an index. A leaf has entries, ordered by name. An inner node has a split
+// id instead, from which the ids of its 16 children follow.
 type node struct {
 	entries []Entry
 	split   string
@@ -43,7 +44,8 @@ type nodeJSON struct {
 	Entries []entryJSON `json:"entries,omitempty"`
 }
 
-// apply sets and removes entries. If several changes have one name, the last change wins.
+// apply sets and removes entries of a leaf. If several changes have the same name, the last one
+// wins.
 func (n *node) apply(changes []change) {
 	byName := make(map[string]Entry, len(n.entries)+len(changes))
 	for _, e := range n.entries {
@@ -59,7 +61,7 @@ func (n *node) apply(changes []change) {
 	n.entries = slices.SortedFunc(maps.Values(byName), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// full reports whether the node is too large for one object and has to be split.
+// full reports whether a leaf has too many entries or bytes, so that it must be split.
 func (n *node) full() bool {
 	size := 0
 	for _, e := range n.entries {
@@ -132,8 +134,8 @@ func (x *Index) additional(id string) []byte {
 	return []byte(aadIndex + x.bucket + ":" + id + ":" + x.folder)
 }
 
-// read returns a node and its ETag. If the root does not exist, the index is empty and read returns
-// an empty node.
+// read returns the node id and the ETag of its object. A missing root means an empty index: read
+// returns an empty node and "". For any other missing node it returns ErrIndexMissing.
 func (x *Index) read(ctx context.Context, id string) (node, string, error) {
 	data, etag, err := x.store.Get(ctx, x.storageKey(id))
 	if errors.Is(err, ErrNotFound) {
@@ -149,7 +151,7 @@ func (x *Index) read(ctx context.Context, id string) (node, string, error) {
 	return n, etag, err
 }
 
-// open decrypts the object of a node and parses the node.
+// open decrypts and parses the object data of the node id.
 func (x *Index) open(id string, data []byte) (node, error) {
 	if len(data) > maxNodeFile {
 		return node{}, fmt.Errorf("%w: part of the index of %d bytes", ErrTooLarge, len(data))

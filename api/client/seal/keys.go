@@ -19,7 +19,7 @@ const (
 	tagSize   = 16 // AES-GCM and ChaCha20-Poly1305
 )
 
-// Contexts of BLAKE3 derive_key, and additional authenticated data.
+// Context strings of BLAKE3 derive_key, and a prefix of additional authenticated data.
 const (
 	contextFolderRoot  = "holdfast folder-root v1"
 	contextFolderChild = "holdfast folder-child v1"
@@ -28,14 +28,14 @@ const (
 	aadFolderWrap      = "holdfast:v1:folder-wrap:" // + storage key
 )
 
-// Opener opens the data key of an object from its header. An [*Identity] opens the data keys that
-// were wrapped for it. A [FolderKey] opens those of objects that were encrypted for its folder. A
-// [DataKey] is the data key of one object.
+// Opener opens the data key of an object from its header. An [*Identity] opens the objects of its
+// owner, a [FolderKey] those that were encrypted for its folder, and a [DataKey] the one object
+// to which it belongs.
 type Opener interface {
 	open(h *header, storageKey string) (DataKey, error)
 }
 
-// DataKey encrypts the content and the private metadata of one object.
+// DataKey is the symmetric key of the content and the private metadata of one object.
 type DataKey [keySize]byte
 
 // String returns a text that does not contain the key.
@@ -58,7 +58,7 @@ type FolderKey struct {
 	path string // absolute and clean; "/" is the whole bucket
 }
 
-// Path returns the folder of the key.
+// Path returns the absolute path of the folder.
 func (k FolderKey) Path() string { return k.path }
 
 // String returns a text that does not contain the key.
@@ -67,8 +67,8 @@ func (k FolderKey) String() string { return "folder key of " + k.path }
 // GoString returns a text that does not contain the key.
 func (k FolderKey) GoString() string { return "seal.FolderKey{" + k.path + "}" }
 
-// Folder returns the key of this folder or of a folder below. path is absolute and clean. The error
-// is [ErrPath] or [ErrPathScope].
+// Folder returns the key of this folder or of a folder below. path must be absolute and clean.
+// The error is [ErrPath], or [ErrPathScope] if path is not in this folder.
 func (k FolderKey) Folder(path string) (FolderKey, error) {
 	if err := checkFolder(path); err != nil {
 		return FolderKey{}, err
@@ -102,8 +102,8 @@ func (k FolderKey) open(h *header, storageKey string) (DataKey, error) {
 	return DataKey(plain), nil
 }
 
-// PublicKey is a key for which data keys are wrapped: [Identity.PublicKey] and
-// [Identity.HybridPublicKey] return a PublicKey. The zero value is not a valid key.
+// PublicKey is a key for which data keys are wrapped, classic or hybrid. The zero value is not a
+// valid key.
 type PublicKey struct{ key hpke.PublicKey }
 
 // ParsePublicKey parses an X25519 public key of 32 bytes. The error is [ErrIdentity].
@@ -123,8 +123,8 @@ func parsePublicKey(kem hpke.KEM, b []byte) (PublicKey, error) {
 	return PublicKey{key}, nil
 }
 
-// Bytes returns the key in the form for [ParsePublicKey] or [ParseHybridPublicKey]. The zero value
-// returns nil.
+// Bytes returns the encoding that [ParsePublicKey] or [ParseHybridPublicKey] parses, and nil for
+// the zero value.
 func (k PublicKey) Bytes() []byte {
 	if k.key == nil {
 		return nil
@@ -143,7 +143,7 @@ func (k PublicKey) Equal(other PublicKey) bool {
 		subtle.ConstantTimeCompare(k.Bytes(), other.Bytes()) == 1
 }
 
-// newGCM returns AES-256-GCM for a key of 32 bytes. With this length no error is possible.
+// newGCM returns AES-256-GCM with a key of 32 bytes. A key of this length cannot fail.
 func newGCM(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -156,7 +156,8 @@ func newGCM(key []byte) cipher.AEAD {
 	return gcm
 }
 
-// derive returns BLAKE3 derive_key of a context and the concatenated parts.
+// derive returns BLAKE3 derive_key with the given context string and the concatenated parts as
+// key material.
 func derive(context string, parts ...[]byte) [keySize]byte {
 	var source []byte
 	for _, part := range parts {

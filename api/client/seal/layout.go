@@ -9,11 +9,11 @@ import (
 // in one piece.
 const ChunkSize = 262144
 
-// ChunkOverhead is the number of bytes that encryption adds to a chunk: the nonce in front and the
-// tag behind. An encrypted chunk has ChunkSize+ChunkOverhead bytes, except the last chunk.
+// ChunkOverhead is the number of bytes by which an encrypted chunk is longer than its plaintext:
+// the nonce before it and the tag after it.
 const ChunkOverhead = nonceSize + tagSize
 
-// Bounds of content that a reader accepts, in bytes. A chunk fits in memory, and sizes cannot
+// Limits of content that a reader accepts, in bytes, so that a chunk fits in memory and sizes do not
 // overflow.
 const (
 	maxChunkSize = 16 << 20
@@ -35,7 +35,7 @@ func (c chunking) check(size int64) error {
 
 func chunksOf(size, chunk int64) int64 { return (size + chunk - 1) / chunk }
 
-// layout computes the places of plaintext in the ciphertext.
+// layout maps offsets of the plaintext to offsets of the ciphertext.
 type layout struct {
 	size  int64 // bytes of the plaintext
 	chunk int64 // plaintext bytes of a chunk; 0 if the content is in one piece
@@ -62,7 +62,8 @@ func (l layout) plainOf(i int64) int64 { return min(l.chunk, l.size-i*l.chunk) }
 // span is a range of chunks, from first up to and excluding last.
 type span struct{ first, last int64 }
 
-// cover returns the chunks that have length bytes of the plaintext at offset.
+// cover returns the chunks that contain length bytes of the plaintext at offset. The error is
+// ErrRange if the bytes are not all inside the content.
 func (l layout) cover(offset, length int64) (span, error) {
 	if offset < 0 || length < 1 || offset > l.size || length > l.size-offset {
 		return span{}, fmt.Errorf("%w: %d bytes at %d of %d", ErrRange, length, offset, l.size)
@@ -73,7 +74,7 @@ func (l layout) cover(offset, length int64) (span, error) {
 	return span{offset / l.chunk, (offset+length-1)/l.chunk + 1}, nil
 }
 
-// bytes returns the range of the ciphertext that has the chunks s, in bytes.
+// bytes returns the offset and the length of the chunks s in the ciphertext, in bytes.
 func (l layout) bytes(s span) (offset, length int64) {
 	if l.chunk == 0 {
 		return 0, l.sealed()
@@ -82,8 +83,8 @@ func (l layout) bytes(s span) (offset, length int64) {
 	return s.first * step, min(s.last*step, l.sealed()) - s.first*step
 }
 
-// appendChunkAAD appends the additional data of chunk i to dst. prefix is the chunkPrefix of the
-// object.
+// appendChunkAAD appends the additional authenticated data of chunk i to dst. prefix is the
+// result of chunkPrefix.
 func appendChunkAAD(dst []byte, prefix string, i int64) []byte {
 	return strconv.AppendInt(append(dst, prefix...), i, 10)
 }

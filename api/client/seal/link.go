@@ -9,32 +9,32 @@ import (
 )
 
 const (
-	linkVersion  = "1" // of the form of a link to encrypted content
-	plainVersion = "2" // of a link to content that is not encrypted, which has no token of this package
+	linkVersion  = "1" // version of a link to encrypted content
+	plainVersion = "2" // version of a link to content that is not encrypted, which this package rejects
 )
 
-// maxEndpoints is the largest number of endpoints in a link.
+// maxEndpoints is the maximum number of endpoints in a link.
 const maxEndpoints = 64
 
-// Link is a share as one text. All secrets are in the fragment of the URL, which browsers do not
-// send.
+// Link is a share in the form of a URL. All secrets are in its fragment, which browsers do not
+// send to servers.
 type Link struct {
-	// Page is the URL of the page that opens the link, without a fragment. With an empty Page, the
-	// text of the link is the fragment alone, which only programs can open.
+	// Page is the URL of the web page that opens the link, without a fragment. If it is empty, the
+	// text of the link is only the fragment, which programs can open.
 	Page  string
 	Token *Token
-	// Secret is the X25519 private key of a recipient that was made for this link, so anybody who
-	// has the link can use it. Secret is zero if the token is for somebody with an identity.
+	// Secret is the X25519 private key of a recipient that was generated for this link, so that
+	// everybody who has the link can open it. It is zero if the token is for a person with an identity.
 	Secret [32]byte
-	// Access is a credential with which the server lets the holder read the ciphertext. Access is
-	// empty if the holder has another credential.
+	// Access is the credential with which the server lets the holder of the link read the ciphertext.
+	// It is empty if the holder has another credential.
 	Access string
 	// Endpoints are URLs of servers that store the ciphertext.
 	Endpoints []string
 }
 
-// NewLink makes a recipient and a token for it, and returns both as a link. page is the URL of the
-// page that opens the link, or empty.
+// NewLink generates a recipient and a token for it, and returns both as a link. page and access
+// become Page and Access of the link.
 func (id *Identity) NewLink(page, access string, s Share) (*Link, error) {
 	if err := checkPage(page); err != nil {
 		return nil, err
@@ -51,12 +51,13 @@ func (id *Identity) NewLink(page, access string, s Share) (*Link, error) {
 	return &Link{Page: page, Token: token, Secret: secret, Access: access}, nil
 }
 
-// linkRecipient returns the identity of the holder of a link. Only its X25519 key is used.
+// linkRecipient returns the identity of the recipient of a link from its Secret. Only its X25519
+// key is used.
 func linkRecipient(secret [keySize]byte) (*Identity, error) {
 	return newIdentity(secrets{classic: secret})
 }
 
-// checkPage returns [ErrToken] if page is neither empty nor the URL of a page.
+// checkPage returns [ErrToken] unless page is empty or a valid URL of a web page.
 func checkPage(page string) error {
 	u, err := url.Parse(page)
 	if page != "" && (err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil || u.Fragment != "") {
@@ -65,11 +66,11 @@ func checkPage(page string) error {
 	return nil
 }
 
-// Personal reports whether the link is for somebody with an identity: only that identity opens its
-// token.
+// Personal reports whether the token of the link is for a person with an identity. Only that
+// identity can open it.
 func (l *Link) Personal() bool { return l.Secret == [keySize]byte{} }
 
-// URL returns the link as text. Treat the text as a secret.
+// URL returns the link as text. The text is a secret.
 func (l *Link) URL() string {
 	text := "v=" + linkVersion
 	if !l.Personal() {
@@ -94,7 +95,7 @@ func (l *Link) String() string { return "link " + l.Token.ShareID + " at " + l.P
 // GoString describes the link without its secret.
 func (l *Link) GoString() string { return "seal.Link{" + l.Token.ShareID + "}" }
 
-// ParseLink parses a text that [Link.URL] returned. The error is [ErrToken], [ErrVersion],
+// ParseLink parses the result of [Link.URL]. The error is [ErrToken], [ErrVersion],
 // [ErrPlainLink] or [ErrTooLarge].
 func ParseLink(s string) (*Link, error) {
 	if len(s) > 2*maxToken {
@@ -139,8 +140,9 @@ func ParseLink(s string) (*Link, error) {
 }
 
 // Open verifies the token of the link and opens its key, as [Token.Open] does. Without known
-// owners, Open accepts the owner that the token names: the holder trusts the sender of the link. The
-// error is [ErrTokenRecipient] if the link is [Link.Personal]; then open the Token.
+// owners, it accepts the owner that the token names, because the holder trusts the sender of the
+// link. The error is [ErrTokenRecipient] for a [Link.Personal] link, whose Token the recipient
+// opens instead.
 func (l *Link) Open(now time.Time, known ...PublicIdentity) (*Grant, error) {
 	if l.Personal() {
 		return nil, fmt.Errorf("%w, who has an identity", ErrTokenRecipient)

@@ -16,8 +16,8 @@ type Metadata struct {
 	User        map[string]string
 	Size        int64    // size of the plaintext in bytes
 	Hash        [32]byte // BLAKE3 of the plaintext
-	// Unknown has members that this package does not know, by name, each a JSON value. A later
-	// write of the metadata keeps these members.
+	// Unknown has the members that this package does not know, by name, as JSON values. Writing the
+	// metadata again preserves them.
 	Unknown map[string]json.RawMessage
 
 	chunks chunking // zero if the content is in one piece
@@ -26,7 +26,7 @@ type Metadata struct {
 // chunking is the chunk size in bytes and the number of chunks.
 type chunking struct{ size, count int64 }
 
-// known has the names of the members that this package reads and writes.
+// known are the JSON members that this package reads and writes.
 var known = []string{
 	"original_key", "actual_size", "content_type", "created_at", "modified_at", "user_metadata", "content_hash", "chunk_size", "chunk_count",
 }

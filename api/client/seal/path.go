@@ -7,12 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxPath is the largest path in bytes, which is also the bound of S3 for keys.
+// maxPath is the maximum length of a path in bytes. It is also the limit of S3 for keys.
 const maxPath = 1024
 
-// CleanPath returns path without dot segments, double slashes and a slash at the end. The error is
-// [ErrPath] if path is not absolute. The error is [ErrPathEscape] if path leaves the root, or hides
-// a dot, slash or backslash in a percent escape, which a server may decode.
+// CleanPath returns p without dot segments, double slashes and a trailing slash. The error is
+// [ErrPath] if p is not absolute, not UTF-8 or too long. It is [ErrPathEscape] if p leads above
+// the root, or contains a backslash or a percent escape of a dot, slash, backslash, percent sign
+// or NUL, which a server may decode.
 func CleanPath(p string) (string, error) {
 	if !strings.HasPrefix(p, "/") || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
 		return "", fmt.Errorf("%w: %.64q", ErrPath, p)
@@ -35,8 +36,8 @@ func CleanPath(p string) (string, error) {
 	return path.Clean(p), nil
 }
 
-// hidden returns the first part of p that a server or a file system may take for a separator, a dot
-// or the end of a path, and "" if p has none.
+// hidden returns the first sequence in p that a server or a file system may interpret as a
+// separator, a dot or the end of the path, or "" if there is none.
 func hidden(p string) string {
 	lower := strings.ToLower(p)
 	for _, part := range []string{"%2e", "%2f", "%5c", "%25", "%00"} {
@@ -50,10 +51,10 @@ func hidden(p string) string {
 	return ""
 }
 
-// CheckPath returns an error unless a writer may store an object under p, so that a recipient of a
-// share can read each object: [CleanPath] returns such a path as it is. The error is [ErrPath] if p
-// is the root, not absolute or not in its shortest form, and [ErrPathUnreadable] if a recipient
-// would refuse p. [New] calls CheckPath; a caller that first reads or sends content calls it before.
+// CheckPath returns an error unless a new object may have the path p. The error is [ErrPath] if p
+// is the root, not absolute or not in its shortest form. It is [ErrPathUnreadable] if recipients
+// of a share would reject p, that is if [CleanPath] would. [New] calls CheckPath. A caller that
+// reads or sends content before New should call it first.
 func CheckPath(p string) error {
 	if err := checkPath(p); err != nil {
 		return err
@@ -64,8 +65,8 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// within returns the part of p below folder, and false if p is not in folder. Both paths are clean,
-// and are compared by whole segments.
+// within returns the part of p below folder, and false if p is not in folder. Both paths must be
+// clean. They are compared by whole segments.
 func within(folder, p string) (string, bool) {
 	if folder == "/" || p == folder {
 		return strings.TrimPrefix(p, folder), true
@@ -73,9 +74,10 @@ func within(folder, p string) (string, bool) {
 	return strings.CutPrefix(p, folder+"/")
 }
 
-// checkPath returns [ErrPath] if the path of an object is not absolute or not in its shortest form,
-// so that each object has only one path and one storage key. Unlike CheckPath, checkPath accepts the
-// paths that a recipient refuses: its owner reads and removes an object that has such a path.
+// checkPath returns [ErrPath] if the path of an object is the root, not absolute or not in its
+// shortest form, so that each object has only one path and one storage key. Unlike CheckPath it
+// accepts paths that recipients reject, because the owner must be able to read and remove such an
+// object.
 func checkPath(p string) error {
 	if p == "/" {
 		return fmt.Errorf("%w: it is the root", ErrPath)
@@ -84,7 +86,7 @@ func checkPath(p string) error {
 }
 
 // checkFolder returns [ErrPath] if the path of a folder is not absolute or not in its shortest
-// form. Unlike the path of an object, the path of a folder may be the root.
+// form. The root is allowed.
 func checkFolder(p string) error {
 	if !strings.HasPrefix(p, "/") || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) || path.Clean(p) != p {
 		return fmt.Errorf("%w: %.64q", ErrPath, p)

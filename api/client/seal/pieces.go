@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// pieces is a reader of bytes that more makes piece by piece.
+// pieces is a reader of bytes that the function more produces in pieces.
 type pieces struct {
-	ready []byte // part of the piece that Read returns next
+	ready []byte // bytes of the current piece that Read has not returned yet
 	err   error  // error that Read returns after ready
-	more  func() // sets ready, err, or both
+	more  func() // produces the next piece: sets ready, err, or both
 }
 
 // Read implements io.Reader.
@@ -25,7 +25,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo, so that io.Copy does not copy each piece into a buffer.
+// WriteTo implements io.WriterTo. It saves io.Copy the copy of each piece into a buffer.
 func (p *pieces) WriteTo(w io.Writer) (written int64, err error) {
 	for {
 		n, err := w.Write(p.ready)

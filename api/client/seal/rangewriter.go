@@ -5,9 +5,10 @@ import (
 	"io"
 )
 
-// RangeWriter decrypts a range of chunked content that is written to it. For a source that writes,
-// it needs no second goroutine, which [Content.RangeReader] would need; and it reads each chunk
-// into the buffer in which it decrypts the chunk. [Content.RangeWriter] returns a RangeWriter.
+// RangeWriter is a writer that decrypts a range of chunked content and writes the plaintext to
+// another writer. Unlike [Content.RangeReader] it needs no goroutine for a source that writes,
+// and it reads each chunk into the buffer in which it decrypts the chunk. [Content.RangeWriter]
+// returns a RangeWriter.
 type RangeWriter struct {
 	r      *decrypting
 	to     io.Writer
@@ -15,10 +16,10 @@ type RangeWriter struct {
 	err    error // the first error; every later call returns it
 }
 
-// RangeWriter returns a writer that decrypts length bytes of the plaintext at offset, and writes them to
-// w. The caller writes the range of the ciphertext that [Content.Range] returned, and then calls Close.
-// Each chunk is checked before its bytes are written to w. The error is [ErrRange], also for content
-// that has no chunks.
+// RangeWriter returns a writer that decrypts length bytes of the plaintext at offset, and writes
+// them to w. The caller writes the range of the ciphertext that [Content.Range] returned, and
+// then calls Close. Each chunk is authenticated before its bytes are written to w. The error is
+// [ErrRange] for bytes outside the content, and for content without chunks.
 func (c *Content) RangeWriter(w io.Writer, offset, length int64) (*RangeWriter, error) {
 	chunks, err := c.layout.cover(offset, length)
 	if err != nil {
@@ -32,7 +33,8 @@ func (c *Content) RangeWriter(w io.Writer, offset, length int64) (*RangeWriter, 
 	return &RangeWriter{r: r, to: w}, nil
 }
 
-// Write implements io.Writer. The error is one of the errors of content, or that of the target.
+// Write implements io.Writer. Its errors are those of content, and those of the writer of the
+// plaintext.
 func (w *RangeWriter) Write(p []byte) (written int, err error) {
 	for len(p) > 0 && w.err == nil {
 		n := copy(w.room(), p)
@@ -42,8 +44,8 @@ func (w *RangeWriter) Write(p []byte) (written int, err error) {
 	return written, w.err
 }
 
-// ReadFrom implements io.ReaderFrom. It reads src into the buffer in which a chunk is decrypted. An error
-// of src ends only this call: the next one goes on with the next byte.
+// ReadFrom implements io.ReaderFrom. It reads src directly into the buffer in which a chunk is
+// decrypted. After an error of src, a later call can continue with the next byte.
 func (w *RangeWriter) ReadFrom(src io.Reader) (read int64, err error) {
 	for w.err == nil {
 		n, err := src.Read(w.room())
@@ -59,7 +61,8 @@ func (w *RangeWriter) ReadFrom(src io.Reader) (read int64, err error) {
 	return read, w.err
 }
 
-// Close returns nil if the range is complete. It does not close the target.
+// Close returns the first error of the writes, or [ErrTruncated] if the range is not complete, or
+// nil. It does not close the writer of the plaintext.
 func (w *RangeWriter) Close() error {
 	if w.err == nil && w.r.chunks.first < w.r.chunks.last {
 		w.err = w.r.truncated(w.r.chunks.first)
@@ -67,8 +70,8 @@ func (w *RangeWriter) Close() error {
 	return w.err
 }
 
-// room returns the part of the buffer that is to be filled. After the last chunk it returns a byte more,
-// so that bytes behind the range are noticed.
+// room returns the part of the buffer for the next bytes of ciphertext. After the last chunk it
+// returns a buffer of one byte, so that surplus bytes are detected.
 func (w *RangeWriter) room() []byte {
 	r := w.r
 	if r.chunks.first >= r.chunks.last {
@@ -77,7 +80,8 @@ func (w *RangeWriter) room() []byte {
 	return r.buf[w.filled : r.c.layout.plainOf(r.chunks.first)+ChunkOverhead]
 }
 
-// take counts n bytes that were put into the room. It decrypts the chunk when it is complete.
+// take counts n bytes that the caller has stored in room. If they complete the chunk, take
+// decrypts it and writes the plaintext.
 func (w *RangeWriter) take(n int) {
 	r := w.r
 	switch {

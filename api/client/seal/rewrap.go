@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Rewrap returns the header of an object with its data key wrapped for to instead of old. Content,
-// nonces and private metadata stay the same, so the caller replaces only the header of the object.
-// folder is a folder key of the new identity, of the bucket or of a folder above the object; with
-// nil only the owner can open the object. Rewrap keeps members that this package does not know. The
-// error is an error of [Open], or [ErrPathScope] if folder is not above the object.
+// Rewrap returns the header h of an object with the data key wrapped for the public key to. old
+// opens the data key. Content, nonces and private metadata stay the same, so the caller replaces
+// only the header of the object. folder is a folder key of the new identity for the bucket or a
+// folder above the object; with nil only the owner can open the object. Members of the header
+// that this package does not know are preserved. The error is an error of [Open], or
+// [ErrPathScope] if folder is not above the object.
 //
-// A copy of the old header still opens with the old key, and so does content that was copied with
-// the header.
+// The old key still opens a copy of the old header, and so the content that was copied with it.
 func Rewrap(h Header, storageKey string, old Opener, to PublicKey, folder *FolderKey) (Header, error) {
 	c, err := Open(old, h, storageKey, Options{Bare: true})
 	if err != nil {
@@ -44,7 +44,7 @@ func Rewrap(h Header, storageKey string, old Opener, to PublicKey, folder *Folde
 	return keepUnknown(written, c.h.rest)
 }
 
-// keepUnknown adds to written the members of rest that this package does not know.
+// keepUnknown returns written with those members of rest that this package does not know.
 func keepUnknown(written Header, rest fields) (Header, error) {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(written), &members); err != nil {

@@ -11,21 +11,21 @@ import (
 
 const contextPathKey = "fula-path-key-v1"
 
-// Strategy selects how the storage key of an object is computed.
+// Strategy selects how the storage key of an object is derived from its path.
 type Strategy int
 
 // Strategies of storage keys.
 const (
-	// DeterministicHash always gives a path the same storage key: e/<32 hex digits>.
+	// DeterministicHash derives the storage key from the path by a keyed hash: e/<32 hex digits>.
 	DeterministicHash Strategy = iota
-	// RandomUUID gives each upload a new storage key: e/<UUID version 4>. An [Index] finds the
-	// storage key of a path.
+	// RandomUUID generates a new storage key for each upload: e/<UUID version 4>. An [Index] must store
+	// the storage key of a path.
 	RandomUUID
 	// PreserveStructure hides the file name, but not the folders: /<folders>/e_<24 hex digits>.
 	PreserveStructure
 )
 
-// String returns the name of the strategy in the format.
+// String returns the name of the strategy in the specification of the format.
 func (s Strategy) String() string {
 	switch s {
 	case DeterministicHash:
@@ -38,8 +38,8 @@ func (s Strategy) String() string {
 	return fmt.Sprintf("Strategy(%d)", int(s))
 }
 
-// StorageKey returns the key under which a server stores path. The error is [ErrPath] if path is
-// not absolute and clean. The storage key does not depend on the bucket.
+// StorageKey returns the key under which a server stores the object at path. It does not depend
+// on the bucket. The error is [ErrPath] if path is not absolute and clean.
 func (id *Identity) StorageKey(s Strategy, path string) (string, error) {
 	if err := checkPath(path); err != nil {
 		return "", err

@@ -13,17 +13,17 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Bounds of tokens.
+// Limits of tokens.
 const (
 	maxToken = 16 << 10         // bytes of the JSON of a token
-	skew     = 60 * time.Second // largest difference between clocks
+	skew     = 60 * time.Second // tolerated difference between clocks
 	shareID  = 16               // bytes of a share id
 )
 
-// keyKindFolder is the value of key_kind in a token whose key is a folder key.
+// keyKindFolder is the value of the member key_kind if the key in the token is a folder key.
 const keyKindFolder = "folder"
 
-// Permissions are what a token grants.
+// Permissions are the actions that a token grants.
 type Permissions struct{ Read, Write, Delete bool }
 
 // ReadOnly grants reading.
@@ -35,9 +35,9 @@ func ReadWrite() Permissions { return Permissions{Read: true, Write: true} }
 // FullAccess grants reading, uploading and deleting.
 func FullAccess() Permissions { return Permissions{Read: true, Write: true, Delete: true} }
 
-// Token shares a folder, or one object, with one recipient. The owner signs the token, and only the
-// recipient can open its key. A token that was parsed is not verified: call [Token.Open] or
-// [Token.Verify].
+// Token shares a folder or a single object with one recipient. The owner signs it, and only the
+// recipient can open its key. A parsed token is not verified until [Token.Open] or [Token.Verify]
+// is called.
 type Token struct {
 	ShareID     string // 32 hex digits
 	PathScope   string // path of the shared folder or object
@@ -50,13 +50,13 @@ type Token struct {
 
 	text    string // canonical JSON
 	wrapped wrappedKey
-	kind    string // key_kind
-	signed  []byte // canonical JSON without the signature
-	bound   []byte // signed without encrypted_dek: the additional data of the wrapped key
-	sign    []byte // bytes of the signature
+	kind    string // member key_kind
+	signed  []byte // canonical JSON without the signature: the bytes that the owner signed
+	bound   []byte // canonical JSON without signature and encrypted_dek: additional data of the wrapped key
+	sign    []byte // signature
 }
 
-// Share describes a token that is to be made.
+// Share describes a token for [Identity.NewToken].
 type Share struct {
 	Bucket      string
 	PathScope   string // path of the folder, or of the object if Object is set
@@ -67,8 +67,8 @@ type Share struct {
 	StorageKey  string    // storage key of that object, which the recipient cannot compute
 }
 
-// NewToken makes a token for a recipient. The error is [ErrPath] or [ErrPathEscape] if the scope is
-// not a path, and [ErrToken] if the expiry is not after the creation.
+// NewToken returns a signed token for the recipient to. The error is [ErrPath] or [ErrPathEscape]
+// if the scope is not a valid path, and [ErrToken] if the expiry is not after the creation.
 func (id *Identity) NewToken(to PublicIdentity, s Share) (*Token, error) {
 	scope, err := CleanPath(s.PathScope)
 	if err != nil {
@@ -110,7 +110,8 @@ func (id *Identity) NewToken(to PublicIdentity, s Share) (*Token, error) {
 	return id.sign(to, members, key)
 }
 
-// sign wraps key, signs the members, and parses the result in the same way as a recipient.
+// sign adds to members the key, wrapped for to, and the signature. It parses the result as a
+// recipient does, and returns the token.
 func (id *Identity) sign(to PublicIdentity, members map[string]any, key [keySize]byte) (*Token, error) {
 	bound, err := canonical(members)
 	if err != nil {
@@ -156,8 +157,8 @@ func (t *Token) JSON() string { return t.text }
 // String returns the canonical JSON of the token in base64url.
 func (t *Token) String() string { return base64.RawURLEncoding.EncodeToString([]byte(t.text)) }
 
-// ParseToken parses a token in either form, JSON or base64url. The error is [ErrToken] or
-// [ErrTooLarge].
+// ParseToken parses a token in JSON or in base64url, without verifying it. The error is
+// [ErrToken] or [ErrTooLarge].
 func ParseToken(s string) (*Token, error) {
 	if s = strings.TrimSpace(s); len(s) > base64.RawURLEncoding.EncodedLen(maxToken) {
 		return nil, fmt.Errorf("%w: share token of %d bytes", ErrTooLarge, len(s))
@@ -297,8 +298,9 @@ func (t *Token) Verify(now time.Time, known ...PublicIdentity) error {
 	return nil
 }
 
-// Open verifies the token and opens its key. The error is one of the errors of [Token.Verify],
-// [ErrTokenRecipient], or [ErrPathEscape] if the scope of the token is not a path.
+// Open verifies the token and opens its key with the identity of the recipient. The error is one
+// of those of [Token.Verify], [ErrTokenRecipient], or [ErrPathEscape] if the scope of the token
+// is not a valid path.
 func (t *Token) Open(recipient *Identity, now time.Time, known ...PublicIdentity) (*Grant, error) {
 	if err := t.Verify(now, known...); err != nil {
 		return nil, err

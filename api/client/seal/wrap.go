@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Strings of the format: the info of HPKE, and the additional data of a wrapped data key.
+// Constants of the format: the HPKE info string, and the additional data of a wrapped data key.
 const (
 	infoStorage = "fula-storage-v2"
 	aadDataKey  = "fula:v2:dek-wrap"
 )
 
-// wrappedKey is a 32-byte key, encrypted by HPKE in base mode.
+// wrappedKey is a 32-byte key that is encrypted with HPKE in base mode.
 type wrappedKey struct {
 	Encapsulated []byte
 	Ciphertext   []byte
@@ -20,8 +20,8 @@ type wrappedKey struct {
 
 func classicKEM() hpke.KEM { return hpke.DHKEM(ecdh.X25519()) }
 
-// wrapKey encrypts key for to and authenticates additional with it. The error is [ErrIdentity] if
-// to is the zero value.
+// wrapKey encrypts key for the public key to and authenticates additional with it. The error is
+// [ErrIdentity] if to is the zero value.
 func wrapKey(to PublicKey, key [keySize]byte, additional []byte) (wrappedKey, error) {
 	if to.key == nil {
 		return wrappedKey{}, fmt.Errorf("%w: no public key", ErrIdentity)
@@ -37,7 +37,8 @@ func wrapKey(to PublicKey, key [keySize]byte, additional []byte) (wrappedKey, er
 	return wrappedKey{encapsulated, ciphertext}, nil
 }
 
-// unwrapKey decrypts w with a private key. The error is [ErrWrongKey].
+// unwrapKey decrypts w with a private key; additional must be the same as for wrapKey. Otherwise
+// the error is [ErrWrongKey].
 func unwrapKey(with hpke.PrivateKey, w wrappedKey, additional []byte) ([keySize]byte, error) {
 	recipient, err := hpke.NewRecipient(w.Encapsulated, with, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), []byte(infoStorage))
 	if err != nil {
