@@ -15,15 +15,15 @@ import (
 // lists are supported: full control for the owner, and the same with READ for everybody.
 // See https://docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html.
 
-// allUsers is the URI of the group of all users in Amazon S3.
+// allUsers is the URI of the group "all users" in the access control lists (ACLs) of Amazon S3.
 const allUsers = groups + "global/AllUsers"
 
 const groups = "http://acs.amazonaws.com/groups/"
 
-// knownGroups has the URIs of the predefined groups of Amazon S3.
+// knownGroups has the URIs of the predefined groups in ACLs of Amazon S3.
 var knownGroups = []string{allUsers, groups + "global/AuthenticatedUsers", groups + "s3/LogDelivery"}
 
-// Canned lists that are supported.
+// Canned ACLs that are supported.
 const (
 	cannedPrivate = "private"
 	cannedPublic  = "public-read"
@@ -31,12 +31,13 @@ const (
 	cannedReader  = "bucket-owner-read"
 )
 
-// cannedLists has the canned lists of Amazon S3.
+// cannedLists has all canned ACLs of Amazon S3, supported or not.
 var cannedLists = []string{
 	cannedPrivate, cannedPublic, cannedOwner, cannedReader, "public-read-write", "authenticated-read", "aws-exec-read", "log-delivery-write",
 }
 
-// cannedACL returns the canned list in the headers, or "".
+// cannedACL returns the canned ACL in the header x-amz-acl, or "" if it is absent. An unknown
+// name is an error.
 func cannedACL(h http.Header) (string, error) {
 	const header = "X-Amz-Acl"
 	switch acl := h.Get(header); {
@@ -49,7 +50,7 @@ func cannedACL(h http.Header) (string, error) {
 	}
 }
 
-// permissions has the permissions of a list and the header that grants each.
+// permissions has the permissions of an ACL, each with the header that grants it.
 var permissions = []struct{ name, header string }{
 	{"READ", "X-Amz-Grant-Read"},
 	{"WRITE", "X-Amz-Grant-Write"},
@@ -60,14 +61,14 @@ var permissions = []struct{ name, header string }{
 
 const fullControl = "FULL_CONTROL"
 
-// maxGrants is the maximum number of grants in a list, as in Amazon S3.
+// maxGrants is the maximum number of grants in an ACL, as in Amazon S3.
 const maxGrants = 100
 
-// grant is an entry of a list: a grantee, by one of three names, and a permission.
+// grant is an entry of an ACL. Exactly one of id, uri and email names the grantee.
 type grant struct{ id, uri, email, permission string }
 
-// checkObjectACL returns an error if a request gives an object another access list than
-// that of its bucket, because objects have none of their own.
+// checkObjectACL returns an error if the headers give an object another ACL than that of its
+// bucket. Objects have no ACLs of their own here.
 func (s *surface) checkObjectACL(r *request) error {
 	if name := grantHeader(r.Header); name != "" {
 		return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: %s", name)
@@ -97,7 +98,7 @@ func (s *surface) checkObjectACL(r *request) error {
 	return errorf(AccessControlListNotSupported, "the bucket does not allow ACLs: its objects are public when it is, by PUT /bucket?acl with x-amz-acl %s", acl)
 }
 
-// grantHeader returns the name of the first header that grants a permission, or "".
+// grantHeader returns the lower-case name of a header x-amz-grant-*, or "" if there is none.
 func grantHeader(h http.Header) string {
 	for name := range h {
 		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-amz-grant-") {
@@ -107,8 +108,8 @@ func grantHeader(h http.Header) string {
 	return ""
 }
 
-// bucketACL returns whether the headers make a bucket public; given is false if they have
-// no access list.
+// bucketACL returns whether the ACL in the headers makes a bucket public. given is false if the
+// headers have no ACL.
 func bucketACL(h http.Header, owner state.AccountID) (public, given bool, err error) {
 	acl, err := cannedACL(h)
 	if err != nil {
@@ -133,8 +134,7 @@ func bucketACL(h http.Header, owner state.AccountID) (public, given bool, err er
 	return false, false, errorf(NotImplemented, "x-amz-acl %s is not implemented for buckets: there are private and public-read", acl)
 }
 
-// headerGrants parses the headers that grant permissions: type=value pairs, separated by
-// commas.
+// headerGrants parses the headers x-amz-grant-*: type=value pairs, separated by commas.
 func headerGrants(h http.Header) (grants []grant, err error) {
 	known := 0
 	for _, p := range permissions {
@@ -178,8 +178,8 @@ func headerGrants(h http.Header) (grants []grant, err error) {
 	return grants, nil
 }
 
-// judgeGrants returns whether the grants are those of a public bucket, or an error if they
-// are neither those of a public nor of a private one.
+// judgeGrants returns true for the grants of a public bucket, and false for those of a private
+// one. Any other grants are an error.
 func judgeGrants(grants []grant, owner state.AccountID) (public bool, err error) {
 	owns := false
 	for _, g := range grants {
@@ -202,7 +202,8 @@ func judgeGrants(grants []grant, owner state.AccountID) (public bool, err error)
 	return public, nil
 }
 
-// readACL parses an AccessControlPolicy: Owner, and AccessControlList with grants.
+// readACL parses an AccessControlPolicy document and returns whether it makes the bucket public.
+// owner is the owner of the bucket.
 func readACL(body []byte, owner state.AccountID) (public bool, err error) {
 	grants, id, err := readPolicyGrants(body)
 	if err != nil {
@@ -247,7 +248,7 @@ func readPolicyGrants(body []byte) (grants []grant, owner string, err error) {
 	}
 }
 
-// ownerID parses an Owner and returns its ID.
+// ownerID parses an Owner element and returns its ID.
 func (x *xmlReader) ownerID() (id string, err error) {
 	g, err := x.grantee("Owner")
 	if err == nil && (g.id == "" || g.uri != "" || g.email != "") {
@@ -303,7 +304,8 @@ func (x *xmlReader) grant() (g grant, err error) {
 	}
 }
 
-// grantee parses the grantee of a grant: one of ID, URI and EmailAddress.
+// grantee parses the Grantee of a Grant into the id, uri or email of g. element is its name in
+// errors.
 func (x *xmlReader) grantee(element string) (g grant, err error) {
 	names := 0
 	for {
@@ -338,7 +340,7 @@ func (x *xmlReader) grantee(element string) (g grant, err error) {
 	}
 }
 
-// putBucketACL makes a bucket public or private.
+// putBucketACL answers PutBucketAcl: it makes a bucket public or private.
 func (s *surface) putBucketACL(w http.ResponseWriter, r *request) error {
 	body, err := s.readSmall(w, r, maxConfiguration)
 	if err != nil {
@@ -365,8 +367,8 @@ func (s *surface) putBucketACL(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// probeACL returns the access list of a bucket: full control for the owner, and READ for
-// everybody if it is public.
+// probeACL returns the ACL of a bucket: FULL_CONTROL for the owner, and READ for everybody if the
+// bucket is public.
 func probeACL(_ *surface, r *request, b *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("AccessControlPolicy")
@@ -384,7 +386,8 @@ func probeACL(_ *surface, r *request, b *state.Bucket) (*xmlWriter, error) {
 	return x, nil
 }
 
-// grant writes one grant of an access list.
+// grant writes one Grant of an ACL. kind is the xsi:type of the grantee, and who writes the
+// elements of the grantee.
 func (x *xmlWriter) grant(kind, permission string, who func()) {
 	x.begin("Grant")
 	x.b = append(x.b, `<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="`+kind+`">`...)
@@ -402,7 +405,7 @@ func probePolicyStatus(_ *surface, _ *request, b *state.Bucket) (*xmlWriter, err
 	return x, nil
 }
 
-// objectACL answers with the access list of the object's bucket.
+// objectACL answers GetObjectAcl with the ACL of the object's bucket.
 func (s *surface) objectACL(w http.ResponseWriter, r *request) error {
 	if _, err := s.current(r); err != nil {
 		return err

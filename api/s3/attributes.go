@@ -23,14 +23,15 @@ const (
 )
 
 // classes has the storage classes of Amazon S3
-// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html). Here they are names
-// only: the storage is the same for all.
+// (https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html). The cluster stores the
+// class as a label; it has no other effect.
 var classes = []string{
 	standard, "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "DEEP_ARCHIVE", "OUTPOSTS", "GLACIER_IR", "SNOW",
 	"EXPRESS_ONEZONE", "FSX_OPENZFS", "FSX_ONTAP",
 }
 
-// classOf returns the storage class in the headers; "" is the standard one.
+// classOf returns the storage class in the headers, "" for STANDARD. An unknown class is an
+// error.
 func classOf(h http.Header) (string, error) {
 	switch class := h.Get(classHeader); {
 	case class == "" || class == standard:
@@ -41,15 +42,15 @@ func classOf(h http.Header) (string, error) {
 	return "", errorf(InvalidStorageClass, "the storage class you specified is not valid: there are %s", strings.Join(classes, ", "))
 }
 
-// className returns the name of a storage class for answers.
+// className returns the name of a storage class for answers. "" is STANDARD.
 func className(class string) string { return cmp.Or(class, standard) }
 
-// kept has the headers that are stored with an object and returned with it.
+// kept are the headers of a PUT that are stored with the object, and that a GET returns.
 var kept = []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Expires", redirectLocation}
 
-// redirectLocation is the header with which a website of Amazon S3 redirects readers of the
-// object. The gateway serves no websites: it stores and returns the header. A copy does not
-// inherit it.
+// redirectLocation is the header with which a static website of Amazon S3 redirects its visitors.
+// The gateway serves no websites: it only stores and returns the header. A copy does not inherit
+// it.
 const redirectLocation = "X-Amz-Website-Redirect-Location"
 
 // maxRedirectLocation is the maximum length of a redirect location in bytes, as in Amazon S3.
@@ -68,7 +69,8 @@ func checkRedirect(to string) error {
 	return errorf(InvalidRedirectLocation, "the website redirect location must have a prefix of 'http://' or 'https://' or '/'")
 }
 
-// attributesOf returns the attributes of a new object from the headers.
+// attributesOf returns the attributes of a new object from the headers of a request: storage
+// class, stored headers, user metadata and tags.
 func attributesOf(h http.Header) (a objects.Attributes, err error) {
 	if a.StorageClass, err = classOf(h); err != nil {
 		return a, err
@@ -116,8 +118,8 @@ func attributesOf(h http.Header) (a objects.Attributes, err error) {
 	return a, nil
 }
 
-// withoutChunks removes aws-chunked from a content encoding, because the stored object has
-// no such framing. The rest of the value stays unchanged.
+// withoutChunks removes aws-chunked from a Content-Encoding, because the stored object does not
+// have this framing. The rest of the value stays unchanged.
 func withoutChunks(encoding string) string {
 	codings := strings.Split(encoding, ",")
 	rest := slices.DeleteFunc(slices.Clone(codings), func(coding string) bool {
@@ -129,8 +131,8 @@ func withoutChunks(encoding string) string {
 	return strings.Trim(strings.Join(rest, ","), " \t")
 }
 
-// checkPut refuses headers for features that do not exist here. Ignoring them would store
-// something other than the client asked for.
+// checkPut returns an error for headers of an upload that the gateway does not support, such as
+// Object Lock. To ignore them would store something else than the client asked for.
 func (s *surface) checkPut(r *request) error {
 	h := r.Header
 	if _, err := classOf(h); err != nil {
@@ -150,7 +152,7 @@ func (s *surface) checkPut(r *request) error {
 	return nil
 }
 
-// parseTags parses tags in a header, which have the form of a query.
+// parseTags parses the value of x-amz-tagging, which has the form of a query string.
 func parseTags(text string) ([]state.Tag, error) {
 	q, err := parseQuery(text)
 	if err != nil {
@@ -163,11 +165,12 @@ func parseTags(text string) ([]state.Tag, error) {
 	return tags, checkTags(tags, state.MaxTags)
 }
 
-// systemTags is the prefix of the keys of system tags. The gateway has none, but clients
-// treat such keys as reserved.
+// systemTags is the prefix of keys of system tags, which Amazon S3 reserves. The gateway has no
+// such tags.
 const systemTags = "aws:"
 
-// checkTags returns an error for invalid tags or more than most. Lengths are in characters.
+// checkTags returns an error for invalid tags, or for more than most of them. Lengths are in
+// characters.
 func checkTags(tags []state.Tag, most int) error {
 	if len(tags) > most {
 		return errorf(InvalidTag, "tags cannot be greater than %d", most)
@@ -190,14 +193,15 @@ func checkTags(tags []state.Tag, most int) error {
 	return nil
 }
 
-// sealed returns whether the client has encrypted an object. Then its bytes have no type
-// that the gateway could know.
+// sealed reports whether the client has encrypted an object, by its metadata. The gateway cannot
+// know the type of its content.
 func sealed(o *state.Object) bool {
 	_, wrapped := o.Meta["encryption"]
 	return wrapped || strings.EqualFold(o.Meta["encrypted"], "true")
 }
 
-// describe sets the headers of an answer with an object.
+// describe sets the headers of an answer to GET or HEAD of an object: its stored headers,
+// metadata, ETag, version and time.
 func describe(h http.Header, o *state.Object) {
 	keepable(h)
 	for name, value := range o.Headers {
@@ -224,8 +228,8 @@ func describe(h http.Header, o *state.Object) {
 	h.Set("Accept-Ranges", "bytes")
 }
 
-// spell sets the case of header names to that of Amazon S3 where net/http uses another.
-// botocore keeps the case of metadata names, and scripts look for ETag.
+// spell changes header names to the letter case of Amazon S3 where net/http uses another.
+// botocore preserves the case of metadata names, and scripts search for ETag.
 func spell(h http.Header) {
 	for name, values := range h {
 		switch {
@@ -239,8 +243,8 @@ func spell(h http.Header) {
 	}
 }
 
-// keepable prepares an answer that browsers and caches may store: it varies with the origin
-// of the script.
+// keepable lets browsers and caches store an answer: it removes Cache-Control, and sets Vary,
+// because the CORS headers depend on the origin.
 func keepable(h http.Header) {
 	h.Del("Cache-Control")
 	if h.Get("Vary") == "" {
@@ -248,7 +252,8 @@ func keepable(h http.Header) {
 	}
 }
 
-// identify sets the headers with the CID and the hash of a version.
+// identify sets the headers with the ETag, the version id, the CID and the BLAKE3 hash of a
+// version.
 func identify(h http.Header, o *state.Object) {
 	h.Set("Etag", `"`+o.ETag+`"`)
 	if o.ID != "" {
@@ -262,7 +267,8 @@ func identify(h http.Header, o *state.Object) {
 	}
 }
 
-// partsOf returns how many parts an object was made of; 0 if it was not a multipart upload.
+// partsOf returns the number of parts of an object, or 0 if it was not stored by a multipart
+// upload.
 func partsOf(o *state.Object) (n uint64) {
 	for _, run := range o.Parts {
 		n += run.Count
@@ -270,7 +276,7 @@ func partsOf(o *state.Object) (n uint64) {
 	return n
 }
 
-// sayChecksums sets the headers of an object's checksums.
+// sayChecksums sets the answer headers with the checksums of an object.
 func sayChecksums(h http.Header, o *state.Object) {
 	parts := partsOf(o)
 	for i := range o.Checksums {
@@ -284,21 +290,21 @@ func sayChecksums(h http.Header, o *state.Object) {
 	sayChecksumType(h, o)
 }
 
-// sayChecksumType sets the header with the type of an object's checksum, if it has one. It
-// is also set if the body has the checksum.
+// sayChecksumType sets x-amz-checksum-type if the object has a checksum. Answers with the
+// checksum in their body have this header too.
 func sayChecksumType(h http.Header, o *state.Object) {
 	for i := range o.Checksums {
 		h.Set(checksumTypeHeader, checksumType(o.Checksums[i].Composite))
 	}
 }
 
-// composed returns whether the checksum of an object is computed from those of its parts.
-// Then it is not the checksum of any part, even if there is only one.
+// composed reports whether the object has a composite checksum: one computed from those of its
+// parts. Such a checksum is never that of a part, even if there is only one part.
 func composed(o *state.Object) bool {
 	return slices.ContainsFunc(o.Checksums, func(c state.Checksum) bool { return c.Composite })
 }
 
-// sayPartSum sets the headers of the checksum of the requested part.
+// sayPartSum sets the answer headers with the checksum of the part that the query names.
 func sayPartSum(h http.Header, r *request, o *state.Object) {
 	n, err := partNumber(r.query)
 	a, known := algorithmBy(r.part.Algorithm)

@@ -19,19 +19,18 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// caller has the result of authenticating a request and how to read its body.
+// caller is the result of the authentication of a request, besides the principal.
 type caller struct {
 	framing sigv4.Framing
-	body    func(io.Reader) *sigv4.Body
-	// again checks the same credentials against the current state of the cluster.
+	body    func(io.Reader) *sigv4.Body // decodes and verifies the body of the request
+	// again authenticates the same credentials again, by a linearizable read.
 	again func(context.Context) error
 }
 
-// authenticatedFor is how old the authentication may be when a change is proposed.
+// authenticatedFor is the maximum age of an authentication when a change is proposed.
 const authenticatedFor = time.Second
 
-// judgeAgain authenticates a request again if the first time was longer ago than
-// authenticatedFor.
+// judgeAgain authenticates a request again if its authentication is older than authenticatedFor.
 func (s *surface) judgeAgain(ctx context.Context, r *request) error {
 	if s.now().Sub(r.began) < authenticatedFor {
 		return nil
@@ -39,9 +38,9 @@ func (s *surface) judgeAgain(ctx context.Context, r *request) error {
 	return r.caller.again(ctx)
 }
 
-// authenticate finds the sender of a request: by a bearer token, by a signature of version
-// 4 in the header or the query, by one of version 2 in the query, or by the fields of a
-// form. It reads no body except the fields of a form.
+// authenticate sets r.who and r.caller by the credentials of the request: a bearer token, a
+// signature of version 4 in the header or the query, one of version 2 in the query, or the signed
+// policy of a form. Of the body it reads only the fields of a form.
 func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	scheme, err := sigv4.SchemeOf(r.Request)
 	if err != nil {
@@ -72,11 +71,11 @@ func (s *surface) authenticate(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// ahead counts a request against the rate of its account, as this node knows it. It does so
-// only while accounts exceed their rates, so that a refused request costs the cluster
-// nothing. It does not authenticate the request. A refusal that a script can read only by a
-// rule of a bucket comes later, because the rules are used only after the cluster has
-// authenticated the caller.
+// ahead identifies the account of a request with recognize, which uses the local state, and
+// counts the request against its rate. It does so only after some account has exceeded its rate
+// within the last second. A refused request then needs no linearizable read. The request is not
+// authenticated by this. If only a CORS rule of the bucket lets a script read the answer
+// (r.ruled), ahead does nothing: the rules apply only to authenticated callers.
 func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)) error {
 	if r.ruled || !s.limits.Pressed() {
 		return nil
@@ -92,7 +91,7 @@ func (s *surface) ahead(r *request, recognize func() (accounts.Principal, error)
 	return s.limits.Account(who.Account, r.Request)
 }
 
-// judge authenticates a request by its token.
+// judge authenticates a request by its bearer token.
 func (s *surface) judge(ctx context.Context, r *request, token string) (err error) {
 	if err := s.ahead(r, func() (accounts.Principal, error) { return s.accounts.RecognizeS3(token) }); err != nil {
 		return err
@@ -107,8 +106,7 @@ func (s *surface) judge(ctx context.Context, r *request, token string) (err erro
 	return nil
 }
 
-// verify authenticates a request by its signature. It looks up the secret and the principal
-// of the access key once for each request.
+// verify authenticates a request by its signature. It looks up the access key once.
 func (s *surface) verify(ctx context.Context, r *request) error {
 	err := s.ahead(r, func() (who accounts.Principal, err error) {
 		_, err = s.recognizer(&who).Verify(ctx, r.Request)
@@ -138,8 +136,8 @@ func (s *surface) verify(ctx context.Context, r *request) error {
 	return nil
 }
 
-// covered refuses a change by a link of signature version 2 with a sub-resource that is not
-// part of the signed text: anyone with the link could have added it.
+// covered returns an error for a change by a presigned URL of signature version 2 that has an
+// unsigned sub-resource, because everybody with the URL could have added it.
 func (r *request) covered() error {
 	for _, p := range r.query {
 		if _, known := slices.BinarySearch(subResources, p.name); known && changes(r.Method) && !sigv4.SignedByVersion2(p.name) {
@@ -149,18 +147,19 @@ func (r *request) covered() error {
 	return nil
 }
 
-// verifier returns a verifier that looks up access keys in the state of the cluster and
-// stores the principal in r.
+// verifier returns a verifier that looks up access keys by a linearizable read and stores the
+// principal in r.who.
 func (s *surface) verifier(r *request) *sigv4.Verifier { return s.verifierBy(s.accounts.S3Key, &r.who) }
 
-// recognizer is verifier for the state of this node, which may be old.
+// recognizer returns a verifier that looks up access keys in the local state, which may be stale,
+// and stores the principal in who.
 func (s *surface) recognizer(who *accounts.Principal) *sigv4.Verifier {
 	return s.verifierBy(func(_ context.Context, accessKey string) (string, accounts.Principal, error) {
 		return s.accounts.RecognizeS3Key(accessKey)
 	}, who)
 }
 
-// verifierBy returns a verifier that looks up access keys by find. It stores the principal that
+// verifierBy returns a verifier that looks up access keys with find. It stores the principal that
 // find returned in who, even if the signature is wrong.
 func (s *surface) verifierBy(find func(context.Context, string) (string, accounts.Principal, error), who *accounts.Principal) *sigv4.Verifier {
 	lookup := func(ctx context.Context, accessKey string) (secret string, err error) {
@@ -177,7 +176,7 @@ func (s *surface) verifierBy(find func(context.Context, string) (string, account
 	return v
 }
 
-// signed records the access key of a valid signature.
+// signed records that r has a valid signature by an access key.
 func (s *surface) signed(r *request, accessKey string) {
 	s.accounts.Used(r.who)
 	r.caller.again = func(ctx context.Context) error {
@@ -186,8 +185,9 @@ func (s *surface) signed(r *request, accessKey string) {
 	}
 }
 
-// verifyForm verifies the signature of a form's policy. For that it reads the form up to
-// its file. The memory of the fields then counts for the account, see postObject.
+// verifyForm authenticates an upload form by the signature of its policy. For that it reads the
+// form up to its file. The memory of the fields counts for the unknown client until the end of
+// verifyForm; postObject then reserves it for the account.
 func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 	held := s.limits.HoldUnknown(r.Request)
 	defer held.Release()
@@ -215,10 +215,10 @@ func (s *surface) verifyForm(w http.ResponseWriter, r *request) (err error) {
 	return nil
 }
 
-// hoisted turns the x-amz- parameters of a link into headers, because SDKs put there what
-// they would send as headers. A header of the request wins. A checksum of the empty body is
-// left out, because SDKs add it to links for any body. Another checksum says which body the
-// link is for.
+// hoisted copies the x-amz- parameters of a presigned URL to the headers, because SDKs move
+// headers to the query when they presign. A header of the request has precedence. It ignores a
+// checksum of the empty body, because SDKs add one to URLs for any body. Any other checksum fixes
+// the body for which the URL is valid.
 func hoisted(r *request) error {
 	if !r.query.has("X-Amz-Signature") {
 		return nil
@@ -243,21 +243,21 @@ func hoisted(r *request) error {
 	return nil
 }
 
-// isOfNothing returns whether a header is the checksum of the empty body.
+// isOfNothing reports whether a header is a checksum header with the checksum of the empty body.
 func isOfNothing(name, value string) bool {
 	a := algorithmOf(name)
 	return a != nil && value == base64.StdEncoding.EncodeToString(objects.NewHash(a.name).Sum(nil))
 }
 
-// linkParameters has the parameters of the link itself, and those about a body that did not
-// exist when the link was made.
+// linkParameters are the parameters that hoisted ignores: those of the signature, and those about
+// a body that did not exist when the URL was signed.
 var linkParameters = []string{
 	"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Signedheaders", "X-Amz-Signature",
 	"X-Amz-Content-Sha256", "X-Amz-Security-Token", "X-Amz-Sdk-Checksum-Algorithm", "X-Amz-Decoded-Content-Length", "X-Amz-Trailer",
 }
 
-// bearer returns the token of a request. The scheme may have any case (RFC 9110, section
-// 11.1); one space and a token of visible ASCII follow it.
+// bearer returns the bearer token of a request, or state.ErrUnauthorized. The scheme may have any
+// letter case (RFC 9110, section 11.1), followed by one space and a token of visible ASCII.
 func bearer(r *http.Request) (string, error) {
 	values := r.Header["Authorization"]
 	if len(values) != 1 {
@@ -275,7 +275,8 @@ func bearer(r *http.Request) (string, error) {
 	return token, nil
 }
 
-// check returns an error for invalid names and for headers that no operation supports.
+// check returns an error for an invalid bucket or key, and for headers that no operation
+// supports.
 func (r *request) check(s *surface) error {
 	if err := r.target.check(); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// getBao answers with a Bao encoding of an object, an extension of the S3 API. Without
-// start and length it is the outboard encoding, with them a slice. A client that has the
-// BLAKE3 hash of the object can verify the bytes as they arrive.
+// getBao answers GET ?bao, an extension of the S3 API, with a Bao encoding of an object. With the
+// parameters start and length it is a slice, otherwise the outboard encoding. A client that knows
+// the BLAKE3 hash of the object can verify the bytes with it as they arrive.
 func (s *surface) getBao(w http.ResponseWriter, r *request) error {
 	return s.reading(r, func(o *state.Object) error { return s.answerWithBao(w, r, o) })
 }
@@ -53,8 +53,8 @@ func (s *surface) answerWithBao(w http.ResponseWriter, r *request, o *state.Obje
 	return nil
 }
 
-// beginning calls begin at the first Write, so that an earlier failure still gets an error
-// answer.
+// beginning is a writer that calls begin before the first Write. So the answer begins only when
+// the content is available, and an earlier failure still gets an error answer.
 type beginning struct {
 	to    io.Writer
 	begin func() // nil after the first Write
@@ -68,9 +68,9 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return b.to.Write(p)
 }
 
-// sliceOf parses start and length of ?bao and returns nil if there is neither. A slice past
-// the end is cut at the end, like a range. It must start within the object; for an empty
-// object it may start at 0.
+// sliceOf parses the parameters start and length of GET ?bao. It returns nil if both are absent.
+// A slice may extend past the end of the object, but must start within it; for an empty object it
+// may start at 0.
 func sliceOf(q query, o *state.Object) (*objects.Slice, error) {
 	if q.has("partNumber") {
 		return nil, errorf(InvalidArgument, "partNumber and bao do not go together")

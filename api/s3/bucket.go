@@ -14,8 +14,8 @@ import (
 // PutBucketVersioning, in bytes.
 const maxConfiguration = 64 << 10
 
-// listBuckets answers with a page of the caller's buckets. All buckets are in one region; a
-// filter for another region matches none.
+// listBuckets answers ListBuckets with a page of the caller's buckets. All buckets are in one
+// region, so a filter for another region matches none.
 func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	const most = 10_000 // as in Amazon S3
 	limit, err := r.query.ranged("max-buckets", 1, most)
@@ -73,7 +73,7 @@ func (s *surface) listBuckets(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// createBucket creates a bucket. It parses the requested region and ignores it, because
+// createBucket answers CreateBucket. It accepts any region in the body and ignores it, because
 // clients are configured with any region.
 func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	public, _, err := bucketACL(r.Header, r.account())
@@ -104,8 +104,8 @@ func (s *surface) createBucket(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// checkOwnership checks the requested ownership of the bucket's objects. All three valid
-// values have the same effect, because no other account can write to the bucket.
+// checkOwnership returns an error for an invalid x-amz-object-ownership. All three valid values
+// have the same effect, because no other account can write to the bucket.
 func checkOwnership(h http.Header) error {
 	const header = "X-Amz-Object-Ownership"
 	for _, value := range h[header] {
@@ -138,7 +138,8 @@ func (s *surface) headBucket(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// probeLocation returns the region of a bucket. For us-east-1 the element is empty.
+// probeLocation returns the answer to GetBucketLocation. As in Amazon S3, the element is empty
+// for us-east-1.
 func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("LocationConstraint")
@@ -149,7 +150,8 @@ func probeLocation(s *surface, _ *request, _ *state.Bucket) (*xmlWriter, error) 
 	return x, nil
 }
 
-// tooMany returns an error with this code and text if err is state.ErrTooLarge, else err.
+// tooMany returns an *Error with the given code and text if err is state.ErrTooLarge, and err
+// otherwise.
 func tooMany(err error, code Code, format string, args ...any) error {
 	if errors.Is(err, state.ErrTooLarge) {
 		return errorf(code, format, args...)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// verdict is the result of the conditions of a read.
+// verdict is the result of the conditional headers of a read.
 type verdict uint8
 
 const (
@@ -19,10 +19,10 @@ const (
 	verdictFailed
 )
 
-// conditions has the conditions of a read, or those of the source of a copy.
+// conditions are the conditional headers of a read, or those about the source of a copy.
 type conditions struct {
-	match, noneMatch        []string // header values; nil: not given
-	modified, unmodifiedFor string   // If-Modified-Since, If-Unmodified-Since
+	match, noneMatch        []string // values of If-Match and If-None-Match; nil: absent
+	modified, unmodifiedFor string   // values of If-Modified-Since and If-Unmodified-Since
 }
 
 func conditionsOf(h http.Header) conditions {
@@ -37,8 +37,9 @@ func sourceConditionsOf(h http.Header) conditions {
 	}
 }
 
-// judge evaluates the conditions like RFC 9110, section 13.2.2, and Amazon S3: an ETag wins
-// over a time, and an invalid time is ignored.
+// judge evaluates the conditions for an object with this ETag and creation time, as RFC 9110,
+// section 13.2.2, and Amazon S3 do: a condition on the ETag has precedence over one on the time,
+// and an invalid time is ignored.
 func (c *conditions) judge(etag string, created state.Millis) verdict {
 	changed := created.Time().Truncate(time.Second)
 	if len(c.match) > 0 {
@@ -58,8 +59,8 @@ func (c *conditions) judge(etag string, created state.Millis) verdict {
 	return verdictServe
 }
 
-// matches returns whether one of the ETags in values is etag or *. They may have quotes. If
-// strong is set, weak ETags do not match (RFC 9110, section 8.8.3.2).
+// matches reports whether values contain etag or *. They may be quoted. With strong, weak ETags
+// do not match (RFC 9110, section 8.8.3.2).
 func matches(values []string, etag string, strong bool) bool {
 	for _, tag := range etags(values, strong) {
 		if tag == etag || tag == "*" {
@@ -69,8 +70,8 @@ func matches(values []string, etag string, strong bool) bool {
 	return false
 }
 
-// etags returns the ETags in a header without quotes. If strong is set, weak ones stay
-// unchanged and so match no ETag.
+// etags returns the ETags in the values of a header, without quotes. With strong, weak ETags keep
+// their prefix W/, so that they match no ETag.
 func etags(values []string, strong bool) []string {
 	var tags []string
 	for _, value := range values {
@@ -91,14 +92,16 @@ const (
 	blank = " \t\r\n"
 )
 
-// unquote returns an ETag in the form of the state.
+// unquote returns an ETag without white space, the weak prefix and quotes, as the cluster stores
+// it.
 func unquote(tag string) string {
 	tag = strings.Trim(tag, blank)
 	tag = strings.TrimPrefix(tag, weak)
 	return strings.Trim(tag, `"`)
 }
 
-// writeCondition returns the condition on the object that a change replaces.
+// writeCondition returns the condition that the headers of a PUT put on the object that it
+// replaces.
 func writeCondition(h http.Header) (c state.Condition, err error) {
 	if values := h["If-None-Match"]; len(values) > 0 {
 		tags, err := conditionTags("If-None-Match", values, false)
@@ -117,8 +120,8 @@ func writeCondition(h http.Header) (c state.Condition, err error) {
 	return c, unknownConditions(h, ifModifiedSince, ifUnmodifiedSince, ifMatchSize, ifMatchTime)
 }
 
-// deleteCondition returns the condition on the version that is deleted. If there is no
-// version, it holds, because nothing is deleted.
+// deleteCondition returns the condition that the headers of a DELETE put on the deleted version.
+// The condition is true if there is no such version, because then nothing is deleted.
 func deleteCondition(h http.Header) (c state.Condition, err error) {
 	if values := h["If-Match"]; len(values) > 0 {
 		if c.Match, err = conditionTags("If-Match", values, true); err != nil {
@@ -148,8 +151,9 @@ const (
 	ifMatchInitiated  = "X-Amz-If-Match-Initiated-Time"
 )
 
-// unknownConditions refuses a change with one of these headers. Ignoring the condition
-// could make a change that the client excluded.
+// unknownConditions returns an error if a change has one of the conditional headers names, which
+// it does not support. To ignore a condition could make a change that the client wanted to
+// exclude.
 func unknownConditions(h http.Header, names ...string) error {
 	for _, name := range names {
 		if h.Get(name) != "" {
@@ -159,7 +163,8 @@ func unknownConditions(h http.Header, names ...string) error {
 	return nil
 }
 
-// conditionTags returns the ETags of a header that becomes part of a command.
+// conditionTags returns the ETags in the values of a conditional header, for a condition in a
+// Raft command. It limits their number and length.
 func conditionTags(header string, values []string, strong bool) ([]string, error) {
 	tags := etags(values, strong)
 	if len(tags) == 0 {
@@ -182,8 +187,7 @@ func sizeCondition(text string) (size uint64, sized bool, err error) {
 	return uint64(n), true, nil
 }
 
-// timeCondition parses a time in the form of HTTP or ISO 8601 and returns its seconds since
-// 1970.
+// timeCondition parses a time in HTTP or ISO 8601 format and returns it in seconds since 1970.
 func timeCondition(text string) (second int64, err error) {
 	at, err := http.ParseTime(text)
 	if err != nil {
@@ -198,10 +202,11 @@ func timeCondition(text string) (second int64, err error) {
 	return second, nil
 }
 
-// Bounds of a condition, which becomes part of a command.
+// Limits of a condition, which becomes part of a Raft command.
 const (
 	maxConditionTags = 16
-	// maxTagBytes is longer than any ETag, so a truncated one matches none.
+	// maxTagBytes is the length to which longer ETags are cut. It exceeds that of any real ETag,
+	// so a cut one matches none.
 	maxTagBytes = 64
 )
 
@@ -209,12 +214,12 @@ func notImplemented(what string) *Error {
 	return errorf(NotImplemented, "a header you provided implies functionality that is not implemented: %s", what)
 }
 
-// span is a range of content in bytes.
+// span is a range of content: count bytes from the offset first.
 type span struct{ first, count int64 }
 
-// rangeOf parses a Range header. Only a single range of bytes counts. Other forms and
-// several ranges are ignored as in Amazon S3; then given is false. A range that starts past
-// the end is an InvalidRange error.
+// rangeOf parses a Range header for content of size bytes. It supports a single range of bytes.
+// For any other header given is false, as in Amazon S3. A range that begins after the end is an
+// InvalidRange error.
 func rangeOf(header string, size int64) (s span, given bool, err error) {
 	part, given := web.ParseRange(header, size)
 	if given && part.Count == 0 {

@@ -12,14 +12,13 @@ import (
 // origin. It could register a service worker, which would read links to buckets of other
 // accounts opened later, or set cookies, which would make later requests too large.
 
-// sandbox gives a page its own opaque origin without storage and cookies. Scripts and other
-// features of pages still work. Relative links of the page are not signed, so it could not
-// load other objects anyway.
+// sandbox is a Content-Security-Policy that gives a page its own opaque origin, without storage
+// and cookies. Scripts and other features of pages still work.
 const sandbox = "sandbox allow-downloads allow-forms allow-modals allow-orientation-lock allow-pointer-lock" +
 	" allow-popups allow-popups-to-escape-sandbox allow-presentation allow-scripts"
 
-// confine sets the content security policy of an answer with an object of this type. PDF
-// gets none: Chrome shows no PDF in a sandbox, and scripts in a PDF reach no origin.
+// confine sets the policy sandbox on an answer with an object of the given type. PDF gets none:
+// Chrome shows no PDF in a sandbox, and a script in a PDF cannot access the origin.
 func confine(h http.Header, contentType string) {
 	const policy = "Content-Security-Policy"
 	kind, _, _ := strings.Cut(contentType, ";")
@@ -31,8 +30,8 @@ func confine(h http.Header, contentType string) {
 	h.Set(policy, sandbox)
 }
 
-// typeOf returns the content type of the answer. An object that the client has encrypted
-// has none.
+// typeOf returns the Content-Type of an answer: response-content-type of the query, or that of
+// the object. For an object that the client has encrypted it is application/octet-stream.
 func typeOf(q query, o *state.Object) string {
 	switch asked := q.get("response-content-type"); {
 	case sealed(o):
@@ -45,8 +44,8 @@ func typeOf(q query, o *state.Object) string {
 	return defaultType
 }
 
-// refuseWorker refuses the request with which a browser loads the script of a service
-// worker. It has a header for that (Service Workers, "Service-Worker").
+// refuseWorker returns an error for the request with which a browser loads the script of a
+// service worker. Browsers send the header Service-Worker with it.
 func refuseWorker(h http.Header) error {
 	if len(h["Service-Worker"]) > 0 {
 		return errorf(AccessDenied, "no object is the script of a service worker: all buckets are one origin")

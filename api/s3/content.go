@@ -22,13 +22,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// algorithm is a checksum algorithm that a client may use besides MD5.
+// algorithm is a checksum algorithm of S3 besides MD5.
 type algorithm struct {
 	name   string // name in state.Checksum
-	header string // in the case of net/http
-	size   int    // in bytes
-	parts  bool   // the object may have a checksum computed from those of its parts
-	whole  bool   // an object made of parts may have a checksum of all its bytes
+	header string // name of the checksum header, in the letter case of net/http
+	size   int    // bytes of a checksum
+	parts  bool   // a multipart object may have a COMPOSITE checksum, computed from those of its parts
+	whole  bool   // a multipart object may have a FULL_OBJECT checksum of all its bytes
 }
 
 var algorithms = []algorithm{
@@ -44,19 +44,20 @@ var algorithms = []algorithm{
 	{objects.XXHASH128, "X-Amz-Checksum-Xxhash128", 16, true, false},
 }
 
-// checksumNotValue has the headers with the prefix of checksums that are none.
+// checksumNotValue are the headers with the prefix x-amz-checksum- that contain no checksum.
 var checksumNotValue = []string{"X-Amz-Checksum-Algorithm", "X-Amz-Checksum-Mode", checksumTypeHeader}
 
-// checksumTypeHeader is the header that says whether a checksum is of all bytes or of the
-// checksums of the parts.
+// checksumTypeHeader is the header with the type of a checksum: FULL_OBJECT, or COMPOSITE for one
+// computed from those of the parts.
 const checksumTypeHeader = "X-Amz-Checksum-Type"
 
-// algorithmNamed returns the algorithm with this name, or nil.
+// algorithmNamed returns the algorithm with a name, or nil. Letter case does not matter.
 func algorithmNamed(name string) *algorithm {
 	return algorithmWhose(func(a algorithm) string { return a.name }, name)
 }
 
-// algorithmWhose returns the algorithm a for which has(a) equals text, ignoring case, or nil.
+// algorithmWhose returns the algorithm a for which has(a) equals text, or nil. Letter case does
+// not matter.
 func algorithmWhose(has func(algorithm) string, text string) *algorithm {
 	for _, a := range algorithms {
 		if strings.EqualFold(has(a), text) {
@@ -67,7 +68,8 @@ func algorithmWhose(has func(algorithm) string, text string) *algorithm {
 	return nil
 }
 
-// algorithmBy returns the checksum algorithm with a name, or an error if the name is unknown.
+// algorithmBy returns the algorithm with a name, or an InvalidRequest error if the name is
+// unknown.
 func algorithmBy(name string) (*algorithm, error) {
 	if a := algorithmNamed(name); a != nil {
 		return a, nil
@@ -75,12 +77,12 @@ func algorithmBy(name string) (*algorithm, error) {
 	return nil, errorf(InvalidRequest, "checksum algorithm provided is unsupported: please try again with any of %s", strings.Join(objects.Algorithms(), ", "))
 }
 
-// algorithmOf returns the algorithm of a checksum header, or nil.
+// algorithmOf returns the algorithm of a checksum header, or nil for another header.
 func algorithmOf(header string) *algorithm {
 	return algorithmWhose(func(a algorithm) string { return a.header }, header)
 }
 
-// decode parses the value of a checksum.
+// decode parses the base64 value of a checksum header.
 func (a *algorithm) decode(text string) ([]byte, error) {
 	value, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || len(value) != a.size {
@@ -89,8 +91,8 @@ func (a *algorithm) decode(text string) ([]byte, error) {
 	return value, nil
 }
 
-// checksumText returns a checksum in the form of a header; parts is the number of parts of
-// the object.
+// checksumText returns the value of the checksum header for c. parts is the number of parts of
+// the object, which follows a COMPOSITE checksum.
 func checksumText(c *state.Checksum, parts uint64) string {
 	text := base64.StdEncoding.EncodeToString(c.Value)
 	if c.Composite {
@@ -106,8 +108,8 @@ func checksumType(composite bool) string {
 	return "FULL_OBJECT"
 }
 
-// checksumHeader returns the checksum in the headers of a request, or nil. Two checksums
-// are an error.
+// checksumHeader returns the algorithm and the value of the checksum header of a request, or nil
+// if there is none. More than one checksum is an error.
 func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 	for name, values := range h {
 		if !strings.HasPrefix(name, "X-Amz-Checksum-") || slices.Contains(checksumNotValue, name) {
@@ -128,22 +130,23 @@ func checksumHeader(h http.Header) (a *algorithm, value []byte, err error) {
 	return a, value, nil
 }
 
-// content is the body of a request and the checksums that it must have.
+// content is the body of an upload, with the checksums that the body must match.
 type content struct {
-	reader io.Reader
-	wire   *web.Patient // below reader
-	body   *sigv4.Body
-	size   int64 // in bytes; -1: unknown
+	reader io.Reader    // decoded bytes of the object
+	wire   *web.Patient // bytes of the connection, from which reader reads
+	body   *sigv4.Body  // decoder between wire and reader; its trailers may have the checksum
+	size   int64        // in bytes; -1: unknown
 
-	md5       []byte     // nil: not given
-	algorithm *algorithm // of the checksum besides MD5; nil: none
-	want      []byte     // the checksum; nil: a trailer has it, or it is computed only
-	trailer   bool       // the checksum follows the body
+	md5       []byte     // value of Content-MD5; nil: absent
+	algorithm *algorithm // algorithm of the checksum besides MD5; nil: none
+	want      []byte     // expected checksum; nil: it is in a trailer, or is only computed and stored
+	trailer   bool       // the checksum is in a trailer
 	beside    []string   // further algorithms to compute and store
 }
 
-// contentOf returns the body that the headers describe, or an error if it is larger than
-// most bytes. It reads no body. The body must arrive before until, unless that is zero.
+// contentOf returns the body of r with the checksums in its headers. It reads no body. If the
+// body is announced as longer than most bytes, the error has the code tooLarge; a longer body of
+// unknown length fails with it later. The body must arrive before until, unless that is zero.
 func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLarge Code, until time.Time) (*content, error) {
 	f := &r.caller.framing
 	c := &content{size: f.Length}
@@ -171,8 +174,8 @@ func (s *surface) contentOf(w http.ResponseWriter, r *request, most int64, tooLa
 	return c, nil
 }
 
-// patient returns the reader of a body, which must arrive before until, unless that is
-// zero.
+// patient returns the reader of the body of r on the connection. The body must arrive before
+// until, unless that is zero.
 func (s *surface) patient(w http.ResponseWriter, r *request, until time.Time) *web.Patient {
 	return &web.Patient{
 		Body: r.Body, Control: http.NewResponseController(w), Stall: s.stall, Until: until,
@@ -180,7 +183,8 @@ func (s *surface) patient(w http.ResponseWriter, r *request, until time.Time) *w
 	}
 }
 
-// announced sets the checksum that follows the body or is to be computed.
+// announced sets the algorithm of a checksum that is announced for a trailer, or that
+// x-amz-sdk-checksum-algorithm asks the server to compute.
 func (c *content) announced(h http.Header, trailers []string) error {
 	for _, name := range trailers {
 		known := algorithmOf(name)
@@ -208,7 +212,7 @@ func (c *content) announced(h http.Header, trailers []string) error {
 	return nil
 }
 
-// orDefault adds the default checksum of Amazon S3 if the request has none
+// orDefault selects the default checksum algorithm of Amazon S3 if the request has none
 // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html).
 func (c *content) orDefault() {
 	if c.algorithm == nil {
@@ -216,9 +220,9 @@ func (c *content) orDefault() {
 	}
 }
 
-// contentMD5 parses Content-MD5, the base64 of 16 bytes. Otherwise the error is
-// InvalidDigest. Amazon S3 also accepts a last character with extra bits set
-// (PutBucketCors_md5 of versity/versitygw), so the decoder is not strict.
+// contentMD5 returns the 16 bytes of Content-MD5, or nil if it is absent. A malformed value is an
+// InvalidDigest error. Like Amazon S3 it accepts extra bits in the last base64 character
+// (PutBucketCors_md5 of versity/versitygw).
 func contentMD5(h http.Header) ([]byte, error) {
 	values := h["Content-Md5"]
 	if len(values) == 0 {
@@ -231,7 +235,7 @@ func contentMD5(h http.Header) ([]byte, error) {
 	return sum, nil
 }
 
-// sums returns the algorithms to compute.
+// sums returns the names of the checksum algorithms to compute.
 func (c *content) sums() []string {
 	if c.algorithm == nil {
 		return c.beside
@@ -239,8 +243,8 @@ func (c *content) sums() []string {
 	return append([]string{c.algorithm.name}, c.beside...)
 }
 
-// check compares the computed checksums with those of the request, after the whole body was
-// read, and returns the checksums to store.
+// check compares the computed checksums sums with those of the request, and returns the checksums
+// to store with the object. The caller has read the whole body.
 func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	if c.md5 != nil && !bytes.Equal(c.md5, sums.MD5[:]) {
 		return nil, errorf(BadDigest, "the Content-MD5 you specified did not match what we received")
@@ -273,7 +277,7 @@ func (c *content) check(sums objects.Sums) ([]state.Checksum, error) {
 	return append([]state.Checksum{{Algorithm: c.algorithm.name, Value: got}}, kept...), nil
 }
 
-// whole returns the body for a use case. f ends the context of the use case.
+// whole returns the content as the body of a call of Objects. f bounds the waits for the cluster.
 func (c *content) whole(f *web.Fuse) objects.Body {
 	return objects.Body{
 		Reader: f.Reader(c.reader, c.wire), Size: c.size, Sums: c.sums(),
@@ -288,7 +292,7 @@ func (c *content) whole(f *web.Fuse) objects.Body {
 const smallTimeout = 30 * time.Second
 
 // readSmall reads a body of up to most bytes into memory that counts for the account, and
-// checks it.
+// verifies its checksums.
 func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]byte, error) {
 	c, err := s.contentOf(w, r, most, MaxMessageLengthExceeded, time.Now().Add(smallTimeout))
 	if err != nil {
@@ -310,7 +314,7 @@ func (s *surface) readSmall(w http.ResponseWriter, r *request, most int64) ([]by
 	return body, nil
 }
 
-// bounded is a reader that returns an error after a number of bytes.
+// bounded is a reader that returns the error over after more than left bytes.
 type bounded struct {
 	r    io.Reader
 	left int64

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// source is the object that x-amz-copy-source names.
+// source is the source object of a copy, from x-amz-copy-source.
 type source struct {
 	bucket, key string
-	version     state.VersionID // "": none was named
-	found       state.VersionID // version that was copied; "" for a bucket without versions
+	version     state.VersionID // requested version; "": the current one
+	found       state.VersionID // version that was copied; "" for a bucket without versioning
 }
 
-// sourceOf parses x-amz-copy-source: [/]<bucket>/<key>[?versionId=<id>] in URL encoding, in
-// which a plus is a space.
+// sourceOf parses x-amz-copy-source: [/]BUCKET/KEY[?versionId=ID] in URL encoding, in which a
+// plus is a space.
 func sourceOf(h http.Header) (src source, err error) {
 	wrong := errorf(InvalidArgument, "copy source must mention the source bucket and key: sourcebucket/sourcekey")
 	values := h[copySource]
@@ -50,8 +50,9 @@ func sourceOf(h http.Header) (src source, err error) {
 	return src, checkKey(src.key)
 }
 
-// guard returns the function that checks the source of a copy by its record: the conditions
-// of h, then also.
+// guard returns a function that checks the source object of a copy. The function rejects a delete
+// marker, evaluates the conditional headers in h, sets src.found, and calls also unless it is
+// nil.
 func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Object) error {
 	c := sourceConditionsOf(h)
 	return func(o *state.Object) error {
@@ -75,8 +76,8 @@ func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Ob
 	}
 }
 
-// identify sets the header with the copied version if the bucket has versions or the
-// request named one.
+// identify sets X-Amz-Copy-Source-Version-Id to the copied version, if the bucket has versioning
+// or the request named a version.
 func (src *source) identify(h http.Header) {
 	if src.found == "" && src.version != state.NullVersion {
 		src.found = src.version
@@ -86,7 +87,8 @@ func (src *source) identify(h http.Header) {
 	}
 }
 
-// directive parses a header whose value is COPY or REPLACE.
+// directive parses a header whose value is COPY or REPLACE. replace is false if the header is
+// absent.
 func directive(h http.Header, name string) (replace bool, err error) {
 	switch h.Get(name) {
 	case "", "COPY":
@@ -167,8 +169,8 @@ func (s *surface) copyObject(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// redirected returns the headers of an object for a copy, with its own redirect location or
-// without one.
+// redirected returns the stored headers of a source for its copy, with the redirect location to.
+// An empty to removes the redirect location.
 func redirected(headers map[string]string, to string) map[string]string {
 	if headers[redirectLocation] == to {
 		return headers
@@ -184,7 +186,7 @@ func redirected(headers map[string]string, to string) map[string]string {
 	return headers
 }
 
-// checksums writes the elements of checksums.
+// checksums writes the checksum elements of an object with this number of parts.
 func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 	for i := range sums {
 		x.text("Checksum"+sums[i].Algorithm, checksumText(&sums[i], parts))
@@ -192,8 +194,8 @@ func (x *xmlWriter) checksums(sums []state.Checksum, parts uint64) {
 	}
 }
 
-// sourceMissing returns err with the name of the source if err says that something is
-// missing.
+// sourceMissing converts an error about a missing source object or bucket to one that names the
+// source. It returns other errors unchanged.
 func sourceMissing(src *source, err error) error {
 	var missing *objects.SourceError
 	switch {

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Values of the CORS headers of answers to which no rule of a bucket applies. See ADR 27.
+// Values of the CORS headers for the configured origins, and of preflight answers to which no CORS rule
+// of a bucket applies. See ADR 27.
 const (
 	corsMethods = "GET, HEAD, PUT, POST, DELETE"
 	corsExposed = "ETag, Content-Length, Content-Range, Last-Modified, Accept-Ranges, Content-Disposition, Content-Encoding, Location, Retry-After, " +
@@ -23,13 +24,13 @@ const (
 		"X-Amz-Checksum-Type, X-Holdfast-Cid, X-Holdfast-Blake3"
 	corsMaxAge = "600" // seconds
 
-	// maxAskedHeaders bounds the headers that a browser asks for, in bytes. The answer
-	// repeats them, because metadata can have any name and "*" does not include
-	// Authorization.
+	// maxAskedHeaders is the maximum length of Access-Control-Request-Headers, in bytes, that a
+	// preflight answer repeats. It repeats the list because metadata headers can have any name,
+	// and "*" does not include Authorization.
 	maxAskedHeaders = 4 << 10
 )
 
-// CORS headers of requests and answers.
+// Names of CORS headers in requests and answers, and the value of Vary.
 const (
 	askedMethod  = "Access-Control-Request-Method"
 	askedHeaders = "Access-Control-Request-Headers"
@@ -43,11 +44,11 @@ const (
 	corsVary = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
 )
 
-// corsVerbs has the methods that a rule may allow, as in Amazon S3.
+// corsVerbs are the methods that a CORS rule may allow, as in Amazon S3.
 var corsVerbs = []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete, http.MethodHead}
 
-// admit allows scripts of the configured origins to read any answer. It never allows
-// cookies.
+// admit sets the CORS headers that allow scripts of the configured origins to read every answer.
+// It never allows cookies.
 func (s *surface) admit(h http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -65,9 +66,9 @@ func (s *surface) admit(h http.Header, r *http.Request) {
 	h.Set(exposeHeaders, corsExposed) // describe adds the metadata of an object
 }
 
-// share allows scripts to read the answer according to the rules of the caller's bucket. It
-// reads the rules only if the caller is authenticated. If they cannot be read, the request
-// itself fails with the same error.
+// share sets the CORS headers that allow a script to read the answer by the CORS rules of the
+// caller's bucket. The caller must be authenticated. If the rules cannot be read, share does
+// nothing, because the request itself will fail with the same error.
 func (s *surface) share(h http.Header, r *request) {
 	origin := r.Header.Get("Origin")
 	if origin == "" || r.level == levelService || r.who.Share != nil && r.who.Share.Bucket != r.bucket {
@@ -84,8 +85,8 @@ func (s *surface) share(h http.Header, r *request) {
 	}
 }
 
-// say sets the headers of a rule for an origin, in addition to those of the configured
-// origins.
+// say sets the CORS headers of an answer by a CORS rule, in addition to those of admit. from is
+// the pattern of the rule that matched origin.
 func say(h http.Header, rule *state.CorsRule, from, origin string) {
 	switch {
 	case h.Get(allowOrigin) == web.AnyOrigin || from == web.AnyOrigin:
@@ -106,14 +107,14 @@ func say(h http.Header, rule *state.CorsRule, from, origin string) {
 	}
 }
 
-// isPreflight returns whether a request is a CORS preflight.
+// isPreflight reports whether a request is a CORS preflight.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get(askedMethod) != ""
 }
 
-// preflight answers a CORS preflight. It has no credentials, so the account of a bucket is
-// unknown: every preflight for a bucket is allowed, and the answer reveals nothing. If the
-// preflight is for a signed link, the rules of its bucket decide.
+// preflight answers a CORS preflight. Preflights have no credentials, so the owner of the bucket
+// is unknown. If the URL is presigned, the CORS rules of the signer's bucket decide. Otherwise
+// every preflight for a bucket is allowed, which reveals nothing about the bucket.
 func (s *surface) preflight(w http.ResponseWriter, r *request) error {
 	h := w.Header()
 	origin, method := r.Header.Get("Origin"), r.Header.Get(askedMethod)
@@ -146,7 +147,8 @@ func (s *surface) preflight(w http.ResponseWriter, r *request) error {
 
 func forbidden(why string) *Error { return errorf(AccessForbidden, "CORSResponse: %s", why) }
 
-// preflightOf answers the preflight for a link by the rules of its bucket.
+// preflightOf answers the preflight for a presigned URL by the CORS rules of its bucket. asked is
+// the value of Access-Control-Request-Headers.
 func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method, asked string) error {
 	if err := s.limits.Account(r.account(), nil); err != nil {
 		return err
@@ -182,9 +184,9 @@ func (s *surface) preflightOf(w http.ResponseWriter, r *request, origin, method,
 	return web.Empty(w, http.StatusOK)
 }
 
-// linked returns whether a preflight is for a link that an access key has signed for this
-// method, and stores the principal in r. It returns false for a link that signs more
-// headers than host, because a preflight has only their names.
+// linked reports whether a preflight is for a URL that is presigned for this method. It stores
+// the principal of the signer in r. It returns false for a URL with signed headers other than
+// host, because a preflight has only their names and not their values.
 func (s *surface) linked(r *request, method string) (bool, error) {
 	asked := r.Clone(r.Context())
 	asked.Method, asked.Header, asked.Body = method, http.Header{}, http.NoBody
@@ -205,8 +207,9 @@ func (s *surface) linked(r *request, method string) (bool, error) {
 	return true, nil
 }
 
-// ruleFor returns the first rule that matches a request, and its origin that matches. names
-// are the requested headers in lower case.
+// ruleFor returns the first CORS rule that matches a request, and the origin pattern of the rule
+// that matched. names are the requested header names in lower case. It returns nil if no rule
+// matches.
 func ruleFor(rules []state.CorsRule, origin, method string, names []string) (*state.CorsRule, string) {
 	for i := range rules {
 		rule := &rules[i]
@@ -228,7 +231,7 @@ func ruleFor(rules []state.CorsRule, origin, method string, names []string) (*st
 	return nil, ""
 }
 
-// fits returns whether text matches a pattern in which one * stands for any text.
+// fits reports whether text matches a pattern, in which the first * stands for any text.
 func fits(pattern, text string) bool {
 	before, behind, any := strings.Cut(pattern, "*")
 	if !any {

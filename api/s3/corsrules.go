@@ -74,7 +74,7 @@ func (s *surface) setCors(r *request, rules []state.CorsRule) error {
 	return s.objects.SetCors(ctx, r.account(), r.bucket, rules)
 }
 
-// corsLists has the elements of a rule that may be repeated, each with the check of its
+// corsLists has the repeatable elements of a CORS rule, each with its field and the check of its
 // text.
 var corsLists = []struct {
 	element string
@@ -117,7 +117,7 @@ func oneWildcard(element, text string) error {
 	return nil
 }
 
-// readCors parses CORSConfiguration with CORSRule elements.
+// readCors parses a CORSConfiguration document.
 func readCors(body []byte) (rules []state.CorsRule, err error) {
 	x, err := readXML(body, "CORSConfiguration")
 	if err != nil {
@@ -168,7 +168,7 @@ func (x *xmlReader) corsRule() (rule state.CorsRule, err error) {
 	}
 }
 
-// addToRule adds one element to a rule.
+// addToRule adds the element name with its text to a CORS rule.
 func addToRule(rule *state.CorsRule, name, text string) error {
 	switch name {
 	case "ID":

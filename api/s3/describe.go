@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// objectAttributes has the attributes of GetObjectAttributes and their writers, in the
-// order of the answer. See
+// objectAttributes are the attributes of GetObjectAttributes, each with the function that writes
+// its elements, in the order of the answer. See
 // https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObjectAttributes.html.
 var objectAttributes = []struct {
 	name  string
@@ -25,10 +25,10 @@ var objectAttributes = []struct {
 	}},
 }
 
-// partsPage is the requested page of an object's parts.
+// partsPage is the page of an object's parts that a request asks for.
 type partsPage struct {
-	after, limit int
-	sums         *state.PartSums // of all parts; nil: none are stored
+	after, limit int             // part number before the page, and maximum number of parts
+	sums         *state.PartSums // checksums of all parts; nil: none are stored
 }
 
 func partsPageOf(h http.Header) (p partsPage, err error) {
@@ -41,7 +41,7 @@ func partsPageOf(h http.Header) (p partsPage, err error) {
 	return p, err
 }
 
-// wantedOf returns the requested attributes.
+// wantedOf returns the set of attributes that x-amz-object-attributes asks for.
 func wantedOf(h http.Header) (wanted map[string]bool, err error) {
 	const header = "X-Amz-Object-Attributes"
 	wanted = map[string]bool{}
@@ -65,7 +65,7 @@ func wantedOf(h http.Header) (wanted map[string]bool, err error) {
 	return wanted, nil
 }
 
-// getAttributes answers with attributes from an object's record.
+// getAttributes answers GetObjectAttributes from the record of an object.
 func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	wanted, err := wantedOf(r.Header)
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *surface) getAttributes(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// checksum writes an object's checksum, if it has one. Unlike the header, it has no number
-// of parts appended, as in Amazon S3.
+// checksum writes the checksum of an object, if it has one. As in Amazon S3, the number of parts
+// is not appended, unlike in the header.
 func (x *xmlWriter) checksum(o *state.Object) {
 	if len(o.Checksums) == 0 {
 		return
@@ -122,8 +122,8 @@ func (x *xmlWriter) checksum(o *state.Object) {
 	x.end("Checksum")
 }
 
-// parts writes a page of the parts of an object, or no parts if the object was not a multipart
-// upload. Parts have the numbers that GetObject takes as partNumber: from 1 without gaps.
+// parts writes a page of the parts of an object, or no parts if it was not stored by a multipart
+// upload. The part numbers are those that GetObject accepts as partNumber: from 1, without gaps.
 func (x *xmlWriter) parts(o *state.Object, p partsPage) {
 	total := int(partsOf(o))
 	if total == 0 {

@@ -89,10 +89,10 @@ const (
 	UnexpectedContent                              Code = "UnexpectedContent"
 )
 
-// facts has the HTTP status and the message of a code.
+// facts has the HTTP status of an error code.
 type facts struct {
 	status int
-	bucket bool // the answer names the bucket
+	bucket bool // the body of the answer has the element BucketName
 }
 
 var codes = map[Code]facts{
@@ -165,18 +165,18 @@ var codes = map[Code]facts{
 	UnexpectedContent:  {http.StatusBadRequest, false},
 }
 
-// Error is an error of this API without a state code.
+// Error is an error that this package finds itself, with its S3 code.
 type Error struct {
 	Code    Code
 	Message string
-	// Bucket and Key name the subject of the error if it is not that of the path.
+	// Bucket and Key name the subject of the error if it is not the one in the path.
 	Bucket, Key string
 
-	shown  string      // appended to the message for the client; it may have a key, so it is not logged
-	more   [][2]string // additional elements of the body
-	status int         // status of a code that is not in the table; else 0
-	header http.Header // sent with the answer
-	retry  time.Duration
+	shown  string        // appended to the message for the client, but not logged, because it may contain a key
+	more   [][2]string   // additional elements of the body: name and value
+	status int           // status of a code that is not in codes; 0 for all others
+	header http.Header   // additional headers of the answer
+	retry  time.Duration // value of Retry-After; 0: none
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
@@ -202,16 +202,16 @@ func (e *Error) element(name, value string) *Error {
 
 // Values of the Retry-After header.
 const (
-	// retryUnavailable is about how long an election takes.
+	// retryUnavailable is about the duration of a leader election.
 	retryUnavailable = time.Second
-	// retryLimited is the wait after a use case reached a limit.
+	// retryLimited is the wait after the node or the account has reached a limit.
 	retryLimited = 10 * time.Second
-	// retryNoSpace is about how long deleting content takes to free space.
+	// retryNoSpace is about the time after which deleted content has freed space.
 	retryNoSpace = 60 * time.Second
 )
 
-// errorTable has the answer for every code of the state. If the message is empty, the
-// answer has the text of the error; otherwise it has the message only.
+// errorTable has the answer to each error code of the state. An empty Message stands for the text
+// of the error; otherwise the answer has Message instead of that text.
 var errorTable = map[state.Code]Error{
 	state.CodeInvalid:      {Code: InvalidArgument},
 	state.CodeNotFound:     {Code: NoSuchKey, Message: "the specified key does not exist"},
@@ -235,7 +235,7 @@ var errorTable = map[state.Code]Error{
 	state.CodeCredits:      {Code: AccessDenied},
 }
 
-// answer returns the answer for any error.
+// answer converts any error of a handler to the error for the client.
 func (s *surface) answer(err error) Error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -279,7 +279,8 @@ func internal() Error {
 	return Error{Code: InternalError, Message: "we encountered an internal error: the request id names it in the log"}
 }
 
-// fail answers an error. The answer to HEAD has no body; a header has its code.
+// fail writes the answer to an error. An answer to HEAD has no body, so the code is in the header
+// X-Amz-Error-Code.
 func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) error {
 	// The answer may be sent before the rest of the body is read, and nothing else bounds
 	// that.

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of a form. The fields before the file are read into memory before the sender is
-// known, because they identify it.
+// Limits of an upload form. The fields before the file are read into memory before the client is
+// authenticated, because they contain its credentials.
 const (
 	maxFormFields = 100
 	maxFieldName  = 1 << 10  // in bytes
@@ -33,30 +33,30 @@ const (
 	formMemory    = 64 << 10 // memory for a form before its file, with the buffer
 )
 
-// formType is the media type of forms.
+// formType is the media type of upload forms.
 const formType = "multipart/form-data"
 
-// form is an upload form, read up to the content of its file.
+// form is an upload form (POST Object) that was read up to the content of its file.
 type form struct {
-	fields   map[string]string // key: name in lower case
-	names    []string          // of fields, in order
+	fields   map[string]string // fields before the file by lower-case name
+	names    []string          // lower-case names of fields, in order
 	filename string            // name of the file, without folders
 
 	in   *metered
 	read *multipart.Reader
 	file *multipart.Part
-	wire *web.Patient // the connection that they are read from
+	wire *web.Patient // reader of the connection
 }
 
-// errEnd is the end of a body, after a line end that it may lack. With io.EOF a form that
-// ends in the header of a part would look complete.
+// errEnd is the error of a form that ends too early. It is used instead of io.EOF, because
+// package multipart would take a form that ends in the header of a part for a complete one.
 var errEnd = errors.New("the form has no end")
 
 type theEnd struct{}
 
 func (theEnd) Read([]byte) (int, error) { return 0, errEnd }
 
-// metered is a reader that returns an error after a number of bytes.
+// metered is a reader that returns the error over after left bytes.
 type metered struct {
 	r    io.Reader
 	left int64
@@ -72,7 +72,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isForm returns whether a request is an upload form, which may contain the credentials.
+// isForm reports whether a request is an upload form, whose fields may contain the credentials.
 func (s *surface) isForm(r *request) bool {
 	if r.Method != http.MethodPost || r.level != levelBucket {
 		return false
@@ -85,7 +85,7 @@ func (s *surface) isForm(r *request) bool {
 	return err == nil && op.sub == ""
 }
 
-// readForm reads a form up to the content of its file.
+// readForm reads an upload form up to the content of its file.
 func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	boundary := parameters["boundary"]
@@ -149,15 +149,16 @@ func (f *form) head() error {
 	}
 }
 
-// variable is the placeholder for the file's name in any field ("Creating an HTML Form" in
-// the Amazon S3 API Reference).
+// variable is the placeholder that stands for the name of the file in any field ("Creating an
+// HTML Form" in the Amazon S3 API Reference).
 const variable = "${filename}"
 
-// redirect is the field with the URL to which the client is sent after the upload.
+// redirect is the name of the field with the URL to which the client is redirected after the
+// upload.
 const redirect = "success_action_redirect"
 
-// named replaces the placeholder in the fields by the file's name. The length of the result
-// counts against maxFieldBytes; size is the length so far.
+// named replaces the placeholder in all fields by the name of the file. size is the length of all
+// fields so far. If the replacement exceeds maxFieldBytes, named returns an error.
 func (f *form) named(size int) error {
 	filenames := map[string]string{redirect: escapeKey(f.filename)} // it is part of a URL
 	for name, value := range f.fields {
@@ -174,8 +175,9 @@ func (f *form) named(size int) error {
 	return nil
 }
 
-// disposition returns the name of a field in lower case, because case does not matter, and
-// the name of a file without its folders, which some browsers send.
+// disposition parses the Content-Disposition of a part of a form. It returns the field name in
+// lower case, because case does not matter, and the file name without folders, which some
+// browsers send.
 func disposition(h textproto.MIMEHeader) (name, filename string, err error) {
 	kind, parameters, err := mime.ParseMediaType(h.Get("Content-Disposition"))
 	if err != nil || kind != "form-data" || parameters["name"] == "" {
@@ -185,7 +187,7 @@ func disposition(h textproto.MIMEHeader) (name, filename string, err error) {
 	return strings.ToLower(parameters["name"]), filename[strings.LastIndexAny(filename, `/\`)+1:], nil
 }
 
-// ignored returns whether Amazon S3 ignores a field.
+// ignored reports whether Amazon S3 ignores a field of this name.
 func ignored(name string) bool { return strings.HasPrefix(name, "x-ignore-") }
 
 func malformedForm() *Error {
@@ -197,7 +199,7 @@ func tooManyFields() *Error {
 		maxFormFields, maxFieldName, maxFieldBytes)
 }
 
-// formError turns an error of reading a form into one of the client.
+// formError converts an error of reading a form to one for the client.
 func formError(err error) error {
 	var own *Error
 	var signed *sigv4.Error
@@ -208,8 +210,8 @@ func formError(err error) error {
 	return malformedForm()
 }
 
-// finish reads the rest of the form after the file, to verify that the form is complete. It
-// ignores fields there: pages have a submit button at their end.
+// finish reads the rest of the form after the file and verifies that the form is complete. It
+// ignores further fields, because a page has its submit button at the end.
 func (f *form) finish() error {
 	f.in.left, f.in.over = maxFormTail, errorf(MalformedPOSTRequest, "more than %d bytes follow the file", maxFormTail)
 	for {
@@ -235,13 +237,13 @@ func (f *form) finish() error {
 	return nil
 }
 
-// formFile is the content of a form's file. It returns io.EOF only if the form is complete
-// and the policy allows the file's size.
+// formFile is a reader of the file in a form. It returns io.EOF only if the form is complete and
+// the policy allows the size of the file.
 type formFile struct {
 	form        *form
 	size        int64 // bytes read
-	least, most int64
-	err         error
+	least, most int64 // allowed size of the file, in bytes
+	err         error // result of every later Read
 }
 
 func (f *formFile) Read(p []byte) (int, error) {
@@ -275,7 +277,7 @@ func (f *formFile) end() error {
 	return io.EOF
 }
 
-// signature returns the fields of the policy's signature.
+// signature returns the fields of the form that concern the signature of its policy.
 func (f *form) signature() sigv4.Form {
 	return sigv4.Form{
 		Algorithm: f.fields["x-amz-algorithm"], Credential: f.fields["x-amz-credential"], Date: f.fields["x-amz-date"],
@@ -283,8 +285,8 @@ func (f *form) signature() sigv4.Form {
 	}
 }
 
-// header returns the headers that the fields stand for: those stored with an object and
-// those about the request.
+// header converts the fields of the form to the headers that a PUT would have: those stored with
+// the object, and those about the request. Other fields are ignored.
 func (f *form) header() (http.Header, error) {
 	h := http.Header{}
 	for _, field := range f.names {
@@ -308,10 +310,10 @@ func (f *form) header() (http.Header, error) {
 	return h, nil
 }
 
-// signing has the fields of a signature.
+// signing are the fields of the signature, which header ignores.
 var signing = []string{"x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature"}
 
-// isToken returns whether text is a valid header name (RFC 9110, section 5.6.2).
+// isToken reports whether text is a valid header name (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -323,8 +325,8 @@ func isToken(text string) bool {
 	return text != ""
 }
 
-// postObject stores the file of a form. It reads the file only after the sender was
-// authorized.
+// postObject answers POST Object: it stores the file of a form. It reads the file only after the
+// client was authorized.
 func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 	if err := r.held.Grow(formMemory); err != nil { // until the file has arrived
 		return err
@@ -377,7 +379,7 @@ func (s *surface) postObject(w http.ResponseWriter, r *request) error {
 	return answerForm(w, r, &o, location)
 }
 
-// storeFile stores a form's file with the attributes in the headers of r.
+// storeFile stores the file of a form, with the attributes in the headers of r.
 func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err error) {
 	if err := s.checkPut(r); err != nil {
 		return o, err
@@ -411,7 +413,8 @@ func (s *surface) storeFile(r *request, file *formFile) (o state.Object, err err
 	return s.objects.Put(ctx, r.account(), r.bucket, objects.PutRequest{Key: r.key, Attributes: a, Body: c.whole(fuse)})
 }
 
-// answerForm sends the answer that the form asks for: a redirect, or 200, 201 or 204.
+// answerForm sends the answer that the form asks for: a redirect, or status 200, 201 or 204.
+// location is the URL of the object.
 func answerForm(w http.ResponseWriter, r *request, o *state.Object, location string) error {
 	identify(w.Header(), o)
 	sayChecksums(w.Header(), o)
@@ -436,8 +439,9 @@ func answerForm(w http.ResponseWriter, r *request, o *state.Object, location str
 	return web.Empty(w, http.StatusNoContent)
 }
 
-// redirection returns the URL to which the client is sent after the upload. It returns
-// false if to is not the URL of a page.
+// redirection returns the URL to which the client is redirected after the upload: to, with the
+// bucket, key and ETag of the object added to its query. It returns false if to is no http or
+// https URL.
 func redirection(to string, r *request, o *state.Object) (string, bool) {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
