@@ -115,7 +115,7 @@ func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 	return f, nil
 }
 
-// head reads the fields before the file.
+// head reads the fields before the file into f.
 func (f *form) head() error {
 	size := 0
 	for {

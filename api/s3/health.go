@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 )
 
-// probes returns the handler of health checks; nil if h is nil.
+// probes returns the handler of health checks, or nil if h is nil.
 func probes(h web.Health, version string) web.Handler {
 	if h == nil {
 		return nil
@@ -15,8 +15,9 @@ func probes(h web.Health, version string) web.Handler {
 	return web.Routes(web.HealthRoutes(h, version))
 }
 
-// isProbe returns whether a request is a health check: GET or HEAD of one of the health
-// paths without a query and without credentials. With credentials the path names a bucket.
+// isProbe reports whether a request is a health check: a GET or HEAD of one of the health paths
+// without a query and without credentials. A request with credentials means a bucket of that
+// name.
 func (s *surface) isProbe(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

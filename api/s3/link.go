@@ -8,17 +8,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/s3/sigv4"
 )
 
-// Link is a presigned link to an object.
+// Link has the inputs of a presigned URL of an object, signed with version 4.
 type Link struct {
 	Endpoint             string // URL of the gateway without a path
-	Region               string // empty: DefaultRegion
-	Bucket, Key, Version string // Version may be "": the current one
-	AccessKeyID, Secret  string // of the key that signs the link
+	Region               string // empty means DefaultRegion
+	Bucket, Key, Version string // Version "" means the current version
+	AccessKeyID, Secret  string // access key that signs the URL
 	At                   time.Time
-	For                  time.Duration // validity, at most sigv4.MaxExpires
+	For                  time.Duration // validity from At on, at most sigv4.MaxExpires
 }
 
-// URL signs the link and returns it.
+// URL returns the presigned URL.
 func (l Link) URL() string {
 	scheme, host, _ := strings.Cut(l.Endpoint, "://")
 	return sigv4.Link{

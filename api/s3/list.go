@@ -10,18 +10,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// tokenVersion is the first byte of a continuation token. The last key or prefix of the
-// page before follows, and base64url encodes both.
+// tokenVersion is the first byte of a continuation token. The last key or prefix of the previous
+// page follows it. The token is both in base64url.
 const tokenVersion = 1
 
-// maxToken is the maximum length of a continuation token: that of the longest key.
+// maxToken is the maximum length of a continuation token, which is that for the longest key.
 const maxToken = (1+state.MaxKeyBytes)*4/3 + 4
 
 func toToken(after string) string {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{tokenVersion}, after...))
 }
 
-// fromToken decodes a continuation token. The empty token is the beginning.
+// fromToken returns the key or prefix in a continuation token, after which the page begins. An
+// empty token returns "".
 func fromToken(token string) (after string, err error) {
 	if token == "" {
 		return "", nil
@@ -35,7 +36,7 @@ func fromToken(token string) (after string, err error) {
 	return "", errorf(InvalidArgument, "the continuation token provided is incorrect")
 }
 
-// listing has the parameters that all lists share.
+// listing has the parameters that all list requests share.
 type listing struct {
 	prefix, delimiter string
 	limit             int
@@ -57,8 +58,9 @@ func (q query) listing(limitName string) (l listing, err error) {
 	return l, err
 }
 
-// behind returns the position after a marker. If the marker is a common prefix, the list
-// continues after all its keys, as in Amazon S3, whose pages can end with a prefix.
+// behind returns the position after which a page begins for the marker of a request. If the
+// marker contains a common prefix, the page begins after all keys with that prefix, as in Amazon
+// S3, where the last entry of a page can be a common prefix.
 func (l *listing) behind(marker string) string {
 	if rest, ok := strings.CutPrefix(marker, l.prefix); ok && l.delimiter != "" {
 		if at := strings.Index(rest, l.delimiter); at >= 0 {
@@ -68,7 +70,8 @@ func (l *listing) behind(marker string) string {
 	return marker
 }
 
-// objectsPage reads one page. A limit of 0 checks only whether the bucket exists.
+// objectsPage reads one page of a bucket's objects that begins after the position after. With a
+// limit of 0 it only checks that the bucket exists.
 func (s *surface) objectsPage(r *request, l listing, after string) (page state.ObjectsPage, err error) {
 	ctx, cancel := r.soon()
 	defer cancel()
@@ -144,10 +147,10 @@ func (s *surface) listObjects(w http.ResponseWriter, r *request) error {
 	return x.sendPage(w, r)
 }
 
-// listedBytes is about the size of one object in a list, in bytes.
+// listedBytes is the approximate size of one object in a list, in bytes of XML.
 const listedBytes = 320
 
-// echo writes the parameters of the request and whether the list is truncated.
+// echo writes the elements that repeat the parameters of the request, and IsTruncated.
 func (l *listing) echo(x *xmlWriter, truncated bool) {
 	x.number("MaxKeys", int64(l.limit))
 	if l.delimiter != "" {
@@ -159,7 +162,7 @@ func (l *listing) echo(x *xmlWriter, truncated bool) {
 	}
 }
 
-// listed writes the elements of an object's content in lists.
+// listed writes the elements of a list that describe the content of an object.
 func (x *xmlWriter) listed(o *state.Object) {
 	x.etag(o.ETag)
 	for _, c := range o.Checksums {
@@ -172,7 +175,8 @@ func (x *xmlWriter) listed(o *state.Object) {
 	x.text("StorageClass", className(o.StorageClass))
 }
 
-// finish writes the end of both forms of an object list.
+// finish writes the entries and the end of an object list, for both versions of ListObjects. With
+// owner each object has an Owner element.
 func (l *listing) finish(x *xmlWriter, r *request, page *state.ObjectsPage, owner bool) {
 	l.echo(x, page.Truncated)
 	x.b = slices.Grow(x.b, listedBytes*len(page.Objects))

@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxComplete is the maximum size of the body of CompleteMultipartUpload in bytes. 10,000
-// parts with a checksum each take about 2 MiB.
+// maxComplete is the maximum size of the body of CompleteMultipartUpload in bytes. A list of
+// 10,000 parts with a checksum each needs about 2 MiB.
 const maxComplete = 4 << 20
 
-// partNumber parses the partNumber parameter.
+// partNumber returns the query parameter partNumber, or an InvalidArgument error.
 func partNumber(q query) (int, error) {
 	n, ok := web.Decimal(q.get("partNumber"))
 	if !ok || n < 1 || n > state.MaxPartNumber {
@@ -28,8 +28,8 @@ func partNumber(q query) (int, error) {
 	return int(n), nil
 }
 
-// uploadID parses the uploadId parameter. For an id that no upload can have it returns
-// state.ErrNoUpload.
+// uploadID returns the query parameter uploadId, or state.ErrNoUpload if no upload can have such
+// an id.
 func uploadID(q query) (state.UploadID, error) {
 	id := q.get("uploadId")
 	if id == "" || len(id) > state.MaxIDLen || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
@@ -38,8 +38,8 @@ func uploadID(q query) (state.UploadID, error) {
 	return state.UploadID(id), nil
 }
 
-// kindOf returns the checksum algorithm of the parts, and whether the object's checksum is
-// composite.
+// kindOf returns the checksum algorithm that CreateMultipartUpload asks for, or nil, and whether
+// the checksum of the object will be COMPOSITE.
 func kindOf(h http.Header) (a *algorithm, composite bool, err error) {
 	name, kind := h.Get("X-Amz-Checksum-Algorithm"), h.Get("X-Amz-Checksum-Type")
 	if name == "" {
@@ -100,7 +100,7 @@ func (s *surface) createUpload(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// upload returns the upload that a request names.
+// upload returns the multipart upload with the id in the query.
 func (s *surface) upload(r *request) (state.Upload, error) {
 	id, err := uploadID(r.query)
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *surface) upload(r *request) (state.Upload, error) {
 	return s.objects.Upload(ctx, r.account(), r.bucket, r.key, id)
 }
 
-// putPart stores a part. It reads the upload first, because that determines the checksum of
-// the parts, and reads no body if the upload does not exist.
+// putPart answers UploadPart: it stores a part. It looks up the upload before it reads the body,
+// because the upload determines the checksum algorithm of its parts.
 func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	n, err := partNumber(r.query)
 	if err != nil {
@@ -148,8 +148,9 @@ func (s *surface) putPart(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// askedSums returns the checksums of a part that the client asked for. An upload without an
-// algorithm stores a CRC64NVME of each part for the object's default checksum.
+// askedSums returns those checksums of a part that the client asked for. An upload without an
+// algorithm also stores a CRC64NVME of each part, for the default checksum of the object, which
+// is not shown.
 func askedSums(up *state.Upload, sums []state.Checksum) []state.Checksum {
 	if up.Checksum.Algorithm != "" {
 		return sums
@@ -157,21 +158,22 @@ func askedSums(up *state.Upload, sums []state.Checksum) []state.Checksum {
 	return without(sums, objects.DefaultAlgorithm)
 }
 
-// without returns the checksums whose algorithm is not in algorithms.
+// without returns the checksums in sums whose algorithm is not one of algorithms.
 func without(sums []state.Checksum, algorithms ...string) []state.Checksum {
 	return slices.DeleteFunc(slices.Clone(sums), func(c state.Checksum) bool { return slices.Contains(algorithms, c.Algorithm) })
 }
 
-// sayPartsType sets the header with the type of the checksums of an upload's parts. It is
-// the type of the object's checksum, as when a part of the object is read.
+// sayPartsType sets the header with the checksum type of a part's answer, which is the type of
+// the object's checksum, if sums is not empty.
 func sayPartsType(h http.Header, up *state.Upload, sums []state.Checksum) {
 	if len(sums) > 0 {
 		h.Set(checksumTypeHeader, checksumType(up.Checksum.Algorithm != "" && up.Checksum.Composite))
 	}
 }
 
-// suits makes a part have the checksum that the upload requires, or the one from which the
-// default of the object is computed.
+// suits selects the checksum algorithm that the upload requires for its parts. For an upload
+// without an algorithm it adds the one from which the default checksum of the object is computed.
+// It returns an error if the request has a checksum of another algorithm.
 func (c *content) suits(up *state.Upload) error {
 	wanted := up.Checksum.Algorithm
 	if wanted == "" {
@@ -232,8 +234,9 @@ func (s *surface) copyPart(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// sourceRange parses x-amz-copy-source-range, bytes=<first>-<last> within the source. The range
-// may have up to most bytes.
+// sourceRange parses x-amz-copy-source-range, bytes=FIRST-LAST; an empty header means the whole
+// source. It returns a function that checks the range for a source of size bytes and returns its
+// offset and length. A range may have up to most bytes.
 func sourceRange(header string, most uint64) (func(size uint64) (first, count uint64, err error), error) {
 	first, last := int64(0), int64(-1)
 	if header != "" {
@@ -308,10 +311,10 @@ func (s *surface) completeUpload(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// wholeOf parses the checksum, type and size that CompleteMultipartUpload gives for the
-// object. It returns a function that checks them before the object gets its name. The
-// checksum in this request is that of the object, not of the body, so wholeOf removes it
-// from the headers.
+// wholeOf parses the checksum, checksum type and size of the object in the headers of
+// CompleteMultipartUpload. It returns a function that compares them with the object before that
+// is stored, or nil if there are none. It removes the checksum header from h, because the
+// checksum is not that of the request body.
 func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	size, kind := h.Get("X-Amz-Mp-Object-Size"), strings.ToUpper(h.Get("X-Amz-Checksum-Type"))
 	n, ok := web.Decimal(size)
@@ -357,7 +360,8 @@ func wholeOf(h http.Header) (func(*state.Object) error, error) {
 	}, nil
 }
 
-// uncount removes the number of parts from the value of a composite checksum.
+// uncount removes the suffix -N, where N is the number of parts, from the value of a checksum
+// header. counted is false if no checksum has the suffix.
 func uncount(h http.Header) (counted bool, parts uint64) {
 	for i := range algorithms {
 		name := algorithms[i].header
@@ -370,7 +374,8 @@ func uncount(h http.Header) (counted bool, parts uint64) {
 	return counted, parts
 }
 
-// completeParts checks the numbers and ETags of a list of parts.
+// completeParts converts the Part elements of CompleteMultipartUpload. It returns an error for
+// invalid numbers, order or checksums.
 func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 	if len(listed) == 0 {
 		return nil, malformed("there is no Part")
@@ -406,7 +411,7 @@ func completeParts(listed []listedPart) ([]objects.CompletePart, error) {
 	return parts, nil
 }
 
-// locationOf returns the URL of an object as the client reaches it.
+// locationOf returns the URL of an object as the client sees it.
 func (s *surface) locationOf(r *request) string {
 	path := "/" + escapeKey(r.key)
 	if !r.hosted {

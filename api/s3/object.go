@@ -54,8 +54,8 @@ func (s *surface) putObject(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusOK)
 }
 
-// overrides has the headers that a query parameter may set in the answer, and whether a 304
-// has them too (RFC 9110, section 15.4.5).
+// overrides maps the query parameters response-* to the answer headers that they set. notModified
+// is true if an answer with status 304 has the header too (RFC 9110, section 15.4.5).
 var overrides = []struct {
 	parameter, header string
 	notModified       bool
@@ -77,7 +77,7 @@ func checkOverrides(q query) error {
 	return nil
 }
 
-// getObject answers GET and HEAD of an object.
+// getObject answers GetObject and HeadObject.
 func (s *surface) getObject(w http.ResponseWriter, r *request) error {
 	if err := checkOverrides(r.query); err != nil {
 		return err
@@ -111,13 +111,14 @@ func (s *surface) answerWith(w http.ResponseWriter, r *request, o *state.Object)
 	return s.sendContent(w, r, o, piece, partial)
 }
 
-// maxReads is how many versions a read tries if each is replaced before its content
-// arrives.
+// maxReads is how often a read tries if another request replaces the object before its content is
+// read.
 const maxReads = 3
 
-// reading answers with the current version. If the version is replaced and its content
-// deleted before the first byte arrives, it answers with the new version, because an object
-// existed all the time. It starts no further attempt after caseTimeout.
+// reading calls answer with the requested version of the object. If another request replaces the
+// object before its first byte is sent, the old content may be deleted; reading then calls answer
+// with the new version, because the object existed all the time. It starts no further attempt
+// after caseTimeout.
 func (s *surface) reading(r *request, answer func(*state.Object) error) error {
 	began := time.Now()
 	for tries := 0; tries < maxReads && time.Since(began) < caseTimeout; tries++ {
@@ -136,7 +137,7 @@ func wantsChecksum(r *request) bool {
 	return strings.EqualFold(r.Header.Get("X-Amz-Checksum-Mode"), "ENABLED")
 }
 
-// partSums returns the checksums of an object's parts; nil if none are stored.
+// partSums returns the checksums of an object's parts, or nil if none are stored.
 func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error) {
 	if !o.HasPartSums() {
 		return nil, nil
@@ -146,8 +147,9 @@ func (s *surface) partSums(r *request, o *state.Object) (*state.PartSums, error)
 	return s.objects.PartSums(ctx, r.account(), r.bucket, o)
 }
 
-// conditional evaluates the conditions of a read. If the client already has the version, it
-// answers 304 and returns true.
+// conditional evaluates the conditional headers of a read. If the client already has the version,
+// it answers 304 and returns true. If a condition is false, it returns a PreconditionFailed
+// error.
 func conditional(w http.ResponseWriter, r *request, o *state.Object) (answered bool, err error) {
 	c := conditionsOf(r.Header)
 	switch c.judge(o.ETag, o.Created) {
@@ -177,7 +179,8 @@ func statusOf(partial bool) int {
 	return http.StatusOK
 }
 
-// head sets the headers of an answer with a range of an object.
+// head sets the headers of an answer with the range piece of an object. partial is true for
+// status 206.
 func head(h http.Header, r *request, o *state.Object, piece span, partial bool) {
 	describe(h, o)
 	for _, o := range overrides {
@@ -208,7 +211,8 @@ func head(h http.Header, r *request, o *state.Object, piece span, partial bool) 
 	h.Set("Content-Length", strconv.FormatInt(piece.count, 10))
 }
 
-// pieceOf returns the range of an object that a request asks for.
+// pieceOf returns the range of an object that the Range header or the parameter partNumber asks
+// for. partial is false if the answer is the whole object with status 200.
 func pieceOf(r *request, o *state.Object) (p span, partial bool, err error) {
 	size := int64(o.Size)
 	header := r.Header.Get("Range")
@@ -235,8 +239,8 @@ func pieceOf(r *request, o *state.Object) (p span, partial bool, err error) {
 	return span{0, size}, false, nil
 }
 
-// ifRange returns whether the version is still the one for which the client asks the range
-// (RFC 9110, section 13.1.5).
+// ifRange reports whether the If-Range value names the current version, so that a Range header
+// applies (RFC 9110, section 13.1.5). An empty value does.
 func ifRange(value string, o *state.Object) bool {
 	if value == "" {
 		return true
@@ -247,7 +251,8 @@ func ifRange(value string, o *state.Object) bool {
 	return !strings.HasPrefix(value, "W/") && unquote(value) == o.ETag
 }
 
-// partOf returns the position of a part in an object.
+// partOf returns the range of part number n in an object. An object that was not a multipart
+// upload has only part 1.
 func partOf(o *state.Object, n uint64) (span, bool) {
 	if len(o.Parts) == 0 {
 		return span{0, int64(o.Size)}, n == 1
@@ -263,8 +268,9 @@ func partOf(o *state.Object, n uint64) (span, bool) {
 	return span{}, false
 }
 
-// unsatisfiable returns an InvalidRange error. Its body also has the object's size, because
-// smart_open reads it only there.
+// unsatisfiable returns the InvalidRange error for an object of size bytes. asked is the Range
+// header, or "". The body of the error contains the size, because smart_open reads the size only
+// there.
 func unsatisfiable(asked string, size int64) *Error {
 	e := errorf(InvalidRange, "the requested range is not satisfiable").with("Content-Range", fmt.Sprintf("bytes */%d", size))
 	if asked != "" {
@@ -273,15 +279,15 @@ func unsatisfiable(asked string, size int64) *Error {
 	return e.element("ActualObjectSize", strconv.FormatInt(size, 10))
 }
 
-// contentBlock is the maximum size of a block of an object. A block is verified before any
-// of it is sent and stays in memory until all of it is sent.
+// contentBlock is the maximum size of a block of an object's DAG, in bytes. The node verifies a
+// block before it sends any byte of it, and has the block in memory until all of it is sent.
 const contentBlock = 1 << 20
 
-// blockOf returns how many bytes of memory reading an object takes.
+// blockOf returns the number of bytes of memory that a download of the object needs.
 func blockOf(o *state.Object) int64 { return min(int64(o.Size), contentBlock) }
 
-// sendContent answers with a range of an object. It reads the first bytes before the answer
-// begins, so that content that cannot be read gets an error answer.
+// sendContent answers with the range piece of an object. It begins the answer only after the
+// first bytes were read, so that content that cannot be read gets an error answer.
 func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object, piece span, partial bool) (err error) {
 	held := s.limits.HoldContent(r.account())
 	defer held.Release()
@@ -314,17 +320,17 @@ func (s *surface) sendContent(w http.ResponseWriter, r *request, o *state.Object
 	return fmt.Errorf("send content: %w", err)
 }
 
-// sending writes a range of content. The first bytes begin the answer.
+// sending is a writer of a range of content to the client. It calls begin before the first bytes.
 type sending struct {
 	out   io.Writer
 	begin func() // nil after the first Write
 	left  int64  // bytes still to send
 }
 
-// errSent ends the read after the range.
+// errSent stops io.Copy when the whole range is sent.
 var errSent = errors.New("all of it is sent")
 
-// Write implements io.Writer.
+// Write implements io.Writer. It returns errSent with the last byte of the range.
 func (s *sending) Write(b []byte) (written int, err error) {
 	if s.begin != nil {
 		s.begin()
@@ -345,9 +351,9 @@ func (s *sending) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// deleteObject deletes an object, or the version that the request names. A missing object
-// is not an error. In a bucket without versions the answer has the header of a delete
-// marker for every object, as the specification says.
+// deleteObject answers DeleteObject: it deletes an object, or the version that the query names. A
+// missing object is no error. In a bucket without versioning, every answer has the header
+// x-amz-delete-marker, as the specification of this API requires.
 func (s *surface) deleteObject(w http.ResponseWriter, r *request) error {
 	condition, err := deleteCondition(r.Header)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// permission is the permission that a token must have for an operation. No token has the zero
-// value.
+// permission is what a token must permit for an operation. The zero value is granted to nobody.
 type permission uint8
 
 const (
@@ -35,18 +34,18 @@ func (p permission) granted(who *accounts.Principal) bool {
 	return false
 }
 
-// operation is a row of the table of operations.
+// operation is a row of the table that maps requests to handlers.
 type operation struct {
 	name   string // name in the S3 API; GetObjectBao is an extension
 	level  level
 	method string
-	sub    string // sub-resource; "": none
+	sub    string // sub-resource, a query parameter such as acl; "": none
 	copies bool   // the request has x-amz-copy-source
 	need   permission
 	serve  func(w http.ResponseWriter, r *request) error
 }
 
-// operations returns the table of all operations. docs/s3.md describes it.
+// operations returns the complete table of operations. docs/s3.md documents it.
 func (s *surface) operations() []operation {
 	const (
 		service = levelService
@@ -108,15 +107,15 @@ func (s *surface) operations() []operation {
 	}...)
 }
 
-// rowKey is the key of a row of the table.
+// rowKey has the properties of a request that select a row of the table of operations.
 type rowKey struct {
 	level       level
 	method, sub string
 	copies      bool
 }
 
-// tableOf returns the rows by key. It returns an error for a row without a permission and
-// for two rows with the same key.
+// tableOf returns the operations by key. It returns an error for a row without a permission or
+// with an unknown sub-resource, and for two rows with the same key.
 func tableOf(rows []operation) (map[rowKey]*operation, error) {
 	table := make(map[rowKey]*operation, len(rows))
 	for i := range rows {
@@ -135,8 +134,8 @@ func tableOf(rows []operation) (map[rowKey]*operation, error) {
 	return table, nil
 }
 
-// subResources has the parameters that select another operation, sorted: those of the S3
-// API, supported or not, and the extensions.
+// subResources are the query parameters that select an operation, in sorted order: all of the S3
+// API, supported or not, and those of the extensions.
 var subResources = []string{
 	"abac", "accelerate", "acl", "analytics", "append", "attributes", "bao", "cors", "delete", "encryption", "intelligent-tiering", "inventory",
 	"legal-hold", "lifecycle", "list-type", "location", "logging", "max-directory-buckets", "metadataConfiguration", "metadataInventoryTable",
@@ -145,7 +144,7 @@ var subResources = []string{
 	"session", "share", "shares", "tagging", "torrent", "uploadId", "uploads", "versioning", "versions", "website",
 }
 
-// modifiers has the known parameters that do not select an operation, sorted.
+// modifiers are the known query parameters that do not select an operation, in sorted order.
 var modifiers = []string{
 	"after", "bucket-region", "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "marker", "max-buckets", "max-keys",
 	"max-parts", "max-uploads", "part-number-marker", "partNumber", "prefix", "response-cache-control",
@@ -153,8 +152,8 @@ var modifiers = []string{
 	"response-expires", "start-after", "upload-id-marker", "version-id-marker", "versionId",
 }
 
-// find returns the operation of a request. An unsupported sub-resource is 501: if it were
-// ignored, the request could overwrite an object.
+// find returns the operation of a request. An unsupported sub-resource is a NotImplemented error:
+// if find ignored it, the request could overwrite an object.
 func (s *surface) find(r *request) (*operation, error) {
 	if r.Method == http.MethodOptions {
 		return nil, errorf(AccessForbidden, "CORSResponse: CORS is not enabled for this origin")
@@ -179,9 +178,10 @@ func (s *surface) find(r *request) (*operation, error) {
 	return nil, e.with("Allow", strings.Join(s.allowed(r.level), ", "))
 }
 
-// subResource returns the sub-resource of a request, or "". An unsupported one is 501 even
-// if others are present, because some of Amazon S3 come in pairs (select and select-type).
-// An unknown parameter without a value is also 501 if the request would change something.
+// subResource returns the sub-resource of a request, or "". An unsupported one is a
+// NotImplemented error, also if a supported one is present, because some of Amazon S3 come in
+// pairs (select and select-type). An unknown parameter without a value is the same error if the
+// request would change something.
 func (s *surface) subResource(r *request) (sub string, err error) {
 	for _, p := range r.query {
 		_, known := slices.BinarySearch(subResources, p.name)
@@ -199,8 +199,8 @@ func (s *surface) subResource(r *request) (sub string, err error) {
 
 func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
 
-// harmless returns whether a parameter without a value does not change the meaning of a
-// request.
+// harmless reports whether a parameter without a value cannot change the meaning of a request,
+// because it is known or begins with x-.
 func (s *surface) harmless(name string) bool {
 	if _, known := slices.BinarySearch(modifiers, name); known {
 		return true
@@ -209,7 +209,7 @@ func (s *surface) harmless(name string) bool {
 	return strings.HasPrefix(lower, "x-")
 }
 
-// allowed returns the methods of the operations of a level that have no sub-resource.
+// allowed returns the methods that work at a level without a sub-resource, for the Allow header.
 func (s *surface) allowed(of level) []string {
 	var methods []string
 	for key := range s.table {

@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// policy has the conditions under which its signer allows the upload of a form. See "POST
-// Policy" in the Amazon S3 API Reference
+// policy has the conditions that the signer of an upload form has set. See "POST Policy" in the
+// Amazon S3 API Reference
 // (https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html).
 type policy struct {
 	expires     time.Time
 	conditions  []policyCondition
-	least, most int64 // size of the file in bytes
+	least, most int64 // allowed size of the file in bytes
 }
 
-// policyCondition is a condition on a field.
+// policyCondition is a condition on the value of a form field.
 type policyCondition struct {
 	prefix bool   // true: the field begins with value; false: it equals value
 	field  string // in lower case
@@ -51,8 +51,8 @@ func badPolicy(format string, args ...any) *Error {
 	return errorf(InvalidPolicyDocument, "Invalid Policy: "+format, args...)
 }
 
-// readPolicy parses the field policy: JSON in base64. It refuses unknown elements; ignoring
-// one could allow more than the signer intended.
+// readPolicy parses the form field policy, which is JSON in base64. It rejects unknown elements,
+// because ignoring one could allow more than the signer intended.
 func readPolicy(text string) (*policy, error) {
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -88,7 +88,7 @@ func readPolicy(text string) (*policy, error) {
 	return p, nil
 }
 
-// add parses one condition.
+// add parses one condition of a policy and adds it to p.
 func (p *policy) add(data json.RawMessage) error {
 	var simple map[string]*string
 	if err := json.Unmarshal(data, &simple); err == nil {
@@ -130,7 +130,7 @@ func (p *policy) add(data json.RawMessage) error {
 	return nil
 }
 
-// between parses the bounds of the file's size.
+// between parses the bounds of a content-length-range condition and applies them to p.
 func (p *policy) between(least, most json.RawMessage) error {
 	from, good := web.Decimal(strings.Trim(string(least), `"`))
 	to, also := web.Decimal(strings.Trim(string(most), `"`))
@@ -141,7 +141,8 @@ func (p *policy) between(least, most json.RawMessage) error {
 	return nil
 }
 
-// uncovered returns whether a field needs no condition.
+// uncovered reports whether a form may have the field although no condition of the policy
+// mentions it.
 func uncovered(name string) bool {
 	return name == "policy" || name == "x-amz-signature" || ignored(name)
 }
@@ -150,7 +151,8 @@ func denied(format string, args ...any) *Error {
 	return errorf(AccessDenied, "Invalid according to Policy: "+format, args...)
 }
 
-// judge returns an error if the policy does not allow the form. bucket and key are those of
+// judge returns an error if the policy does not allow the form f at the time now: it has expired,
+// a condition is false, or a field is not mentioned by any condition. bucket and key are those of
 // the new object.
 func (p *policy) judge(f *form, bucket, key string, now time.Time) error {
 	if !now.Before(p.expires) {
@@ -185,8 +187,8 @@ func (p *policy) judge(f *form, bucket, key string, now time.Time) error {
 	return nil
 }
 
-// holds returns whether a value meets a condition. A Content-Type may be a list; then every
-// entry must meet it.
+// holds reports whether a value satisfies the condition. If the field is Content-Type, the value
+// may be a list, and every entry must satisfy it.
 func (c *policyCondition) holds(value string) bool {
 	if !c.prefix {
 		return value == c.value

@@ -14,41 +14,39 @@ import (
 )
 
 const (
-	// checkEvery is the interval at which the senders of bodies are checked, because keys
-	// and sessions also expire.
+	// checkEvery is the interval of regular checks, which find keys and sessions that have expired.
 	checkEvery = time.Second
-	// endAfter is how long a request continues after its caller lost access. A request that
-	// ends sooner gets its normal answer, because Apply refuses its change.
+	// endAfter is how long a request continues after its caller has lost access. A request that
+	// ends within this time gets its normal answer: Apply of the state machine rejects its change.
 	endAfter = time.Second
-	// checkApart is the minimum interval between two scans, because keys can change all the
-	// time.
+	// checkApart is the minimum interval between two checks, because keys may be removed very often.
 	checkApart = 100 * time.Millisecond
 )
 
-// running has the requests whose bodies are being read. A body may take hours to arrive,
-// and a caller whose key was revoked should not send it to the end. One goroutine checks
-// all callers by the state of this node, whenever keys or sessions were removed and every
-// checkEvery. It runs while there are such requests.
+// running is the set of requests whose bodies are being read. A body may take hours to arrive,
+// and a caller whose key was revoked should not send all of it in vain. While there are such
+// requests, one goroutine checks their callers by the local state: every checkEvery, and when
+// keys or sessions were removed.
 type running struct {
 	accounts Accounts
 
-	// mu guards the fields below. It is held while a request is ended, so that the request
-	// cannot leave meanwhile.
+	// mu guards the fields below. It is held while a request is interrupted, so that the request
+	// cannot leave the set meanwhile.
 	mu   sync.Mutex
 	all  map[*run]struct{}
 	stop context.CancelFunc // stops the goroutine; nil: none runs
 	done <-chan struct{}    // closed by stop
 }
 
-// run is one request in running.
+// run is one request in the set running.
 type run struct {
 	who   accounts.Principal
-	again func(context.Context) error // authenticates again by the state of the cluster
+	again func(context.Context) error // authenticates the caller again by a linearizable read
 	since time.Time                   // when the caller lost access; zero: it has access. Guarded by running.mu
-	wire  *web.Patient                // the connection of the body
+	wire  *web.Patient                // reader of the body, by which the request is interrupted
 }
 
-// enter adds a request. The caller must call leave.
+// enter adds a request to the set. The caller must call leave.
 func (s *running) enter(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +61,7 @@ func (s *running) enter(r *run) {
 	}
 }
 
-// leave removes a request; nil is ignored.
+// leave removes a request from the set. It does nothing if r is nil.
 func (s *running) leave(r *run) {
 	if r == nil {
 		return
@@ -76,7 +74,7 @@ func (s *running) leave(r *run) {
 	}
 }
 
-// follow runs check until ctx ends.
+// follow calls check at regular intervals and after losses, until ctx ends.
 func (s *running) follow(ctx context.Context) {
 	losses := s.accounts.Losses()
 	defer losses.Close()
@@ -99,8 +97,9 @@ func (s *running) follow(ctx context.Context) {
 	}
 }
 
-// check ends the requests whose callers have lost access. It first asks the cluster whether
-// that is true, because the state of this node may be old.
+// check interrupts the requests whose callers have lost access. Because the local state may be
+// stale, it authenticates such a caller again by a linearizable read before it interrupts the
+// request.
 func (s *running) check(ctx context.Context) {
 	s.mu.Lock()
 	all := make([]*run, 0, len(s.all))
@@ -128,8 +127,8 @@ func (s *running) check(ctx context.Context) {
 	}
 }
 
-// overdue records whether the caller of a request lost access. It returns true after
-// endAfter without access.
+// overdue records whether the caller of a request has lost access, and returns true if that was
+// at least endAfter ago.
 func (s *running) overdue(r *run, unauthorized bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +142,7 @@ func (s *running) overdue(r *run, unauthorized bool) bool {
 	return time.Since(r.since) >= endAfter
 }
 
-// reads makes running check the caller of a request while its body arrives over wire.
+// reads adds a request to running while its body arrives over wire.
 func (s *surface) reads(r *request, wire *web.Patient) {
 	if r.caller.again == nil || r.run != nil {
 		return
@@ -152,7 +151,7 @@ func (s *surface) reads(r *request, wire *web.Patient) {
 	s.running.enter(r.run)
 }
 
-// refused returns why the request was ended; nil if it was not.
+// refused returns the error with which the request was interrupted, or nil. r may be nil.
 func (r *run) refused() error {
 	if r == nil || r.wire == nil {
 		return nil
@@ -160,8 +159,8 @@ func (r *run) refused() error {
 	return r.wire.Refused()
 }
 
-// part prepares the answer to a request that was ended: the connection closes after the
-// client had time to read the answer. For that the server reads a little more of the body.
+// part prepares the answer to a request that was interrupted: the connection closes after it. The
+// server still reads the body for checkEvery, so that the client has time to read the answer.
 func (r *run) part(h http.Header) {
 	if r.refused() == nil {
 		return

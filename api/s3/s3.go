@@ -1,13 +1,12 @@
-// Package s3 serves the object gateway over HTTP: buckets, objects, multipart uploads
-// and tags in the forms of the Amazon S3 REST API. docs/s3.md lists the operations.
-// The package authenticates the caller, selects the operation and writes the answer;
-// cluster/objects carries the operation out.
+// Package s3 serves the S3 gateway over HTTP: buckets, objects, multipart uploads and tags as in
+// the Amazon S3 REST API. docs/s3.md lists the operations. This package authenticates the caller,
+// selects the operation and writes the answer. cluster/objects executes the operation.
 //
-// Requests are routed by the path as sent: a key is any bytes, with // and .. and %2F
-// in it, and net/http would clean it. One table, operations, maps a method, a
-// sub-resource and a copy header to an operation and to the permission that it needs.
-// A request without an entry in the table is refused. The key of a share may use only the operations
-// in shareable, within the limits of the share.
+// Requests are routed by the path exactly as the client sent it. A key can contain //, .. and
+// %2F, which net/http would clean. One table, operations, maps a method, a sub-resource and a
+// copy header to an operation and to the permission that it needs. A request without an entry in
+// the table is rejected. The key of a share may use only the operations in shareable, within the
+// limits of the share.
 //
 // Imports: std, api/internal/web, api/s3/sigv4, cluster/objects, cluster/accounts,
 // consensus/state.
@@ -30,106 +29,108 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Objects has the use cases of this API. Resources of another account behave like missing
-// ones. Errors are state.Errors, and wrapped errors of bodies and callbacks.
+// Objects is the application logic behind the operations. For resources of another account it
+// returns the same errors as for missing ones. Its errors are state.Errors, and wrapped errors of
+// request bodies and callbacks.
 type Objects interface {
-	// Buckets returns an account's buckets, ordered by name.
+	// Buckets returns the buckets of the account a, ordered by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
-	// CreateBucket creates a bucket, public or private. It fails with state.ErrExists.
+	// CreateBucket creates a bucket, or returns state.ErrExists. Everybody can read the objects
+	// of a public bucket by their CIDs.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
-	// SetPublic makes the objects of a bucket private, or public, so that everybody can read
-	// them by their CIDs.
+	// SetPublic makes a bucket public or private. Everybody can read the objects of a public
+	// bucket by their CIDs.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
-	// Cors returns a bucket's rules for scripts of other origins, or
-	// state.ErrNoBucket.
+	// Cors returns the CORS rules of a bucket, or state.ErrNoBucket.
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
-	// SetCors replaces the rules of a bucket; without rules it removes them.
+	// SetCors replaces the CORS rules of a bucket. An empty list removes them.
 	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
 	// BucketTags returns a bucket's tags, or state.ErrNoBucket.
 	BucketTags(ctx context.Context, a state.AccountID, bucket string) ([]state.Tag, error)
-	// SetBucketTags replaces the tags of a bucket; without tags it removes them.
+	// SetBucketTags replaces the tags of a bucket. An empty list removes them.
 	SetBucketTags(ctx context.Context, a state.AccountID, bucket string, tags []state.Tag) error
 	// DeleteBucket removes a bucket, or returns state.ErrNotEmpty if the bucket is not empty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
-	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
+	// Bucket returns a bucket by a linearizable read, or state.ErrNoBucket.
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
-	// List returns one page of a bucket's keys.
+	// List returns a page of the objects of a bucket.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
-	// Put stores an object. The object is durable when it returns.
+	// Put stores an object. When it returns, the object is durable.
 	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
-	// SetVersioning makes a bucket keep versions, or stop keeping new ones.
+	// SetVersioning enables or suspends versioning of a bucket.
 	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
-	// Versions returns one page of a bucket's versions and delete markers.
+	// Versions returns a page of the versions and delete markers of a bucket.
 	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
-	// Object returns the version of a key that has the given id, or the newest version if id is
-	// empty, in the current state of the cluster. The result may be a delete marker. Errors:
-	// state.ErrNoBucket, state.ErrNoKey, state.ErrNoVersion.
+	// Object returns the version of a key with an id, or the newest version if id is empty, by a
+	// linearizable read. The result may be a delete marker. Errors: state.ErrNoBucket,
+	// state.ErrNoKey, state.ErrNoVersion.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
-	// PartSums returns the checksums of an object's parts; nil when there are none.
+	// PartSums returns the checksums of an object's parts, or nil if none are stored.
 	PartSums(ctx context.Context, a state.AccountID, bucket string, o *state.Object) (*state.PartSums, error)
-	// Open reads an object's content.
+	// Open opens the content of an object for reading.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
-	// Bao returns a Bao encoding of an object: a slice, or for a nil slice the tree without
-	// the content.
+	// Bao returns a Bao encoding of an object: a slice, or the outboard encoding if slice is nil.
 	Bao(ctx context.Context, a state.AccountID, o *state.Object, slice *objects.Slice) (*objects.Encoding, error)
-	// Delete deletes an object, or permanently the version with an id. A missing object is
-	// not an error, except in two cases: c requires it, or the bucket has no versioning and
-	// id is not its version (state.ErrNoVersion).
+	// Delete deletes an object, or permanently the version with the id id. A missing object is no
+	// error, except in two cases: the condition c requires it, or the bucket has no versioning
+	// and id is not the id of its only version (state.ErrNoVersion).
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
-	// DeleteMany removes up to state.MaxDeleteKeys objects and versions in one change.
+	// DeleteMany deletes up to state.MaxDeleteKeys objects and versions in one change.
 	DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) ([]objects.Deleted, error)
-	// Copy makes an object from the content of another.
+	// Copy creates an object with the content of another object.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
-	// SetTags replaces the tags of the version with an id, or of the current version if the id
-	// is "".
+	// SetTags replaces the tags of the version with an id, or of the current version if id is
+	// empty.
 	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
-	// CreateUpload begins a multipart upload.
+	// CreateUpload starts a multipart upload and returns its id.
 	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
-	// PutPart stores a part; a later part replaces an earlier one of the same number.
+	// PutPart stores a part of an upload. It replaces an earlier part with the same number.
 	PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (state.Part, error)
-	// CopyPart makes a part from the content of an object.
+	// CopyPart stores a part with content of an existing object.
 	CopyPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartCopyRequest) (state.Part, error)
-	// Complete makes an object from parts. A repeat with the same parts returns the same
-	// answer.
+	// Complete creates an object from the parts of an upload. A repeated request with the same
+	// parts returns the same result.
 	Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (state.Object, error)
-	// Abort ends an upload and frees its parts.
+	// Abort ends an upload and deletes its parts.
 	Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error
 	// Upload returns an upload, or state.ErrNoUpload.
 	Upload(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) (state.Upload, error)
-	// Uploads returns one page of a bucket's uploads.
+	// Uploads returns a page of the open uploads of a bucket.
 	Uploads(ctx context.Context, a state.AccountID, bucket string, q state.UploadsQuery) (state.UploadsPage, error)
-	// Parts returns an upload's parts whose number is above after.
+	// Parts returns up to limit parts of an upload whose number is above after. more is true if
+	// there are further parts.
 	Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error)
 }
 
-// Accounts authenticates requests.
+// Accounts authenticates requests and manages the shares of buckets.
 type Accounts interface {
-	// AuthenticateS3 checks a bearer token, also that of a share, or returns
-	// state.ErrUnauthorized.
+	// AuthenticateS3 returns the principal of a bearer token, which may be that of a share, by a
+	// linearizable read, or state.ErrUnauthorized.
 	AuthenticateS3(ctx context.Context, token string) (accounts.Principal, error)
-	// RecognizeS3 checks a bearer token by the state of this node, which may be stale.
+	// RecognizeS3 works like AuthenticateS3 with the local state, which may be stale.
 	RecognizeS3(token string) (accounts.Principal, error)
 	// S3Key returns the secret and the principal of an access key, or state.ErrUnauthorized
 	// for an unknown, revoked or expired one.
 	S3Key(ctx context.Context, accessKeyID string) (secret string, who accounts.Principal, err error)
-	// RecognizeS3Key does the same as S3Key by the state of this node, which may be stale.
+	// RecognizeS3Key works like S3Key with the local state, which may be stale.
 	RecognizeS3Key(accessKeyID string) (secret string, who accounts.Principal, err error)
-	// Still returns nil if the key or session of an admitted principal is still valid by the state
-	// of this node, and state.ErrUnauthorized if it has ended.
+	// Still returns nil if the key or session of a principal is still valid in the local state,
+	// and state.ErrUnauthorized if it is not.
 	Still(who accounts.Principal) error
-	// Losses reports keys and sessions that are removed from the state of this node.
+	// Losses returns a subscription to keys and sessions that are removed from the local state.
 	Losses() *accounts.Losses
-	// Used records that a request with the principal was signed with the right secret. The
-	// principal is one that S3Key returned.
+	// Used records that a request was signed with the secret of an access key. who is the
+	// principal that S3Key returned.
 	Used(who accounts.Principal)
-	// CreateShare adds a share to a bucket and returns it with its secrets. The same request
-	// again returns the same share. Errors: state.ErrInvalid, state.ErrNoBucket, state.ErrExists,
-	// state.ErrTooLarge.
+	// CreateShare adds a share to a bucket and returns it with its secrets. A repeated identical
+	// request returns the same share. Errors: state.ErrInvalid, state.ErrNoBucket,
+	// state.ErrExists, state.ErrTooLarge.
 	CreateShare(ctx context.Context, a state.AccountID, r accounts.ShareRequest) (accounts.Share, error)
-	// Shares returns a page of the shares of a bucket, without secrets.
+	// Shares returns a page of the shares of a bucket without secrets, beginning after the
+	// position after.
 	Shares(ctx context.Context, a state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
-	// RevokeShare ends a share on every node before it returns. Errors: state.ErrNoBucket,
-	// state.ErrNotFound.
+	// RevokeShare revokes a share. When it returns, no node accepts the share. Errors:
+	// state.ErrNoBucket, state.ErrNotFound.
 	RevokeShare(ctx context.Context, a state.AccountID, bucket string, id state.ShareID) error
 }
 
@@ -144,17 +145,19 @@ const (
 type Options struct {
 	Objects  Objects
 	Accounts Accounts
-	// Region is the region that buckets report. Requests may be signed for any region.
+	// Region is the region that the gateway reports for all buckets. Requests may be signed for any
+	// region. Empty means DefaultRegion.
 	Region string
 	// Domain is the host name whose subdomains are buckets: for s3.example.org,
-	// photos.s3.example.org is the bucket photos. Empty: none.
+	// photos.s3.example.org is the bucket photos. Empty means that only the path names a bucket.
 	Domain string
-	// MaxObject is the maximum size of a body and MinPart the minimum size of a part except
-	// the last, in bytes. Objects enforces MinPart; here it is for the error text.
+	// MaxObject is the maximum size of a body, and MinPart the minimum size of a part except the
+	// last, in bytes. 0 means the defaults. Objects enforces MinPart; here it is only for the text of
+	// the error.
 	MaxObject, MinPart int64
-	// PresignedV2 also accepts links of signature version 2.
+	// PresignedV2 enables presigned URLs of signature version 2.
 	PresignedV2 bool
-	// Limits has the rates of accounts and addresses; nil: no limits.
+	// Limits has the rates of accounts and addresses. nil means no limits.
 	Limits *web.Limits
 	// Origins are the web origins whose scripts may use the gateway.
 	Origins []string
@@ -166,11 +169,11 @@ type Options struct {
 	Metrics *web.Metrics // nil: no metrics
 }
 
-// caseTimeout bounds each call of a use case that transfers no content, so that a node
-// without a majority answers 503 before a client gives up.
+// caseTimeout bounds each call of Objects and Accounts that transfers no content, so that a node
+// without a majority answers 503 before the client gives up.
 const caseTimeout = 7 * time.Second
 
-// piecesTimeout bounds copying a part, up to Options.MaxObject bytes.
+// piecesTimeout bounds UploadPartCopy, which copies up to Options.MaxObject bytes.
 const piecesTimeout = 15 * time.Minute
 
 type surface struct {
@@ -182,7 +185,7 @@ type surface struct {
 	minPart   int64
 	limits    *web.Limits
 	origins   []string // Options.Origins
-	version2  bool     // links of signature version 2 are accepted
+	version2  bool     // presigned URLs of signature version 2 are accepted
 	now       func() time.Time
 	table     map[rowKey]*operation
 	subs      map[string]bool // sub-resources of table
@@ -191,7 +194,7 @@ type surface struct {
 	running   *running
 }
 
-// New returns the handler of the gateway.
+// New returns the handler of the gateway. It returns an error if a required option is missing.
 func New(o Options) (http.Handler, error) { return build(o, web.StallTimeout) }
 
 func build(o Options, stall time.Duration) (http.Handler, error) {
@@ -234,34 +237,34 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	return web.Attended(stall, wrapped), nil
 }
 
-// request is the state of one request.
+// request is the state of one request while it is served.
 type request struct {
 	*http.Request
 	target
-	began  time.Time // before authentication
+	began  time.Time // when the request began, before its authentication
 	query  query
 	caller caller
 	who    accounts.Principal
-	ruled  bool            // only a rule of the caller's bucket can allow a script to read the answer
+	ruled  bool            // a script can read the answer only if a CORS rule of the bucket allows it
 	spent  state.AccountID // account whose rate was charged before authentication; empty: none
-	form   *form           // fields of an upload form; nil: not a form
+	form   *form           // upload form; nil: the request is no form
 	held   *web.Held       // memory of the account; nil before authentication
 	run    *run            // entry in running; nil before the body is read
-	part   *state.PartSums // of the object, for an answer with one part and its checksum; else nil
+	part   *state.PartSums // checksums of the object's parts, if the answer needs that of one part; else nil
 }
 
 // account returns the account of the caller.
 func (r *request) account() state.AccountID { return r.who.Account }
 
-// soon returns a context with caseTimeout.
+// soon returns a context of the request that ends after caseTimeout.
 func (r *request) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), caseTimeout)
 }
 
-// serve checks, in this order: the rate of the address, the operation, the caller, the rate
-// of the account, and the permission. It reads no body before that, so a caller without
-// permission gets 403 instead of 100 Continue. A form that authenticates itself is read up
-// to its file.
+// serve checks the rate of the address, the credentials, the rate of the account, the operation
+// and the permission, in this order, and calls the operation. It reads no body before, so a
+// caller without permission gets 403 instead of 100 Continue. The exception is a form that
+// contains its own credentials, which is read up to its file.
 func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	w.Header().Set(requestIDHeader, w.Header().Get(web.RequestIDHeader))
 	if s.probes != nil && s.isProbe(plain) {
@@ -338,11 +341,12 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	return nil
 }
 
-// requestIDHeader has the same id as RequestId in an error.
+// requestIDHeader is the answer header with the id of the request, which is also the element
+// RequestId of an error.
 const requestIDHeader = "X-Amz-Request-Id"
 
-// logged returns the part of a path that the log shows. It hides keys, because they are the
-// users' data.
+// logged returns the part of a path that may be logged. It omits keys, because they are data of
+// the users.
 func (s *surface) logged(r *http.Request) string {
 	t, err := s.targetOf(r)
 	switch {

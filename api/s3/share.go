@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// shareable has the operations that the key of a share may use, and the condition of each. A share
-// is refused every operation without an entry, so a new operation is refused until it is added here.
-// Apply checks the limits of changes again.
+// shareable maps the operations that the key of a share may use to their conditions. All other
+// operations are rejected, so a new operation must be added here before shares can use it. Apply
+// of the state machine checks the limits of changes again.
 var shareable = map[string]func(r *request, s *state.Share) bool{
 	"GetObject":           readsKey,
 	"HeadObject":          readsKey,
@@ -34,7 +34,7 @@ var shareable = map[string]func(r *request, s *state.Share) bool{
 	"DeleteObjects": func(r *request, s *state.Share) bool { return s.Delete && r.bucket == s.Bucket }, // mayDelete checks each key
 }
 
-// permitted returns whether the caller of a request may use the operation.
+// permitted reports whether the caller of a request may use the operation.
 func (o *operation) permitted(r *request) bool {
 	share := r.who.Share
 	if share == nil {
@@ -44,8 +44,8 @@ func (o *operation) permitted(r *request) bool {
 	return allows != nil && allows(r, share)
 }
 
-// onKey returns whether a share covers the key of a request. A share covers no version that a
-// request names, because old versions may be from before the share.
+// onKey reports whether a share covers the key of a request. It does not cover a request for a
+// specific version, because old versions may be from before the share.
 func onKey(r *request, s *state.Share) bool {
 	return r.level == levelObject && r.bucket == s.Bucket && s.Covers(r.key) && !r.query.has("versionId")
 }
@@ -54,7 +54,8 @@ func readsKey(r *request, s *state.Share) bool { return s.Read && onKey(r, s) }
 
 func writesKey(r *request, s *state.Share) bool { return s.Write && onKey(r, s) }
 
-// copiesKey checks the source too. The operation parses the same header by the same function.
+// copiesKey reports whether a share permits a copy: it must cover the source and the target. The
+// source is parsed by the same function as in the operation.
 func copiesKey(r *request, s *state.Share) bool {
 	src, err := sourceOf(r.Header)
 	return err == nil && s.Read && src.bucket == s.Bucket && src.version == "" && s.Covers(src.key) && writesKey(r, s)
@@ -64,22 +65,22 @@ func listsPrefix(r *request, s *state.Share) bool {
 	return s.Read && r.bucket == s.Bucket && s.CoversList(r.query.get("prefix"))
 }
 
-// mayDelete returns whether the caller, who may use DeleteObjects, may delete a key or its version.
+// mayDelete reports whether a caller who may use DeleteObjects may delete this key or version.
 func (r *request) mayDelete(key, version string) bool {
 	return r.who.Share == nil || version == "" && r.who.Share.Covers(key)
 }
 
-// maxShare is the maximum size of the body of CreateShare in bytes. Its prefixes of 1,024 bytes fit
-// even if JSON escapes each byte.
+// maxShare is the maximum size of the body of CreateShare in bytes. It is enough for all prefixes
+// of 1,024 bytes even if JSON escapes each byte.
 const maxShare = 64 << 10
 
-// sharesBody is a page of the shares of a bucket.
+// sharesBody is a page of the shares of a bucket, in JSON.
 type sharesBody struct {
 	Shares []web.Share `json:"shares"`
-	Next   string      `json:"next,omitempty"`
+	Next   string      `json:"next,omitempty"` // value of the parameter after for the next page
 }
 
-// createShare answers PUT /{bucket}?share={id} with the share and its secrets.
+// createShare answers PUT /{bucket}?share={id} with the new share and its secrets.
 func (s *surface) createShare(w http.ResponseWriter, r *request) error {
 	body, err := s.readSmall(w, r, maxShare)
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *surface) createShare(w http.ResponseWriter, r *request) error {
 	return web.JSON(w, http.StatusOK, web.ShareOf(&share, time.RFC3339))
 }
 
-// readShare parses the body of createShare.
+// readShare parses the JSON body of createShare.
 func readShare(body []byte) (asked accounts.ShareRequest, err error) {
 	f, err := web.Object("the body", body)
 	if err == nil {
@@ -120,7 +121,8 @@ func readShare(body []byte) (asked accounts.ShareRequest, err error) {
 	return web.ReadShare(f) //nolint:wrapcheck // for people
 }
 
-// deleteShare answers DELETE /{bucket}?share={id}. After the answer, no node accepts the share.
+// deleteShare answers DELETE /{bucket}?share={id}. When it has answered, no node accepts the
+// share.
 func (s *surface) deleteShare(w http.ResponseWriter, r *request) error {
 	ctx, cancel := r.soon()
 	defer cancel()
@@ -134,7 +136,7 @@ func (s *surface) deleteShare(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusNoContent)
 }
 
-// listShares answers GET /{bucket}?shares with a page of shares by their ids, without secrets.
+// listShares answers GET /{bucket}?shares with a page of shares without secrets, ordered by id.
 func (s *surface) listShares(w http.ResponseWriter, r *request) error {
 	after := state.ShareID(r.query.get("after"))
 	if after != "" && !state.ValidShareID(after) {

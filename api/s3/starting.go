@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Starting returns a handler for a node that is starting, until the use cases that New needs exist.
-// The handler answers requests for health, and every other request with 503 and the reason.
-// Starting needs the options Version and Logger, and uses Domain and Metrics.
+// Starting returns the handler of a node that is starting, in place of New, whose dependencies do
+// not exist yet. It answers health checks, and rejects all other requests with 503 and the
+// reason. It needs the options Version and Logger, and uses Domain and Metrics.
 func Starting(o Options, h web.Health) http.Handler {
 	s, otherwise := &surface{stall: web.StallTimeout, probes: probes(h, o.Version)}, web.Starting(h, nil)
 	if o.Domain != "" {

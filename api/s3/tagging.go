@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxTagging is the maximum size of the body of PutObjectTagging in bytes. Ten tags of
-// maximum length, with each character as a reference, are smaller.
+// maxTagging is the maximum size of the body of PutObjectTagging in bytes. It is enough for ten
+// tags of maximum length with each character as an XML character reference.
 const maxTagging = 128 << 10
 
 func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
@@ -22,7 +22,7 @@ func (s *surface) getTagging(w http.ResponseWriter, r *request) error {
 	return taggingOf(o.Tags).send(w, http.StatusOK)
 }
 
-// taggingOf writes the elements of tags.
+// taggingOf returns a Tagging document with the tags.
 func taggingOf(tags []state.Tag) *xmlWriter {
 	x := newXML()
 	x.root("Tagging")
@@ -56,9 +56,8 @@ func (s *surface) deleteTagging(w http.ResponseWriter, r *request) error {
 	return web.Empty(w, http.StatusNoContent)
 }
 
-// setTags replaces the tags of the version that a request names, or else of the current
-// version. The answer has the version id; in a bucket that never had versions, only if the
-// request named one.
+// setTags replaces the tags of the version that the query names, or of the current version. The
+// answer has the version id if the bucket has had versioning or if the query names a version.
 func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
 	id, err := r.query.version()
 	if err != nil {
@@ -84,8 +83,7 @@ func (s *surface) setTags(w http.ResponseWriter, r *request, tags []state.Tag) e
 	return err
 }
 
-// bodyTags parses the tags in a body. bytes is the maximum size of the body, and most the
-// maximum number of tags.
+// bodyTags reads a body of up to bytes bytes and returns its tags, at most most of them.
 func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most int) ([]state.Tag, error) {
 	body, err := s.readSmall(w, r, bytes)
 	if err != nil {
@@ -98,8 +96,7 @@ func (s *surface) bodyTags(w http.ResponseWriter, r *request, bytes int64, most 
 	return tags, checkTags(tags, most)
 }
 
-// readTagging parses the elements Tagging, TagSet and Tag with Key and Value. most is the
-// maximum number of tags.
+// readTagging parses a Tagging document with at most most tags.
 func readTagging(body []byte, most int) (tags []state.Tag, err error) {
 	x, err := readXML(body, "Tagging")
 	if err != nil {
@@ -170,8 +167,8 @@ func (x *xmlReader) tag() (t state.Tag, err error) {
 	}
 }
 
-// maxBucketTagging is the maximum size of the body of PutBucketTagging in bytes, as
-// maxTagging for fifty tags.
+// maxBucketTagging is the maximum size of the body of PutBucketTagging in bytes: like maxTagging,
+// but for fifty tags.
 const maxBucketTagging = 512 << 10
 
 func (s *surface) getBucketTagging(w http.ResponseWriter, r *request) error {
@@ -199,7 +196,7 @@ func (s *surface) deleteBucketTagging(w http.ResponseWriter, r *request) error {
 	return s.setBucketTags(w, r, nil)
 }
 
-// setBucketTags replaces the tags of a bucket. Both PUT and DELETE answer 204.
+// setBucketTags replaces the tags of a bucket and answers 204.
 func (s *surface) setBucketTags(w http.ResponseWriter, r *request, tags []state.Tag) error {
 	ctx, cancel := r.soon()
 	defer cancel()

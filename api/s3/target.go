@@ -10,25 +10,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// level says whether a path names the service, a bucket or an object.
+// level tells what a path names: the service, a bucket or an object.
 type level uint8
 
 const (
-	levelService level = iota // all buckets of an account
+	levelService level = iota // the root path: all buckets of the account
 	levelBucket
 	levelObject
 )
 
-// target is the service, the bucket or the object that a request is for.
+// target is the service, bucket or object that a request is for.
 type target struct {
 	level  level
 	bucket string
-	key    string // exact bytes, not cleaned
-	hosted bool   // the host name has the bucket
+	key    string // decoded, but not cleaned
+	hosted bool   // the bucket is in the host name, not in the path
 }
 
-// targetOf parses path and host. It splits the path as it was sent and then decodes the
-// parts, so that an escaped slash separates nothing.
+// targetOf parses the path and the host of a request. It splits the escaped path and then decodes
+// its parts, so that an escaped slash separates nothing.
 func (s *surface) targetOf(r *http.Request) (target, error) {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	t := target{}
@@ -58,7 +58,8 @@ func (s *surface) targetOf(r *http.Request) (target, error) {
 	return t, nil
 }
 
-// bucketOfHost returns the bucket in a host name.
+// bucketOfHost returns the bucket in a host name below Options.Domain, and false for any other
+// host name.
 func (s *surface) bucketOfHost(host string) (string, bool) {
 	if s.domain == "" {
 		return "", false
@@ -71,7 +72,7 @@ func (s *surface) bucketOfHost(host string) (string, bool) {
 	return bucket, ok && bucket != ""
 }
 
-// check returns an error for an invalid bucket name or key.
+// check returns an error if the bucket name or the key is invalid.
 func (t *target) check() error {
 	if t.level >= levelBucket && !web.ValidBucket(t.bucket) {
 		return errorf(InvalidBucketName, "the specified bucket is not valid: 3 to 63 lower case letters, digits, dots and hyphens")
@@ -90,13 +91,13 @@ func checkKey(key string) error {
 	return nil
 }
 
-// parameter is a parameter of a query.
+// parameter is one decoded query parameter.
 type parameter struct{ name, value string }
 
-// query has the parameters of a query in order.
+// query has the parameters of a query in their order.
 type query []parameter
 
-// parseQuery splits a query at & only and decodes + as a space.
+// parseQuery parses a raw query. It splits only at & and decodes + as a space.
 func parseQuery(raw string) (query, error) {
 	if raw == "" {
 		return nil, nil
@@ -124,7 +125,7 @@ func parseQuery(raw string) (query, error) {
 	return q, nil
 }
 
-// get returns the first value of a parameter.
+// get returns the first value of a parameter, or "" if it is absent.
 func (q query) get(name string) string {
 	value, _ := q.find(name)
 	return value
@@ -144,8 +145,8 @@ func (q query) has(name string) bool {
 	return given
 }
 
-// number parses a parameter as a number, which must not be below least. A number above most
-// becomes most. An empty value counts as absent.
+// number returns the parameter name as a number. It returns absent for an absent or empty
+// parameter, most for a larger number, and an error for a malformed number or one below least.
 func (q query) number(name string, absent, least, most int) (int, error) {
 	text := q.get(name)
 	if text == "" {
@@ -158,8 +159,8 @@ func (q query) number(name string, absent, least, most int) (int, error) {
 	return int(min(n, int64(most))), nil
 }
 
-// ranged parses a parameter like number. It returns 0 for an absent parameter, and an error for
-// a number above most.
+// ranged works like number, but returns 0 for an absent parameter and an error for a number above
+// most.
 func (q query) ranged(name string, least, most int) (int, error) {
 	if n, ok := web.Decimal(q.get(name)); ok && n > int64(most) {
 		return 0, errorf(InvalidArgument, "%s has to be a number from %d to %d", name, least, most)
@@ -167,7 +168,7 @@ func (q query) ranged(name string, least, most int) (int, error) {
 	return q.number(name, 0, least, most)
 }
 
-// nibble returns the value of a hexadecimal digit, or -1.
+// nibble returns the value of a hexadecimal digit, or -1 for another character.
 func nibble(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -180,8 +181,8 @@ func nibble(c byte) int {
 	return -1
 }
 
-// escapeKey encodes text as encoding-type=url does: everything except letters, digits, - _
-// . ~ and the slash, with %20 for a space.
+// escapeKey encodes text as encoding-type=url requires: it percent-encodes everything except
+// letters, digits, - _ . ~ and the slash.
 func escapeKey(text string) string {
 	const upper = "0123456789ABCDEF"
 	plain := func(c byte) bool {

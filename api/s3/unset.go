@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// unset returns the operations for bucket configurations that do not exist here. Tools read
-// them and continue if the answer is that of an Amazon S3 bucket without the configuration:
-// an empty document, or a 404 with its own code. Setting one is 501 NotImplemented.
+// unset returns the operations for bucket configurations that the gateway does not support. Tools
+// read them, and continue if the answer is that of an Amazon S3 bucket without the configuration:
+// an empty document, or a 404 with its own code. Setting one is a NotImplemented error.
 func (s *surface) unset() []operation {
 	const (
 		bucket = levelBucket
@@ -50,10 +50,11 @@ func (s *surface) unset() []operation {
 	}
 }
 
-// probing returns the answer to a request for a configuration of a bucket.
+// probing returns the document that answers a request for a configuration of the bucket.
 type probing = func(*surface, *request, *state.Bucket) (*xmlWriter, error)
 
-// probe serves answer for the caller's bucket. A missing bucket is an error.
+// probe returns a handler that answers with the document of answer for the caller's bucket. A
+// missing bucket is an error.
 func (s *surface) probe(answer probing) func(http.ResponseWriter, *request) error {
 	return func(w http.ResponseWriter, r *request) error {
 		ctx, cancel := r.soon()
@@ -70,12 +71,14 @@ func (s *surface) probe(answer probing) func(http.ResponseWriter, *request) erro
 	}
 }
 
-// nothing answers with an error that the bucket has no such configuration.
+// nothing returns a probing that fails with the given code and message: the bucket has no such
+// configuration.
 func nothing(code Code, message string) probing {
 	return func(*surface, *request, *state.Bucket) (*xmlWriter, error) { return nil, errorf(code, "%s", message) }
 }
 
-// empty answers with an empty document: the bucket has no such configuration.
+// empty returns a probing whose document has only the empty element root: the bucket has no such
+// configuration.
 func empty(root string) probing {
 	return func(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 		x := newXML()
@@ -85,7 +88,8 @@ func empty(root string) probing {
 	}
 }
 
-// noneOf answers with an empty list, for configurations of which a bucket can have several.
+// noneOf returns a probing for configurations of which a bucket can have several. Its document
+// root is an empty list. With the parameter id, which asks for one configuration, it is an error.
 func noneOf(root string) probing {
 	return func(_ *surface, r *request, _ *state.Bucket) (*xmlWriter, error) {
 		if r.query.has("id") {
@@ -99,7 +103,7 @@ func noneOf(root string) probing {
 	}
 }
 
-// probePayer answers that the owner of a bucket pays.
+// probePayer returns the answer to GetBucketRequestPayment: the owner of the bucket pays.
 func probePayer(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("RequestPaymentConfiguration")
@@ -108,7 +112,7 @@ func probePayer(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	return x, nil
 }
 
-// probeAbac answers that tags of a bucket give nobody access.
+// probeAbac returns the answer to GetBucketAbac: access control by tags is disabled.
 func probeAbac(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	x := newXML()
 	x.root("AbacStatus")
@@ -117,7 +121,8 @@ func probeAbac(*surface, *request, *state.Bucket) (*xmlWriter, error) {
 	return x, nil
 }
 
-// deleteNothing answers the deletion of a configuration that no bucket has, which succeeds.
+// deleteNothing answers the deletion of a configuration that no bucket has. It succeeds if the
+// bucket exists.
 func (s *surface) deleteNothing(w http.ResponseWriter, r *request) error {
 	ctx, cancel := r.soon()
 	defer cancel()

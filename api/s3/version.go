@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// versionID checks the form of a version id. The version may not exist.
+// versionID returns text as a version id, or an error if it has an invalid form. The version may
+// not exist.
 func versionID(text string) (state.VersionID, error) {
 	switch {
 	case text == "":
@@ -21,7 +22,7 @@ func versionID(text string) (state.VersionID, error) {
 	return state.VersionID(text), nil
 }
 
-// version returns the version id in a query, or "".
+// version returns the parameter versionId, or "" if it is absent.
 func (q query) version() (state.VersionID, error) {
 	text, given := q.find("versionId")
 	if !given {
@@ -30,8 +31,8 @@ func (q query) version() (state.VersionID, error) {
 	return versionID(text)
 }
 
-// current returns the version that a request names, or the current one. For a delete marker
-// it returns an error that says so.
+// current returns the version of the object that the query names, or the current version. For a
+// delete marker it returns the error of marked.
 func (s *surface) current(r *request) (state.Object, error) {
 	id, err := r.query.version()
 	if err != nil {
@@ -46,7 +47,8 @@ func (s *surface) current(r *request) (state.Object, error) {
 	return o, err
 }
 
-// marked returns the error for a delete marker.
+// marked returns the error for a read of a delete marker. It is 404, or 405 if the query names
+// the version (named).
 func marked(o *state.Object, named bool) error {
 	e := errorf(NoSuchKey, "the specified key does not exist")
 	if named {
@@ -98,8 +100,8 @@ func (s *surface) getVersioning(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// readVersioning parses VersioningConfiguration with Status. MfaDelete may be Disabled
-// only.
+// readVersioning parses a VersioningConfiguration document and returns its Status. The only
+// MfaDelete that it accepts is Disabled.
 func readVersioning(body []byte) (to state.Versioning, err error) {
 	x, err := readXML(body, "VersioningConfiguration")
 	if err != nil {
@@ -192,7 +194,8 @@ func (s *surface) listVersions(w http.ResponseWriter, r *request) error {
 	return x.sendPage(w, r)
 }
 
-// version writes one version or delete marker of a list.
+// version writes one version or delete marker of a list. latest is true for the current version
+// of its key.
 func (x *xmlWriter) version(r *request, l *listing, o *state.Object, latest bool) {
 	element := "Version"
 	if o.Marker {

@@ -9,31 +9,32 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxXMLDepth is the maximum nesting of elements. The known documents have at most 4
+// maxXMLDepth is the maximum nesting of elements. The documents of the S3 API have at most 4
 // levels.
 const maxXMLDepth = 16
 
-// xmlReader parses the XML of a request, element by element, without a tree.
+// xmlReader parses the XML of a request element by element, without building a tree.
 //
-// encoding/xml refuses characters below a space, also as references, and clients send such
-// keys in DeleteObjects. xmlReader supports the part of XML 1.0 that is for data: elements,
-// text, references to characters, CDATA, comments and instructions. It ignores prefixes and
-// attributes. It does not support entities that a document defines, so nothing can expand.
-// Text must be UTF-8.
+// It exists because encoding/xml rejects control characters, even as character references, and
+// clients send keys with such characters in DeleteObjects. xmlReader supports the part of XML 1.0
+// that is used for data: elements, text, character references, CDATA, comments and processing
+// instructions. It ignores namespace prefixes and attributes. It does not support entities that a
+// document defines, so nothing can expand. Text must be UTF-8.
 type xmlReader struct {
-	rest   []byte
-	stack  []string
-	closed bool // the current element has no content: <a/>
+	rest   []byte   // bytes that are not parsed yet
+	stack  []string // names of the open elements; the last is the current one
+	closed bool     // the current element is empty: <a/>
 }
 
-// malformed returns the error for XML that is not as required.
+// malformed returns a MalformedXML error with a formatted text.
 func malformed(format string, args ...any) *Error {
 	e := errorf(MalformedXML, format, args...)
 	e.Message = "the XML you provided was not well-formed or did not validate against our published schema: " + e.Message
 	return e
 }
 
-// readXML starts to parse a document whose root element has this name.
+// readXML returns a reader of data whose current element is the root element. It returns an error
+// if that is not named root.
 func readXML(data []byte, root string) (*xmlReader, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
@@ -53,7 +54,7 @@ func readXML(data []byte, root string) (*xmlReader, error) {
 	return x, nil
 }
 
-// declaration parses <?xml ... ?>. Only the encoding matters.
+// declaration skips <?xml ... ?>. It returns an error if the encoding is not UTF-8 or ASCII.
 func (x *xmlReader) declaration() error {
 	if !bytes.HasPrefix(x.rest, []byte("<?xml")) {
 		return nil
@@ -70,9 +71,8 @@ func (x *xmlReader) declaration() error {
 	return nil
 }
 
-// child enters the next child of the current element and returns its name. If there is
-// none, ok is false and the parent becomes the current element. Text between elements is an
-// error.
+// child enters the next child of the current element and returns its name. If there is none, it
+// leaves the current element and ok is false. Text between elements is an error.
 func (x *xmlReader) child() (name string, ok bool, err error) {
 	if len(x.stack) == 0 {
 		return "", false, malformed("it has more after its end")
@@ -141,7 +141,7 @@ func (x *xmlReader) text() (string, error) {
 	}
 }
 
-// skip leaves the current element with all its content.
+// skip ignores the content of the current element and leaves it.
 func (x *xmlReader) skip() error {
 	depth := len(x.stack)
 	for len(x.stack) >= depth {
@@ -196,7 +196,7 @@ func (x *xmlReader) finish() error {
 	}
 }
 
-// pass skips a comment or an instruction.
+// pass skips a comment or a processing instruction, and returns false if there is none.
 func (x *xmlReader) pass() (bool, error) {
 	for _, kind := range []struct{ begin, end string }{{"<!--", "-->"}, {"<?", "?>"}} {
 		if !bytes.HasPrefix(x.rest, []byte(kind.begin)) {
@@ -215,7 +215,7 @@ func (x *xmlReader) pass() (bool, error) {
 	return false, nil
 }
 
-// startTag parses a start tag. Its element becomes the current one.
+// startTag parses a start tag and enters its element.
 func (x *xmlReader) startTag() (string, error) {
 	if len(x.stack) == maxXMLDepth {
 		return "", malformed("elements are more than %d deep", maxXMLDepth)
@@ -248,7 +248,7 @@ func (x *xmlReader) startTag() (string, error) {
 	}
 }
 
-// attribute skips name="value".
+// attribute skips an attribute, name="value".
 func (x *xmlReader) attribute() error {
 	if _, err := x.name(0); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (x *xmlReader) endTag() error {
 
 func (x *xmlReader) pop() { x.stack, x.closed = x.stack[:len(x.stack)-1], false }
 
-// name parses a name that begins from bytes after the position.
+// name parses a name at offset from of the rest.
 func (x *xmlReader) name(from int) (string, error) {
 	i := from
 	for i < len(x.rest) && !strings.ContainsRune(" \t\r\n/>=<\"'&", rune(x.rest[i])) {
@@ -297,10 +297,10 @@ func (x *xmlReader) name(from int) (string, error) {
 	return "", malformed("a tag has no name")
 }
 
-// local returns a name without its prefix.
+// local returns a name without its namespace prefix.
 func local(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
 
-// appendLines appends text with all line ends as \n (XML 1.0, section 2.11).
+// appendLines appends text to b and converts all line breaks to \n (XML 1.0, section 2.11).
 func appendLines(b, text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		if text[i] == '\r' {
@@ -315,7 +315,7 @@ func appendLines(b, text []byte) []byte {
 	return b
 }
 
-// appendText appends text with its references resolved.
+// appendText appends text to b and replaces character references by their characters.
 func appendText(b, text []byte) ([]byte, error) {
 	for {
 		at := bytes.IndexByte(text, '&')
@@ -336,9 +336,10 @@ func appendText(b, text []byte) ([]byte, error) {
 	}
 }
 
-// resolve returns the character of a reference. It accepts characters that XML 1.0
-// excludes, because clients name keys with them in this way.
-func resolve(name string) (rune, bool) {
+// resolve returns the character of a reference, given by its name without & and ; such as amp or
+// #x41. It accepts characters that XML 1.0 excludes, because clients send them in keys in this
+// way. ok is false for an unknown reference.
+func resolve(name string) (char rune, ok bool) {
 	switch name {
 	case "amp":
 		return '&', true
@@ -372,8 +373,8 @@ func resolve(name string) (rune, bool) {
 	return r, utf8.ValidRune(r)
 }
 
-// checkConfiguration parses the body of CreateBucket. It refuses tags and directory
-// buckets, which do not exist here, because clients would rely on them later.
+// checkConfiguration checks the body of CreateBucket. It rejects tags and directory buckets,
+// which the gateway does not support, because clients would later rely on them.
 func checkConfiguration(body []byte) error {
 	x, err := readXML(body, "CreateBucketConfiguration")
 	if err != nil {
@@ -416,7 +417,8 @@ type listedPart struct {
 	checksums    map[string]string // key: algorithm; value: base64
 }
 
-// readParts parses the body of CompleteMultipartUpload. It stops after most+1 parts.
+// readParts parses the body of CompleteMultipartUpload. It stops after most+1 parts, which is
+// enough for the caller to detect too many.
 func readParts(body []byte, most int) (parts []listedPart, err error) {
 	x, err := readXML(body, "CompleteMultipartUpload")
 	if err != nil {
@@ -484,18 +486,18 @@ func (x *xmlReader) part() (p listedPart, err error) {
 	}
 }
 
-// doomed is an Object element of DeleteObjects.
+// doomed is an Object element of DeleteObjects: an object or version to delete.
 type doomed struct {
 	key, version     string
-	etag, size, time string // values of the conditions
-	// True if the element is present, even if it is empty.
+	etag, size, time string // values of the elements ETag, Size and LastModifiedTime
+	// The element VersionId, ETag, Size or LastModifiedTime is present, even if it is empty.
 	versioned, matched, sized, timed bool
 }
 
-// conditional returns whether there is a condition on the deleted version.
+// conditional reports whether the element has a condition on the deleted version.
 func (d *doomed) conditional() bool { return d.matched || d.sized || d.timed }
 
-// condition returns the condition on the deleted version.
+// condition returns the condition on the deleted version. It is true if there is no such version.
 func (d *doomed) condition() (c state.Condition, err error) {
 	if d.matched {
 		if c.Match, err = conditionTags("ETag", []string{d.etag}, true); err != nil {
@@ -514,7 +516,7 @@ func (d *doomed) condition() (c state.Condition, err error) {
 	return c, err
 }
 
-// boolean parses an xs:boolean, in any case.
+// boolean parses an xs:boolean in any letter case.
 func boolean(text string) (bool, error) {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "true", "1":
@@ -525,7 +527,8 @@ func boolean(text string) (bool, error) {
 	return false, malformed("%.16q is neither true nor false", text)
 }
 
-// readDelete parses the body of DeleteObjects.
+// readDelete parses the body of DeleteObjects, with at most most Object elements. quiet means
+// that the answer lists only errors.
 func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 	x, err := readXML(body, "Delete")
 	if err != nil {
@@ -559,7 +562,8 @@ func readDelete(body []byte, most int) (keys []doomed, quiet bool, err error) {
 	}
 }
 
-// doomed parses one Object. A repeated element is an error, because it is ambiguous.
+// doomed parses one Object element. A repeated child element is an error, because it is
+// ambiguous.
 func (x *xmlReader) doomed() (d doomed, err error) {
 	keyed := false
 	for {
@@ -596,8 +600,8 @@ func (x *xmlReader) doomed() (d doomed, err error) {
 	}
 }
 
-// check returns an error for an invalid key, version or condition. An empty value of these is
-// also invalid, because ignoring it could delete the wrong version.
+// check returns an error for an invalid key, version or condition. An empty value is also
+// invalid, because ignoring it could delete the wrong version.
 func (d *doomed) check() error {
 	if err := checkKey(d.key); err != nil {
 		return err

@@ -17,14 +17,14 @@ const (
 	xmlSpace  = "http://s3.amazonaws.com/doc/2006-03-01/"
 )
 
-// xmlWriter writes the XML of an answer. encoding/xml would replace characters that XML 1.0
-// excludes by U+FFFD. xmlWriter writes them as numeric references, like Amazon S3, so that
-// the character stays known.
+// xmlWriter builds the XML of an answer. It writes characters that XML 1.0 excludes as numeric
+// references, like Amazon S3, so that keys stay readable; encoding/xml would replace them by
+// U+FFFD.
 type xmlWriter struct{ b []byte }
 
 func newXML() *xmlWriter { return &xmlWriter{append(make([]byte, 0, 1024), xmlProlog...)} }
 
-// root begins the root element of an answer that is not an error.
+// root begins the root element of an answer, with the namespace of S3. Errors have no namespace.
 func (x *xmlWriter) root(name string) {
 	x.b = append(x.b, '<')
 	x.b = append(x.b, name...)
@@ -62,17 +62,17 @@ func (x *xmlWriter) truth(name string, value bool) {
 	x.end(name)
 }
 
-// time writes an element with a time in ISO 8601, in milliseconds.
+// time writes an element with a time in ISO 8601 with milliseconds.
 func (x *xmlWriter) time(name string, at state.Millis) {
 	x.begin(name)
 	x.b = at.Time().AppendFormat(x.b, "2006-01-02T15:04:05.000Z")
 	x.end(name)
 }
 
-// etag writes an element ETag with quotes around the value.
+// etag writes an ETag element with a quoted value.
 func (x *xmlWriter) etag(value string) { x.text("ETag", `"`+value+`"`) }
 
-// owner writes the XML element Owner.
+// owner writes an Owner element for the caller of r.
 func (x *xmlWriter) owner(r *request) { x.person("Owner", r) }
 
 func (x *xmlWriter) person(element string, r *request) {
@@ -82,8 +82,8 @@ func (x *xmlWriter) person(element string, r *request) {
 	x.end(element)
 }
 
-// escape appends text. Bytes that are not UTF-8 become U+FFFD, because XML cannot express
-// them; encoding-type=url can.
+// escape appends text with XML escapes. Bytes that are not UTF-8 become U+FFFD, because XML
+// cannot express them; clients can ask for encoding-type=url instead.
 func (x *xmlWriter) escape(text string) {
 	from := 0
 	for i := 0; i < len(text); {
@@ -113,8 +113,8 @@ func (x *xmlWriter) escape(text string) {
 	x.b = append(x.b, text[from:]...)
 }
 
-// legible returns text with U+FFFD for characters that XML 1.0 excludes (section 2.2
-// there). Otherwise some clients could not parse the error and its code.
+// legible replaces characters that XML 1.0 excludes (its section 2.2) by U+FFFD, because some
+// clients could not parse an error with such characters.
 func legible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
@@ -124,7 +124,8 @@ func legible(text string) string {
 	}, text)
 }
 
-// sendPage does the work of send for a page of a list, which may have some megabytes.
+// sendPage works like send with status 200, and charges the memory of the answer to the account,
+// because a page of a list may have several megabytes.
 func (x *xmlWriter) sendPage(w http.ResponseWriter, r *request) error {
 	if err := r.held.Grow(int64(cap(x.b))); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (x *xmlWriter) sendPage(w http.ResponseWriter, r *request) error {
 	return x.send(w, http.StatusOK)
 }
 
-// send sends the answer.
+// send sends the document as the answer.
 func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	header := w.Header()
 	header.Set("Content-Type", "application/xml")
@@ -149,5 +150,5 @@ func (x *xmlWriter) send(w http.ResponseWriter, status int) error {
 	return nil
 }
 
-// httpTime returns a time in the form of headers, in whole seconds.
+// httpTime formats a time for an HTTP header, in whole seconds.
 func httpTime(at state.Millis) string { return at.Time().Truncate(time.Second).Format(http.TimeFormat) }

@@ -14,55 +14,56 @@ import (
 )
 
 const (
-	// checkedChunk is the largest signed chunk, in bytes, that Read verifies before it
-	// returns any byte of it. SDKs that sign chunks send 64 and 128 KiB.
+	// checkedChunk is the largest size in bytes of a signed chunk that Read verifies before it
+	// returns any byte of the chunk. SDKs that sign chunks send chunks of 64 or 128 KiB.
 	checkedChunk = 128 << 10
 
-	// plainBuffer is the size of the read buffer for chunks without signatures, in bytes.
-	// Larger reads bypass it.
+	// plainBuffer is the size in bytes of the read buffer for chunks without signatures. Larger
+	// reads bypass the buffer.
 	plainBuffer = 8 << 10
 
-	// maxLine is the maximum length of a line of the framing, in bytes. The size and the
-	// signature of a chunk take 100, the name and the value of a trailer about as much.
+	// maxLine is the maximum length of a line of the framing, in bytes. A line with the size and the
+	// signature of a chunk, or with a trailer, has about 100.
 	maxLine = 1 << 10
 
-	// maxTrailerBytes bounds all bytes after the last chunk.
+	// maxTrailerBytes is the maximum number of bytes after the last chunk.
 	maxTrailerBytes = 8 << 10
 
 	// maxSizeDigits is the maximum number of hexadecimal digits of a chunk's size.
 	maxSizeDigits = 16
 )
 
-// minBuffer is the minimum size of the read buffer, in bytes. A line and the end of a chunk
-// fit in it.
+// minBuffer is the minimum size of the read buffer in bytes. A line of the framing and the end of
+// a chunk fit into it.
 const minBuffer = 4 << 10
 
-// Trailer is a header after the chunks.
+// Trailer is an HTTP header that follows the chunks of a body.
 type Trailer struct {
 	Name  string // in lower case
 	Value string
 }
 
-// Body reads the bytes of an object from the body of its request.
+// Body is a reader of the bytes of an object. It removes the framing of the request body and
+// verifies its signatures and hashes.
 //
-// Only io.EOF means that all signatures and hashes were right and nothing is missing.
-// Before that, the reader must not do anything with the bytes that it cannot undo. Signed
-// chunks of up to 128 KiB are verified before Read returns a byte of them. Larger ones
-// would have to be in memory for that; Read returns their bytes as they arrive and verifies
-// them at their end, as it does for a body with one hash.
+// Only io.EOF means that all signatures and hashes are right and that nothing is missing. Until
+// then, the caller must not do anything with the bytes that it cannot undo. Read verifies a
+// signed chunk of up to 128 KiB before it returns a byte of the chunk. It returns the bytes of a
+// larger chunk as they arrive, and verifies them at the end of the chunk, because the chunk would
+// otherwise have to be in memory. A body with one hash is verified at its end.
 //
-// A Body takes at most about 140 KiB of memory, and 8 KiB without signatures.
+// A Body needs at most about 140 KiB of memory, and 8 KiB without signatures.
 type Body struct {
 	framing Framing
 	chain   *chain // nil: signatures are not verified
 
 	src  io.Reader
 	in   *bufio.Reader // reads src, if there are chunks
-	sum  hash.Hash     // of a plain body, or of a chunk larger than checkedChunk; or nil
-	seen int64         // bytes of the object announced so far, or read of a plain body
+	sum  hash.Hash     // hash of a plain body, or of a chunk larger than checkedChunk; else nil
+	seen int64         // bytes in the chunks so far, the current one included, or bytes read of a plain body
 
 	left      int64                 // bytes left in the current chunk
-	held      bool                  // the chunk was verified, and its end is in the buffer
+	held      bool                  // the current chunk was verified before Read returned a byte of it
 	signature [signatureLength]byte // signature of the current chunk
 
 	trailers []Trailer
@@ -89,11 +90,11 @@ func newBody(f Framing, links *chain, src io.Reader) *Body {
 	return b
 }
 
-// Trailers returns the headers after the chunks, after Read has returned io.EOF. They are
-// exactly the announced ones.
+// Trailers returns the trailers. It is valid after Read has returned io.EOF, and then has exactly
+// the trailers that were announced.
 func (b *Body) Trailers() []Trailer { return b.trailers }
 
-// Read reads the object's bytes. Its errors are an *Error, or the error of the source.
+// Read implements io.Reader. Its errors are an *Error or the error of the source.
 func (b *Body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -134,7 +135,7 @@ func (b *Body) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readPlain reads a body without framing.
+// readPlain is Read for a body without framing.
 func (b *Body) readPlain(p []byte) (int, error) {
 	n, err := b.src.Read(p)
 	b.seen += int64(n)
@@ -159,8 +160,8 @@ func (b *Body) readPlain(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// nextChunk reads the size and the signature of a chunk. The last chunk is empty; after it
-// the error is io.EOF.
+// nextChunk reads the size and the signature of the next chunk, and verifies a small chunk. After
+// the last chunk, which is empty, it returns io.EOF.
 func (b *Body) nextChunk() error {
 	line, err := b.line()
 	if err != nil {
@@ -203,7 +204,8 @@ func (b *Body) nextChunk() error {
 	return nil
 }
 
-// chunkHead parses <size>[;chunk-signature=<signature>].
+// chunkHead parses SIZE[;chunk-signature=SIGNATURE], the line before a chunk, without its line
+// break.
 func (b *Body) chunkHead(text []byte) (size int64, err error) {
 	number, extension, extended := bytes.Cut(text, []byte(";"))
 	if len(number) == 0 || len(number) > maxSizeDigits {
@@ -226,8 +228,8 @@ func (b *Body) chunkHead(text []byte) (size int64, err error) {
 	return size, nil
 }
 
-// endChunk reads the line end after a chunk and verifies the chunk if that was not done
-// before.
+// endChunk reads the line break after a chunk, and verifies a chunk that nextChunk did not
+// verify.
 func (b *Body) endChunk() error {
 	tail, err := b.in.Peek(len("\r\n"))
 	if err != nil {
@@ -268,9 +270,10 @@ func (b *Body) end() error {
 	return io.EOF
 }
 
-// readTrailers reads everything after the last chunk. An empty line is the last; other
-// empty lines are ignored, and a trailer may end in LF only: minio-go sends "name:value LF
-// CR LF" before the signature, and so does the published example.
+// readTrailers reads everything after the last chunk and returns the signature of the trailers,
+// or "". The body must end with an empty line; other empty lines are ignored. A trailer may end
+// in LF without CR: minio-go and the published example send "name:value LF CR LF" before the
+// signature.
 func (b *Body) readTrailers() (signature string, err error) {
 	total, ended := 0, false
 	for {
@@ -305,7 +308,7 @@ func (b *Body) readTrailers() (signature string, err error) {
 	}
 }
 
-// parseTrailer parses <name>:<value> of an announced trailer.
+// parseTrailer parses NAME:VALUE. It returns an error for a trailer that was not announced.
 func (b *Body) parseTrailer(line []byte) (t Trailer, err error) {
 	name, value, ok := strings.Cut(string(line), ":")
 	t = Trailer{Name: strings.ToLower(name), Value: strings.Trim(value, " \t")}
@@ -327,7 +330,7 @@ func (b *Body) parseTrailer(line []byte) (t Trailer, err error) {
 	return t, nil
 }
 
-// trailerSum returns the hash of the trailers in their signed form, sorted by name.
+// trailerSum returns the hash of the trailers in the form that is signed, sorted by name.
 func (b *Body) trailerSum() [sha256.Size]byte {
 	sorted := slices.SortedFunc(slices.Values(b.trailers), func(x, y Trailer) int { return strings.Compare(x.Name, y.Name) })
 	var text []byte
@@ -337,7 +340,7 @@ func (b *Body) trailerSum() [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// line returns the next line with its end. It is valid until the next read.
+// line returns the next line with its line break. The bytes are valid until the next read.
 func (b *Body) line() ([]byte, error) {
 	line, err := b.in.ReadSlice('\n')
 	if len(line) > maxLine {
@@ -349,7 +352,8 @@ func (b *Body) line() ([]byte, error) {
 	return line, nil
 }
 
-// cut returns the error for a source that ended or failed too early.
+// cut converts an error of the source: a source that ended too early becomes a CodeIncomplete
+// error.
 func (b *Body) cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Code: CodeIncomplete, Detail: "the request body terminated unexpectedly", cause: io.ErrUnexpectedEOF}

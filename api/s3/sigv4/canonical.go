@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// checkHeaders returns an error if a signature does not cover what it must.
+// checkHeaders returns an error if the signature does not cover all headers that it must cover.
 //
-// S3 requires that host and every x-amz-* header are signed. Otherwise the holder of a link
-// could add metadata or turn a put into a copy. The time and the hash of the payload are
-// exceptions, as in S3, because the signed text has them anyway. Content-Type and
-// Content-MD5 may be unsigned: browsers send the first with every link, and the second is
+// S3 requires that host and every x-amz-* header are signed. Otherwise the holder of a presigned
+// URL could add metadata or turn a PUT into a copy. X-Amz-Date and x-amz-content-sha256 are
+// exceptions, as in S3, because the string to sign contains their values anyway. Content-Type and
+// Content-MD5 may be unsigned: browsers send a Content-Type with every URL, and Content-MD5 is
 // verified.
 func checkHeaders(r *http.Request, c *credential) error {
 	if _, ok := slices.BinarySearch(c.signed, "host"); !ok {
@@ -42,9 +42,9 @@ func checkHeaders(r *http.Request, c *credential) error {
 	return nil
 }
 
-// valuesOf returns the values of a header except host, or nil. It restores headers that
-// net/http removes from a request. net/http keeps neither the order nor the case of
-// Trailer, so a request that signs it is refused; no client does that.
+// valuesOf returns the values of a header other than host, or nil. It restores headers that
+// net/http removes from a request, except Trailer, whose order and case net/http does not
+// preserve. A request that signs Trailer is therefore rejected; no known client does that.
 func valuesOf(r *http.Request, name string) []string {
 	if values := r.Header[textproto.CanonicalMIMEHeaderKey(name)]; len(values) > 0 {
 		return values
@@ -62,7 +62,8 @@ func valuesOf(r *http.Request, name string) []string {
 	return nil
 }
 
-// canonical appends the canonical request, which client and server compute in the same way.
+// canonical appends the canonical request to text, from which client and server compute the
+// signature.
 func canonical(text []byte, r *http.Request, q *request, c *credential, path, payload string) []byte {
 	text = append(text, r.Method...)
 	text = append(text, '\n')
@@ -91,11 +92,11 @@ func canonical(text []byte, r *http.Request, q *request, c *credential, path, pa
 	return append(text, payload...)
 }
 
-// paths returns the forms of the path that may have been signed. S3 neither cleans a path
-// nor encodes it twice. The first form is the exact path. The second is the path with
-// everything encoded except letters, digits and -_.~/, as S3 specifies. They differ if a
-// client sends other characters unencoded; such clients sign one or the other. Both name
-// the same key.
+// paths returns the forms of the path that the client may have signed. S3 neither cleans a path
+// nor encodes it twice. The first form is the path as sent. The second is the path with
+// everything percent-encoded except letters, digits and -_.~/, as S3 specifies. They differ for
+// clients that send other characters unencoded; some of these sign the first form and some the
+// second. Both name the same key.
 func (q *request) paths() []string {
 	plain, ok := Unescape(q.path, false)
 	if !ok {
@@ -108,7 +109,7 @@ func (q *request) paths() []string {
 	return []string{q.path, encoded}
 }
 
-// appendQuery appends the query: names and values are encoded and then sorted by name and
+// appendQuery appends the canonical query to text: encoded names and values, sorted by name and
 // value. The signature of a presigned request is left out.
 func appendQuery(text []byte, q *request) []byte {
 	type pair struct{ name, value string }
@@ -136,8 +137,8 @@ func appendQuery(text []byte, q *request) []byte {
 	return text
 }
 
-// appendFolded appends a header's value without leading and trailing white space, and with
-// one space for each run inside.
+// appendFolded appends the value of a header to text without leading and trailing white space,
+// and with one space for each run of white space inside.
 func appendFolded(text []byte, value string) []byte {
 	value = strings.Trim(value, " \t")
 	space := false
@@ -156,7 +157,7 @@ func appendFolded(text []byte, value string) []byte {
 	return text
 }
 
-// unreserved returns whether a byte is not encoded (RFC 3986, section 2.3).
+// unreserved reports whether a byte is not percent-encoded (RFC 3986, section 2.3).
 func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		c == '-' || c == '_' || c == '.' || c == '~'
@@ -171,7 +172,8 @@ func escape(text string) string {
 	return text
 }
 
-// appendEscaped appends plain encoded by S3's UriEncode.
+// appendEscaped appends plain to text, encoded by UriEncode of the S3 documentation. With
+// keepSlash, slashes are not encoded.
 func appendEscaped(text []byte, plain string, keepSlash bool) []byte {
 	const upper = "0123456789ABCDEF"
 	for i := range len(plain) {
@@ -185,7 +187,7 @@ func appendEscaped(text []byte, plain string, keepSlash bool) []byte {
 	return text
 }
 
-// Unescape decodes percent-encoding, and a plus as a space if plus is set. It returns
+// Unescape decodes percent-encoding. With plus it also decodes a plus as a space. It returns
 // false for a malformed escape.
 func Unescape(text string, plus bool) (string, bool) {
 	if !strings.ContainsRune(text, '%') && (!plus || !strings.ContainsRune(text, '+')) {
@@ -213,7 +215,7 @@ func Unescape(text string, plus bool) (string, bool) {
 	return string(plain), true
 }
 
-// nibble returns the value of a hexadecimal digit, or -1.
+// nibble returns the value of a hexadecimal digit, or -1 for another character.
 func nibble(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':

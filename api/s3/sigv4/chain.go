@@ -14,14 +14,14 @@ const (
 	trailerAlgorithm = "AWS4-HMAC-SHA256-TRAILER"
 )
 
-// chain computes the signatures of chunks, each of which covers the one before it; the
-// first covers that of the request. It is not safe for concurrent use.
+// chain computes the signatures of the chunks of a body. Each signature covers that of the
+// previous chunk, and the first one that of the request. A chain is not safe for concurrent use.
 type chain struct {
-	mac      hash.Hash // with the key of a day, region and service
-	when     string    // time and scope in signed form, each with a line end
-	previous [signatureLength]byte
-	text     []byte // scratch
-	sum      []byte // scratch
+	mac      hash.Hash             // HMAC with the signing key for a day, region and service
+	when     string                // time and scope, each with a line break
+	previous [signatureLength]byte // last computed signature, in hexadecimal
+	text     []byte                // buffer for the string to sign
+	sum      []byte                // buffer for the HMAC
 }
 
 func newChain(key []byte, stamp, scope string) *chain {
@@ -33,14 +33,15 @@ func newChain(key []byte, stamp, scope string) *chain {
 	}
 }
 
-// seed computes the signature of the request, which precedes that of the first chunk.
+// seed computes the signature of the request, with which the chain begins. request is the hash of
+// the canonical request.
 func (c *chain) seed(request [sha256.Size]byte) {
 	c.begin(algorithm)
 	c.end(request)
 }
 
-// chunk returns whether signature is that of the next chunk, whose bytes have the hash
-// content, and makes it the last one. The comparison takes constant time.
+// chunk computes the signature of the next chunk, whose bytes have the hash content, and reports
+// whether signature equals it. The comparison takes constant time.
 func (c *chain) chunk(content [sha256.Size]byte, signature []byte) bool {
 	c.begin(chunkAlgorithm)
 	c.text = append(c.text, c.previous[:]...)
@@ -51,7 +52,8 @@ func (c *chain) chunk(content [sha256.Size]byte, signature []byte) bool {
 	return subtle.ConstantTimeCompare(c.previous[:], signature) == 1
 }
 
-// trailer returns whether signature is that of the trailers, whose bytes have the hash content.
+// trailer computes the signature of the trailers, whose bytes have the hash content, and reports
+// whether signature equals it.
 func (c *chain) trailer(content [sha256.Size]byte, signature []byte) bool {
 	c.begin(trailerAlgorithm)
 	c.text = append(c.text, c.previous[:]...)

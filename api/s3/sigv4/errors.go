@@ -5,10 +5,10 @@ import (
 	"net/http"
 )
 
-// Code is the reason why a request or its body is refused.
+// Code is the reason why a request or its body is rejected.
 type Code uint8
 
-// The codes. S3 returns the answer to each.
+// Values of Code. Code.S3 returns the answer for each.
 const (
 	CodeNone           Code = iota // no signature
 	CodeScheme                     // an Authorization header that is neither Bearer nor Signature Version 4
@@ -34,10 +34,10 @@ const (
 	codes // number of codes
 )
 
-// answers has the error codes of the S3 API and their HTTP status. The specification has
-// AccessDenied for a missing or invalid token. For signatures S3 distinguishes an unknown
-// access key from a wrong signature, and clients show that to users. The name of a key is
-// not secret, and it cannot be guessed.
+// answers maps each Code to an error code of the S3 API and its HTTP status. A missing or invalid
+// token is AccessDenied, as the specification of the S3 API requires. An unknown access key and a
+// wrong signature have different codes, as in S3, because clients show them to users. That is
+// safe: access key ids are not secret and cannot be guessed.
 var answers = [codes]struct {
 	name   string
 	status int
@@ -69,8 +69,8 @@ func (c Code) S3() (name string, status int) {
 	return answers[c].name, answers[c].status
 }
 
-// Error is the refusal of a request or its body. The detail is for the client: it holds no
-// secret, token or signature.
+// Error is the error for a request or a body that is rejected. Detail is a text for the client,
+// without secrets, tokens and signatures.
 type Error struct {
 	Code   Code
 	Detail string
@@ -80,10 +80,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Detail }
 
-// Unwrap returns the error of reading the body if that was the cause.
+// Unwrap returns the error of reading the body, if that was the cause, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is returns whether target is an Error with the same code.
+// Is reports whether target is an *Error with the same Code. It implements errors.Is.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Form holds the fields of an upload form that concern the signature of its policy. See
-// "Browser-Based Uploads Using POST (AWS Signature Version 4)" in the Amazon S3 API
-// Reference.
+// Form has the fields of an upload form that concern the signature of its policy. See
+// "Browser-Based Uploads Using POST (AWS Signature Version 4)" in the Amazon S3 API Reference.
 type Form struct {
 	Algorithm  string // x-amz-algorithm
 	Credential string // x-amz-credential
@@ -20,9 +19,9 @@ type Form struct {
 	Policy     string // the field policy in base64: the signed text
 }
 
-// VerifyForm returns the access key that signed the policy of a form. It does not read the policy
-// and its expiry, which mean nothing before the signature is verified. A signature may be of any
-// age, because the policy itself limits the time. The error is an *Error or that of the lookup.
+// VerifyForm returns the access key that signed the policy of a form. It does not parse the
+// policy, whose content means nothing before the signature is verified. The signature may be of
+// any age, because the policy has its own expiry. The error is an *Error or that of the Lookup.
 func (v *Verifier) VerifyForm(ctx context.Context, f Form) (accessKey string, err error) {
 	refused := CodeArgument
 	if f == (Form{Policy: f.Policy}) {

@@ -24,21 +24,22 @@ const (
 )
 
 const (
-	// MaxLength bounds, in bytes, the announced length of a body or a chunk. It is far
-	// above any object and far below an overflow.
+	// MaxLength is the maximum announced length of a body or a chunk, in bytes. It is far above
+	// any object and far below an overflow.
 	MaxLength = 1 << 50
 
-	// maxTrailers bounds the trailers of a body, which has at most one checksum.
+	// maxTrailers is the maximum number of trailers of a body. Real bodies have one, a checksum.
 	maxTrailers = 8
 )
 
-// Framing is the encoding of a body, by the headers of its request. It does not depend on
-// the sender and the signature: SDKs send chunks with bearer tokens, too, and then without
-// x-amz-content-sha256.
+// Framing describes how the body of a request encodes the bytes of an object, by the headers of
+// the request. It does not depend on the credentials: SDKs send chunks with bearer tokens too,
+// and then without x-amz-content-sha256.
 type Framing struct {
-	// Chunked means aws-chunked, inside the transfer encoding of HTTP.
+	// Chunked means the content encoding aws-chunked, which is independent of the chunked transfer
+	// encoding of HTTP.
 	Chunked bool
-	// Signed reports that the chunks carry signatures. Only Caller.Body verifies them.
+	// Signed means that the chunks have signatures. Only Caller.Body verifies them.
 	Signed bool
 	// Length is the size of the object in bytes, or -1 if it is unknown.
 	Length int64
@@ -49,8 +50,8 @@ type Framing struct {
 	summed bool
 }
 
-// FramingOf returns the framing of r's body, for a bearer token or a public bucket.
-// Caller.Framing holds it for a signed request.
+// FramingOf returns the framing of the body of r, a request that has no signature. For a signed
+// request use Caller.Framing.
 func FramingOf(r *http.Request) (Framing, error) {
 	values := r.Header[contentSHA256]
 	switch len(values) {
@@ -62,14 +63,14 @@ func FramingOf(r *http.Request) (Framing, error) {
 	return Framing{}, errorf(CodeArgument, "x-amz-content-sha256 is given %d times", len(values))
 }
 
-// Body reads the object's bytes from src, the body of the request, and verifies its hash
-// if x-amz-content-sha256 has one. It ignores signatures of chunks, because no signer is
-// known.
+// Body returns a reader of the object's bytes in src, the body of the request. It verifies the
+// hash of the body if x-amz-content-sha256 has one. It ignores the signatures of chunks, because
+// the signer is unknown.
 func (f Framing) Body(src io.Reader) *Body { return newBody(f, nil, src) }
 
-// framingOf does the work of FramingOf. payload is the text that represents the body in the
-// signed text, or "". The body is in chunks if payload or the content encoding says so, because
-// some clients send only one of the two.
+// framingOf returns the framing of the body of r. payload is the value of x-amz-content-sha256
+// that is part of the signed text, or "". The body is in chunks if payload or Content-Encoding
+// says so, because some clients send only one of them.
 func framingOf(r *http.Request, payload string) (Framing, error) {
 	f := Framing{Length: r.ContentLength}
 	switch payload {
@@ -114,10 +115,10 @@ func framingOf(r *http.Request, payload string) (Framing, error) {
 	return f, nil
 }
 
-// limit returns at most n bytes of text.
+// limit returns the first n bytes of text, or all of a shorter text.
 func limit(text string, n int) string { return text[:min(len(text), n)] }
 
-// encodedInChunks returns whether aws-chunked is one of the content encodings.
+// encodedInChunks reports whether Content-Encoding contains aws-chunked.
 func encodedInChunks(r *http.Request) bool {
 	for _, value := range r.Header["Content-Encoding"] {
 		for coding := range strings.SplitSeq(value, ",") {
@@ -129,7 +130,7 @@ func encodedInChunks(r *http.Request) bool {
 	return false
 }
 
-// trailerNames parses x-amz-trailer.
+// trailerNames returns the names in x-amz-trailer, in lower case.
 func trailerNames(r *http.Request) ([]string, error) {
 	var names []string
 	for _, value := range r.Header["X-Amz-Trailer"] {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Link is a presigned GET, for anyone who has the link.
+// Link has the inputs of a presigned URL for a GET. Everybody who has the URL can use it.
 type Link struct {
 	Scheme, Host      string // of the gateway
 	Path              string // decoded: "/", the bucket, "/" and the key
-	Version           string // versionId; empty: the current one
+	Version           string // versionId; empty: the current version
 	Region            string
-	AccessKey, Secret string        // of the key that signs it
+	AccessKey, Secret string        // access key that signs the URL
 	At                time.Time     // start of its validity
 	Expires           time.Duration // length of its validity, 1 s to MaxExpires
 }
 
-// URL signs the link and returns it.
+// URL returns the presigned URL.
 func (l Link) URL() string {
 	c := &credential{
 		day: l.At.UTC().Format(stampForm)[:dayLength], region: l.Region, service: service, terminator: terminator,

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Scheme is the place of a request's credentials.
+// Scheme is the way in which a request sends its credentials.
 type Scheme uint8
 
-// The schemes.
+// Values of Scheme.
 const (
 	SchemeNone     Scheme = iota // no credentials
 	SchemeBearer                 // Authorization: Bearer
@@ -20,8 +20,8 @@ const (
 	SchemeVersion2               // a presigned request of signature version 2
 )
 
-// SchemeOf returns the place of r's credentials. A request may have credentials in one place only:
-// for two headers, or for a header and a query, the error has CodeSeveral.
+// SchemeOf returns the way in which r sends its credentials. Credentials in more than one place,
+// such as in a header and in the query, are an error with CodeSeveral.
 func SchemeOf(r *http.Request) (Scheme, error) {
 	q, err := read(r)
 	if err != nil {
@@ -35,20 +35,20 @@ type parameter struct {
 	name, value string // decoded
 }
 
-// request has the parsed credentials of a request.
+// request has the parts of a request that contain its credentials.
 type request struct {
 	scheme Scheme
 	path   string // as sent, neither cleaned nor decoded
 	query  []parameter
-	header string // the value of Authorization
+	header string // value of Authorization
 }
 
-// maxAuthorization is the maximum length of the Authorization header in bytes. A token has
-// at most 4 KiB.
+// maxAuthorization is the maximum length of the Authorization header in bytes. The longest token
+// has 4 KiB.
 const maxAuthorization = 16 << 10
 
-// read finds the credentials of r. Any parameter of a signature in the query counts as
-// credentials, so that a malformed query is an error and not an anonymous request.
+// read finds the credentials of r. Any signature parameter in the query counts as credentials, so
+// that a malformed query is an error and not an anonymous request.
 func read(r *http.Request) (*request, error) {
 	path, raw := target(r)
 	query, err := parseQuery(raw)
@@ -93,8 +93,9 @@ func read(r *http.Request) (*request, error) {
 	return q, nil
 }
 
-// target returns the path and the query of the request line. net/http decodes the path, and
-// its encoding can differ from that of the client.
+// target returns the escaped path and the query of r exactly as the client sent them. The fields
+// of r.URL are not enough: net/http decodes the path, and encodes it again in another way than
+// the client did.
 func target(r *http.Request) (path, query string) {
 	uri := r.RequestURI
 	if uri == "" { // the request is not from a server
@@ -118,13 +119,13 @@ func target(r *http.Request) (path, query string) {
 	return path, query
 }
 
-// MaxParameters is the maximum number of parameters of a query, empty ones included. A
-// head has room for many more, and they take 30 times its bytes for as long as the request
-// lasts.
+// MaxParameters is the maximum number of parameters of a query, empty ones included. The limit is
+// needed because the head of a request has space for many more, and parsed parameters use 30
+// times their bytes until the request ends.
 const MaxParameters = 1000
 
-// parseQuery splits a query at & only and decodes its parts; a plus becomes a space, as in
-// S3. Empty parts are left out. A part without = has an empty value.
+// parseQuery parses a raw query. It splits only at &, and decodes a plus as a space, as S3 does.
+// It omits empty parts. A part without = has an empty value.
 func parseQuery(raw string) ([]parameter, error) {
 	if raw == "" {
 		return nil, nil
@@ -152,7 +153,8 @@ func parseQuery(raw string) ([]parameter, error) {
 	return query, nil
 }
 
-// single returns the value of a parameter that may occur once.
+// single returns the value of the parameter name. given is false if it is absent. A repeated
+// parameter is an error.
 func (q *request) single(name string) (value string, given bool, err error) {
 	for i := range q.query {
 		if !strings.EqualFold(q.query[i].name, name) {
@@ -166,24 +168,25 @@ func (q *request) single(name string) (value string, given bool, err error) {
 	return value, given, nil
 }
 
-// credential has the parsed parameters of a signature.
+// credential has the parsed parameters of a signature of version 4.
 type credential struct {
-	presigned bool
-	form      bool
+	presigned bool // the parameters are in the query
+	form      bool // the parameters are fields of an upload form
 
 	accessKey                        string
 	day, region, service, terminator string
 
 	names     string   // SignedHeaders as sent
-	signed    []string // the same names: lower case, sorted, unique
+	signed    []string // names as a list: lower case, sorted, unique
 	signature string
 
 	when    time.Time
-	stamp   string        // time in signed form
-	expires time.Duration // of a presigned request
+	stamp   string        // when in the form stampForm
+	expires time.Duration // validity of a presigned request
 }
 
-// malformed returns the error for malformed credentials.
+// malformed returns the error for a malformed parameter, with the code for its place: header,
+// query or form.
 func (c *credential) malformed(format string, args ...any) *Error {
 	switch {
 	case c.presigned:
@@ -194,7 +197,7 @@ func (c *credential) malformed(format string, args ...any) *Error {
 	return errorf(CodeHeader, format, args...)
 }
 
-// credential parses the credentials of r.
+// credential parses the parameters of the signature of r.
 func (q *request) credential(r *http.Request) (*credential, error) {
 	if q.scheme == SchemeQuery {
 		return q.fromQuery()
@@ -236,7 +239,7 @@ func (q *request) credential(r *http.Request) (*credential, error) {
 	return c, c.setDate(r)
 }
 
-// fromQuery parses the credentials of a presigned request.
+// fromQuery parses the parameters of the signature of a presigned request.
 func (q *request) fromQuery() (*credential, error) {
 	c := &credential{presigned: true}
 	var scope, named, stamp, expires string
@@ -282,8 +285,8 @@ func (q *request) fromQuery() (*credential, error) {
 	return c, nil
 }
 
-// setScope parses <access key>/<date>/<region>/<service>/aws4_request. The last four have
-// no slash; an access key may.
+// setScope parses ACCESSKEY/DATE/REGION/SERVICE/aws4_request. An access key may contain slashes;
+// the other four parts may not.
 func (c *credential) setScope(text string) error {
 	parts := []*string{&c.terminator, &c.service, &c.region, &c.day}
 	for _, part := range parts {
@@ -300,8 +303,8 @@ func (c *credential) setScope(text string) error {
 	return nil
 }
 
-// setSigned parses the names of the signed headers. They must be sorted and in lower case,
-// because the signed text requires that.
+// setSigned parses the names of the signed headers. They must be in lower case and sorted,
+// because the string to sign requires that.
 func (c *credential) setSigned() error {
 	c.signed = strings.Split(c.names, ";")
 	for i, name := range c.signed {
@@ -312,7 +315,7 @@ func (c *credential) setSigned() error {
 	return nil
 }
 
-// setDate parses the time of a request in a header: X-Amz-Date, or Date without it.
+// setDate parses the time of a request from X-Amz-Date, or from Date if that is absent.
 func (c *credential) setDate(r *http.Request) error {
 	values, name := r.Header["X-Amz-Date"], "x-amz-date"
 	if len(values) == 0 {
@@ -335,14 +338,14 @@ func (c *credential) setDate(r *http.Request) error {
 	return nil
 }
 
-// parseStamp parses a time in stampForm only. time.Parse would also accept fractions of a
-// second.
+// parseStamp parses a time in exactly the form stampForm. time.Parse alone would also accept
+// fractions of a second.
 func parseStamp(text string) (time.Time, bool) {
 	when, err := time.Parse(stampForm, text)
 	return when, err == nil && len(text) == len(stampForm)
 }
 
-// digits parses a number of at most 18 digits.
+// digits parses a number of at most 18 decimal digits. It returns false for any other text.
 func digits(text string) (int64, bool) {
 	if text == "" || len(text) > 18 {
 		return 0, false
@@ -356,7 +359,7 @@ func digits(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// isToken returns whether text is a valid header name (RFC 9110, section 5.6.2).
+// isToken reports whether text is a valid header name (RFC 9110, section 5.6.2).
 func isToken(text string) bool {
 	for i := range len(text) {
 		c := text[i]

@@ -1,12 +1,12 @@
-// Package sigv4 verifies requests signed with AWS Signature Version 4 for S3, and
-// links signed with version 2, and removes the framing of their bodies. It returns the
-// signer, by the secret that its caller looks up. It knows nothing of accounts,
-// buckets or answers.
+// Package sigv4 verifies requests to S3 that are signed with AWS Signature Version 4, and
+// presigned URLs of version 2. It also decodes and verifies the bodies of such requests. Its
+// caller provides a function that looks up the secret of an access key. The package knows nothing
+// of accounts, buckets or answers.
 //
-// It implements "Authenticating Requests (AWS Signature Version 4)" of the Amazon S3
-// API Reference: the Authorization header, the presigned query, the policy of an
-// upload form, and chunked bodies with and without signatures and trailers. Where that
-// text is silent, a comment states the choice and its reason.
+// It implements "Authenticating Requests (AWS Signature Version 4)" of the Amazon S3 API
+// Reference: the Authorization header, presigned URLs, the policy of an upload form, and chunked
+// bodies with and without signatures and trailers. Where that text is silent, a comment states
+// the choice and its reason.
 //
 // Imports: std.
 // Never:   accounts, state, use cases, listeners, settings, goroutines, a clock
@@ -31,27 +31,26 @@ const (
 	service    = "s3"
 	terminator = "aws4_request"
 
-	// stampForm is the form of X-Amz-Date and of the signed time.
+	// stampForm is the format of X-Amz-Date and of the time in the string to sign.
 	stampForm = "20060102T150405Z"
 	dayLength = len("20060102")
 
-	// tokenPrefix is the prefix of an access key that is a bearer token.
+	// tokenPrefix is the prefix of an access key that contains a bearer token, see Caller.Token.
 	tokenPrefix = "JWT:"
 )
 
-// Window is the maximum difference between the time of a request and the clock of this
-// node.
+// Window is the maximum difference between the time in a request and the time of the verifier.
 const Window = 15 * time.Minute
 
-// MaxExpires is the longest life of a presigned request.
+// MaxExpires is the maximum validity of a presigned URL.
 const MaxExpires = 7 * 24 * time.Hour
 
-// ErrUnknownKey is the error of Lookup for an unknown, revoked or expired access key.
+// ErrUnknownKey is the error that a Lookup returns for an unknown, revoked or expired access key.
 var ErrUnknownKey = errors.New("unknown access key")
 
-// Lookup returns the secret of an access key, or ErrUnknownKey. The verification ends with
-// any other error and returns it. Lookup should take the same time for known and unknown
-// keys, so that the time does not reveal them.
+// Lookup returns the secret of an access key, or ErrUnknownKey. Any other error ends the
+// verification, which returns it. A Lookup should take the same time for known and unknown keys,
+// so that its duration does not reveal which keys exist.
 type Lookup func(ctx context.Context, accessKey string) (secret string, err error)
 
 // Verifier verifies requests. It is safe for concurrent use.
@@ -59,29 +58,29 @@ type Verifier struct {
 	lookup Lookup
 	region string
 	now    func() time.Time
-	hosted Hosted // nil: links of signature version 2 are refused
+	hosted Hosted // nil: presigned URLs of signature version 2 are rejected
 }
 
-// New returns a verifier. If region is not empty, the verifier refuses a request that is signed for
-// another region. An empty region accepts all: the region is part of the signed text, and clients
-// are set up with any.
+// New returns a verifier. lookup returns the secrets, and now the current time. If region is not
+// empty, the verifier rejects requests that are signed for another region. An empty region
+// accepts all: the region is part of the signed text anyway, and clients are configured with any.
 func New(lookup Lookup, region string, now func() time.Time) *Verifier {
 	return &Verifier{lookup: lookup, region: region, now: now}
 }
 
-// Caller is the result of a verification: the credential that signed a request, and how the body of
-// the request is encoded. Exactly one of AccessKey and Token is set.
+// Caller is the result of a verification: the credential that signed the request, and the framing
+// of its body. Exactly one of AccessKey and Token is set.
 type Caller struct {
-	// AccessKey is the access key that made the signature.
+	// AccessKey is the access key that signed the request.
 	AccessKey string
-	// Token is the bearer token of a client that sent "JWT:<token>" as its access key. The
-	// signature of such a request proves nothing, since such clients sign with any secret. The
-	// caller of this package has to check the token.
+	// Token is the bearer token of a client that sent "JWT:<token>" as its access key. Such clients
+	// sign with any secret, so the signature proves nothing. The caller of Verify must authenticate
+	// the token.
 	Token string
-	// Presigned reports that the credentials were in the query.
+	// Presigned is true if the credentials were in the query.
 	Presigned bool
-	// Version2 reports a request of signature version 2. Of the query, this version signs only the
-	// parameters of SignedByVersion2.
+	// Version2 is true for signature version 2, which signs only some query parameters, see
+	// SignedByVersion2.
 	Version2 bool
 	// Framing is the framing of the body.
 	Framing Framing
@@ -89,7 +88,7 @@ type Caller struct {
 	chain *chain
 }
 
-// String returns the caller without the token.
+// String describes the caller without the token.
 func (c *Caller) String() string {
 	if c.Token != "" {
 		return "a token"
@@ -97,20 +96,20 @@ func (c *Caller) String() string {
 	return "access key " + c.AccessKey
 }
 
-// GoString does the same as String, so that %#v does not show the token either.
+// GoString returns the same as String, so that %#v does not show the token either.
 func (c *Caller) GoString() string { return c.String() }
 
-// Body returns a reader of the object's bytes. src is the body of the request. The reader verifies
-// what is signed: the hash of the body, or each chunk and the trailers. The type Body says what its
-// reader must not do before io.EOF.
+// Body returns a reader of the object's bytes in src, the body of the request. It verifies the
+// hash of the body, or the signatures of the chunks and trailers. See the type Body for what the
+// caller may do before io.EOF.
 func (c *Caller) Body(src io.Reader) *Body {
 	return newBody(c.Framing, c.chain, src)
 }
 
-// Verify returns the signer of r, and does not read the body. The error is an *Error or that of the
-// lookup.
+// Verify verifies the signature of r and returns its signer. It does not read the body. The error
+// is an *Error or that of the Lookup.
 //
-// Verify makes all checks that need only the request before it looks up the access key. From there
+// Verify makes all checks that need only the request before it looks up the access key. From then
 // on it does the same work for an unknown key as for a wrong signature.
 func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error) {
 	q, err := read(r)
@@ -167,7 +166,7 @@ func (v *Verifier) Verify(ctx context.Context, r *http.Request) (*Caller, error)
 	return caller, nil
 }
 
-// checkScope returns an error for another service, day or region.
+// checkScope returns an error if the signature is for another service, day or region.
 func (v *Verifier) checkScope(c *credential) error {
 	switch {
 	case c.service != service || c.terminator != terminator:
@@ -182,8 +181,8 @@ func (v *Verifier) checkScope(c *credential) error {
 	return nil
 }
 
-// checkTime returns an error if the time of a request is too far away. A presigned request
-// is valid from its time minus Window to its expiry.
+// checkTime returns an error if the time of a request differs too much from now. A presigned
+// request is valid from Window before its time until its expiry.
 func (v *Verifier) checkTime(c *credential) error {
 	now := v.now()
 	switch {
@@ -199,8 +198,8 @@ func (v *Verifier) checkTime(c *credential) error {
 	return nil
 }
 
-// refuseToken refuses temporary credentials, which do not exist here. S3 also refuses a
-// security token that does not belong to the key.
+// refuseToken returns an error for a request with temporary credentials, which this server does
+// not have. S3 also rejects a security token that does not belong to the access key.
 func refuseToken(r *http.Request, q *request) error {
 	const name = "X-Amz-Security-Token"
 	if _, given := r.Header[name]; given {
@@ -214,8 +213,9 @@ func refuseToken(r *http.Request, q *request) error {
 	return nil
 }
 
-// payloadOf returns the text that represents the body in the signed text. A presigned
-// request has it in the query, in a header, or not at all.
+// payloadOf returns the text that stands for the body in the string to sign: the value of
+// x-amz-content-sha256. A presigned request has it in the query or in a header; without it the
+// text is UNSIGNED-PAYLOAD.
 func payloadOf(r *http.Request, q *request) (string, error) {
 	values := r.Header[contentSHA256]
 	if len(values) > 1 {
@@ -243,11 +243,13 @@ func payloadOf(r *http.Request, q *request) (string, error) {
 	return unsignedPayload, nil
 }
 
-// noSecret is used in place of the secret of an unknown key. It has the same length.
+// noSecret is used instead of the secret of an unknown access key, so that the verification takes
+// the same time. It has the length of a secret.
 const noSecret = "----------------------------------------"
 
-// match returns the chain for the signatures of chunks. The errors for a wrong signature
-// and an unknown key are alike.
+// match verifies the signature of a request, and returns the chain for the signatures of its
+// chunks. An unknown access key costs the same work as a wrong signature. Both are errors of
+// mismatch.
 func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *credential, payload string) (*chain, error) {
 	secret, unknown, err := v.secret(ctx, c.accessKey)
 	if err != nil {
@@ -272,8 +274,8 @@ func (v *Verifier) match(ctx context.Context, r *http.Request, q *request, c *cr
 	return links, nil
 }
 
-// secret looks up the secret of an access key. If the key is unknown, it returns noSecret
-// and unknown is 1.
+// secret looks up the secret of an access key. For an unknown key it returns noSecret, and
+// unknown is 1 instead of 0.
 func (v *Verifier) secret(ctx context.Context, accessKey string) (secret string, unknown int, err error) {
 	secret, err = v.lookup(ctx, accessKey)
 	switch {
@@ -285,8 +287,8 @@ func (v *Verifier) secret(ctx context.Context, accessKey string) (secret string,
 	return secret, 0, nil
 }
 
-// mismatch returns the error for a signature that is not that of its access key; what names
-// the signed object.
+// mismatch returns the error for a wrong signature, or for an unknown access key if unknown is 1.
+// what names the signed thing in the text.
 func mismatch(unknown int, what string) error {
 	if unknown == 1 {
 		return errorf(CodeUnknownKey, "the access key id you provided does not exist in our records")
@@ -294,7 +296,7 @@ func mismatch(unknown int, what string) error {
 	return errorf(CodeSignature, "the signature we calculated does not match the one you provided: check the secret and how %s is signed", what)
 }
 
-// signingKey derives the key for a day, region and service from a secret.
+// signingKey derives the signing key for the day, region and service of c from a secret.
 func signingKey(secret string, c *credential) []byte {
 	key := []byte("AWS4" + secret)
 	for _, part := range []string{c.day, c.region, c.service, c.terminator} {
@@ -308,6 +310,6 @@ func signingKey(secret string, c *credential) []byte {
 // signatureLength is the length of a signature in hexadecimal digits.
 const signatureLength = 2 * sha256.Size
 
-// emptySHA256 is the SHA-256 of no bytes. In the string to sign of a chunk it is in the
-// place of the headers.
+// emptySHA256 is the SHA-256 of empty input. The string to sign of a chunk contains it in the
+// place of the hash of the headers.
 const emptySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -17,14 +17,15 @@ import (
 // Where that is silent, the code follows HmacV1QueryAuth of botocore, from which most of
 // these links come. Version 2 in the Authorization header is not supported.
 
-// Parameters of a link of version 2.
+// Query parameters of a presigned URL of version 2.
 const (
 	version2Key       = "AWSAccessKeyId"
 	version2Signature = "Signature"
 	version2Expires   = "Expires"
 )
 
-// version2Signed has the query parameters that version 2 signs, sorted. It signs no others.
+// version2Signed are the query parameters that version 2 signs, sorted. Other parameters are not
+// part of the signed text.
 var version2Signed = []string{
 	"accelerate", "acl", "analytics", "cors", "defaultObjectAcl", "delete", "inventory", "lifecycle", "location", "logging", "metrics", "notification",
 	"object-lock", "partNumber", "policy", "replication", "requestPayment", "response-cache-control", "response-content-disposition",
@@ -32,26 +33,26 @@ var version2Signed = []string{
 	"storageClass", "tagging", "torrent", "uploadId", "uploads", "versionId", "versioning", "versions", "website",
 }
 
-// SignedByVersion2 reports whether a link of version 2 signs a parameter of its query.
+// SignedByVersion2 reports whether signature version 2 signs the query parameter name.
 func SignedByVersion2(name string) bool {
 	_, signed := slices.BinarySearch(version2Signed, name)
 	return signed
 }
 
-// Hosted returns the bucket that a host name names. ok is false if the host name names none.
+// Hosted returns the bucket that a host name contains. ok is false if it contains none.
 type Hosted func(host string) (bucket string, ok bool)
 
-// WithVersion2 returns a verifier that also accepts links of signature version 2. In the signed
-// text of such a link the path begins with the bucket, even if the request has the bucket in the
-// name of its host; hosted finds that bucket.
+// WithVersion2 returns a copy of the verifier that also accepts presigned URLs of signature
+// version 2. In their signed text the path begins with the bucket, even if the request has the
+// bucket in its host name; hosted finds that bucket.
 func (v *Verifier) WithVersion2(hosted Hosted) *Verifier {
 	with := *v
 	with.hosted = hosted
 	return &with
 }
 
-// verifyVersion2 returns the signer of a link of version 2. It makes all checks that need
-// no secret before it looks up the access key.
+// verifyVersion2 is Verify for a presigned URL of version 2. It makes all checks that need no
+// secret before it looks up the access key.
 func (v *Verifier) verifyVersion2(ctx context.Context, r *http.Request, q *request) (*Caller, error) {
 	if v.hosted == nil {
 		return nil, errorf(CodeScheme, "links of signature version 2 are not supported: use %s", algorithm)
@@ -94,8 +95,9 @@ func (v *Verifier) verifyVersion2(ctx context.Context, r *http.Request, q *reque
 	return &Caller{AccessKey: accessKey, Presigned: true, Version2: true, Framing: framing}, nil
 }
 
-// checkExpires checks the expiry of a link of version 2, in seconds since 1970. Such a link
-// has no start time, so the expiry may be at most MaxExpires plus Window away.
+// checkExpires checks the expiry of a presigned URL of version 2; text is in seconds since 1970.
+// Such a URL has no start time, so its expiry may be at most MaxExpires plus Window in the
+// future.
 func (v *Verifier) checkExpires(text string) error {
 	seconds, ok := digits(text)
 	now, end := v.now(), time.Unix(seconds, 0)
@@ -110,8 +112,8 @@ func (v *Verifier) checkExpires(text string) error {
 	return nil
 }
 
-// matchVersion2 compares the signature of a link with those of all valid forms of the
-// request.
+// matchVersion2 verifies the signature of a presigned URL of version 2. It accepts the signature
+// of any form of the path that the client may have signed.
 func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *request, accessKey, signature, expires string) error {
 	secret, unknown, err := v.secret(ctx, accessKey)
 	if err != nil {
@@ -137,8 +139,8 @@ func (v *Verifier) matchVersion2(ctx context.Context, r *http.Request, q *reques
 	return mismatch(unknown, "the request")
 }
 
-// version2Head returns the part of the string to sign before the path: the method, the
-// headers of the body, the expiry in place of the time, and all x-amz- headers.
+// version2Head returns the part of the string to sign before the path: the method, Content-MD5,
+// Content-Type, the expiry in place of the time, and all x-amz- headers.
 func version2Head(r *http.Request, expires string) []byte {
 	text := make([]byte, 0, 256)
 	text = append(text, r.Method...)
@@ -172,9 +174,9 @@ func joined(values []string) string {
 	return strings.Join(trimmed, ",")
 }
 
-// version2Paths returns the forms of the path that may have been signed: those of paths,
-// with the bucket in front if it is in the host name. botocore signs a slash after the
-// bucket even if the path does not have it.
+// version2Paths returns the forms of the path that the client may have signed: those of paths,
+// preceded by the bucket if it is in the host name. botocore signs a slash after the bucket even
+// if the path has none.
 func (v *Verifier) version2Paths(r *http.Request, q *request) []string {
 	paths := q.paths()
 	bucket, ok := v.hosted(r.Host)
@@ -191,9 +193,10 @@ func (v *Verifier) version2Paths(r *http.Request, q *request) []string {
 	return paths
 }
 
-// version2Query returns the signed part of the query with its question mark. Values are
-// decoded, and a parameter without = stays so. ok is false if a value contains text that
-// looks like another signed parameter, because both would have the same signature.
+// version2Query returns the signed part of the query with its question mark, or "" if no
+// parameter is signed. Values are decoded, and a parameter without = stays without it. ok is
+// false if a value contains text that looks like another signed parameter, because such a query
+// would have the same signature as another one.
 func version2Query(r *http.Request) (query string, ok bool) {
 	_, raw := target(r)
 	var signed []string
