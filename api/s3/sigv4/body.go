@@ -247,7 +247,7 @@ func (b *Body) endChunk() error {
 	return nil
 }
 
-// end verifies the last chunk and the trailers. It returns io.EOF if all is right.
+// end verifies the last chunk and the trailers. It returns io.EOF if everything is right.
 func (b *Body) end() error {
 	if b.framing.Length >= 0 && b.seen != b.framing.Length {
 		return errorf(CodeIncomplete, "the chunks have %d bytes, x-amz-decoded-content-length announces %d", b.seen, b.framing.Length)
