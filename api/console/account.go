@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// accountData has the data of the page of the person's own account.
+// accountData is the data of the page /account, the user's own account.
 type accountData struct {
 	Sessions  []accounts.SessionInfo
 	Current   state.SessionID
 	Ways      accounts.Ways
-	Providers []openid.Provider // providers that are not linked
+	Providers []openid.Provider // providers that are not linked with the account
 	Names     map[string]string // names of providers by issuer
-	Done      string            // what was changed
+	Done      string            // text about the change that was just made; empty: none
 	Error     string
 	Has       accounts.Holdings // what would be deleted together with the account
 	Stays     string            // why the account cannot be deleted; empty if it can
 	Proof     proof             // proof of identity that the deletion requires
-	Typed     string            // the e-mail address that the person has entered as confirmation
+	Typed     string            // e-mail address that the user entered to confirm the deletion
 }
 
 // accountPage serves GET /account.
@@ -33,7 +33,8 @@ func (s *surface) showAccount(c *call, status int, done, problem string) error {
 	return s.showAccountData(c, status, accountData{Done: done, Error: problem})
 }
 
-// showAccountData shows the page of the person's own account. d has the values of a form.
+// showAccountData answers with the page /account. It fills in d, in which the caller has set
+// texts and form values.
 func (s *surface) showAccountData(c *call, status int, d accountData) (err error) {
 	d.Current, d.Names = c.who.Session, map[string]string{}
 	if d.Sessions, err = s.Accounts.Sessions(c.ctx, c.who.Account); err != nil {
@@ -57,8 +58,8 @@ func (s *surface) showAccountData(c *call, status int, d accountData) (err error
 	return s.show(c, status, "account", "Account", "account", d)
 }
 
-// changePassword serves POST /account/password. It ends all sessions of the account and begins
-// a new one in this browser.
+// changePassword serves POST /account/password. It ends all sessions of the account and starts a
+// new one in this browser.
 func (s *surface) changePassword(c *call) error {
 	form := c.r.PostForm
 	password := form.Get("new")
@@ -103,7 +104,7 @@ func (s *surface) endSession(c *call) error {
 	return s.showAccount(c, http.StatusOK, "The session has ended on every node.", "")
 }
 
-// endOthers serves POST /account/end-others.
+// endOthers serves POST /account/end-others: it ends all sessions of the account except this one.
 func (s *surface) endOthers(c *call) error {
 	if err := s.Accounts.EndSessions(c.ctx, c.who.Account, c.who.Session); err != nil {
 		return err
@@ -111,8 +112,8 @@ func (s *surface) endOthers(c *call) error {
 	return s.showAccount(c, http.StatusOK, "All other sessions have ended on every node.", "")
 }
 
-// deleteAccount serves POST /account/delete. The person must prove their identity and enter the
-// e-mail address of the account. After the answer, no node accepts a key or a session of the
+// deleteAccount serves POST /account/delete. The user must prove their identity and enter the
+// e-mail address of the account. When it has answered, no node accepts a key or session of the
 // account.
 func (s *surface) deleteAccount(c *call) error {
 	typed := c.r.PostForm.Get("email")

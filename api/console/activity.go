@@ -10,23 +10,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
-// activityData has the data of the page of the activity of this node.
+// activityData is the data of the page /cluster/activity, the recent log records of this node.
 type activityData struct {
 	Node     state.Node // this node
 	Records  []activity.Record
 	Kinds    []choice
-	Some     bool // only the chosen kinds
-	Troubles bool // only warnings and errors
+	Some     bool // the page shows only the chosen kinds
+	Troubles bool // the page shows only warnings and errors
 }
 
-// kindNames are the names of the kinds of log records.
+// kindNames has the names of the kinds of log records, as pages show them.
 var kindNames = map[activity.Kind]string{
 	activity.Elections: "Elections", activity.Members: "Members", activity.Repairs: "Repairs", activity.Scrubs: "Scrub findings",
 	activity.Refused: "Refused peers", activity.Disks: "Full disks",
 }
 
-// activityPage serves GET /cluster/activity, the newest log records of this node. The parameter kind,
-// which may occur several times, chooses kinds of records.
+// activityPage serves GET /cluster/activity, the newest log records of this node. The query
+// parameter kind, which may be repeated, selects kinds of records.
 func (s *surface) activityPage(c *call) error {
 	query := c.r.URL.Query()
 	d := activityData{Troubles: query.Get("only") == "troubles"}
@@ -53,7 +53,7 @@ func (s *surface) activityPage(c *call) error {
 	return s.show(c, http.StatusOK, "activity", "Activity", "cluster", d)
 }
 
-// levelText returns the level of a log record in a word.
+// levelText returns a word for the level of a log record.
 func levelText(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// Caching of files of the program, in Cache-Control. The path of a static file changes with its content.
+// Cache-Control values of embedded files. The path of a static file changes with its content, so browsers
+// may cache it without limit.
 const (
 	forGood = "public, max-age=31536000, immutable"
 	forADay = "public, max-age=86400"
@@ -24,17 +25,17 @@ const (
 
 const gzipName = "gzip" // content coding, RFC 9110, section 8.4.1.3
 
-// asset is a file of the program. It is compressed once, when the program starts. Pages are not
-// compressed: they have a form token beside what others may have written, and the length of a compressed
-// answer would tell something about the token.
+// asset is an embedded file. It is compressed once, when the program starts. Pages are not
+// compressed: they contain a form token next to text of other people, and the length of a
+// compressed page would reveal something about the token (the BREACH attack).
 type asset struct {
 	kind string // its Content-Type
 	body encoded
-	// zipped is the file as gzip; its bytes are nil if that is no smaller.
+	// zipped is the file compressed with gzip. Its bytes are nil if that is not smaller.
 	zipped encoded
 }
 
-// encoded is a file in one encoding.
+// encoded is a file in one content encoding.
 type encoded struct {
 	bytes []byte
 	tag   string // its ETag
@@ -45,7 +46,7 @@ func encodingOf(b []byte) encoded {
 	return encoded{b, `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
-// readAsset reads a file of the program and compresses it.
+// readAsset reads an embedded file and compresses it.
 func readAsset(name string) (a asset, err error) {
 	body, err := fs.ReadFile(files, "static/"+name)
 	if err != nil {
@@ -72,8 +73,9 @@ func readAsset(name string) (a asset, err error) {
 	return a, nil
 }
 
-// serve writes the file in the form that the request accepts. It ignores Range, as RFC 9110, section
-// 14.2, permits: the files are small.
+// serve answers with the file, compressed if the request accepts gzip. cache is the
+// Cache-Control. It ignores Range, as RFC 9110, section 14.2, permits, because the files are
+// small.
 func (a asset) serve(w http.ResponseWriter, r *http.Request, cache string) error {
 	header := w.Header()
 	header.Set("Cache-Control", cache)
@@ -101,7 +103,8 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request, cache string) error
 	return nil
 }
 
-// acceptsGzip returns whether the values of Accept-Encoding (RFC 9110, section 12.5.3) permit gzip.
+// acceptsGzip reports whether the values of Accept-Encoding (RFC 9110, section 12.5.3) permit
+// gzip.
 func acceptsGzip(values []string) bool {
 	others := false
 	for _, value := range strings.Split(strings.Join(values, ","), ",") {
@@ -121,7 +124,8 @@ func acceptsGzip(values []string) bool {
 	return others
 }
 
-// has returns whether the values of If-None-Match name an entity tag (RFC 9110, section 13.1.2).
+// has reports whether the values of If-None-Match contain an entity tag (RFC 9110, section
+// 13.1.2).
 func has(values []string, tag string) bool {
 	for _, value := range strings.Split(strings.Join(values, ","), ",") {
 		if value = strings.TrimSpace(value); value == "*" || strings.TrimPrefix(value, "W/") == tag {
@@ -131,7 +135,7 @@ func has(values []string, tag string) bool {
 	return false
 }
 
-// static serves a file of the program.
+// static serves an embedded file.
 func (s *surface) static(c *call) error {
 	a, ok := s.Pages.assets[c.r.PathValue("name")]
 	if !ok || c.r.PathValue("version") != s.Pages.version {
@@ -140,5 +144,5 @@ func (s *surface) static(c *call) error {
 	return a.serve(c.w, c.r, forGood)
 }
 
-// favicon serves the icon at the path that browsers ask for by themselves.
+// favicon serves the icon at /favicon.ico, which browsers request on their own.
 func (s *surface) favicon(c *call) error { return s.Pages.assets["icon.svg"].serve(c.w, c.r, forADay) }

@@ -15,9 +15,9 @@ import (
 // auditRows is the number of rows on a page of the audit log.
 const auditRows = 50
 
-// auditData has the values of the audit log page.
+// auditData is the data of the page /audit.
 type auditData struct {
-	Filter  map[string]string // values of the filter, by parameter name of the address
+	Filter  map[string]string // values of the filter by query parameter
 	Any     bool              // at least one filter is set
 	Actions []actionFamily
 	Rows    []auditRow
@@ -27,26 +27,27 @@ type auditData struct {
 	Result  *audit.Verification
 }
 
-// actionFamily is a family of actions in the select field of the filter.
+// actionFamily is a group of related actions, such as all about keys, in the select field of the
+// filter.
 type actionFamily struct {
 	Name, Value string
 	Chosen      bool
 	Actions     []choice
 }
 
-// auditRow is a row of the audit log in the form for the page.
+// auditRow is a row of the audit log with the texts that the page shows.
 type auditRow struct {
 	*state.AuditEntry
-	Who  string // e-mail address of the actor, or the kind of actor
-	User string // address of the page of the actor's account; empty without an account
+	Who  string // e-mail address of the actor, or the kind of an actor without one
+	User string // path of the page of the actor's account; empty without an account
 	What string // description of the change
 }
 
 // auditPage serves GET /audit.
 func (s *surface) auditPage(c *call) error { return s.showAudit(c, nil) }
 
-// verifyAudit serves POST /audit/verify. verifyAudit verifies the whole log and shows the audit log
-// page with the result.
+// verifyAudit serves POST /audit/verify. It verifies the hash chain of the whole log and answers
+// with the page /audit and the result.
 func (s *surface) verifyAudit(c *call) error {
 	v, err := s.Audit.Verify(c.ctx)
 	if err != nil {
@@ -55,8 +56,8 @@ func (s *surface) verifyAudit(c *call) error {
 	return s.showAudit(c, &v)
 }
 
-// auditFilter returns the filter in the query of an address, and the same filter as values without
-// empty parameters.
+// auditFilter returns the filter in a query by parameter, and the same filter as query values
+// without empty parameters.
 func auditFilter(query url.Values) (filter map[string]string, values url.Values) {
 	filter, values = map[string]string{}, url.Values{}
 	for _, name := range web.AuditParams {
@@ -125,7 +126,7 @@ func auditRowOf(e *state.AuditEntry) auditRow {
 	return row
 }
 
-// actionFamilies returns the families of actions for the select field of the filter.
+// actionFamilies returns the options of the filter's select field. chosen is the selected value.
 func actionFamilies(chosen string) (all []actionFamily) {
 	for _, a := range state.Actions() {
 		if n := len(all); n == 0 || all[n-1].Value != a.Family() {
@@ -138,7 +139,7 @@ func actionFamilies(chosen string) (all []actionFamily) {
 }
 
 // exportAudit serves GET /audit/export: all rows that match the filter as newline-delimited JSON,
-// newest first.
+// the newest first.
 func (s *surface) exportAudit(c *call) error {
 	_, values := auditFilter(c.r.URL.Query())
 	q, err := web.AuditQuery(values)

@@ -14,107 +14,113 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Objects are the use cases of buckets and objects. Resources of another account behave like
-// absent ones.
+// Objects is the application logic behind buckets and objects. For those of another account it
+// returns the same errors as for missing ones.
 type Objects interface {
-	// Buckets returns an account's buckets by name.
+	// Buckets returns the buckets of the account a, ordered by name.
 	Buckets(ctx context.Context, a state.AccountID) ([]state.Bucket, error)
-	// Bucket returns the current state of a bucket in the cluster, or state.ErrNoBucket.
+	// Bucket returns a bucket by a linearizable read, or state.ErrNoBucket.
 	Bucket(ctx context.Context, a state.AccountID, name string) (state.Bucket, error)
-	// CreateBucket makes a bucket, public or not, or returns state.ErrExists.
+	// CreateBucket creates a bucket, or returns state.ErrExists. Everybody can read the objects
+	// of a public bucket by their CIDs.
 	CreateBucket(ctx context.Context, a state.AccountID, name string, public bool) error
-	// SetPublic makes the objects of a bucket private, or public, so that everybody can read
-	// them by their CIDs.
+	// SetPublic makes a bucket public or private. Everybody can read the objects of a public
+	// bucket by their CIDs.
 	SetPublic(ctx context.Context, a state.AccountID, name string, public bool) error
-	// DeleteBucket removes an empty bucket; else state.ErrNotEmpty.
+	// DeleteBucket removes a bucket, or returns state.ErrNotEmpty if the bucket is not empty.
 	DeleteBucket(ctx context.Context, a state.AccountID, name string) error
-	// Copies returns how many nodes have the content of an object complete, and how many should.
+	// Copies returns how many nodes store the complete content of an object (held), and how many
+	// should (wanted).
 	Copies(ctx context.Context, obj *state.Object) (held, wanted int, err error)
-	// List returns one page of a bucket's keys.
+	// List returns a page of the objects of a bucket, ordered by key.
 	List(ctx context.Context, a state.AccountID, bucket string, q state.ObjectsQuery) (state.ObjectsPage, error)
-	// Sorted returns one page of a bucket's keys by size or by time, or many: true if there are too
-	// many to sort.
+	// Sorted returns a page of the objects of a bucket, ordered by size or time. many is true if
+	// the bucket has too many objects to sort; the page is then empty.
 	Sorted(ctx context.Context, a state.AccountID, bucket string, q objects.SortedQuery) (page state.ObjectsPage, many bool, err error)
-	// Versions returns one page of a bucket's versions and delete markers.
+	// Versions returns a page of the versions and delete markers of a bucket.
 	Versions(ctx context.Context, a state.AccountID, bucket string, q state.VersionsQuery) (state.VersionsPage, error)
-	// Object returns the version of a key with an id, or for "" the newest. It may be a
-	// delete marker.
+	// Object returns the version of a key with an id, or the newest version if id is empty. The
+	// result may be a delete marker.
 	Object(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID) (state.Object, error)
-	// Lately returns the newest changes of objects of an account, as far as this node knows.
+	// Lately returns the newest changes of objects of an account that this node knows of.
 	Lately(a state.AccountID) []state.ObjectChange
-	// Open reads an object's content.
+	// Open opens the content of an object for reading.
 	Open(ctx context.Context, a state.AccountID, o *state.Object) (io.ReadSeekCloser, error)
-	// Put stores an object. The object is durable when it returns.
+	// Put stores an object. When it returns, the object is durable.
 	Put(ctx context.Context, a state.AccountID, bucket string, r objects.PutRequest) (state.Object, error)
-	// Delete removes an object. With the id of a version it removes this version permanently.
+	// Delete removes an object. If id is not empty, it permanently removes the version with this
+	// id.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
-	// Copy makes an object of another one of the same account, without moving bytes.
+	// Copy creates an object with the content of another object of the same account. No content
+	// is transferred.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
-	// SetTags replaces the tags of the version of a key, or of the current version if the id is
-	// "".
+	// SetTags replaces the tags of the version with an id, or of the current version if id is
+	// empty.
 	SetTags(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, tags []state.Tag) error
-	// SetVersioning makes a bucket keep versions, or makes it stop keeping new versions.
+	// SetVersioning enables or suspends versioning of a bucket.
 	SetVersioning(ctx context.Context, a state.AccountID, bucket string, to state.Versioning) error
-	// Cors returns the rules of a bucket for scripts of other sites; SetCors replaces them.
+	// Cors returns the CORS rules of a bucket. SetCors replaces them.
 	Cors(ctx context.Context, a state.AccountID, bucket string) ([]state.CorsRule, error)
 	SetCors(ctx context.Context, a state.AccountID, bucket string, rules []state.CorsRule) error
-	// CreateUpload begins a multipart upload.
+	// CreateUpload starts a multipart upload and returns its id.
 	CreateUpload(ctx context.Context, a state.AccountID, bucket string, r objects.UploadRequest) (state.UploadID, error)
-	// PutPart stores a part; a later part replaces an earlier one of the same number.
+	// PutPart stores a part of an upload. It replaces an earlier part with the same number.
 	PutPart(ctx context.Context, a state.AccountID, bucket string, r objects.PartRequest) (state.Part, error)
-	// Parts returns an upload's parts whose number is above after.
+	// Parts returns up to limit parts of an upload whose number is above after. more is true if
+	// there are further parts.
 	Parts(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID, after, limit int) (parts []state.Part, more bool, err error)
-	// Complete makes an object from parts.
+	// Complete creates an object from the parts of an upload.
 	Complete(ctx context.Context, a state.AccountID, bucket string, r objects.CompleteRequest) (state.Object, error)
-	// Abort ends an upload and frees its parts.
+	// Abort ends an upload and deletes its parts.
 	Abort(ctx context.Context, a state.AccountID, bucket, key string, id state.UploadID) error
 }
 
 // objectRows is the number of folders and objects on a page of a bucket.
 const objectRows = 100
 
-// bucketsData has the data of the page of buckets.
+// bucketsData is the data of the page /buckets.
 type bucketsData struct {
 	Buckets []state.Bucket
 	Form    bucketForm
 	Error   string
 }
 
-// bucketForm is the form of a new bucket.
+// bucketForm has the values of the form for a new bucket.
 type bucketForm struct {
 	Name   string
 	Public bool
 }
 
-// bucketData has the data of the page of a bucket: the keys below a prefix. Keys with another
-// "/" after the prefix are shown as folders.
+// bucketData is the data of the page of a bucket: the keys that begin with a prefix. Keys with
+// another "/" after the prefix are shown as folders.
 type bucketData struct {
 	Endpoints
 	Bucket   state.Bucket
 	Prefix   string
 	Folder   string // the part of Prefix up to and including its last "/"
-	Here     string // the name of the folder, or of the bucket itself
-	Above    []link // the folders above it, beginning with the bucket itself
+	Here     string // name of the folder, or of the bucket if Folder is empty
+	Above    []link // links to the bucket and to each folder above Here
 	Folders  []link
 	Objects  []objectRow
-	After    string
-	Next     string // the address of the next page; empty if there is none
-	First    string // the address of the first page
+	After    string // position after which this page begins
+	Next     string // address of the next page; empty if there is none
+	First    string // address of the first page
 	Sort     sorting
-	Unsorted bool  // there are too many entries for the order that was asked for: they are by name
-	Large    int64 // files with more bytes are uploaded in parts
+	Unsorted bool  // the list is by name, because it has too many entries for the requested order
+	Large    int64 // the script uploads files with more bytes in parts
 	Part     int64 // bytes of a part
 	Cors     corsForm
 	Shares   []shareRow
-	Lives    []life // of a new share
+	Lives    []life // choices for the validity of a new share
 	// MoreShares is true if the bucket has more shares than Shares.
 	MoreShares bool
 	Error      string
-	// SettingsOpen is true if the problem is about a setting. The page then shows the settings.
+	// SettingsOpen is true if Error is about a setting of the bucket. The page then shows the
+	// settings.
 	SettingsOpen bool
 }
 
-// link is a name with its address.
+// link is the text and the address of a link in a page.
 type link struct{ Name, Address string }
 
 // objectRow is an object in a list.
@@ -124,22 +130,22 @@ type objectRow struct {
 	Created       time.Time
 }
 
-// asking returns ctx for the use cases of objects. Changes under this context are made only if
-// the session is still valid. Reads under it need not ask the cluster for the state that was
-// already read with the session.
+// asking returns ctx with the session and the state that this request has already read. The
+// cluster rejects changes under it if the session was revoked meanwhile, and reads under it need
+// no further linearizable read.
 func (c *call) asking(ctx context.Context) context.Context {
 	return state.AsSession(objects.Seen(ctx, c.who.Index), c.who.Session)
 }
 
-// bucketName returns the bucket that the path names.
+// bucketName returns the segment {bucket} of the path.
 func (c *call) bucketName() string { return c.r.PathValue("bucket") }
 
-// bucketAddress returns the page of a bucket at a prefix.
+// bucketAddress returns the path and query of the page of a bucket for a prefix.
 func bucketAddress(bucket, prefix string) string {
 	return byName.address(bucket, prefix, nil)
 }
 
-// isAbsent returns whether an error says that a bucket, object, version or upload does not
+// isAbsent reports whether an error means that a bucket, object, version or upload does not
 // exist.
 func isAbsent(err error) bool {
 	return errors.Is(err, state.ErrNotFound) || errors.Is(err, state.ErrNoBucket) || errors.Is(err, state.ErrNoKey) ||
@@ -222,7 +228,7 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	return s.show(c, status, "bucket", name, "buckets", d)
 }
 
-// above returns the folders of a prefix that ends with "/", beginning with the bucket itself.
+// above returns links to a bucket and to each folder of folder, which is empty or ends in "/".
 func above(bucket, folder string) []link {
 	all := []link{{bucket, bucketAddress(bucket, "")}}
 	for at := 0; at < len(folder); {
@@ -233,8 +239,7 @@ func above(bucket, folder string) []link {
 	return all
 }
 
-// below returns the name of a key within a folder. The key of the folder itself is returned
-// unchanged.
+// below returns the part of a key after folder, or the whole key if that part is empty.
 func below(key, folder string) string {
 	if name := strings.TrimPrefix(key, folder); name != "" {
 		return name
@@ -242,7 +247,7 @@ func below(key, folder string) string {
 	return key
 }
 
-// setVisibility serves POST /buckets/{bucket}/visibility.
+// setVisibility serves POST /buckets/{bucket}/visibility: it makes a bucket public or private.
 func (s *surface) setVisibility(c *call) error {
 	public := c.r.PostForm.Get("visibility") == "public"
 	if err := s.Objects.SetPublic(c.asking(c.ctx), c.who.Account, c.bucketName(), public); err != nil {

@@ -11,28 +11,28 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 )
 
-// ticketLife is the time for which a ticket of the console is valid.
+// ticketLife is the validity of a join ticket from the console.
 const ticketLife = 24 * time.Hour
 
-// clusterData has the data of the page of the cluster.
+// clusterData is the data of the page /cluster.
 type clusterData struct {
 	members.Status
 	Quorum   members.Quorum
 	Shortage members.Shortage
-	Ages     bool // the map of missing copies has columns of ages, not of sizes
+	Ages     bool // the table of missing copies has columns by age instead of by size
 	Columns  []column
-	Zones    []zone    // with all members
-	Ticket   string    // a new ticket; empty if none was requested
-	Until    time.Time // when the ticket expires
+	Zones    []zone    // all members, by zone
+	Ticket   string    // new join ticket; empty if none was requested
+	Until    time.Time // expiry of the ticket
 }
 
-// zone has the members of a zone.
+// zone is a zone with its members, such as a rack or a data centre.
 type zone struct {
-	Name  string // empty: their settings do not say it, or nothing was heard of them
+	Name  string // empty: the members have no zone in their settings, or have not reported it
 	Peers []members.Peer
 }
 
-// zonesOf returns the members by zone, in the order of names. Members without a zone come last.
+// zonesOf groups members by zone, ordered by name. Members without a zone are last.
 func zonesOf(peers []members.Peer) (all []zone) {
 	at := map[string]int{}
 	for i := range peers {
@@ -75,7 +75,8 @@ func (s *surface) showCluster(c *call, ticket string) error {
 	})
 }
 
-// invite serves POST /cluster/invite. It makes a ticket with which one node can join.
+// invite serves POST /cluster/invite. It creates a join ticket for one node, and answers with the
+// page /cluster and the ticket.
 func (s *surface) invite(c *call) error {
 	ticket, err := s.Members.CreateTicket(c.ctx, ticketLife, func(b []byte) { _, _ = rand.Read(b) }) // ends the process rather than fail
 	if err != nil {

@@ -7,17 +7,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// coloursCookie has the scheme of colours that the person chose in this browser. It is not there for the
-// scheme that the system prefers.
+// coloursCookie is the cookie with the colour scheme that the user chose in this browser. Without
+// the cookie, the page follows the preference of the operating system.
 const coloursCookie = "holdfast-colours"
 
-// coloursLife is how long a browser keeps the choice, in seconds: 400 days, the most that browsers accept.
+// coloursLife is the lifetime of coloursCookie in seconds: 400 days, the longest that browsers
+// accept.
 const coloursLife = 400 * 24 * 60 * 60
 
-// schemes are the schemes of colours that a person can choose.
+// schemes are the colour schemes that a user can choose.
 var schemes = []string{"light", "dark"}
 
-// coloursOf returns the scheme that the browser of a request chose, or "" for that of the system.
+// coloursOf returns the colour scheme in the cookie of a request, or "". secure is true if the
+// browser uses HTTPS.
 func coloursOf(r *http.Request, secure bool) string {
 	cookie, err := r.Cookie(web.CookieName(coloursCookie, secure))
 	if err != nil || !slices.Contains(schemes, cookie.Value) {
@@ -26,7 +28,8 @@ func coloursOf(r *http.Request, secure bool) string {
 	return cookie.Value
 }
 
-// setColours serves POST /account/colours. The choice is of this browser and not of the account.
+// setColours serves POST /account/colours. It stores the choice in this browser only, not in the
+// account.
 func (s *surface) setColours(c *call) error {
 	scheme := c.r.PostForm.Get("scheme")
 	if scheme != "" && !slices.Contains(schemes, scheme) {

@@ -1,10 +1,10 @@
-// Package console serves the web interface: pages for people, made on the server, over the
-// same use cases as the two APIs. A page works without JavaScript; scripts add copy buttons
-// and what changes while a page is open.
+// Package console serves the web console: HTML pages for users and administrators, which the
+// server renders. It calls the same application logic as the APIs. Pages work without JavaScript.
+// Scripts add copy buttons and update open pages.
 //
-// A browser has a session cookie. The token in the cookie is a session token of
-// cluster/accounts, so any node of the cluster serves the next request. Every form carries a
-// token of its session, and a request that a page of another origin sends is refused.
+// A browser authenticates with a session cookie, whose session token every node of the cluster
+// accepts. Every form contains a token of its session, so that a page of another origin cannot
+// send a form.
 //
 // Imports: std, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
 // cluster/members, cluster/openid, consensus/state.
@@ -32,35 +32,39 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
 
-// Accounts are the use cases of sign-in, keys and accounts.
+// Accounts is the application logic behind sign-in, keys, shares and accounts.
 type Accounts interface {
-	// SignIn begins a session of the account with a name and a password, and returns its
-	// token. from is the address of the caller.
+	// SignIn starts a session of the account with this name and password and returns its token.
+	// from is the client's address, for the limit on wrong passwords.
 	SignIn(ctx context.Context, name, password string, from netip.Addr) (token string, err error)
-	// CheckPassword returns nil if the password opens the account with a name, and counts
-	// the try as SignIn does.
+	// CheckPassword returns nil if password is that of the account with this name. It counts as a
+	// sign-in attempt.
 	CheckPassword(ctx context.Context, name, password string, from netip.Addr) error
 	// Sessions returns the sessions of an account that have not ended, the newest first.
 	Sessions(ctx context.Context, account state.AccountID) ([]accounts.SessionInfo, error)
-	// EndSession ends a session of an account everywhere, or returns state.ErrNotFound.
+	// EndSession ends a session of an account on every node, or returns state.ErrNotFound.
 	EndSession(ctx context.Context, account state.AccountID, id state.SessionID) error
-	// EndSessions ends all sessions of an account except one, on every node.
+	// EndSessions ends all sessions of an account except keep, on every node.
 	EndSessions(ctx context.Context, account state.AccountID, keep state.SessionID) error
-	// SignOut ends the session of a token everywhere, or returns state.ErrUnauthorized.
+	// SignOut ends the session of a token on every node, or returns state.ErrUnauthorized.
 	SignOut(ctx context.Context, token string) error
-	// Authenticate returns the principal of a token, by the current state of the cluster.
+	// Authenticate returns the principal of a token by a linearizable read, or
+	// state.ErrUnauthorized.
 	Authenticate(ctx context.Context, token string) (accounts.Principal, error)
-	// Recognize returns the principal of a token by the state of this node, which may be stale.
+	// Recognize returns the principal of a token by the local state, which may be stale.
 	Recognize(token string) (accounts.Principal, error)
-	// Usage returns what an account stored and requested on each of the last days.
+	// Usage returns the storage and the requests of an account on each of the last days, the
+	// oldest day first.
 	Usage(ctx context.Context, account state.AccountID, days int) ([]state.Usage, error)
-	// Glance returns a summary of the account of a session, as this node knows it, or
-	// state.ErrUnauthorized. If no entry was applied since before, it returns before.
+	// Glance returns a summary of the account of a session by the local state, or
+	// state.ErrUnauthorized. before is an earlier result: if no log entry was applied since,
+	// Glance returns it.
 	Glance(ctx context.Context, token string, before accounts.Glance) (accounts.Glance, error)
-	// Holdings returns an account with the counts of its pins, objects, keys and sessions.
+	// Holdings returns the account with the e-mail address or id who, with the counts of its
+	// pins, objects, keys and sessions.
 	Holdings(ctx context.Context, who string) (accounts.Holdings, error)
-	// CreateKey adds an API key and returns it with its secrets. No scopes means all of
-	// them; a ttl of 0 means that the key does not expire.
+	// CreateKey adds an API key and returns it with its secrets. Without scopes the key has all
+	// scopes. A ttl of 0 means that it does not expire.
 	CreateKey(ctx context.Context, email, name string, scopes []string, ttl time.Duration) (accounts.Key, error)
 	// Keys returns the keys of the account with an e-mail address, without secrets.
 	Keys(ctx context.Context, email string) ([]accounts.Key, error)
@@ -68,49 +72,55 @@ type Accounts interface {
 	Key(ctx context.Context, jti state.KeyID) (accounts.Key, error)
 	// Show returns a key with its secrets, or state.ErrNotFound.
 	Show(ctx context.Context, jti state.KeyID) (accounts.Key, error)
-	// Revoke ends a key on every node before it returns.
+	// Revoke revokes an API key. When it returns, no node accepts the key.
 	Revoke(ctx context.Context, jti state.KeyID) error
-	// Shares returns a page of the shares of a bucket, without secrets.
+	// Shares returns a page of the shares of a bucket without secrets, beginning after the
+	// position after.
 	Shares(ctx context.Context, account state.AccountID, bucket string, after state.SharePlace, limit int) (accounts.SharePage, error)
 	// CreateShare adds a share to a bucket and returns it with its secrets.
 	CreateShare(ctx context.Context, account state.AccountID, r accounts.ShareRequest) (accounts.Share, error)
 	// ShareOf returns a share of a bucket without its secrets.
 	ShareOf(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) (accounts.Share, error)
-	// RevokeShare ends a share on every node before it returns.
+	// RevokeShare revokes a share. When it returns, no node accepts the share.
 	RevokeShare(ctx context.Context, account state.AccountID, bucket string, id state.ShareID) error
-	// AppOf returns the app that registered a redirect URI, or state.ErrNotFound.
+	// AppOf returns the application that registered a redirect URI, or state.ErrNotFound.
 	AppOf(ctx context.Context, redirect string) (accounts.App, error)
-	// CheckSetup returns nil if SetUp takes a token, else state.ErrNotFound.
+	// CheckSetup returns nil if token is the valid setup token of the cluster, else
+	// state.ErrNotFound.
 	CheckSetup(ctx context.Context, token string) error
-	// SetUp adds the first administrator of the cluster.
+	// SetUp creates the first administrator of the cluster. token is the setup token.
 	SetUp(ctx context.Context, token, email, password string) error
-	// SignInAs begins a session of the account of a person whom a provider vouches for, and
-	// returns the token of the session. It opens an account for a new person if the settings or
-	// the token of an invitation allow it.
+	// SignInAs starts a session for a person who signed in at an OpenID provider, and returns its
+	// token. It creates an account for a new person if the settings allow it, or if invitation is
+	// the token of an invitation.
 	SignInAs(ctx context.Context, p accounts.Person, invitation string) (token string, err error)
-	// Ways returns the ways to sign in to an account.
+	// Ways returns how one can sign in to an account: by password, or at which OpenID providers.
 	Ways(ctx context.Context, account state.AccountID) (accounts.Ways, error)
-	// LinkIdentity lets a person sign in to an account of the same e-mail address.
+	// LinkIdentity lets a person with an identity at an OpenID provider sign in to the account,
+	// which must have the same e-mail address.
 	LinkIdentity(ctx context.Context, account state.AccountID, p accounts.Person) error
-	// UnlinkIdentity ends the link of an identity with an account, or returns
-	// state.ErrForbidden if the identity is the only way to sign in.
+	// UnlinkIdentity removes an identity from an account. It returns state.ErrForbidden if that
+	// is the only way to sign in.
 	UnlinkIdentity(ctx context.Context, account state.AccountID, id state.IdentityID) error
-	// SealValue returns a value for a cookie, and OpenValue reads it on any node.
+	// SealValue encrypts a value for a cookie, which the browser can neither read nor change.
+	// OpenValue decrypts it on any node for the same kind, until life has passed.
 	SealValue(kind string, life time.Duration, value any) (string, error)
 	OpenValue(kind, text string, into any) error
-	// CreateLink makes a one-time link: an invitation, or for a new password.
+	// CreateLink creates a one-time link that sets a new password for the account with an e-mail
+	// address, or invites a person who has no account.
 	CreateLink(ctx context.Context, email string) (accounts.Link, error)
 	// LinkOf returns the purpose and the account of a one-time link, or state.ErrNotFound.
 	LinkOf(ctx context.Context, token string) (accounts.Link, error)
-	// UseLink uses a one-time link up, begins a session and returns its token.
+	// UseLink uses a one-time link, which is then no longer valid, starts a session and returns
+	// its token.
 	UseLink(ctx context.Context, token, password string) (session string, err error)
-	// Links returns the one-time links that can be used, without their tokens, and RevokeLink
-	// ends one everywhere, or returns state.ErrNotFound.
+	// Links returns the one-time links that can still be used, without their secrets. RevokeLink
+	// revokes one on every node, or returns state.ErrNotFound.
 	Links(ctx context.Context) ([]accounts.OpenLink, error)
 	RevokeLink(ctx context.Context, id state.LinkID) error
-	// Page returns a page of accounts by their e-mail addresses.
+	// Page returns a page of accounts, ordered by e-mail address.
 	Page(ctx context.Context, q accounts.UserQuery) (accounts.UserPage, error)
-	// CreateAccount adds an account; an empty password means none.
+	// CreateAccount adds an account. With an empty password nobody can sign in by password.
 	CreateAccount(ctx context.Context, email, password string) (accounts.User, error)
 	// SetPassword changes the password of an account and ends its sessions.
 	SetPassword(ctx context.Context, email, password string) error
@@ -120,99 +130,110 @@ type Accounts interface {
 	SetAdmin(ctx context.Context, email string, admin bool) error
 	// SetDisabled disables an account, or enables it again.
 	SetDisabled(ctx context.Context, email string, on bool) error
-	// CloseOwn removes the account of the person who asks, or returns state.ErrForbidden where
-	// MayClose does: for the account of local commands and the only administrator.
+	// CloseOwn removes the caller's own account. It returns state.ErrForbidden for the operator
+	// account and for the only administrator. MayClose returns the same error without removing
+	// anything.
 	CloseOwn(ctx context.Context, account state.AccountID) error
 	MayClose(ctx context.Context, account state.AccountID) error
-	// RemoveAccount removes an account and what belongs to it.
+	// RemoveAccount removes an account with its keys, pins and objects.
 	RemoveAccount(ctx context.Context, email string) error
 }
 
-// Pins are the use cases of pins. Another account's pin behaves like an absent one.
+// Pins is the application logic behind pins. For a pin of another account it returns the same
+// errors as for a missing pin.
 type Pins interface {
-	// Create adds a pin; the record is durable when it returns.
+	// Create adds a pin. When it returns, the record of the pin is durable in the cluster; its
+	// content may still be missing.
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
-	// Get returns the current state of a pin in the cluster.
+	// Get returns the current state of a pin, by a linearizable read.
 	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
-	// Detail returns a pin with its copies and with the statuses that this node has seen.
+	// Detail returns a pin with its copies, and with the history of statuses that this node has
+	// seen.
 	Detail(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Detail, error)
-	// List returns the newest matching pins and the number of all matches.
+	// List returns the newest pins that match q, up to its limit, and the number of all matching
+	// pins.
 	List(ctx context.Context, account state.AccountID, q state.PinQuery) (total uint64, rows []pins.Record, err error)
-	// Holders returns for each pin the names of the nodes that have its complete content.
+	// Holders returns, for each pin, the names of the nodes that store its complete content.
 	Holders(rows []pins.Record) ([][]string, error)
-	// Replace puts a new pin in the place of an old one; on any error the old one stays.
+	// Replace atomically replaces the pin old by a new one. After an error the old pin still
+	// exists.
 	Replace(ctx context.Context, account state.AccountID, old state.RequestID, r pins.Request) (pins.Record, error)
 	// Delete removes a pin.
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
-// Members are the use cases of membership, for administrators.
+// Members is the application logic behind the pages about members, which only administrators see.
 type Members interface {
-	// Status returns the cluster as this node sees it; it needs no majority.
+	// Status returns the cluster as this node sees it. It works without a majority.
 	Status(ctx context.Context) (members.Status, error)
-	// Quorum returns the voters and the missing ones among them.
+	// Quorum returns the number of voters and the unreachable ones, as gossip shows them.
 	Quorum() members.Quorum
-	// Shortage counts the missing copies of each node by the size and the age of their content, and
-	// MissingOn returns a page of those of a node and a class.
+	// Shortage counts the missing copies of each node by the size and the age of their content.
+	// MissingOn returns a page of the missing copies of one node and class.
 	Shortage(ctx context.Context) (members.Shortage, error)
 	MissingOn(ctx context.Context, node state.NodeID, class members.Class, from state.RootKey, limit int) (rows []members.MissingCopy, next state.RootKey, err error)
-	// Leaving returns the effect of the removal of a member. With count the answer also has the
-	// figures that need a scan of all content.
+	// Leaving returns what the removal of the member with the id or name who would cause. With
+	// count the result also has the numbers that need a scan of all roots.
 	Leaving(ctx context.Context, who string, count bool) (members.Leaving, error)
-	// DrainPlan returns the effect of the drain of a member.
+	// DrainPlan returns what the drain of the member with the id or name who would cause.
 	DrainPlan(ctx context.Context, who string) (members.DrainPlan, error)
-	// Drain begins the drain of a member, or ends it.
+	// Drain begins the drain of a member if on is true, and cancels it otherwise.
 	Drain(ctx context.Context, id state.NodeID, on bool) error
-	// Remove ends a membership. It returns state.ErrConflict if content or the majority would
-	// be lost, unless force is true.
+	// Remove removes a member. Without force it returns state.ErrConflict if content or the
+	// majority would be lost.
 	Remove(ctx context.Context, id state.NodeID, force bool) error
-	// CreateTicket makes a ticket that admits one node and expires after ttl. random fills
-	// a slice with unpredictable bytes.
+	// CreateTicket creates a join ticket that admits one node and expires after ttl. random fills
+	// a slice with random bytes.
 	CreateTicket(ctx context.Context, ttl time.Duration, random func([]byte)) (string, error)
 }
 
-// Payments are the use cases of payments, for administrators.
+// Payments lists the payments of the paid gateway, for administrators.
 type Payments interface {
 	// List returns a page of payments, the newest first.
 	List(ctx context.Context, cursor string, limit int) (payments.Page, error)
 }
 
-// Audit are the use cases of the audit log: for administrators, but for RevokedKeys.
+// Audit is the application logic behind the audit log. Only administrators see its results,
+// except those of RevokedKeys.
 type Audit interface {
-	// List returns a page of the rows that a query asks for, the newest first.
+	// List returns a page of the rows that match q, the newest first.
 	List(ctx context.Context, q audit.Query) (audit.Page, error)
-	// Verify walks through the whole log. A broken row is no error.
+	// Verify verifies the hash chain of the whole log. The result reports a changed row; that is
+	// no error.
 	Verify(ctx context.Context) (audit.Verification, error)
-	// RevokedKeys returns the keys of an account that were revoked lately, the newest first.
+	// RevokedKeys returns up to limit recently revoked keys of an account, the newest first.
 	RevokedKeys(ctx context.Context, account state.AccountID, limit int) ([]audit.RevokedKey, error)
 }
 
-// Ledger are the use cases of credits.
+// Ledger is the application logic behind the credit ledgers.
 type Ledger interface {
-	// Post adds a posting to the ledger of the account with an e-mail address or id, once for each
-	// id of a posting.
+	// Post adds a posting to the ledger of the account with the e-mail address or id who. If the
+	// request has an id, a retry does not add the posting again.
 	Post(ctx context.Context, who string, r credits.Request) (state.Posting, error)
-	// List returns a page of a ledger, the newest postings first.
+	// List returns a page of the ledger of an account, the newest postings first. before is the
+	// cursor of the page; 0 means the first page.
 	List(ctx context.Context, who string, before uint64, limit int) (credits.Page, error)
-	// ContentEnds returns when the newest content of an account begins to end, because its credits are
-	// used up and it stores more than its allowance. It returns false for all other accounts. It reads
-	// the local state.
+	// ContentEnds returns when the cluster begins to delete the newest content of an account that
+	// stores more than its allowance and has used up its credits. It returns false for all other
+	// accounts. It reads the local state, which may be stale.
 	ContentEnds(account state.AccountID) (time.Time, bool, error)
 }
 
-// Providers are the OpenID providers at which people sign in.
+// Providers signs people in at OpenID providers.
 type Providers interface {
 	// List returns the providers in the order in which pages show them.
 	List() []openid.Provider
-	// Begin returns a sign-in at a provider and the URL to which the browser goes. With again
-	// it asks the provider to let the person sign in there once more.
+	// Begin starts a sign-in at the provider with an id. It returns the state of the sign-in, and
+	// the URL to which the browser must go. With again the provider asks the person to sign in
+	// again.
 	Begin(ctx context.Context, id string, again bool) (openid.Flow, string, error)
-	// Finish returns the person who signed in, by the query with which the provider sent the
-	// browser back.
+	// Finish ends the sign-in f and returns the person who signed in. query is the query with
+	// which the provider sent the browser back.
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }
 
-// Options configure the surface. Accounts, Audit, Ledger, Pins, Objects, Members, Health and Logger are required.
+// Options configure the console. Accounts, Audit, Ledger, Pins, Objects, Members, Health and
+// Logger are required.
 type Options struct {
 	Accounts Accounts
 	Audit    Audit
@@ -224,36 +245,37 @@ type Options struct {
 	Health   web.Health
 	// Providers are the OpenID providers at which people sign in; nil means none.
 	Providers Providers
-	// URL is the origin at which people reach the console; empty if it is not known.
-	// IPFSGateway is the origin of the IPFS gateway that the page of a pin links to; empty for none.
-	// SecurityContact is the URI in security.txt; empty means that there is no such file.
+	// URL is the web origin of the console; empty if it is unknown. IPFSGateway is the origin of the
+	// IPFS gateway to which the page of a pin links; empty for none. SecurityContact is the URI in
+	// security.txt; empty means that there is no such file.
 	URL, IPFSGateway, SecurityContact string
-	// SignUpOpen says whether everybody who signs in at a provider gets an account.
+	// SignUpOpen is true if everybody who signs in at a provider gets an account.
 	SignUpOpen bool
-	// Limits hold accounts and addresses to their rates, and say where a request came from;
-	// nil: no limits, and the other end of the connection.
+	// Limits has the rates of accounts and addresses, and the list of trusted proxies, behind which it
+	// finds the address of a client. nil means no limits and no proxies.
 	Limits *web.Limits
-	// PinningURL and S3URL are what pages show as the addresses of the two APIs for a
-	// request to a host; an empty answer means that the node does not serve that API.
+	// PinningURL and S3URL return the URLs of these APIs that pages show. host and scheme are those
+	// with which the browser reached the console. An empty result means that the node does not serve
+	// that API.
 	PinningURL, S3URL func(host, scheme string) string
 	Region            string
-	// MaxObject is the maximum size in bytes of what is stored by one request, MinPart the
-	// minimum size of a part that is not the last.
+	// MaxObject is the maximum size of the content of one request, and MinPart the minimum size of a
+	// part except the last, in bytes.
 	MaxObject, MinPart int64
-	// Presign signs a link to an object at the object gateway.
+	// Presign returns a presigned URL of an object at the S3 gateway.
 	Presign func(web.Link) string
-	// Activity has the newest log records of this node; nil: none.
+	// Activity has the newest log records of this node. nil means that there are none.
 	Activity *activity.Log
-	// Draining is closed when the node begins to stop, which ends event streams; nil: never.
+	// Draining is closed when the node begins to stop. Event streams then end. nil means never.
 	Draining <-chan struct{}
-	// Pages are those of LoadPages; nil: they are parsed for this surface.
+	// Pages is the result of LoadPages. nil means that New calls LoadPages itself.
 	Pages   *Pages
 	Version string
 	Logger  *slog.Logger
-	Metrics *web.Metrics // of the requests; nil: none
+	Metrics *web.Metrics // request metrics; nil: none
 }
 
-// load sets Pages where it is nil.
+// load sets Pages by LoadPages if it is nil.
 func (o *Options) load() (err error) {
 	if o.Pages == nil {
 		o.Pages, err = LoadPages()
@@ -261,43 +283,41 @@ func (o *Options) load() (err error) {
 	return err
 }
 
-// caseTimeout bounds each call of a use case: a node without a majority says so before a
-// person gives up.
+// caseTimeout bounds each call of the application logic, so that a node without a majority
+// reports it before the user gives up.
 const caseTimeout = 7 * time.Second
 
-// pageTimeout bounds the time until a page is answered, or until the first bytes of content are
-// sent.
+// pageTimeout bounds the time until a page is sent, or until the first bytes of content are sent.
 const pageTimeout = 2 * time.Minute
 
-// surface is the console of a node.
+// surface is the implementation of the console of a node.
 type surface struct {
 	Options
 	streams streams
 }
 
-// access says who may open a page.
+// access names the callers that may use a route.
 type access int
 
-// The kinds of access. The zero value is none of them, so that a row of the table without an
-// access is refused.
+// Kinds of access. The zero value is invalid, so that New rejects a route without an access.
 const (
-	anybody   access = iota + 1 // needs no session, and no rate applies
-	visitor                     // needs no session
+	anybody   access = iota + 1 // everybody, without a rate limit
+	visitor                     // everybody, with the rate limit of the address
 	signedIn                    // a session of an account
 	admins                      // a session of an administrator
-	byScript                    // a session, and its form token in the header X-Form-Token; serve reads the body
-	lasting                     // a session; the answer lasts as long as the page is open
+	byScript                    // a session, with the form token in the header X-Form-Token; serve reads the body
+	lasting                     // a session; the answer is a stream that lasts as long as the page is open
 	withFiles                   // a session; serve reads the form and checks its token
 )
 
-// page is one row of the table of routes.
+// page is one row of the route table.
 type page struct {
 	method, path string
 	access       access
 	serve        func(c *call) error
 }
 
-// table returns every route. All but those of GET take a form token.
+// table returns the complete route table. All routes except those for GET require a form token.
 func (s *surface) table() []page {
 	return []page{
 		{http.MethodGet, "/sign-in", visitor, s.signInPage},
@@ -397,7 +417,8 @@ func (s *surface) table() []page {
 	}
 }
 
-// New returns the handler of the surface.
+// New returns the handler of the console, or an error if a required option or an access is
+// missing.
 func New(o Options) (http.Handler, error) {
 	if err := o.load(); err != nil {
 		return nil, err
@@ -417,8 +438,9 @@ func New(o Options) (http.Handler, error) {
 	return s.wrap(web.Routes(routes)), nil
 }
 
-// Starting returns the handler until the use cases for New exist: health, and a page that says
-// so for all other requests. It needs the options Health, Version and Logger, and uses Metrics.
+// Starting returns the handler of a node that is starting, in place of New, whose dependencies do
+// not exist yet. It answers health checks, and all other requests with a page that says that the
+// node is starting. It needs the options Health, Version and Logger, and uses Metrics.
 func Starting(o Options) (http.Handler, error) {
 	if err := o.load(); err != nil {
 		return nil, err
@@ -427,11 +449,12 @@ func Starting(o Options) (http.Handler, error) {
 	return s.wrap(web.Starting(o.Health, web.HealthRoutes(o.Health, o.Version))), nil
 }
 
-// policy is the Content-Security-Policy. It lets a page load only files of this origin.
+// policy is the Content-Security-Policy of pages. It lets a page load only files of this origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
 	"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// wrap adds the headers that all answers of the console have.
+// wrap returns an http.Handler that calls h, answers its errors, and sets the headers that all
+// answers of the console have.
 func (s *surface) wrap(h web.Handler) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) error { return s.failed(w, r, err) }
 	return web.Attended(web.StallTimeout, web.Wrap(web.Options{Name: "console", Fail: fail, Logger: s.Logger, Metrics: s.Metrics},

@@ -10,14 +10,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Content that accounts have stored must not become a part of the console's origin, because a
-// script in it could do everything that the person may do. So content is either a download, or
-// shown only if its type has no scripts. In both cases the answer has a sandbox policy: an
-// opaque origin without scripts.
+// sandbox is the Content-Security-Policy of answers with stored content: an opaque origin without
+// scripts. A script in the origin of the console could do everything that the user may do. So the
+// console either offers content as a download, or shows it only if its type has no scripts.
 const sandbox = "sandbox"
 
-// previews has the content types that are shown, and the kind of preview. SVG and HTML may
-// contain scripts, so they are not in it.
+// previews maps the content types that the console shows to the kind of preview. SVG and HTML are
+// missing because they may contain scripts.
 var previews = map[string]string{
 	"image/png": "image", "image/jpeg": "image", "image/gif": "image", "image/webp": "image", "image/avif": "image", "image/bmp": "image",
 	"audio/mpeg": "audio", "audio/mp4": "audio", "audio/ogg": "audio", "audio/wav": "audio", "audio/flac": "audio", "audio/webm": "audio",
@@ -25,7 +24,7 @@ var previews = map[string]string{
 	"text/plain": "page", "application/pdf": "page",
 }
 
-// previewOf returns how an object is shown; "" is for a download only.
+// previewOf returns the kind of preview of an object, or "" if it can only be downloaded.
 func previewOf(o *state.Object) string {
 	kind, _, err := mime.ParseMediaType(typeOf(o))
 	if err != nil || o.Headers["Content-Encoding"] != "" || strings.Contains(typeOf(o), ",") {
@@ -39,13 +38,14 @@ func (s *surface) download(c *call) error {
 	return s.content(c, func(*state.Object) bool { return false })
 }
 
-// preview serves GET /buckets/{bucket}/preview. Content of a type that cannot be shown is a
+// preview serves GET /buckets/{bucket}/preview. Content of a type without a preview is sent as a
 // download.
 func (s *surface) preview(c *call) error {
 	return s.content(c, func(o *state.Object) bool { return previewOf(o) != "" })
 }
 
-// content answers with the content of an object.
+// content answers with the content of an object. inline decides whether the browser shows or
+// downloads it.
 func (s *surface) content(c *call, inline func(*state.Object) bool) error {
 	return s.Limits.SendContent(c.w, c.r, web.Content{ //nolint:wrapcheck // has the operation
 		Account: c.who.Account, Find: func() (state.Object, error) { return s.objectOf(c) }, Open: s.Objects.Open,
@@ -62,8 +62,8 @@ func (s *surface) content(c *call, inline func(*state.Object) bool) error {
 	})
 }
 
-// escapeName returns a name as a parameter of a header (RFC 8187, section 3.2). Characters that
-// a file system could take for a part of a path, and invisible characters, become "_".
+// escapeName encodes a file name for Content-Disposition (RFC 8187, section 3.2). It replaces
+// invisible characters, and those that a file system could interpret as part of a path, by "_".
 func escapeName(name string) string {
 	const upper = "0123456789ABCDEF"
 	text := make([]byte, 0, len(name))

@@ -18,14 +18,14 @@ import (
 const (
 	maxStreams        = 2048
 	maxAccountStreams = 64
-	// glanceEvery is the interval at which a stream compares the state of this node with what
-	// it has sent.
+	// glanceEvery is the interval at which a stream checks the local state for changes.
 	glanceEvery = time.Second
-	// progressEvery is the number of comparisons after which a stream reports an account with
-	// unfinished pins, because their progress is not in the replicated state.
+	// progressEvery is the number of checks after which a stream sends an event for an account with
+	// unfinished pins even without a change, because the progress of pins is not in the replicated
+	// state.
 	progressEvery = 2
-	// quietFor is the number of comparisons without an event after which a stream sends a
-	// comment, so that proxies and browsers know that the connection is alive.
+	// quietFor is the number of checks without an event after which a stream sends a comment, so that
+	// proxies and browsers do not close the connection.
 	quietFor = 20
 )
 
@@ -36,7 +36,8 @@ type streams struct {
 	byAccount map[state.AccountID]int
 }
 
-// enter counts a stream of an account until leave is called, or returns state.ErrLimited.
+// enter counts a stream of an account until the caller calls leave. It returns state.ErrLimited
+// if too many are open.
 func (s *streams) enter(account state.AccountID) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,19 +59,20 @@ func (s *streams) enter(account state.AccountID) (leave func(), err error) {
 	}, nil
 }
 
-// seenOf returns a fingerprint of the data that pages show of an account. It is the same on every
-// node that has seen the last change; the fingerprint of another node makes a page load once more.
+// seenOf returns a fingerprint of the data about an account that pages show. It is equal on all
+// nodes that have applied the last change. A node with a stale state returns another fingerprint,
+// and the page then loads once more than necessary.
 func seenOf(g accounts.Glance) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintln(h, g.Quota, g.Pins, g.Changed) // a hash takes all
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-// events serves GET /events: server-sent events (HTML Living Standard, section 9.2) that tell a
-// page when to load its contents again, from this node's own copy of the state. "account" has a
-// fingerprint of the caller's account as its data; "cluster" tells an administrator that a member
-// has changed; "ended" is the last event after the end of the session. The stream begins with the
-// first two, so that a page knows whether it missed a change.
+// events serves GET /events, server-sent events (HTML Living Standard, section 9.2) that tell an
+// open page when to load its contents again, by the local state. The event "account" has a
+// fingerprint of the user's account as its data. The event "cluster" tells an administrator that
+// a member has changed. The event "ended" is the last one after the end of the session. A stream
+// begins with "account" and "cluster", so that the page knows whether it missed a change.
 func (s *surface) events(c *call) error {
 	leave, err := s.streams.enter(c.who.Account)
 	if err != nil {
@@ -131,8 +133,8 @@ func (s *surface) events(c *call) error {
 	}
 }
 
-// clusterSeen returns a fingerprint of the cluster as this node sees it. It is empty for people
-// who may not see the cluster.
+// clusterSeen returns a fingerprint of the members as this node sees them, or "" if admin is
+// false, because only administrators may see them.
 func (s *surface) clusterSeen(c *call, admin bool) string {
 	if !admin {
 		return ""
@@ -155,7 +157,7 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-// send writes an event. data is one line and not empty.
+// send writes an event. data must be one line that is not empty.
 func (e eventWriter) send(event, data string) error {
 	return e.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, data))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
-// format is a form of an exported list.
+// format is a file format of an exported list.
 type format[T any] struct {
 	kind string // its Content-Type
-	// begin returns the functions that write a row and what is left of the list.
+	// begin starts a list. row writes one row, and end writes buffered bytes after the last row.
 	begin func(w io.Writer) (row func(*T) error, end func() error)
 }
 
-// ndjson is newline-delimited JSON.
+// ndjson returns the format newline-delimited JSON.
 func ndjson[T any]() format[T] {
 	return format[T]{"application/x-ndjson", func(w io.Writer) (func(*T) error, func() error) {
 		out := json.NewEncoder(w)
@@ -26,8 +26,8 @@ func ndjson[T any]() format[T] {
 	}}
 }
 
-// commaSeparated is comma-separated values (RFC 4180) with a header line. values returns texts of users
-// as web.CSVText does.
+// commaSeparated returns the format CSV (RFC 4180) with a header line. values returns the fields
+// of a row, in which texts of users have passed through web.CSVText.
 func commaSeparated[T any](columns []string, values func(*T) []string) format[T] {
 	return format[T]{"text/csv; charset=utf-8; header=present", func(w io.Writer) (func(*T) error, func() error) {
 		out := csv.NewWriter(w)
@@ -37,9 +37,9 @@ func commaSeparated[T any](columns []string, values func(*T) []string) format[T]
 	}}
 }
 
-// export answers with rows in a format, to be saved under the name file. next returns
-// the rows page by page, and whether there are more. If next fails after the first page, export cuts
-// the connection, so that nobody takes an incomplete file for the whole list.
+// export answers with rows in a format, as a download with the name file. next returns the rows
+// page by page, and whether there are more. If next fails after the first page, export closes the
+// connection, so that the user does not take an incomplete file for the whole list.
 func export[T any](c *call, file string, as format[T], next func() (rows []T, more bool, err error)) error {
 	var write func(*T) error
 	var end func() error

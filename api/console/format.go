@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// functions returns the functions that templates can call. static/format.js writes values with the same
-// rules as bytesText, count, percentOf, span, ago, utcText and isoText.
+// functions returns the functions that templates can call. static/format.js implements bytesText,
+// count, percentOf, span, ago, utcText and isoText by the same rules.
 func functions(version string) template.FuncMap {
 	return template.FuncMap{
 		"scope":       scopeText,
@@ -52,7 +52,7 @@ func functions(version string) template.FuncMap {
 // maxSize is the largest size that parseSize accepts, in bytes: 1 EiB.
 const maxSize = 1 << 60
 
-// shortLen is the number of characters of a CID or an id that a page shows.
+// shortLen is the length to which short shortens a CID or an id, in characters.
 const shortLen = 14
 
 // short shortens a CID or an id in the middle: bafybeig…q7x2.
@@ -63,7 +63,7 @@ func short(id string) string {
 	return id[:8] + "…" + id[len(id)-4:]
 }
 
-// bytesText returns a size for people, in units of 1,024.
+// bytesText formats a number of bytes for people, in units of 1,024 such as "1.5 MiB".
 func bytesText(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -79,7 +79,7 @@ func bytesText(n uint64) string {
 	return strings.TrimSuffix(text, ".0") + " " + "KMGTPE"[unit-1:unit] + "iB"
 }
 
-// percentOf returns a part of a whole in percent, rounded down. All of nothing is 100.
+// percentOf returns part as a percentage of whole, rounded down. For a whole of 0 it is 100.
 func percentOf(part, whole uint64) int {
 	if whole == 0 {
 		return 100
@@ -87,7 +87,7 @@ func percentOf(part, whole uint64) int {
 	return int(100 * float64(part) / float64(whole))
 }
 
-// sizeText formats a decimal number as bytesText does, and returns other text unchanged.
+// sizeText formats a decimal number of bytes as bytesText does. It returns other text unchanged.
 func sizeText(decimal string) string {
 	n, err := strconv.ParseUint(decimal, 10, 64)
 	if err != nil {
@@ -105,7 +105,7 @@ func count[N ~int | ~int64 | ~uint64](n N) string {
 	return text
 }
 
-// memberShape returns the status of pins whose symbol is shown for the state of a member.
+// memberShape returns the pin status whose symbol also stands for a member in this state.
 func memberShape(memberState string) state.Status {
 	switch memberState {
 	case "alive":
@@ -116,8 +116,8 @@ func memberShape(memberState string) state.Status {
 	return state.Failed
 }
 
-// parseSize reads a size in bytes, with or without a unit of 1,024: 500 MiB, 2g. Errors are
-// state.CodeInvalid.
+// parseSize parses a number of bytes with an optional unit of 1,024, such as 500 MiB or 2g.
+// Errors are state.CodeInvalid.
 func parseSize(text string) (uint64, error) {
 	at := strings.IndexFunc(text, func(r rune) bool { return r != '.' && (r < '0' || r > '9') && r != ' ' })
 	digits, unit := text, ""
@@ -140,13 +140,13 @@ func parseSize(text string) (uint64, error) {
 	return uint64(n), nil
 }
 
-// utcText returns a time with its zone, for people.
+// utcText formats a time for people, in UTC.
 func utcText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// isoText returns a time for the attribute datetime.
+// isoText formats a time for the HTML attribute datetime.
 func isoText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// ago returns how long ago a time was, for people.
+// ago returns a text for people about how long ago something was.
 func ago(d time.Duration) string {
 	switch {
 	case d < -time.Minute:
@@ -157,7 +157,7 @@ func ago(d time.Duration) string {
 	return span(d) + " ago"
 }
 
-// span is a time for people, in its largest unit.
+// span formats a duration for people, in its largest unit.
 func span(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -172,11 +172,13 @@ func span(d time.Duration) string {
 	return "less than a minute"
 }
 
-// inStep is by how much a clock may differ before a page says so: samples of members are on
-// their way for up to some hundred milliseconds.
+// inStep is the clock difference between members from which on a page reports it. Smaller ones
+// are noise, because status reports of members are on their way for up to some hundred
+// milliseconds.
 const inStep = time.Second
 
-// skewText is how a clock differs from that of this node; empty if it hardly does.
+// skewText returns a text about how far a clock is ahead of that of this node, or "" if the
+// difference is below inStep.
 func skewText(d time.Duration) string {
 	switch {
 	case d >= inStep:
@@ -187,7 +189,7 @@ func skewText(d time.Duration) string {
 	return ""
 }
 
-// scopeText describes in words what an API key with a scope permits.
+// scopeText returns a text about what an API key with this one scope permits.
 func scopeText(scope string) string {
 	switch scope {
 	case state.ScopeRead:
@@ -200,7 +202,8 @@ func scopeText(scope string) string {
 	return scope
 }
 
-// mayText returns in short what a key with scopes, separated by spaces, permits: read and write.
+// mayText returns a short text about what a key with these scopes, separated by spaces, permits,
+// such as "read and write".
 func mayText(scopes string) string {
 	words := strings.Fields(scopes)
 	for i, scope := range words {

@@ -13,24 +13,25 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// maxState is the largest size in bytes of the state parameter, which is returned to the app.
+// maxState is the maximum length in bytes of the parameter state, which the application gets back
+// unchanged.
 const maxState = 1024
 
-// getKeyData has the data of the page on which a person gives an app a key.
+// getKeyData is the data of the page /get-key, on which a user gives an application a key.
 type getKeyData struct {
 	App             accounts.App
-	To              string // the redirect URI without its query
-	Redirect, State string // redirect URI and state as the app sent them
-	Keys            []accounts.Key
-	Denied          bool
+	To              string         // redirect URI without its query
+	Redirect, State string         // redirect URI and state as the application sent them
+	Keys            []accounts.Key // existing keys that the user can give to the application
+	Denied          bool           // the user has refused
 	Error           string
 }
 
-// Scope returns the scopes that the app requests, in one text.
+// Scope returns the scopes that the application requests, separated by spaces.
 func (d getKeyData) Scope() string { return strings.Join(d.App.Scope, " ") }
 
-// getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]. An app sends a person to this page.
-// The person signs in and allows the app to have an API key, which is sent to the redirect URI.
+// getKeyPage serves GET /get-key?redirect=URI[&state=TEXT]. An application sends its user to this
+// page. The user signs in and allows that the console sends an API key to the redirect URI.
 func (s *surface) getKeyPage(c *call) error {
 	query := c.r.URL.Query()
 	d, err := s.asking(c, query.Get("redirect"), query.Get("state"))
@@ -51,8 +52,9 @@ func (s *surface) showGetKey(c *call, status int, d getKeyData) (err error) {
 	return s.show(c, status, "get-key", "An app asks for a key", "", d)
 }
 
-// asking returns the request of an app, or an error page with status 400 if no registered app
-// may make this request.
+// asking returns the data of an application's request. redirect and echo are its parameters
+// redirect and state. It returns a 400 error if no application has registered the redirect URI,
+// or if the state is too long.
 func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	app, err := s.Accounts.AppOf(c.ctx, redirect)
 	if errors.Is(err, state.ErrNotFound) || len(echo) > maxState {
@@ -65,8 +67,8 @@ func (s *surface) asking(c *call, redirect, echo string) (getKeyData, error) {
 	return getKeyData{App: app, To: to, Redirect: redirect, State: echo}, nil
 }
 
-// keysOf returns the keys of the account that have the name of the app, have no scope beyond
-// those of the app, and have not expired.
+// keysOf returns the keys of the account that can be given to an application: they have its name,
+// no scope beyond those that it requests, and have not expired.
 func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	all, err := s.Accounts.Keys(c.ctx, c.who.Email)
 	if err != nil {
@@ -78,7 +80,7 @@ func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	}), nil
 }
 
-// giveKey serves POST /get-key with the decision of the person.
+// giveKey serves POST /get-key with the user's decision.
 func (s *surface) giveKey(c *call) error {
 	form := c.r.PostForm
 	d, err := s.asking(c, form.Get("redirect"), form.Get("state"))
@@ -117,7 +119,7 @@ func (s *surface) giveKey(c *call) error {
 	return c.redirect(to + add.Encode())
 }
 
-// appKey returns the key of keysOf with an id, with its token.
+// appKey returns one of the keys of keysOf by its id, with its token.
 func (s *surface) appKey(c *call, app accounts.App, id string) (accounts.Key, error) {
 	keys, err := s.keysOf(c, app)
 	if err != nil {
@@ -131,8 +133,8 @@ func (s *surface) appKey(c *call, app accounts.App, id string) (accounts.Key, er
 	return accounts.Key{}, web.BadRequest("this account has no such key of the app")
 }
 
-// mayLeaveTo changes the policy of a page so that its form may lead to a redirect URI, because
-// browsers check that.
+// mayLeaveTo adds a redirect URI to the form-action directive of the page's
+// Content-Security-Policy. Otherwise browsers would block the redirect after the form was sent.
 func (s *surface) mayLeaveTo(c *call, redirect string) {
 	u, err := url.Parse(redirect)
 	if err != nil {

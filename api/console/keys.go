@@ -15,27 +15,27 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// revokedRows is the number of revoked keys on the page of keys.
+// revokedRows is the maximum number of revoked keys on the page /keys.
 const revokedRows = 20
 
-// keysData has the data of the page of keys.
+// keysData is the data of the page /keys.
 type keysData struct {
 	Endpoints
 	Keys    []accounts.Key
-	Revoked []audit.RevokedKey // lately, the newest first
-	Lives   []life
-	Name    string // the name as it was entered
+	Revoked []audit.RevokedKey // recently revoked keys, the newest first
+	Lives   []life             // choices for the validity of a new key
+	Name    string             // name that the user entered for a new key
 	Error   string
 }
 
-// life is a choice of how long a new key is valid.
+// life is a choice in a form of how long a new key, share or link is valid.
 type life struct {
-	Name string
-	For  string // value of the choice in the form
-	TTL  time.Duration
+	Name string        // text for people
+	For  string        // value of the choice in the form
+	TTL  time.Duration // 0: no expiry
 }
 
-// lives are the choices of the form; the first is the default.
+// lives are the choices for the validity of a new key. The first is the default.
 var lives = []life{
 	{"90 days", "90d", 90 * 24 * time.Hour},
 	{"7 days", "7d", 7 * 24 * time.Hour},
@@ -43,7 +43,7 @@ var lives = []life{
 	{"no expiry", "never", 0},
 }
 
-// ttlOf returns the duration of the choice with a value of the form.
+// ttlOf returns the TTL of the choice with this form value, or an error if there is none.
 func ttlOf(choices []life, value string) (time.Duration, error) {
 	at := slices.IndexFunc(choices, func(l life) bool { return l.For == value })
 	if at < 0 {
@@ -52,17 +52,17 @@ func ttlOf(choices []life, value string) (time.Duration, error) {
 	return choices[at].TTL, nil
 }
 
-// scopesOf has the scopes for each value of the form.
+// scopesOf maps the values of the form field to scopes.
 var scopesOf = map[string][]string{
 	"write": {state.ScopeRead, state.ScopeWrite},
 	"read":  {state.ScopeRead},
 }
 
-// keyData has the data of the page of a key.
+// keyData is the data of the page of a key.
 type keyData struct {
 	Endpoints
 	Key   accounts.Key
-	New   bool // the key was just made
+	New   bool // the key was just created
 	Error string
 	Proof proof // proof of identity that the page requires before it shows the key
 }
@@ -83,7 +83,8 @@ func (s *surface) showKeys(c *call, status int, name, problem string) error {
 	return s.show(c, status, "keys", "API keys", "keys", keysData{s.endpoints(c), keys, revoked, lives, name, problem})
 }
 
-// createKey serves POST /keys. The answer shows the key without a further proof of identity.
+// createKey serves POST /keys. Its answer shows the secrets of the new key without a proof of
+// identity.
 func (s *surface) createKey(c *call) error {
 	form := c.r.PostForm
 	name := strings.TrimSpace(form.Get("name"))
@@ -108,7 +109,8 @@ func (s *surface) createKey(c *call) error {
 	return s.show(c, http.StatusOK, "key", key.Name, "keys", keyData{Endpoints: s.endpoints(c), Key: key, New: true})
 }
 
-// ownKey returns a key of the account, without its secrets, or state.ErrNotFound.
+// ownKey returns the key with the id in the path, without its secrets. It returns
+// state.ErrNotFound if the key does not exist or belongs to another account.
 func (s *surface) ownKey(c *call) (accounts.Key, error) {
 	key, err := s.Accounts.Key(c.ctx, state.KeyID(c.r.PathValue("id")))
 	if err != nil {
@@ -129,7 +131,8 @@ func (s *surface) keyPage(c *call) error {
 	return s.showOwnKey(c, http.StatusOK, key, "")
 }
 
-// showOwnKey shows a key. If its secrets are not shown, the page says how to see them.
+// showOwnKey answers with the page of a key. If key has no secrets, the page offers to show them
+// after a proof of identity.
 func (s *surface) showOwnKey(c *call, status int, key accounts.Key, problem string) error {
 	asked, err := s.proofOf(c)
 	if err != nil {
@@ -138,18 +141,19 @@ func (s *surface) showOwnKey(c *call, status int, key accounts.Key, problem stri
 	return s.show(c, status, "key", key.Name, "keys", keyData{Endpoints: s.endpoints(c), Key: key, Error: problem, Proof: asked})
 }
 
-// proofLife is how long a sign-in at a provider counts as a proof of identity.
+// proofLife is the maximum age of a session that counts as a proof of identity for an account
+// without a password.
 const proofLife = 10 * time.Minute
 
-// proof is how a person proves their identity: with the password, or if the account has none,
-// with a session that began recently.
+// proof is how a user proves their identity again before secrets are shown: by the password, or
+// if the account has none, by a session that began recently.
 type proof struct {
-	Password bool
-	Fresh    bool              // the session is proof enough
-	Sources  []openid.Provider // providers at which a new session can begin
+	Password bool              // the account has a password, which is required
+	Fresh    bool              // the session is recent enough
+	Sources  []openid.Provider // providers at which the user can sign in again for a recent session
 }
 
-// proofOf returns the proof of identity that the account of a call requires.
+// proofOf returns the proof of identity that the account of the caller requires.
 func (s *surface) proofOf(c *call) (proof, error) {
 	ways, err := s.Accounts.Ways(c.ctx, c.who.Account)
 	if err != nil {
@@ -158,7 +162,7 @@ func (s *surface) proofOf(c *call) (proof, error) {
 	return s.proofBy(c, ways), nil
 }
 
-// proofBy does the same as proofOf for an account with the given ways to sign in.
+// proofBy works like proofOf for an account with these ways to sign in.
 func (s *surface) proofBy(c *call, ways accounts.Ways) proof {
 	if ways.Password {
 		return proof{Password: true}
@@ -172,8 +176,8 @@ func (s *surface) proofBy(c *call, ways accounts.Ways) proof {
 	}
 }
 
-// prove checks the proof of identity in a form. If the proof is not valid, problem is the
-// reason, for a page with the status.
+// prove checks the proof of identity in a form. If it is not valid, problem is a text for the
+// page, and status its HTTP status. If it is valid, problem is empty.
 func (s *surface) prove(c *call) (status int, problem string, err error) {
 	asked, err := s.proofOf(c)
 	if err == nil && !asked.Fresh {
@@ -190,8 +194,8 @@ func (s *surface) prove(c *call) (status int, problem string, err error) {
 	return 0, "", err
 }
 
-// showKey serves POST /keys/{id}/show. It shows the key with its secrets to a person who proves
-// their identity.
+// showKey serves POST /keys/{id}/show. It shows the key with its secrets if prove accepts the
+// caller.
 func (s *surface) showKey(c *call) error {
 	key, err := s.ownKey(c)
 	if err != nil {
@@ -210,7 +214,7 @@ func (s *surface) showKey(c *call) error {
 	return s.showOwnKey(c, http.StatusOK, key, "")
 }
 
-// revokeKey serves POST /keys/{id}/revoke. After the answer, no node accepts the key.
+// revokeKey serves POST /keys/{id}/revoke. When it has answered, no node accepts the key.
 func (s *surface) revokeKey(c *call) error {
 	key, err := s.ownKey(c)
 	if err != nil {

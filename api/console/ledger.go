@@ -14,25 +14,25 @@ import (
 // ledgerRows is the number of postings on a page.
 const ledgerRows = 20
 
-// ledgerData has the credits of an account for the part "ledger" of a page.
+// ledgerData is the data of the template "ledger", which shows the credits of an account.
 type ledgerData struct {
 	Balance uint64
 	Rows    []ledgerRow
 	Newest  string // address of the page with the newest postings; empty on that page
 	Next    string // address of the page with older postings; empty on the last page
 	Export  string // address of the export
-	Own     bool   // the person of the account sees it
+	Own     bool   // the viewer is the owner of the account
 }
 
-// ledgerRow is a posting in the form for the page.
+// ledgerRow is a posting with the texts that the page shows.
 type ledgerRow struct {
 	state.Posting
-	Who     string // e-mail address of the actor, or the kind of actor
-	Correct string // address of the page with a form that corrects the posting; empty for its person
+	Who     string // e-mail address of the actor, or the kind of an actor without one
+	Correct string // address of the page with a form that corrects the posting; empty for the owner
 }
 
-// ledgerOf returns the page of an account's ledger that the parameter "ledger" names. at is the path
-// of the page of the console.
+// ledgerOf returns the page of an account's ledger that the query parameter ledger selects. at is
+// the path of the console page that shows it.
 func (s *surface) ledgerOf(c *call, account state.AccountID, at string) (d ledgerData, err error) {
 	cursor := c.r.URL.Query().Get("ledger")
 	before, err := web.LedgerCursor(cursor)
@@ -63,7 +63,8 @@ func (s *surface) ledgerOf(c *call, account state.AccountID, at string) (d ledge
 	return d, nil
 }
 
-// contentEnds returns when the newest content of an account begins to end, or nil if it does not.
+// contentEnds returns when the cluster begins to delete the newest content of an account because
+// its credits are used up, or nil if that will not happen.
 func (s *surface) contentEnds(account state.AccountID) (*time.Time, error) {
 	if account == "" {
 		return nil, nil
@@ -81,7 +82,7 @@ func (s *surface) ownLedgerCSV(c *call) error { return s.ledgerCSV(c, string(c.w
 // userLedgerCSV serves GET /users/{id}/ledger.csv.
 func (s *surface) userLedgerCSV(c *call) error { return s.ledgerCSV(c, c.r.PathValue("id")) }
 
-// ledgerCSV sends the whole ledger of an account, newest postings first.
+// ledgerCSV answers with the whole ledger of an account as CSV, the newest postings first.
 func (s *surface) ledgerCSV(c *call, account string) error {
 	before := uint64(0)
 	return export(c, "ledger.csv", commaSeparated(web.PostingColumns, (*web.Posting).Values), func() (rows []web.Posting, more bool, err error) {
@@ -94,7 +95,7 @@ func (s *surface) ledgerCSV(c *call, account string) error {
 	})
 }
 
-// postCredits adds the posting of the form on the page of a user.
+// postCredits adds the posting in the form on the page of a user.
 func (s *surface) postCredits(c *call, email string) error {
 	form := c.r.PostForm
 	kind, err := web.PostingKind(form.Get("kind"))

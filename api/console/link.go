@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// linkData has the data of the page of a one-time link.
+// linkData is the data of the page of a one-time link.
 type linkData struct {
 	Link                        accounts.Link
-	Invitation, Password, Enter bool // the link is an invitation
+	Invitation, Password, Enter bool // the link is an invitation, sets a new password, or signs in
 	Providers                   []openid.Provider
 	Error                       string
 }
 
-// errUsedLink is the error for a one-time link that is not valid any more.
+// errUsedLink is the error for a one-time link that was used, has expired or is unknown.
 var errUsedLink = web.Errorf(http.StatusNotFound, "NOT_FOUND", "this one-time link was used, has expired, or is not complete: ask for a new one")
 
 // linkPage serves GET /link. It does not use the one-time link up, because programs that check
-// mail open links too.
+// mail for malware open links too.
 func (s *surface) linkPage(c *call) error {
 	return s.showLink(c, http.StatusOK, c.r.URL.Query().Get("t"), "")
 }
@@ -44,7 +44,7 @@ func (s *surface) showLink(c *call, status int, token, problem string) error {
 	return s.show(c, status, "link", title, "", d)
 }
 
-// useLink serves POST /link: it uses the link up and signs in.
+// useLink serves POST /link: it uses the one-time link and signs the user in.
 func (s *surface) useLink(c *call) error {
 	form := c.r.PostForm
 	token, password := form.Get("link"), form.Get("password")
@@ -64,7 +64,7 @@ func (s *surface) useLink(c *call) error {
 	return s.enter(c, session, "/")
 }
 
-// createLink serves POST /users/links. It makes an invitation, or a link for a new password.
+// createLink serves POST /users/links. It creates an invitation, or a link for a new password.
 func (s *surface) createLink(c *call) error {
 	email := c.r.PostForm.Get("email")
 	l, err := s.Accounts.CreateLink(c.ctx, email)
@@ -81,13 +81,13 @@ func (s *surface) createLink(c *call) error {
 	}{l, l.Purpose == state.ForSignUp, s.URL + "/link?" + url.Values{"t": {l.Token}}.Encode()})
 }
 
-// linkRow is a one-time link in the list of those that can be used.
+// linkRow is a one-time link in the list of those that can still be used.
 type linkRow struct {
 	accounts.OpenLink
-	For string
+	For string // purpose of the link in words
 }
 
-// openLinks are the one-time links that can be used.
+// openLinks returns the one-time links that can still be used.
 func (s *surface) openLinks(c *call) (rows []linkRow, err error) {
 	all, err := s.Accounts.Links(c.ctx)
 	for _, l := range all {
@@ -103,7 +103,8 @@ func (s *surface) openLinks(c *call) (rows []linkRow, err error) {
 	return rows, err
 }
 
-// revokeLink serves POST /users/links/{id}/revoke. When it answers, no node takes the link.
+// revokeLink serves POST /users/links/{id}/revoke. When it has answered, no node accepts the
+// link.
 func (s *surface) revokeLink(c *call) error {
 	if err := s.Accounts.RevokeLink(c.ctx, state.LinkID(c.r.PathValue("id"))); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err

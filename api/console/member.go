@@ -11,29 +11,29 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// memberData has the data of the page of a member.
+// memberData is the data of the page of a member.
 type memberData struct {
 	members.Peer
-	Leads bool
-	Self  bool // the member is the node that made the page
+	Leads bool // the member is the leader
+	Self  bool // the member is the node that renders the page
 	Effects
 	Error string
 }
 
-// Effects are the effects of changes of a member that were requested; nil: not requested.
+// Effects has the consequences of a change of a member that the user asked to see. A nil field
+// was not requested.
 type Effects struct {
-	Leaving *members.Leaving   // of its removal
-	Plan    *members.DrainPlan // of its drain
+	Leaving *members.Leaving   // consequences of the removal
+	Plan    *members.DrainPlan // consequences of the drain
 }
 
-// Gone reports whether the member does not answer. Such a member can be removed only with
-// force.
+// Gone reports whether the member is not reachable, so that it can be removed only with force.
 func (d memberData) Gone() bool { return d.State != "alive" && d.State != members.Draining && !d.Self }
 
 // Draining reports whether the member is being drained.
 func (d memberData) Draining() bool { return d.Drain != nil }
 
-// Lost reports whether the cluster could not write without the member.
+// Lost reports whether the cluster could not commit without the member.
 func (d memberData) Lost() bool {
 	return d.Leaving != nil && d.Leaving.Votes > 0 && d.Leaving.Answer <= d.Leaving.Votes/2
 }
@@ -41,7 +41,7 @@ func (d memberData) Lost() bool {
 // memberPath returns the path of the page of a member.
 func memberPath(id state.NodeID) string { return "/cluster/nodes/" + url.PathEscape(string(id)) }
 
-// memberPage serves GET /cluster/nodes/{id}, also without a majority.
+// memberPage serves GET /cluster/nodes/{id}, also while the cluster has no majority.
 func (s *surface) memberPage(c *call) error { return s.showMember(c, http.StatusOK, Effects{}, "") }
 
 func (s *surface) showMember(c *call, status int, effects Effects, problem string) error {
@@ -62,8 +62,8 @@ func (s *surface) showMember(c *call, status int, effects Effects, problem strin
 	return s.show(c, status, "member", title, "cluster", d)
 }
 
-// leavingPage serves GET /cluster/nodes/{id}/remove. It shows the effect of the removal, and
-// the form for it. To find the effect, the node reads the placement of all content.
+// leavingPage serves GET /cluster/nodes/{id}/remove. It shows the consequences of the removal and
+// the form for it. To find the consequences, the node scans the placement of all content.
 func (s *surface) leavingPage(c *call) error {
 	leaving, err := s.Members.Leaving(c.ctx, c.r.PathValue("id"), true)
 	if err != nil {
@@ -88,7 +88,8 @@ func (s *surface) removeMember(c *call) error {
 	return c.redirect("/cluster")
 }
 
-// drainPage serves GET /cluster/nodes/{id}/drain. It shows the effect of the drain, and the form for it.
+// drainPage serves GET /cluster/nodes/{id}/drain. It shows the consequences of the drain and the
+// form for it.
 func (s *surface) drainPage(c *call) error {
 	plan, err := s.Members.DrainPlan(c.ctx, c.r.PathValue("id"))
 	if err != nil {
@@ -97,7 +98,8 @@ func (s *surface) drainPage(c *call) error {
 	return s.showMember(c, http.StatusOK, Effects{Plan: &plan}, "")
 }
 
-// drainMember serves POST /cluster/nodes/{id}/drain, which begins the drain or, with cancel, ends it.
+// drainMember serves POST /cluster/nodes/{id}/drain, which begins the drain. With the form field
+// cancel it cancels the drain.
 func (s *surface) drainMember(c *call) error {
 	id := state.NodeID(c.r.PathValue("id"))
 	err := s.Members.Drain(c.ctx, id, c.r.PostForm.Get("cancel") == "")

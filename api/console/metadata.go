@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// objectHeaders are the headers of an object that its page changes.
+// objectHeaders are the headers of an object that its page can change, each with an example
+// value.
 var objectHeaders = []struct{ name, example string }{
 	{"Content-Type", "text/html; charset=utf-8"},
 	{"Cache-Control", "max-age=3600"},
@@ -24,22 +25,22 @@ var objectHeaders = []struct{ name, example string }{
 	{"Expires", "Wed, 01 Jan 2031 00:00:00 GMT"},
 }
 
-// headerField is a field of the form for a header of an object.
+// headerField is the form field for one header of an object.
 type headerField struct{ Name, Value, Example string }
 
-// metadataForm is the form of the headers and the metadata of an object.
+// metadataForm has the values of the form for the headers and the metadata of an object.
 type metadataForm struct {
 	Headers []headerField
 	Meta    string // one name=value in each line
-	Keep    bool   // the metadata cannot be shown as lines, and stays as it is
+	Keep    bool   // the metadata cannot be written as lines, so the form does not change it
 	Sealed  bool   // the object has metadata of encryption, which the form neither shows nor changes
-	// ETag and Created identify the version that the form was made of.
+	// ETag and Created identify the version for which the form was rendered.
 	ETag    string
 	Created state.Millis
-	Open    bool // the form was refused
+	Open    bool // the page shows the form opened, because its values were rejected
 }
 
-// metadataFormOf returns the form that shows an object.
+// metadataFormOf returns the form with the values of an object.
 func metadataFormOf(o *state.Object) metadataForm {
 	f := metadataForm{ETag: o.ETag, Created: o.Created}
 	for _, h := range objectHeaders {
@@ -56,8 +57,8 @@ func metadataFormOf(o *state.Object) metadataForm {
 	return f
 }
 
-// apply returns the attributes of an object after the change that a form asks for. Headers and metadata
-// that the form does not have stay. Errors are state.CodeInvalid.
+// apply returns the attributes of an object after the change of the form. Headers and metadata
+// that the form does not contain stay. Errors are state.CodeInvalid.
 func (f metadataForm) apply(o *state.Object) (objects.Attributes, error) {
 	a := objects.Attributes{Headers: map[string]string{}, Meta: map[string]string{}}
 	maps.Copy(a.Headers, o.Headers)
@@ -100,14 +101,14 @@ func (f metadataForm) apply(o *state.Object) (objects.Attributes, error) {
 	return a, nil
 }
 
-// isHeaderName returns whether a text can be the end of the name of a header.
+// isHeaderName reports whether text can be the end of a header name, after x-amz-meta-.
 func isHeaderName(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 	})
 }
 
-// metadataFormIn returns the form that a browser has sent.
+// metadataFormIn returns the form in a request.
 func metadataFormIn(c *call) (metadataForm, error) {
 	form := c.r.PostForm
 	created, err := strconv.ParseInt(form.Get("created"), 10, 64)
@@ -121,9 +122,9 @@ func metadataFormIn(c *call) (metadataForm, error) {
 	return f, nil
 }
 
-// changeMetadata serves POST /buckets/{bucket}/object/metadata. It copies the object onto itself with
-// other headers and metadata, unless the object is not the version any more that the form was made of.
-// Content and tags stay.
+// changeMetadata serves POST /buckets/{bucket}/object/metadata. It copies the object onto itself
+// with other headers and metadata; content and tags stay. If the object has changed since the
+// form was rendered, it changes nothing.
 func (s *surface) changeMetadata(c *call) error {
 	o, err := s.objectOf(c)
 	if err != nil {
@@ -159,7 +160,8 @@ func (s *surface) changeMetadata(c *call) error {
 	return c.redirect(objectAddress(c.bucketName(), o.Key, ""))
 }
 
-// refuseMetadata shows the page of the present object, with a problem and the values that were entered.
+// refuseMetadata answers with the page of the current object, the text problem, and the values
+// that the user entered.
 func (s *surface) refuseMetadata(c *call, status int, entered metadataForm, problem string) error {
 	d, err := s.objectData(c)
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 // missingRows is the number of rows on a page of missing copies.
 const missingRows = 100
 
-// column is a column of the map of missing copies: a class of sizes or of ages.
+// column is a column of the table of missing copies: a class of sizes or of ages.
 type column struct {
 	members.Class
-	Short string // such as "< 1 MiB"
-	Long  string // such as "below 1 MiB"
+	Short string // heading, such as "< 1 MiB"
+	Long  string // the same in words, such as "below 1 MiB"
 }
 
-// columns returns the columns of the map of missing copies, by size or by age.
+// columns returns the columns of the table of missing copies: by age if ages is true, else by
+// size.
 func columns(ages bool) (all []column) {
 	classes, bound := members.SizeClasses, func(i int) (short, long string, bounded bool) {
 		bytes, bounded := members.SizeBound(i)
@@ -57,8 +58,8 @@ func columns(ages bool) (all []column) {
 	return all
 }
 
-// heat returns the strength of the colour for n missing copies, from 0 to 4. Each further digit of
-// n adds one.
+// heat returns the intensity of the colour of a cell with n missing copies: 0 for none, else the
+// number of digits of n, at most 4.
 func heat(n uint64) int {
 	if n == 0 {
 		return 0
@@ -66,16 +67,17 @@ func heat(n uint64) int {
 	return min(len(strconv.FormatUint(n, 10)), 4)
 }
 
-// missingData has the values of the page of missing copies.
+// missingData is the data of the page /cluster/missing.
 type missingData struct {
-	Node  state.NodeID // empty for copies that are allocated to no node
-	Name  string       // name of the node, if it is a member with a name
+	Node  state.NodeID // empty: the copies are not allocated to any node
+	Name  string       // name of the node, or empty
 	Class column
 	Rows  []members.MissingCopy
 	Next  string // address of the next page; empty on the last page
 }
 
-// missingAddress returns the address of a page of missing copies.
+// missingAddress returns the path and query of the page with the missing copies of a node and
+// class that begins after a root.
 func missingAddress(node state.NodeID, class members.Class, after state.RootKey) string {
 	of := "size"
 	if class.OfAges {
@@ -88,7 +90,8 @@ func missingAddress(node state.NodeID, class members.Class, after state.RootKey)
 	return "/cluster/missing?" + values.Encode()
 }
 
-// missingPage serves GET /cluster/missing, which lists the copies that one cell of the map counts.
+// missingPage serves GET /cluster/missing, the list of the copies that one cell of the table of
+// missing copies counts.
 func (s *surface) missingPage(c *call) error {
 	query := c.r.URL.Query()
 	d := missingData{Node: state.NodeID(query.Get("node"))}

@@ -14,59 +14,60 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// versionRows is the number of versions that the page of an object shows at once.
+// versionRows is the maximum number of versions on the page of an object.
 const versionRows = 100
 
-// objectData has the data of the page of an object.
+// objectData is the data of the page of an object.
 type objectData struct {
 	Object   state.Object
 	Bucket   string
 	Version  state.VersionID // version in the address; "" means the current one
-	Above    []link
-	Name     string // the key within its folder
-	Folder   string
-	Blake3   string // in hexadecimal digits; empty if it is not known
-	Type     string // Content-Type
-	Held     int    // nodes that have the content complete
-	Wanted   int    // nodes that should have it; 0 if the cluster keeps none of it
-	Preview  string // kind of preview: "image", "audio", "video", "page" or ""
+	Above    []link          // links to the bucket and to each folder of the key
+	Name     string          // last part of the key
+	Folder   string          // the key without its last part
+	Blake3   string          // hash in hexadecimal digits; empty if it is unknown
+	Type     string          // Content-Type
+	Held     int             // nodes that store the complete content
+	Wanted   int             // nodes that should store it; 0 if the cluster stores no content for the object
+	Preview  string          // kind of preview: "image", "audio", "video", "page" or ""
 	Versions []versionRow
 	Older    string // address of the page with older versions; empty if there is none
 	To       string // new key in the form for moving
-	Replaced bool   // the bucket keeps no new versions, so a change removes the version without an id
+	Replaced bool   // versioning is off or suspended, so a change replaces the version without an id
 	Tags     string // one key=value in each line
-	KeepTags bool   // the tags cannot be shown as lines
+	KeepTags bool   // the tags cannot be written as lines, so the form does not change them
 	Metadata metadataForm
-	Headers  []headerField  // those that the object has, except its type
-	Keys     []accounts.Key // keys with which a link can be signed
-	Shares   []life
-	Lives    []life // of shares
-	Link     string // requested link; empty if none was requested
+	Headers  []headerField  // headers that the object has, except Content-Type
+	Keys     []accounts.Key // keys that can sign a presigned URL
+	Shares   []life         // choices for the validity of a presigned URL
+	Lives    []life         // choices for the validity of a share
+	Link     string         // presigned URL; empty if none was requested
 	LinkEnds time.Time
 	Error    string
 }
 
-// Address returns the path of the page of this object, or of its content.
+// Address returns the path and query of a page about this object. what is the last segment of the
+// path, such as object or download.
 func (d objectData) Address(what string) string {
 	return addressOf(what, d.Bucket, d.Object.Key, d.Version)
 }
 
-// versionRow is a version in the list of versions of an object.
+// versionRow is a row in the list of versions of an object.
 type versionRow struct {
 	state.Object
 	Address string
 	Newest  bool
 }
 
-// shares are the choices of how long a link is valid. The first is the default.
+// shares are the choices for the validity of a presigned URL. The first is the default.
 var shares = []life{
 	{"1 hour", "1h", time.Hour},
 	{"1 day", "1d", 24 * time.Hour},
 	{"7 days", "7d", 7 * 24 * time.Hour}, // the most that a presigned link has
 }
 
-// addressOf returns the path and query of a page about an object. A key is any text and may
-// contain // and .., so the key is in the query.
+// addressOf returns the path and query of a page about an object. what is the last segment of the
+// path. The key is in the query, because it may contain // and .. .
 func addressOf(what, bucket, key string, version state.VersionID) string {
 	values := url.Values{"key": {key}}
 	if version != "" {
@@ -79,10 +80,11 @@ func objectAddress(bucket, key string, version state.VersionID) string {
 	return addressOf("object", bucket, key, version)
 }
 
-// version returns the version of an object that the address names; "" is the current one.
+// version returns the query parameter version; "" means the current version.
 func (c *call) version() state.VersionID { return state.VersionID(c.r.URL.Query().Get("version")) }
 
-// objectOf returns the version of a key that the address names, which may be a delete marker.
+// objectOf returns the object with the key and the version in the query. It may be a delete
+// marker.
 func (s *surface) objectOf(c *call) (state.Object, error) {
 	o, err := s.Objects.Object(c.asking(c.ctx), c.who.Account, c.bucketName(), c.r.URL.Query().Get("key"), c.version())
 	if err != nil {
@@ -100,7 +102,8 @@ func (s *surface) objectPage(c *call) error {
 	return s.showObject(c, http.StatusOK, d)
 }
 
-// showObject shows the page of an object. The page may also load audio and video content.
+// showObject answers with the page of an object. The page may load audio and video from this
+// origin, for the preview.
 func (s *surface) showObject(c *call, status int, d objectData) error {
 	if d.Preview == "audio" || d.Preview == "video" {
 		c.w.Header().Set("Content-Security-Policy", policy+"; media-src 'self'")
@@ -156,11 +159,11 @@ func (s *surface) objectData(c *call) (objectData, error) {
 	return d, nil
 }
 
-// afterField is the parameter with the version behind which the list of versions begins.
+// afterField is the query parameter with the version after which the list of versions begins.
 const afterField = "after"
 
-// versionsOf returns the versions of the key of an object, the newest first, and the address of the
-// page with older ones; none for a bucket that has never kept versions.
+// versionsOf returns the versions of the key of o, the newest first, and the address of the page
+// with older ones. It returns none for a bucket that has never had versioning.
 func (s *surface) versionsOf(c *call, b *state.Bucket, o *state.Object) (rows []versionRow, older string, err error) {
 	if b.Versioning == state.Unversioned {
 		return nil, "", nil
@@ -205,8 +208,8 @@ func (s *surface) deleteObject(c *call) error {
 	return c.redirect(bucketAddress(c.bucketName(), o.Key[:strings.LastIndexByte(o.Key, '/')+1]))
 }
 
-// shareObject serves POST /buckets/{bucket}/object/share. It makes a link, signed with a key of
-// the account. Everybody who has the link can download the object until the link expires.
+// shareObject serves POST /buckets/{bucket}/object/share. It creates a presigned URL, signed with
+// a key of the account. Everybody who has the URL can download the object until it expires.
 func (s *surface) shareObject(c *call) error {
 	form := c.r.PostForm
 	d, err := s.objectData(c)
@@ -240,8 +243,8 @@ func (s *surface) shareObject(c *call) error {
 	return s.showObject(c, http.StatusOK, d)
 }
 
-// typeOf returns the Content-Type of an object. If a client has encrypted the content, it
-// returns the type that the content had before.
+// typeOf returns the Content-Type of an object. For content that a client has encrypted it is the
+// type before the encryption.
 func typeOf(o *state.Object) string {
 	return cmp.Or(o.Headers["Content-Type"], "application/octet-stream")
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// refusedObject returns the text for people about an error that was caused by the values that
-// they entered for an object.
+// refusedObject returns a text for the user if err was caused by the values that they entered for
+// an object, and "" otherwise.
 func refusedObject(err error) string {
 	if errors.Is(err, state.ErrPrecondition) {
 		return "There is an object of that key already, or this one has changed meanwhile. Nothing was changed."
@@ -21,7 +21,8 @@ func refusedObject(err error) string {
 	return refusal(err, state.CodeInvalid, state.CodeTooLarge, state.CodeQuota, state.CodeNoSpace)
 }
 
-// refuseObject shows the page of an object again, with a problem and the entered values.
+// refuseObject answers with the page of an object, the text problem, and the values that the user
+// entered.
 func (s *surface) refuseObject(c *call, problem string) error {
 	d, err := s.objectData(c)
 	if err != nil {
@@ -36,8 +37,9 @@ func (s *surface) refuseObject(c *call, problem string) error {
 	return s.showObject(c, http.StatusBadRequest, d)
 }
 
-// moveObject serves POST /buckets/{bucket}/object/move. It gives the object another key, or
-// makes a copy with that key. If the key has an object already, nothing changes.
+// moveObject serves POST /buckets/{bucket}/object/move. It moves the object to another key, or
+// with the form field copy copies it there. If there already is an object with that key, nothing
+// changes.
 func (s *surface) moveObject(c *call) error {
 	form := c.r.PostForm
 	to, stays := form.Get("to"), form.Get("copy") != ""
@@ -73,7 +75,8 @@ func (s *surface) moveObject(c *call) error {
 	return c.redirect(objectAddress(bucket, to, ""))
 }
 
-// copiedOnly returns the error of a move that has made the copy but has not deleted the object.
+// copiedOnly returns the error of a move that has made the copy but has failed to delete the
+// original.
 func copiedOnly(from, to string, err error) error {
 	t := troubleOf(err)
 	if errors.Is(err, state.ErrPrecondition) {
@@ -83,8 +86,8 @@ func copiedOnly(from, to string, err error) error {
 	return errors.Join(half, err)
 }
 
-// restoreObject serves POST /buckets/{bucket}/object/restore. It makes a copy of an older
-// version the current version.
+// restoreObject serves POST /buckets/{bucket}/object/restore. It copies an older version to a new
+// current version.
 func (s *surface) restoreObject(c *call) error {
 	o, err := s.objectOf(c)
 	if err != nil {
@@ -105,7 +108,7 @@ func (s *surface) restoreObject(c *call) error {
 	return c.redirect(objectAddress(c.bucketName(), o.Key, ""))
 }
 
-// tagObject serves POST /buckets/{bucket}/object/tags: it replaces all tags.
+// tagObject serves POST /buckets/{bucket}/object/tags: it replaces all tags of an object.
 func (s *surface) tagObject(c *call) error {
 	o, err := s.objectOf(c)
 	if err != nil {
@@ -141,22 +144,22 @@ func (s *surface) setVersioning(c *call) error {
 	return c.redirect(bucketAddress(c.bucketName(), ""))
 }
 
-// Rules that the console sets for scripts of other sites (CORS).
+// Values of the CORS rules that the console sets.
 const (
-	// corsAge is how long a browser may keep an answer to a preflight request, in seconds.
+	// corsAge is how long a browser may cache the answer to a preflight request, in seconds.
 	corsAge = 3600
-	// maxCorsOrigins bounds the origins of a rule.
+	// maxCorsOrigins is the maximum number of origins of a rule.
 	maxCorsOrigins = 100
 )
 
-// corsForm is the form of the CORS rule for scripts of other sites.
+// corsForm has the values of the form for the CORS rule of a bucket.
 type corsForm struct {
 	Origins string // one origin in each line
 	Write   bool   // scripts may also store and delete
-	Other   bool   // a program has set rules that the form cannot show
+	Other   bool   // the bucket has rules, set by a program, that the form cannot show
 }
 
-// corsFormOf returns the form that shows the rules of a bucket.
+// corsFormOf returns the form with the CORS rules of a bucket.
 func corsFormOf(rules []state.CorsRule) corsForm {
 	if len(rules) == 0 {
 		return corsForm{}
@@ -168,8 +171,8 @@ func corsFormOf(rules []state.CorsRule) corsForm {
 	return f
 }
 
-// corsRule returns the rule that allows scripts of some origins to read, and with write also to
-// change objects.
+// corsRule returns the CORS rule that allows scripts of these origins to read objects, and with
+// write also to change them.
 func corsRule(origins []string, write bool) state.CorsRule {
 	methods := []string{http.MethodGet, http.MethodHead}
 	if write {
@@ -178,8 +181,8 @@ func corsRule(origins []string, write bool) state.CorsRule {
 	return state.CorsRule{Origins: origins, Methods: methods, Headers: []string{"*"}, Expose: []string{"ETag"}, MaxAge: corsAge}
 }
 
-// setCors serves POST /buckets/{bucket}/cors. It sets one rule for all origins that were
-// entered, or removes the rule.
+// setCors serves POST /buckets/{bucket}/cors. It sets one CORS rule for all entered origins.
+// Without origins it removes all rules.
 func (s *surface) setCors(c *call) error {
 	origins := strings.Fields(c.r.PostForm.Get("origins"))
 	var rules []state.CorsRule
@@ -204,8 +207,8 @@ func (s *surface) setCors(c *call) error {
 	return c.redirect(bucketAddress(c.bucketName(), ""))
 }
 
-// validOrigin returns whether a text is "*" or an origin as browsers send it (RFC 6454, section
-// 6). One "*" in the origin stands for any text.
+// validOrigin reports whether text is "*" or an origin as browsers send it (RFC 6454, section 6).
+// One "*" inside the origin stands for any text.
 func validOrigin(text string) bool {
 	if text == "*" {
 		return true

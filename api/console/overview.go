@@ -12,24 +12,24 @@ import (
 // overviewRows is the number of pins in each list of the overview.
 const overviewRows = 5
 
-// overviewData has the data of the overview.
+// overviewData is the data of the page /.
 type overviewData struct {
 	Endpoints
 	Has      accounts.Holdings
 	Statuses []statusCount
-	Used     uint64 // bytes that the account stores
-	Free     uint64 // bytes that the account may still store
-	Percent  int    // used part of the allowance
-	Usage    chart  // usage of the last 30 days
+	Used     uint64 // bytes that the account uses
+	Free     uint64 // bytes of the allowance that are left
+	Percent  int    // used part of the allowance in percent
+	Usage    chart  // storage on the last 30 days
 	Recent   []pins.Record
 	Failed   []pins.Record
 	Objects  []objectChange // the newest changes of objects
 }
 
-// objectChange is a change of an object in the list of recent changes.
+// objectChange is a row in the list of recent changes of objects.
 type objectChange struct {
 	state.ObjectChange
-	Address  string // of the page of the object; empty if the key has none any more
+	Address  string // address of the page of the object; empty if it was deleted
 	InBucket string // address of the page of the bucket
 }
 
@@ -39,14 +39,14 @@ type statusCount struct {
 	Count  uint64
 }
 
-// Endpoints are the addresses of the two APIs, ready to copy. An API that this node does not
-// serve has none.
+// Endpoints are the URLs of the two APIs that a page shows for copying. The URL of an API that
+// this node does not serve is empty.
 type Endpoints struct{ Pinning, S3, Region string }
 
-// S3Host returns the host and port of the object gateway.
+// S3Host returns the host and port of the S3 gateway.
 func (e Endpoints) S3Host() string { _, host, _ := strings.Cut(e.S3, "://"); return host }
 
-// S3Plain returns whether the object gateway uses plain HTTP.
+// S3Plain reports whether the URL of the S3 gateway uses plain HTTP.
 func (e Endpoints) S3Plain() bool { return strings.HasPrefix(e.S3, "http://") }
 
 // statuses are the statuses of pins, in the order in which pages show them.
@@ -89,7 +89,7 @@ func (s *surface) overview(c *call) error {
 	return s.show(c, http.StatusOK, "overview", "Overview", "overview", d)
 }
 
-// endpoints returns the addresses of the APIs as this browser reaches them.
+// endpoints returns the URLs of the APIs with the host and scheme that this browser uses.
 func (s *surface) endpoints(c *call) Endpoints {
 	scheme := s.Limits.Scheme(c.r)
 	return Endpoints{Pinning: s.PinningURL(c.r.Host, scheme), S3: s.S3URL(c.r.Host, scheme), Region: s.Region}

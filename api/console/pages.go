@@ -25,16 +25,16 @@ import (
 //go:embed pages parts static
 var files embed.FS
 
-// Pages are the parsed templates and the static files of the console.
+// Pages has the parsed templates and the static files of the console.
 type Pages struct {
 	byName map[string]*template.Template
 	assets map[string]asset
-	// version is a hash of all static files. It is part of their paths, so that a browser
-	// keeps them for good and a new release has new paths.
+	// version is a hash of all static files. It is part of their paths, so that browsers can cache
+	// them without limit, and a new release has new paths.
 	version string
 }
 
-// LoadPages parses the templates and files that the program contains.
+// LoadPages parses the templates and files that are embedded in the program.
 func LoadPages() (*Pages, error) {
 	p := &Pages{byName: map[string]*template.Template{}, assets: map[string]asset{}}
 	hash := sha256.New()
@@ -71,20 +71,20 @@ func LoadPages() (*Pages, error) {
 	return p, nil
 }
 
-// view has the data that every template gets.
+// view is the data that every template gets.
 type view struct {
 	Title   string
-	Section string     // the current entry of the navigation; empty if there is none
+	Section string     // current entry of the navigation; empty if there is none
 	Email   string     // e-mail address of the account; empty without a session
 	Admin   bool       // the account is an administrator
 	Token   string     // form token
-	Colours string     // scheme of colours that the browser chose; empty for that of the system
-	Ends    *time.Time // when the newest content begins to end, see credits.Ledger.ContentEnds; nil: it does not
-	Seen    string     // fingerprint of the account, see events; empty if the page does not change while it is open
-	Data    any        // data of the particular page
+	Colours string     // colour scheme that the user chose; empty for that of the system
+	Ends    *time.Time // result of surface.contentEnds for the account
+	Seen    string     // fingerprint of the account, see events; empty if the page is not updated while it is open
+	Data    any        // data of the particular page, such as pinData
 }
 
-// show answers with a page.
+// show answers with the page of the template name. section is the entry of the navigation.
 func (s *surface) show(c *call, status int, name, title, section string, data any) error {
 	c.visit()
 	ends, err := s.contentEnds(c.who.Account)
@@ -96,7 +96,8 @@ func (s *surface) show(c *call, status int, name, title, section string, data an
 	})
 }
 
-// render writes a page. If its template fails, it returns an error and writes nothing.
+// render answers with the page of the template name. If the template fails, it returns an error
+// and writes nothing.
 func (s *surface) render(w http.ResponseWriter, status int, name string, v view) error {
 	var body bytes.Buffer
 	t, ok := s.Pages.byName[name]
@@ -116,15 +117,15 @@ func (s *surface) render(w http.ResponseWriter, status int, name string, v view)
 	return nil
 }
 
-// trouble has the texts of an error page.
+// trouble is the data of an error page.
 type trouble struct {
 	Status int
 	What   string // what happened
 	Detail string
-	Do     string // what the person can do
+	Do     string // what the user can do about it
 }
 
-// failed answers an error with an error page.
+// failed answers an error with an error page, or with plain text if a script sent the request.
 func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) error {
 	t := troubleOf(err)
 	if t.Status == http.StatusServiceUnavailable || t.Status == http.StatusTooManyRequests {
@@ -153,8 +154,8 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 	return s.render(w, t.Status, "error", v)
 }
 
-// refusal returns the text for people beside a form, for an error with one of the given codes,
-// which the entered values have caused. It is empty for other errors.
+// refusal returns the text of err, for display next to a form, if err has one of the given codes,
+// which mean that the entered values are wrong. It returns "" for other errors.
 func refusal(err error, codes ...state.Code) string {
 	var known *state.Error
 	if errors.As(err, &known) && slices.Contains(codes, known.Code) {
@@ -163,8 +164,8 @@ func refusal(err error, codes ...state.Code) string {
 	return ""
 }
 
-// oneOfMany returns the texts about a failed change that is one of several changes. The answer
-// to these changes is a normal page. The log gets the same line as for an error page.
+// oneOfMany returns the texts about the failure of one of several changes. Because such a request
+// is answered with a normal page, it logs an internal error itself.
 func (s *surface) oneOfMany(c *call, err error) trouble {
 	t := troubleOf(err)
 	if t.Status == http.StatusInternalServerError {
@@ -173,7 +174,7 @@ func (s *surface) oneOfMany(c *call, err error) trouble {
 	return t
 }
 
-// troubleOf returns the error table of the console.
+// troubleOf converts any error to the data of an error page.
 func troubleOf(err error) trouble {
 	var own *web.Error
 	var known *state.Error
@@ -210,18 +211,18 @@ func troubleOf(err error) trouble {
 	return trouble{http.StatusInternalServerError, "Something went wrong", "the node could not answer; its log has the reason beside this request's id", "Try again; if it stays, tell the operator."}
 }
 
-// robots keeps search engines out (RFC 9309).
+// robots serves /robots.txt, which excludes all search engines (RFC 9309).
 func robots(c *call) error {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, err := c.w.Write([]byte("User-agent: *\nDisallow: /\n"))
 	return err
 }
 
-// securityExpiry is the time until the expiry in security.txt. RFC 9116, section 2.5.5,
+// securityExpiry is the time from now to the expiry in security.txt. RFC 9116, section 2.5.5,
 // recommends less than a year.
 const securityExpiry = 90 * 24 * time.Hour
 
-// securityText serves /.well-known/security.txt (RFC 9116) where a contact is configured.
+// securityText serves /.well-known/security.txt (RFC 9116) if a contact is configured.
 func (s *surface) securityText(c *call) error {
 	if s.SecurityContact == "" {
 		return web.NoSuchRoute()
@@ -236,7 +237,7 @@ func (s *surface) securityText(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
-// status shows to everybody whether the node can serve.
+// status serves a page that tells everybody whether the node can serve.
 func (s *surface) status(c *call) error {
 	if s.Health.Ready(c.ctx) != nil {
 		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available"})

@@ -8,27 +8,28 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// paymentRows is the number of payments on a page, and paymentsExported that of one read of an export.
+// paymentRows is the number of payments on a page. paymentsExported is the number that an export
+// reads at a time.
 const (
 	paymentRows      = 50
 	paymentsExported = 500
 )
 
-// paymentsData has the values of the page of payments.
+// paymentsData is the data of the page /payments.
 type paymentsData struct {
 	Rows   []paymentRow
 	Newest string // address of the page with the newest payments; empty on that page
 	Next   string // address of the page with older payments; empty on the last page
 }
 
-// paymentRow is a payment in the form for the page.
+// paymentRow is a payment with the values that the page shows.
 type paymentRow struct {
 	state.Payment
-	Shape string // of the state
-	Owed  bool   // the payer may have to get the money back
+	Shape string // symbol of the state, see shapeOfPayment
+	Owed  bool   // the payer may be owed a refund
 }
 
-// What is the object or pin that was paid for.
+// What returns the object or pin that was paid for.
 func (r *paymentRow) What() string {
 	if r.Object != "" {
 		return r.Object
@@ -57,7 +58,7 @@ func (s *surface) paymentsPage(c *call) error {
 	return s.show(c, http.StatusOK, "payments", "Payments", "cluster", d)
 }
 
-// shapeOfPayment returns the shape of a state of payments: those of pins.
+// shapeOfPayment returns the pin status whose symbol also stands for a payment in this state.
 func shapeOfPayment(of state.PaymentState) string {
 	switch of {
 	case state.PaymentPaid:
@@ -68,7 +69,7 @@ func shapeOfPayment(of state.PaymentState) string {
 	return "failed"
 }
 
-// paymentsCSV serves GET /payments.csv: all payments as comma-separated values, the newest first.
+// paymentsCSV serves GET /payments.csv: all payments as CSV, the newest first.
 func (s *surface) paymentsCSV(c *call) error {
 	cursor := ""
 	return export(c, "payments.csv", commaSeparated(web.PaymentColumns, (*web.Payment).Values), func() (rows []web.Payment, more bool, err error) {

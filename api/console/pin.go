@@ -13,13 +13,13 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// pinForm is the form of a new pin, or of one that replaces another.
+// pinForm has the values of the form for a new pin, or for one that replaces another.
 type pinForm struct {
 	CID, Name string
 	Origins   string // one multiaddr in each line
 	Meta      string // one key=value in each line
-	KeepMeta  bool   // the meta of the pin cannot be shown as lines, and is kept
-	Until     string // RFC 3339 time or duration; empty: the pin has no end
+	KeepMeta  bool   // the metadata of the pin cannot be written as lines, so the form does not change it
+	Until     string // expiry: RFC 3339 time or duration; empty: the pin does not expire
 }
 
 // pinFormOf returns the form in a request.
@@ -27,7 +27,7 @@ func pinFormOf(v url.Values) pinForm {
 	return pinForm{strings.TrimSpace(v.Get("cid")), v.Get("name"), v.Get("origins"), v.Get("meta"), !v.Has("meta"), strings.TrimSpace(v.Get("until"))}
 }
 
-// formOf returns the form that would create an equal pin.
+// formOf returns the form with which an equal pin could be created.
 func formOf(p state.Pin) pinForm {
 	f := pinForm{CID: p.CID, Name: p.Name, Origins: strings.Join(p.Origins, "\n"), Until: pins.EndText(p.Until)}
 	meta, ok := linesOf(p.Meta)
@@ -35,8 +35,8 @@ func formOf(p state.Pin) pinForm {
 	return f
 }
 
-// linesOf returns the lines from which parseMeta would parse the pairs. ok is false if lines
-// cannot represent the pairs, which a program may have set.
+// linesOf formats pairs as lines that parseMeta parses to the same pairs. ok is false if that is
+// impossible, as for some metadata that programs set.
 func linesOf(meta map[string]string) (text string, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(meta)) {
 		text += k + "=" + meta[k] + "\n"
@@ -45,7 +45,7 @@ func linesOf(meta map[string]string) (text string, ok bool) {
 	return text, err == nil && maps.Equal(again, meta)
 }
 
-// request returns the form as the use case takes it. Errors are state.CodeInvalid.
+// request converts the form to a request for Pins. Errors are state.CodeInvalid.
 func (f pinForm) request() (pins.Request, error) {
 	meta, err := parseMeta(f.Meta)
 	if err != nil {
@@ -67,12 +67,12 @@ func (f pinForm) request() (pins.Request, error) {
 	return r, err
 }
 
-// requestOf returns the request that made a pin.
+// requestOf returns a request that would create an equal pin.
 func requestOf(p state.Pin) pins.Request {
 	return pins.Request{CID: p.CID, Given: p.Given, Name: p.Name, Origins: p.Origins, Meta: p.Meta, End: pins.End{At: p.Until}, MaxBytes: p.MaxBytes}
 }
 
-// parseMeta reads pairs of key=value, one a line. Errors are state.CodeInvalid.
+// parseMeta parses lines of key=value. Errors are state.CodeInvalid.
 func parseMeta(text string) (map[string]string, error) {
 	var meta map[string]string
 	for line := range strings.Lines(text) {
@@ -113,31 +113,32 @@ func (s *surface) createPin(c *call) error {
 
 func pathOf(pin pins.Record) string { return "/pins/" + url.PathEscape(string(pin.ID)) }
 
-// pinData has the data of the page of a pin.
+// pinData is the data of the page of a pin.
 type pinData struct {
 	pins.Detail
-	View template.URL // address that opens the content in a browser that supports IPFS
-	// Gateway is the host of the IPFS gateway, and AtGateway the address of the content there; empty
-	// if the settings name no gateway.
+	View template.URL // ipfs:// URL of the content, for browsers that support IPFS
+	// Gateway is the host of the IPFS gateway, and AtGateway the URL of the content there. Both are
+	// empty if the settings name no gateway.
 	Gateway, AtGateway string
 	Form               pinForm
 	Error              string
 }
 
-// copyShapes are the statuses of pins whose shapes stand for the phases of copies, and copyWords
-// their words.
+// copyShapes maps the phases of a copy to the pin statuses whose symbols stand for them. copyWords maps
+// them to words.
 var (
 	copyShapes = map[state.Phase]state.Status{state.Assigned: state.Queued, state.Fetching: state.Pinning, state.Held: state.Pinned, state.GaveUp: state.Failed}
 	copyWords  = map[state.Phase]string{state.Assigned: "waiting", state.Fetching: "fetching", state.Held: "verified", state.GaveUp: "gave up"}
 )
 
-// pinID is the pin of the path.
+// pinID returns the id of the pin in the path.
 func pinID(c *call) state.RequestID { return state.RequestID(c.r.PathValue("id")) }
 
 // pinPage serves GET /pins/{id}.
 func (s *surface) pinPage(c *call) error { return s.showPin(c, http.StatusOK, nil, "") }
 
-// showPin shows a pin, with a form that was refused, or nil.
+// showPin answers with the page of a pin. form has rejected values, or is nil; problem is why
+// they were rejected.
 func (s *surface) showPin(c *call, status int, form *pinForm, problem string) error {
 	pin, err := s.Pins.Detail(c.ctx, c.who.Account, pinID(c))
 	if err != nil {
@@ -158,8 +159,8 @@ func (s *surface) showPin(c *call, status int, form *pinForm, problem string) er
 	return s.show(c, status, "pin", title, "pins", d)
 }
 
-// viewOf returns the address of the content of a CID for browsers that support IPFS. They use
-// the CID as a host name in lower case, so it is a version 1 CID in base32.
+// viewOf returns the ipfs:// URL of a CID for browsers that support IPFS. It contains a version 1
+// CID in base32, because browsers convert it to lower case like a host name.
 func viewOf(text string) template.URL {
 	c, err := cid.Decode(text)
 	if err != nil {
@@ -168,7 +169,7 @@ func viewOf(text string) template.URL {
 	return template.URL("ipfs://" + state.RootOf(c).Cid().String()) //nolint:gosec // it has letters and digits
 }
 
-// replacePin serves POST /pins/{id}/replace. It replaces this pin by another one.
+// replacePin serves POST /pins/{id}/replace: it replaces this pin by the one in the form.
 func (s *surface) replacePin(c *call) error {
 	form := pinFormOf(c.r.PostForm)
 	var pin pins.Record
@@ -190,7 +191,8 @@ func (s *surface) replacePin(c *call) error {
 	return c.redirect(pathOf(pin))
 }
 
-// retryPin serves POST /pins/{id}/retry. It replaces a failed pin by an equal new pin.
+// retryPin serves POST /pins/{id}/retry: it replaces a failed pin by an equal new pin, which the
+// cluster tries to fetch again.
 func (s *surface) retryPin(c *call) error {
 	pin, err := s.retry(c, pinID(c))
 	if problem := refusal(err, state.CodeQuota, state.CodeNoSpace); problem != "" {

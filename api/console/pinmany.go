@@ -15,29 +15,30 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Bounds of changes of many pins.
+// Limits of changes of many pins.
 const (
 	maxMany   = 200 // pins in one request
-	manyAtOne = 16  // changes at the same time
+	manyAtOne = 16  // changes that run at the same time
 	// exportRows is the number of pins that an export reads at a time.
 	exportRows = 500
 )
 
-// outcome is the result for one of many pins.
+// outcome is the result of a change of one of many pins.
 type outcome struct {
-	What    string // the entered line, or the name or the CID of a pin
-	Path    string // path of the pin; empty if there is none
-	Problem string // the reason of a failure; empty for success
+	What    string // the entered line, or the name or CID of the pin
+	Path    string // path of the page of the pin; empty if there is none
+	Problem string // why the change failed; empty for success
 }
 
-// manyData has the data of the page after a change of many pins.
+// manyData is the data of the page after a change of many pins.
 type manyData struct {
-	Done     string // the change, in the past
+	Done     string // the change in the past tense, such as "deleted"
 	Outcomes []outcome
-	Failed   int
+	Failed   int // number of outcomes with a Problem
 }
 
-// each makes a change for many pins, a few at a time, and shows one line for each.
+// each calls change for each of many pins, up to manyAtOne at the same time, and answers with a
+// page that lists the outcomes. all has an outcome for each pin, in which What is set.
 func (s *surface) each(c *call, done string, all []outcome, change func(i int) (pins.Record, error)) error {
 	if len(all) == 0 {
 		return web.BadRequest("no pin was chosen")
@@ -68,8 +69,8 @@ func (s *surface) each(c *call, done string, all []outcome, change func(i int) (
 	return s.show(c, http.StatusOK, "pins-done", "Pins", "pins", d)
 }
 
-// createPins serves POST /pins/create-many. It creates one pin for each line, which has a CID
-// and a name.
+// createPins serves POST /pins/create-many. It creates one pin for each line of the form, which
+// has a CID and optionally a name.
 func (s *surface) createPins(c *call) error {
 	var all []outcome
 	entered := c.r.PostForm.Get("lines")
@@ -98,8 +99,8 @@ func (s *surface) createPins(c *call) error {
 	})
 }
 
-// chosen returns the pins that are ticked in the list. The value of each box is the id and the
-// name of the pin.
+// chosen returns the pins that are ticked in the list. The value of each checkbox is the id and
+// the name of the pin.
 func (c *call) chosen() (ids []state.RequestID, all []outcome) {
 	for _, value := range c.r.PostForm["pin"] {
 		id, name, _ := strings.Cut(value, " ")
@@ -123,7 +124,7 @@ func (s *surface) retryPins(c *call) error {
 	return s.each(c, "started again", all, func(i int) (pins.Record, error) { return s.retry(c, ids[i]) })
 }
 
-// exported is a line of an export, with the fields of a PinStatus of the Pinning Service API.
+// exported is a line of an export, with the members of a PinStatus of the Pinning Service API.
 type exported struct {
 	RequestID state.RequestID   `json:"requestid"`
 	Status    string            `json:"status"`
@@ -141,7 +142,7 @@ type exportedPin struct {
 }
 
 // exportPins serves GET /pins/export: all pins that match the filter of the list, the newest
-// first, as newline-delimited JSON. A pin that is created during the export may be left out.
+// first, as newline-delimited JSON. Pins that are created during the export may be missing.
 func (s *surface) exportPins(c *call) error {
 	q, err := filterOf(c.r.URL.Query()).query()
 	if err != nil {

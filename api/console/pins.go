@@ -13,23 +13,23 @@ import (
 	"github.com/ipfs/go-cid"
 )
 
-// pinRows is the number of pins on a page of the list.
+// pinRows is the number of pins on one page of the list.
 const pinRows = 50
 
-// pinsData has the data of the page of pins.
+// pinsData is the data of the page /pins.
 type pinsData struct {
 	Filter   filter
 	Statuses []choice
 	Matches  []choice
 	Total    uint64
 	Rows     []pins.Record
-	Holders  [][]string // names of the nodes that keep the content of each row
-	Next     string     // the address of the next page; empty if there is none
-	Export   string     // the address of the same list as a file
+	Holders  [][]string // for each row, the names of the nodes that store its complete content
+	Next     string     // address of the next page; empty if there is none
+	Export   string     // address of the same list as a file
 	Form     pinForm
 	Error    string
 
-	Many, ManyError string // what was entered to add many pins, and why none was added
+	Many, ManyError string // lines that the user entered to add many pins, and why none was added
 }
 
 // choice is an option of a select field.
@@ -38,7 +38,7 @@ type choice struct {
 	Chosen      bool
 }
 
-// filter has the filters of a list of pins, as they are in the address of the page.
+// filter has the filter of a list of pins, as in the query of the page.
 type filter struct {
 	Status, Name, Match string
 	CID                 string
@@ -47,13 +47,14 @@ type filter struct {
 	Before              string // creation time of the last row of the previous page, RFC 3339 with milliseconds
 }
 
-// More reports whether one of the filters is set that the page normally hides.
+// More reports whether a filter is set whose field the page hides by default.
 func (f filter) More() bool { return f.CID != "" || f.Meta != "" || f.From != "" || f.To != "" }
 
 // Any reports whether any filter is set.
 func (f filter) Any() bool { return f != filter{Match: f.Match} }
 
-// matches are the ways to compare names, as in the Pinning Service API.
+// matches are the ways to compare names, with their values in the query and their names on the
+// page.
 var matches = []struct {
 	value, name string
 	match       state.Match
@@ -71,7 +72,8 @@ func (s *surface) showPins(c *call, status int, form pinForm, problem string) er
 	return s.showPinsOf(c, status, pinsData{Form: form, Error: problem})
 }
 
-// showPinsOf shows the list with what d has of the forms.
+// showPinsOf answers with the page /pins. It fills in d, in which the caller has set the values
+// of forms.
 func (s *surface) showPinsOf(c *call, status int, d pinsData) error {
 	f := filterOf(c.r.URL.Query())
 	q, err := f.query()
@@ -100,7 +102,7 @@ func (s *surface) showPinsOf(c *call, status int, d pinsData) error {
 	return s.show(c, status, "pins", "Pins", "pins", d)
 }
 
-// filterOf returns the filter of an address.
+// filterOf returns the filter in the query of a request.
 func filterOf(v url.Values) filter {
 	var f filter
 	for name, value := range f.fields() {
@@ -109,14 +111,14 @@ func filterOf(v url.Values) filter {
 	return f
 }
 
-// fields returns the values of a filter by their names in an address.
+// fields returns pointers to the fields of a filter by their query parameters.
 func (f *filter) fields() map[string]*string {
 	return map[string]*string{
 		"status": &f.Status, "name": &f.Name, "match": &f.Match, "cid": &f.CID, "meta": &f.Meta, "from": &f.From, "to": &f.To, "before": &f.Before,
 	}
 }
 
-// values returns the filter as the query of an address.
+// values returns the filter as query parameters.
 func (f filter) values() url.Values {
 	v := url.Values{}
 	for name, value := range f.fields() {
@@ -127,7 +129,7 @@ func (f filter) values() url.Values {
 	return v
 }
 
-// day returns the beginning of a day of a filter.
+// day parses a day of the form 2006-01-02 and returns its beginning in UTC.
 func day(text string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
@@ -136,7 +138,7 @@ func day(text string) (time.Time, error) {
 	return t, nil
 }
 
-// query returns the filter as the use case takes it.
+// query converts the filter to a query for Pins. Errors are those of invalid values.
 func (f filter) query() (state.PinQuery, error) {
 	q := state.PinQuery{Statuses: statuses, Name: f.Name, Match: matches[0].match, Limit: pinRows}
 	if f.CID != "" {

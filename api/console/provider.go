@@ -13,16 +13,17 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// flowLife is the longest time of a sign-in at a provider.
+// flowLife is the maximum duration of a sign-in at an OpenID provider.
 const flowLife = 10 * time.Minute
 
-// Cookies of a sign-in at a provider. Each is sealed for its own name.
+// Cookies of a sign-in at an OpenID provider. Their values are encrypted by SealValue with the name as the
+// kind.
 const (
-	flowCookie    = "holdfast-flow"    // has a flow
-	pendingCookie = "holdfast-pending" // has an accounts.Person who is to be linked at the next sign-in
+	flowCookie    = "holdfast-flow"    // a flow
+	pendingCookie = "holdfast-pending" // an accounts.Person whom the next sign-in links with an account
 )
 
-// flow is a sign-in at a provider that is in progress.
+// flow is a running sign-in at an OpenID provider.
 type flow struct {
 	openid.Flow
 	To         string          // page to open after the sign-in
@@ -30,9 +31,9 @@ type flow struct {
 	Invitation string          `json:",omitempty"` // token of the one-time link with which the sign-in began
 }
 
-// toProvider serves GET /sign-in/{provider}. It sends the browser to the provider. In a
-// session, the sign-in will link the person with the account. Without a session, it will begin
-// one.
+// toProvider serves GET /sign-in/{provider}. It redirects the browser to the provider. If the
+// browser has a session, the sign-in will link the person with the account; otherwise it will
+// start a session.
 func (s *surface) toProvider(c *call) error {
 	if site := c.r.Header.Get("Sec-Fetch-Site"); c.session != "" && (site == "cross-site" || site == "same-site") {
 		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "a page of another site sent you here: link providers on the page of your account")
@@ -58,8 +59,8 @@ func (s *surface) toProvider(c *call) error {
 	return c.redirect(to)
 }
 
-// fromProvider serves GET /sign-in/{provider}/callback. The provider sends the browser back to
-// this page, possibly through another node than before.
+// fromProvider serves GET /sign-in/{provider}/callback, to which the provider redirects the
+// browser. That may reach another node than the one that started the sign-in.
 func (s *surface) fromProvider(c *call) error {
 	var f flow
 	known := c.sealed(s, flowCookie, &f) && f.Provider == c.r.PathValue("provider")
@@ -98,8 +99,9 @@ func (s *surface) fromProvider(c *call) error {
 	return s.enter(c, token, f.To)
 }
 
-// toKnownAccount sends a person to the sign-in page if the person's e-mail address has an
-// account that is not linked with the provider. The next sign-in to that account links it.
+// toKnownAccount redirects a person to the sign-in page whose e-mail address has an account that
+// is not linked with the provider. After the next sign-in to that account, linkPending links
+// them. to is the page to open then.
 func (s *surface) toKnownAccount(c *call, p accounts.Person, to string) error {
 	sealed, err := s.Accounts.SealValue(pendingCookie, flowLife, p)
 	if err != nil {
@@ -109,8 +111,8 @@ func (s *surface) toKnownAccount(c *call, p accounts.Person, to string) error {
 	return c.redirect(signInPath(to))
 }
 
-// enter gives the browser a new session, which replaces an earlier one, and leads to a page. If
-// a person is waiting to be linked with the account of the session, enter links them.
+// enter sets the cookie of a new session, ends an earlier session, and redirects to the page to.
+// It also calls linkPending.
 func (s *surface) enter(c *call, token, to string) error {
 	if c.session != "" {
 		if err := s.Accounts.SignOut(c.ctx, c.session); err != nil && !errors.Is(err, state.ErrUnauthorized) {
@@ -124,8 +126,8 @@ func (s *surface) enter(c *call, token, to string) error {
 	return c.redirect(to)
 }
 
-// linkPending links the waiting person with the account of a new session, if the e-mail address
-// is that of the account.
+// linkPending links the person in pendingCookie with the account of a new session, if both have
+// the same e-mail address. It removes the cookie.
 func (s *surface) linkPending(c *call, token string) error {
 	var p accounts.Person
 	if !c.sealed(s, pendingCookie, &p) {
@@ -139,8 +141,8 @@ func (s *surface) linkPending(c *call, token string) error {
 	return s.Accounts.LinkIdentity(c.ctx, who.Account, p)
 }
 
-// pending returns the person who is to be linked at the next sign-in, and the person's
-// provider.
+// pending returns the person in pendingCookie and the name of the person's provider, or zero
+// values without the cookie.
 func (s *surface) pending(c *call) (p accounts.Person, provider string) {
 	if !c.sealed(s, pendingCookie, &p) {
 		return accounts.Person{}, ""
@@ -148,7 +150,8 @@ func (s *surface) pending(c *call) (p accounts.Person, provider string) {
 	return p, s.providerName(p.Issuer)
 }
 
-// providerName returns the name of the provider of an issuer, or the issuer.
+// providerName returns the name of the provider with an issuer URL, or the issuer itself if it is
+// not configured.
 func (s *surface) providerName(issuer string) string {
 	all := s.Providers.List()
 	if i := slices.IndexFunc(all, func(p openid.Provider) bool { return p.Issuer == issuer }); i >= 0 {
@@ -157,13 +160,14 @@ func (s *surface) providerName(issuer string) string {
 	return issuer
 }
 
-// sealed reads a cookie that SealValue has made, and returns whether there is one.
+// sealed decrypts a cookie that SealValue has encrypted into into. It returns false without a
+// valid cookie.
 func (c *call) sealed(s *surface, name string, into any) bool {
 	cookie, err := c.r.Cookie(c.cookieName(name))
 	return err == nil && cookie.Value != "" && s.Accounts.OpenValue(name, cookie.Value, into) == nil
 }
 
-// providerTrouble returns the error of a sign-in at a provider, for a page.
+// providerTrouble converts an error of a sign-in at a provider to one with a text for the user.
 func (s *surface) providerTrouble(c *call, err error) error {
 	switch {
 	case errors.Is(err, openid.ErrUnknown):
@@ -177,15 +181,16 @@ func (s *surface) providerTrouble(c *call, err error) error {
 	return err
 }
 
-// reasonSignIn is the reason in errors of sign-ins at providers.
+// reasonSignIn is the Reason of errors of sign-ins at providers.
 const reasonSignIn = "SIGN_IN_FAILED"
 
-// notSignedIn returns the error for a sign-in at a provider that has opened no account.
+// notSignedIn returns the error for a failed sign-in at a provider. why is a text for the user.
 func notSignedIn(status int, why string) error {
 	return web.Errorf(status, reasonSignIn, "%s", why)
 }
 
-// removeIdentity serves POST /account/identities/{id}/remove.
+// removeIdentity serves POST /account/identities/{id}/remove: the identity can no longer sign in
+// to the account.
 func (s *surface) removeIdentity(c *call) error {
 	err := s.Accounts.UnlinkIdentity(c.ctx, c.who.Account, state.IdentityID(c.r.PathValue("id")))
 	if problem := refusal(err, state.CodeForbidden); problem != "" {

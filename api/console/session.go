@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Cookies. web.CookieName has their full names.
+// Base names of cookies. web.CookieName returns their full names.
 const (
 	sessionCookie = web.SessionCookie
 	visitorCookie = "holdfast-visitor" // random value for a browser without a session
@@ -22,41 +22,42 @@ const (
 // tokenField is the name of the form field with the form token.
 const tokenField = "form_token"
 
-// formHeader has the form token of a request that a script sends.
+// formHeader is the header in which a script sends the form token.
 const formHeader = web.FormHeader
 
-// maxForm is the largest size of the body of a form in bytes: all fields, origins and meta of a
-// pin, with every byte escaped.
+// maxForm is the maximum size of the body of a form in bytes. It is enough for a pin with all
+// origins and metadata, with every byte escaped.
 const maxForm = 256 << 10
 
 // call is one request to a page.
 type call struct {
 	w http.ResponseWriter
 	r *http.Request
-	// ctx ends with the request, or caseTimeout after it began. See renew.
+	// ctx ends with the request, or caseTimeout after the request began. See renew.
 	ctx context.Context
-	// who is the account of the session, or the zero value without a session.
+	// who is the principal of the session, or the zero value without a session.
 	who accounts.Principal
 	// session is the session token, or empty without a session.
 	session string
-	// seen is a fingerprint of the account from before a live page was made; empty if it is not
-	// known.
+	// seen is a fingerprint of the account from before the page was rendered, for a page that is
+	// updated while it is open; otherwise empty.
 	seen   string
 	secure bool // the browser uses HTTPS
 }
 
-// renew gives the request the time of one more use case, after a use case that cannot be repeated. The
-// caller calls end when the request is answered.
+// renew gives the request another caseTimeout, after a step that must not be repeated. The caller
+// calls end when the request is answered.
 func (c *call) renew() (end context.CancelFunc) {
 	c.ctx, end = context.WithTimeout(context.WithoutCancel(c.ctx), caseTimeout)
 	return end
 }
 
-// errForm is the error for a form that was not made for this session.
+// errForm is the error for a form whose token does not belong to this session.
 var errForm = web.Errorf(http.StatusForbidden, "FORBIDDEN", "this form belongs to another session: open the page again and repeat the change")
 
-// guarded returns the handler of a row. Before the page is served, it checks the caller, and
-// for all methods except GET also the origin of the request.
+// guarded returns the handler of a route. It checks the rate limits, the session and the access,
+// and for all methods except GET the origin of the request and its form token, and then calls
+// row.serve.
 func (s *surface) guarded(row page) web.Handler {
 	origins := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -124,17 +125,17 @@ func (s *surface) guarded(row page) web.Handler {
 	}
 }
 
-// maskedOrigin returns whether the browser hides where a form comes from, so that the form token
-// alone decides. A page with the policy no-referrer sends its forms with the origin "null" (Fetch
-// Standard, "append a request Origin header"), and browsers add Sec-Fetch-Site for HTTPS and loopback
-// only. Over plain HTTP to another machine the console's own forms have nothing else. Requests of
-// scripts name their origin in any case.
+// maskedOrigin reports whether the browser hides the origin of a form, so that only the form
+// token can prove it. The console's own pages send forms with the origin "null", because of their
+// policy no-referrer (Fetch Standard, "append a request Origin header"). Over HTTPS and on
+// loopback, browsers add Sec-Fetch-Site, which is proof enough. Over plain HTTP to another
+// machine there is no other proof. Requests of scripts always name their origin.
 func (c *call) maskedOrigin() bool {
 	return !c.secure && c.r.Header.Get("Origin") == "null" && c.r.Header.Get("Sec-Fetch-Site") == ""
 }
 
-// live returns the handler of a page with parts that change while it is open. The handler takes
-// the fingerprint of the account before the page is made, so that no change is missed.
+// live returns the handler of a page with parts that are updated while it is open. It takes the
+// fingerprint of the account before serve renders the page, so that no change is missed.
 func (s *surface) live(serve func(*call) error) func(*call) error {
 	return func(c *call) error {
 		if g, err := s.Accounts.Glance(c.ctx, c.session, accounts.Glance{}); err == nil {
@@ -144,8 +145,8 @@ func (s *surface) live(serve func(*call) error) func(*call) error {
 	}
 }
 
-// identify finds the caller by the current state of the cluster. If the session has ended,
-// there is no caller, and the cookie is removed.
+// identify authenticates the session cookie by a linearizable read. If the session has ended, it
+// removes the cookie, and the request has no session.
 func (s *surface) identify(c *call) error {
 	token := c.sessionToken()
 	if token == "" {
@@ -163,8 +164,7 @@ func (s *surface) identify(c *call) error {
 	return nil
 }
 
-// sessionToken returns the session token in the cookie. It is empty without a cookie and for a
-// malformed token.
+// sessionToken returns the session token in the cookie, or "" if it is missing or too long.
 func (c *call) sessionToken() string {
 	cookie, err := c.r.Cookie(c.cookieName(sessionCookie))
 	if err != nil || len(cookie.Value) > accounts.MaxToken {
@@ -193,15 +193,15 @@ func (c *call) form() error {
 	return nil
 }
 
-// isToken returns whether a token is the form token of this browser.
+// isToken reports whether token is the form token of this browser.
 func (c *call) isToken(token string) bool { return web.IsFormToken(token, c.formSecret()) }
 
-// formToken returns the token that the forms of this browser contain. It is empty if the
-// browser has neither a session nor a visitor cookie.
+// formToken returns the token for the forms of this browser. It is empty if the browser has
+// neither a session nor a visitor cookie.
 func (c *call) formToken() string { return web.FormToken(c.formSecret()) }
 
-// formSecret returns the value of the cookie from which form tokens are made: the session
-// token, or without a session the visitor cookie.
+// formSecret returns the cookie value from which the form token is computed: the session token,
+// or without a session the visitor cookie.
 func (c *call) formSecret() string {
 	if c.session != "" {
 		return c.session
@@ -213,8 +213,8 @@ func (c *call) formSecret() string {
 	return cookie.Value
 }
 
-// visit gives a browser without a session a visitor cookie, from which its form tokens are
-// made.
+// visit sets a visitor cookie for a browser without a session, from which its form tokens are
+// computed.
 func (c *call) visit() {
 	if c.session != "" {
 		return
@@ -228,35 +228,36 @@ func (c *call) visit() {
 	c.r.AddCookie(&http.Cookie{Name: name, Value: value})
 }
 
-// cookieName returns the name of a cookie on this connection.
+// cookieName returns the full name of a cookie on this connection.
 func (c *call) cookieName(name string) string { return web.CookieName(name, c.secure) }
 
-// setCookie sets a cookie that ends with the browser; an empty value removes it.
+// setCookie sets a cookie that the browser deletes when it is closed. An empty value deletes the
+// cookie at once.
 func (c *call) setCookie(name, value string) { web.SetCookie(c.w, name, value, c.secure) }
 
-// begin gives the browser the cookie of a new session.
+// begin sets the session cookie to the token of a new session.
 func (c *call) begin(token string) {
 	c.setCookie(visitorCookie, "")
 	c.setCookie(sessionCookie, token)
 }
 
-// redirect answers 303 to a path of this host.
+// redirect answers 303 with a path of this host.
 func (c *call) redirect(path string) error {
 	c.w.Header().Set("Location", path)
 	return web.Empty(c.w, http.StatusSeeOther)
 }
 
-// toSignIn redirects a GET to the sign-in page, which leads back to the requested page.
+// toSignIn redirects a GET to the sign-in page, which opens the requested page afterwards.
 func (c *call) toSignIn() error {
 	return c.redirect(signInPath(c.r.URL.RequestURI()))
 }
 
-// signInPath returns the sign-in page, which leads to a path of this host.
+// signInPath returns the path of the sign-in page, with the local path to open afterwards.
 func signInPath(to string) string { return "/sign-in?" + url.Values{"to": {to}}.Encode() }
 
-// localPath returns path if it is a path of this host to which a GET may return, else "/".
-// Paths that a browser could read as another host, such as //evil.example and /\evil.example,
-// become "/".
+// localPath returns path if it is a path of this host that a GET may open, else "/". It prevents
+// open redirects: paths that a browser could read as another host, such as //evil.example and
+// /\evil.example, become "/".
 func localPath(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

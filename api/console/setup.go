@@ -6,14 +6,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// setupData has the data of the setup page.
+// setupData is the data of the page /setup.
 type setupData struct {
-	Setup string // the token of the link
-	Name  string // name as it was entered
+	Setup string // setup token in the link
+	Name  string // name that the user entered
 	Error string
 }
 
-// setupPage serves GET /setup, which the one-time link of `holdfast run` opens.
+// setupPage serves GET /setup, on which the first administrator is created. `holdfast run` prints
+// the one-time link to it.
 func (s *surface) setupPage(c *call) error {
 	token := c.r.URL.Query().Get("t")
 	if err := s.Accounts.CheckSetup(c.ctx, token); err != nil {
@@ -22,7 +23,7 @@ func (s *surface) setupPage(c *call) error {
 	return s.show(c, http.StatusOK, "setup", "Set up", "", setupData{Setup: token})
 }
 
-// setUp serves POST /setup: it adds the first administrator and signs in.
+// setUp serves POST /setup: it creates the first administrator and signs them in.
 func (s *surface) setUp(c *call) error {
 	form := c.r.PostForm
 	data := setupData{Setup: form.Get("setup"), Name: form.Get("email")}

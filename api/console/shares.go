@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// shareRow is a share in the list of a bucket.
+// shareRow is a row in the list of shares of a bucket.
 type shareRow struct {
 	ID       state.ShareID
-	Name     string // a name for the list, not empty
-	Of       string // what is shared, in words; empty for other keys than those of encrypted files
+	Name     string // result of shareName
+	Of       string // result of sharedFiles
 	Prefixes []string
-	May      string
+	May      string // permitted actions in words, such as "read, write"
 	Created  time.Time
 	Used     time.Time // zero means never
 	Expires  time.Time // zero means never
 	Expired  bool
 }
 
-// sharesOf returns the first shares of a bucket, objectRows at most, and whether there are more.
+// sharesOf returns the first shares of a bucket, at most objectRows, and whether there are more.
 func (s *surface) sharesOf(c *call, bucket string) (rows []shareRow, more bool, err error) {
 	page, err := s.Accounts.Shares(c.ctx, c.who.Account, bucket, state.SharePlace{}, objectRows)
 	if err != nil {
@@ -60,7 +60,8 @@ func shareRowOf(share *accounts.Share, now time.Time) shareRow {
 	return row
 }
 
-// shareName returns the name of a share, or the beginning of its id, which holdfast share ls shows too.
+// shareName returns the name of a share. For a share without a name it is "Share" and the first 8
+// characters of its id, which `holdfast share ls` shows too.
 func shareName(share *accounts.Share) string {
 	if strings.TrimSpace(share.Name) != "" {
 		return share.Name
@@ -68,8 +69,9 @@ func shareName(share *accounts.Share) string {
 	return "Share " + string(share.ID[:min(len(share.ID), 8)])
 }
 
-// sharedFiles returns in words what the commands on encrypted files share, by the prefixes of their
-// storage keys; empty for other prefixes. Nodes do not know the names of encrypted files and folders.
+// sharedFiles returns "encrypted folder" or "encrypted file" for the prefixes of a share that the
+// commands on encrypted files have created, and "" for other prefixes. The nodes do not know the
+// names of encrypted files and folders.
 func sharedFiles(prefixes []string) string {
 	switch {
 	case slices.Equal(prefixes, []string{"e/", "x/"}):
@@ -80,7 +82,7 @@ func sharedFiles(prefixes []string) string {
 	return ""
 }
 
-// shareLives are the choices of how long a share is valid. The first is the default.
+// shareLives are the choices for the validity of a share. The first is the default.
 var shareLives = []life{
 	{"7 days", "7d", 7 * 24 * time.Hour},
 	{"1 day", "1d", 24 * time.Hour},
@@ -88,21 +90,21 @@ var shareLives = []life{
 	{"no expiry", "never", 0},
 }
 
-// sharePage is the path of the page that opens links to shares.
+// sharePage is the path of the page that opens share links.
 const sharePage = "/shared"
 
-// newShareData has the data of the page with a new share.
+// newShareData is the data of the page with a new share.
 type newShareData struct {
-	Place   string // bucket and key, or bucket and folder
-	Folder  bool
+	Place   string    // what is shared: bucket and key, or bucket and folder
+	Folder  bool      // a folder is shared
 	Expires time.Time // zero means never
-	URL     string
-	Back    link // to where the share is listed
+	URL     string    // share link
+	Back    link      // link to the page that lists the share
 }
 
-// createShare serves POST /buckets/{bucket}/shares. It makes a share that reads one object, or all
-// objects of a folder, and shows its link once. The link is in the answer only: the node does not keep
-// its token, and no address that a browser sends has it.
+// createShare serves POST /buckets/{bucket}/shares. It creates a share for reading one object, or
+// all objects of a folder, and shows its link once. The link is only in the body of this answer:
+// the node does not store its token, and no URL that a browser sends contains it.
 func (s *surface) createShare(c *call) error {
 	bucket, place := c.bucketName(), c.r.PostForm.Get("place")
 	if _, err := s.Objects.Bucket(c.asking(c.ctx), c.who.Account, bucket); err != nil {
@@ -136,15 +138,15 @@ func (s *surface) createShare(c *call) error {
 	return s.show(c, http.StatusOK, "share", "Share link", "buckets", d)
 }
 
-// revokedData has the data of the page that says that a key or a share was revoked.
+// revokedData is the data of the page after a key or a share was revoked.
 type revokedData struct {
-	What, Name string
-	Since      time.Time // no node has accepted it since then
-	Back       link      // to the list
+	What, Name string    // kind and name of what was revoked
+	Since      time.Time // since then no node accepts it
+	Back       link      // link to the list
 }
 
-// revokeShare serves POST /buckets/{bucket}/shares/{id}/revoke. After the answer, no node accepts the
-// share.
+// revokeShare serves POST /buckets/{bucket}/shares/{id}/revoke. When it has answered, no node
+// accepts the share.
 func (s *surface) revokeShare(c *call) error {
 	bucket, id := c.bucketName(), state.ShareID(c.r.PathValue("id"))
 	share, err := s.Accounts.ShareOf(c.ctx, c.who.Account, bucket, id)

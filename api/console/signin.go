@@ -8,16 +8,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// signInData has the data of the sign-in page.
+// signInData is the data of the page /sign-in.
 type signInData struct {
-	To    string // page on this host to open after the sign-in
-	Name  string // name as it was entered
+	To    string // local path to open after the sign-in
+	Name  string // name that the user entered
 	Error string
-	// Pending is the provider that the next sign-in links with the account; empty if there is
-	// none.
+	// Pending is the name of the provider that the next sign-in links with the account; empty if there
+	// is none.
 	Pending   string
 	Providers []openid.Provider
-	Open      bool // everybody who has an account at a provider gets an account here
+	Open      bool // everybody who signs in at a provider gets an account
 }
 
 // signInPage serves GET /sign-in.
@@ -30,7 +30,7 @@ func (s *surface) signInPage(c *call) error {
 	return s.showSignIn(c, http.StatusOK, signInData{To: to, Name: p.Email})
 }
 
-// showSignIn shows the sign-in page.
+// showSignIn answers with the page /sign-in.
 func (s *surface) showSignIn(c *call, status int, d signInData) error {
 	_, d.Pending = s.pending(c)
 	d.Providers, d.Open = s.Providers.List(), s.SignUpOpen

@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// sorting is an order of the list of a bucket, as the address of the page names it. The empty order is
-// by name.
+// sorting is an order of the list of a bucket, in the form of the query parameter sort. "" is by
+// name.
 type sorting string
 
-// The orders. Those that begin with "-" are descending.
+// Values of sorting. Those that begin with "-" are descending.
 const (
 	byName    sorting = ""
 	byNameZA  sorting = "-name"
@@ -22,7 +22,7 @@ const (
 	byNewest  sorting = "-time"
 )
 
-// sortings are the orders with their names for people.
+// sortings are the orders with the texts of the select field.
 var sortings = [...]struct {
 	Value sorting
 	Name  string
@@ -30,7 +30,7 @@ var sortings = [...]struct {
 	{byName, "by name"}, {byNameZA, "by name, from the end"}, {byLargest, "largest first"}, {bySize, "smallest first"}, {byNewest, "newest first"}, {byTime, "oldest first"},
 }
 
-// sortingOf returns the order with a name; byName for a name that no order has.
+// sortingOf returns the order with this value, or byName if there is none.
 func sortingOf(name string) sorting {
 	for _, o := range sortings {
 		if string(o.Value) == name {
@@ -40,7 +40,7 @@ func sortingOf(name string) sorting {
 	return byName
 }
 
-// Choices returns the orders for the select field.
+// Choices returns the options of the select field, in which o is selected.
 func (o sorting) Choices() (all []choice) {
 	for _, s := range sortings {
 		all = append(all, choice{string(s.Value), s.Name, s.Value == o})
@@ -48,7 +48,8 @@ func (o sorting) Choices() (all []choice) {
 	return all
 }
 
-// Aria returns the value of aria-sort for the column of a property: "name", "size" or "time".
+// Aria returns the value of the HTML attribute aria-sort for a column. property is "name", "size"
+// or "time".
 func (o sorting) Aria(property string) string {
 	switch {
 	case string(o) == property, o == byName && property == "name":
@@ -59,8 +60,9 @@ func (o sorting) Aria(property string) string {
 	return "none"
 }
 
-// Click returns the order for a click on the column of a property. The first click sorts by name from
-// A, by size from the largest, and by time from the newest; the next one reverses the order.
+// Click returns the order after a click on the heading of a column. The first click sorts by name
+// from A, by size from the largest, and by time from the newest. The next click reverses the
+// order.
 func (o sorting) Click(property string) sorting {
 	switch {
 	case property == "name" && o == byName:
@@ -73,7 +75,8 @@ func (o sorting) Click(property string) sorting {
 	return sorting("-" + property)
 }
 
-// address returns the page of a bucket at a prefix in this order. more are further parameters.
+// address returns the path and query of the page of a bucket with this prefix and order. more may
+// have the parameters after and at of cursor.
 func (o sorting) address(bucket, prefix string, more url.Values) string {
 	query := url.Values{}
 	for name, text := range map[string]string{"prefix": prefix, "sort": string(o), "after": more.Get("after"), "at": more.Get("at")} {
@@ -88,7 +91,7 @@ func (o sorting) address(bucket, prefix string, more url.Values) string {
 	return address
 }
 
-// cursor returns the parameters of the page behind a page in this order.
+// cursor returns the query parameters of the page that follows the given page in this order.
 func (o sorting) cursor(page *state.ObjectsPage) url.Values {
 	more := url.Values{"after": {page.Next}}
 	if n := len(page.Objects); n > 0 {
@@ -103,8 +106,9 @@ func (o sorting) cursor(page *state.ObjectsPage) url.Values {
 	return more
 }
 
-// listSorted returns the page of a bucket's list that d names. If there are too many entries to sort
-// by size or time, it sets d.Unsorted and returns the page by name.
+// listSorted returns the page of a bucket's list for the prefix, order and position in d. If the
+// bucket has too many entries to sort by size or time, it sets d.Unsorted and returns the page
+// ordered by name.
 func (s *surface) listSorted(c *call, bucket string, d *bucketData) (state.ObjectsPage, error) {
 	ctx := c.asking(c.ctx)
 	if d.Sort != byName && d.Sort != byNameZA {
@@ -122,7 +126,8 @@ func (s *surface) listSorted(c *call, bucket string, d *bucketData) (state.Objec
 	return s.Objects.List(ctx, c.who.Account, bucket, state.ObjectsQuery{Prefix: d.Prefix, Delimiter: "/", After: d.After, Limit: objectRows, Backward: d.Sort == byNameZA})
 }
 
-// Column returns the address of a click on the column of a property.
+// Column returns the address of the page after a click on the heading of a column, see
+// sorting.Click.
 func (d bucketData) Column(property string) string {
 	return d.Sort.Click(property).address(d.Bucket.Name, d.Prefix, nil)
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// Sizes of uploads by a script, in bytes.
+// Sizes of uploads by the script of a page, in bytes.
 const (
-	largeFile = 64 << 20 // a larger file is sent in parts
-	filePart  = 16 << 20
+	largeFile = 64 << 20 // a larger file is sent by a multipart upload
+	filePart  = 16 << 20 // size of a part, see partSize
 )
 
-// Bounds of a form with files.
+// Limits of a form with files.
 const (
 	maxFiles    = 10_000
 	maxPartHead = 64 << 10 // bytes of a form field, and of the header of a file
@@ -34,21 +34,21 @@ const (
 	maxFailed   = 500      // failed files that the answer names
 )
 
-// partSize returns the size in bytes of all parts of an upload except the last.
+// partSize returns the size in bytes of each part of an upload by the script, except the last.
 func (s *surface) partSize() int64 { return max(filePart, s.MinPart) }
 
-// Errors for bodies that a client does not send completely.
+// Errors for bodies that a browser does not send completely or too slowly.
 var (
 	errFiles = web.BadRequest("the files could not be read to their end")
 	errStall = web.Errorf(http.StatusRequestTimeout, "REQUEST_TIMEOUT", "the browser has sent too little for a minute")
 )
 
-// body returns the reader of the request's body. Reads fail if the client stops sending.
+// body returns a reader of the request's body that fails if the browser stops sending.
 func (c *call) body() *web.Patient {
 	return &web.Patient{Body: c.r.Body, Control: http.NewResponseController(c.w), Stall: web.StallTimeout, Broken: errFiles}
 }
 
-// checkKey refuses keys that the object gateway would not accept.
+// checkKey returns an error for a key that the S3 gateway would not accept.
 func checkKey(key string) error {
 	if len(key) > state.MaxKeyBytes {
 		return web.BadRequest("the key has %d bytes with its folders, and at most %d are possible: take a shorter name or folder", len(key), state.MaxKeyBytes)
@@ -59,7 +59,8 @@ func checkKey(key string) error {
 	return nil
 }
 
-// attributesOf returns the attributes of a file with the type that the browser has sent.
+// attributesOf returns the attributes of an uploaded file. kind is the Content-Type that the
+// browser sent; an invalid one is ignored.
 func attributesOf(kind string) objects.Attributes {
 	if _, _, err := mime.ParseMediaType(kind); err != nil || len(kind) > maxType {
 		return objects.Attributes{}
@@ -67,8 +68,9 @@ func attributesOf(kind string) objects.Attributes {
 	return objects.Attributes{Headers: map[string]string{"Content-Type": kind}}
 }
 
-// bodyOf returns content for a use case. The fuse ends the context of the use case. The content
-// gets the default checksum of objects and has at most MaxObject bytes.
+// bodyOf returns the content r, of at most MaxObject bytes, as the body of a call of Objects. The
+// cluster computes the default checksum of objects for it. wire is the reader of the connection
+// below r. fuse bounds the waits for the cluster.
 func (s *surface) bodyOf(r io.Reader, size int64, wire *web.Patient, fuse *web.Fuse) objects.Body {
 	limited := &limited{r, s.MaxObject}
 	return objects.Body{
@@ -80,7 +82,7 @@ func (s *surface) bodyOf(r io.Reader, size int64, wire *web.Patient, fuse *web.F
 	}
 }
 
-// limited is a reader that fails after a number of bytes.
+// limited is a reader that fails after more than left bytes.
 type limited struct {
 	r    io.Reader
 	left int64
@@ -117,20 +119,19 @@ func (s *surface) put(c *call, key, kind string, r io.Reader, size int64, wire *
 	return nil
 }
 
-// filesData has the data of the page after an upload by a form in which something failed.
+// filesData is the data of the page after an upload by a form in which some files failed.
 type filesData struct {
 	Bucket, Address string
-	Stored          int
+	Stored          int          // number of files that were stored
 	NotStored       int          // number of files that were not stored
-	Failed          []failedFile // the first files that were not stored
-	After           bool         // number of files after which reading stopped; later files were not read
+	Failed          []failedFile // the first maxFailed of the files that were not stored
+	After           bool         // the node stopped after the last failed file; later files were not read
 }
 
-// Unnamed returns the number of files that were not stored and that the page does not name.
+// Unnamed returns the number of files that were not stored and that Failed does not name.
 func (d filesData) Unnamed() int { return d.NotStored - len(d.Failed) }
 
-// fail adds a file that was not stored to the result of an upload. The name is shortened to the
-// maximum length of a key.
+// fail adds a file that was not stored, and why. It cuts the name to the maximum length of a key.
 func (d *filesData) fail(name, reason string) {
 	if d.NotStored++; len(d.Failed) == maxFailed {
 		return
@@ -141,11 +142,11 @@ func (d *filesData) fail(name, reason string) {
 	d.Failed = append(d.Failed, failedFile{strings.Clone(name), reason})
 }
 
-// failedFile is a file that was not stored.
+// failedFile is a file that was not stored, and why.
 type failedFile struct{ Name, Reason string }
 
-// uploadFiles serves POST /buckets/{bucket}/files: a form of multipart/form-data with the form
-// token and files, whose keys begin with the prefix of the query.
+// uploadFiles serves POST /buckets/{bucket}/files, a multipart/form-data form with the form token
+// and files. The key of each file is the query parameter prefix followed by the name of the file.
 func (s *surface) uploadFiles(c *call) error {
 	kind, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || parameters["boundary"] == "" {
@@ -196,14 +197,14 @@ func (s *surface) uploadFiles(c *call) error {
 	return s.show(c, status, "files", "Upload", "buckets", d)
 }
 
-// filesForm reads a form with files. The sizes of fields and of the headers of files are
-// bounded.
+// filesForm is a reader of a form with files. It bounds the sizes of fields and of the headers of
+// files.
 type filesForm struct {
 	*multipart.Reader
 	in *metered
 }
 
-// field reads the field with a name, which must be the next field.
+// field returns the value of the next field, which must have this name.
 func (f *filesForm) field(name string) (string, error) {
 	f.in.left = maxPartHead
 	part, err := f.NextRawPart()
@@ -217,8 +218,8 @@ func (f *filesForm) field(name string) (string, error) {
 	return string(value), nil
 }
 
-// file returns the next file and its name with its folders, or io.EOF. It skips fields in which
-// no file was chosen.
+// file returns the next file and its name, which may contain folders. After the last file it
+// returns io.EOF. It skips fields in which no file was chosen.
 func (f *filesForm) file() (name string, part *multipart.Part, err error) {
 	for {
 		f.in.left = maxPartHead
@@ -244,7 +245,7 @@ func (f *filesForm) file() (name string, part *multipart.Part, err error) {
 	}
 }
 
-// skip reads the rest of a file, up to most bytes.
+// skip discards the rest of a file, up to most bytes.
 func (f *filesForm) skip(part *multipart.Part, most int64) error {
 	f.in.left = most
 	if _, err := io.Copy(io.Discard, part); err != nil {
@@ -253,14 +254,15 @@ func (f *filesForm) skip(part *multipart.Part, most int64) error {
 	return nil
 }
 
-// fileName decodes the characters that a browser encodes in the name of a file (HTML,
-// "multipart form data").
+// fileName decodes the characters that browsers percent-encode in the name of a file in a form
+// (HTML Living Standard, "multipart form data").
 var fileName = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
 
-// unmetered is the limit for content, whose size is bounded elsewhere.
+// unmetered is the limit of metered while the content of a file is read, which is limited
+// elsewhere.
 const unmetered = 1 << 62
 
-// metered is a reader that fails after a number of bytes.
+// metered is a reader that fails after left bytes.
 type metered struct {
 	r    io.Reader
 	left int64
@@ -276,7 +278,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader
 }
 
-// putObject serves PUT /buckets/{bucket}/object. The body is the content of the object.
+// putObject serves PUT /buckets/{bucket}/object, whose body is the content of an object.
 func (s *surface) putObject(c *call) error {
 	if c.r.ContentLength > s.MaxObject {
 		return web.Errorf(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE", "an object has %d bytes at most in one request", s.MaxObject)
@@ -288,8 +290,8 @@ func (s *surface) putObject(c *call) error {
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// createUpload serves POST /buckets/{bucket}/uploads. The answer is the id of a multipart
-// upload.
+// createUpload serves POST /buckets/{bucket}/uploads. It starts a multipart upload and answers
+// with its id.
 func (s *surface) createUpload(c *call) error {
 	key := c.r.URL.Query().Get("key")
 	if err := checkKey(key); err != nil {
@@ -306,13 +308,13 @@ func (s *surface) createUpload(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
-// upload returns the upload that a request names.
+// upload returns the key and the upload id in a request, and the query.
 func (c *call) upload() (key string, id state.UploadID, query url.Values) {
 	query = c.r.URL.Query()
 	return query.Get("key"), state.UploadID(c.r.PathValue("upload")), query
 }
 
-// putPart serves PUT /buckets/{bucket}/uploads/{upload}. The body is a part.
+// putPart serves PUT /buckets/{bucket}/uploads/{upload}, whose body is a part.
 func (s *surface) putPart(c *call) error {
 	key, id, query := c.upload()
 	number, err := strconv.Atoi(query.Get("part"))
@@ -331,8 +333,9 @@ func (s *surface) putPart(c *call) error {
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// completeUpload serves POST /buckets/{bucket}/uploads/{upload}/complete. It makes an object
-// from the parts, which together must have the size of the file.
+// completeUpload serves POST /buckets/{bucket}/uploads/{upload}/complete. It creates an object
+// from all stored parts. Their sizes must add up to the query parameter size, so that no part is
+// missing.
 func (s *surface) completeUpload(c *call) error {
 	key, id, query := c.upload()
 	ctx, cancel := context.WithTimeout(c.asking(c.r.Context()), web.JoinTimeout)
@@ -365,8 +368,9 @@ func (s *surface) completeUpload(c *call) error {
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// completed answers a repeated request to complete an upload whose first answer was lost. If
-// the object exists, the answer is a success; otherwise it is the error absent.
+// completed answers a repeated request to complete an upload that no longer exists. If the upload
+// has become the object key, the first answer was lost, and completed answers with success.
+// Otherwise it returns the error absent.
 func (s *surface) completed(c *call, key string, id state.UploadID, absent error) error {
 	o, err := s.Objects.Object(c.asking(c.ctx), c.who.Account, c.bucketName(), key, "")
 	if err != nil || o.Upload != id {

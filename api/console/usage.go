@@ -18,34 +18,34 @@ const overviewDays = 30
 // Size of a chart, in the units of its drawing.
 const chartWidth, chartHeight = 600, 120
 
-// leastDays is the smallest number of days for which a chart has room, so that the bars of a
-// few days are narrow.
+// leastDays is the minimum number of days on the axis of a chart, so that a few days do not get
+// very wide bars.
 const leastDays = 30
 
-// chart has the data of a chart: one value for each day.
+// chart is the data of a bar chart with one value for each day.
 type chart struct {
 	Title       string
-	Description string // text for people who do not see the drawing
+	Description string // text alternative for screen readers
 	Bars        []bar
-	Top         string // the largest value in words
+	Top         string // the largest value as text
 	From, To    time.Time
 }
 
-// bar is one day of a chart. Its sizes are in the units of the drawing.
+// bar is the bar of one day in a chart. Its position and size are in the units of the drawing.
 type bar struct {
 	X, Y, Width, Height string
 	Day                 time.Time
-	Value               string // in words
+	Value               string // value as text
 }
 
-// Newest returns the bars with the newest day first.
+// Newest returns the bars in the order newest day first.
 func (c chart) Newest() []bar {
 	bars := slices.Clone(c.Bars)
 	slices.Reverse(bars)
 	return bars
 }
 
-// usageData has the data of the page of usage.
+// usageData is the data of the page /usage.
 type usageData struct {
 	Has              accounts.Holdings
 	Storage, Request chart
@@ -73,7 +73,7 @@ func (s *surface) usagePage(c *call) error {
 	return s.show(c, http.StatusOK, "usage", "Usage", "usage", d)
 }
 
-// usageCSV serves GET /usage.csv: the days as comma-separated values (RFC 4180).
+// usageCSV serves GET /usage.csv: the usage of each day as CSV.
 func (s *surface) usageCSV(c *call) error {
 	days, err := s.Accounts.Usage(c.ctx, c.who.Account, state.UsageDays)
 	if err != nil {
@@ -90,7 +90,7 @@ func storageChart(days []state.Usage) chart {
 	return chartOf("Stored by day", days, func(u state.Usage) uint64 { return u.Stored }, bytesText)
 }
 
-// requestChart shows the requests of each day.
+// requestChart returns the chart of the requests on each day.
 func requestChart(days []state.Usage) chart {
 	return chartOf("Requests by day", days, func(u state.Usage) uint64 { return u.Requests }, func(n uint64) string {
 		if n == 1 {
@@ -100,7 +100,8 @@ func requestChart(days []state.Usage) chart {
 	})
 }
 
-// chartOf draws one bar for each day. Its zero is at the bottom.
+// chartOf returns a chart with one bar for each day. value returns the number of a day, and text
+// formats a number. The vertical axis begins at 0.
 func chartOf(title string, days []state.Usage, value func(state.Usage) uint64, text func(uint64) string) chart {
 	c := chart{Title: title}
 	if len(days) == 0 {

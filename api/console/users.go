@@ -14,35 +14,35 @@ import (
 // userRows is the number of accounts on a page of users.
 const userRows = 100
 
-// usersData has the data of the page of users.
+// usersData is the data of the page /users.
 type usersData struct {
 	Users  []accounts.User
 	Total  int    // number of accounts that match the filter
-	Filter string // a part of the e-mail address
+	Filter string // the page lists accounts whose e-mail address contains this text
 	Next   string // address of the next page; empty if there is none
 	Links  []linkRow
-	Name   string // e-mail address as it was entered for a new account
+	Name   string // e-mail address that was entered for a new account
 	Error  string
 }
 
-// ownRows bounds the keys and the sessions on the page of a user.
+// ownRows is the maximum number of keys, and of sessions, on the page of a user.
 const ownRows = 50
 
-// userData has the data of the page of a user.
+// userData is the data of the page of a user.
 type userData struct {
 	accounts.Holdings
-	Self  bool     // it is the account of this session
-	Ways  []string // ways to sign in to the account
+	Self  bool     // the account is that of the viewer
+	Ways  []string // ways to sign in to the account, in words
 	Error string
-	Done  string // what was changed
-	// Ledger has the credits, Posting a new id for a posting, and Correct the id of the posting to
-	// correct, if one was chosen.
+	Done  string // text about the change that was just made; empty: none
+	// Ledger has the credits. Posting is the id for a new posting, which makes a retry of the form safe.
+	// Correct is the id of the posting that the new one corrects; empty: none.
 	Ledger           ledgerData
 	Posting, Correct string
-	Usage            chart // what the account stored by day
+	Usage            chart // storage of the account by day
 	OwnKeys          []accounts.Key
 	OwnSessions      []accounts.SessionInfo
-	Ends             *time.Time // when the newest content of the account begins to end; nil: it does not
+	Ends             *time.Time // result of surface.contentEnds for the account
 }
 
 // usersPage serves GET /users.
@@ -123,8 +123,8 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 	return s.show(c, status, "user", has.Email, "users", d)
 }
 
-// changeUser returns the handler of a change of one account. change makes the change, and done
-// says what was changed. If the state refuses the change, the page shows the reason.
+// changeUser returns the handler of a change of one account. change makes the change, and done is
+// the text about it. If the state rejects the change, the page shows the reason.
 func (s *surface) changeUser(done string, change func(c *call, email string) error) func(*call) error {
 	return func(c *call) error {
 		has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
@@ -151,7 +151,7 @@ func (s *surface) setUserPassword(c *call, email string) error {
 	return s.Accounts.SetPassword(c.ctx, email, password)
 }
 
-// setUserAllowance changes how much an account may store without credits.
+// setUserAllowance changes the number of bytes that an account may store without credits.
 func (s *surface) setUserAllowance(c *call, email string) error {
 	bytes, err := parseSize(c.r.PostForm.Get("allowance"))
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *surface) setUserAllowance(c *call, email string) error {
 	return s.Accounts.SetAllowance(c.ctx, email, bytes)
 }
 
-// setUserAdmin makes an account an administrator, or no longer one.
+// setUserAdmin grants or removes the rights of an administrator.
 func (s *surface) setUserAdmin(c *call, email string) error {
 	if email == c.who.Email {
 		return state.Errorf(state.CodeForbidden, "another administrator can change that of your account")
@@ -173,8 +173,8 @@ func (s *surface) setUserDisabled(c *call, email string) error {
 	return s.Accounts.SetDisabled(c.ctx, email, c.r.PostForm.Get("disabled") == "yes")
 }
 
-// removeUser serves POST /users/{id}/remove. The administrator must enter the e-mail address as
-// confirmation.
+// removeUser serves POST /users/{id}/remove. The administrator must enter the e-mail address of
+// the account as confirmation.
 func (s *surface) removeUser(c *call) error {
 	has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
 	if err != nil {
