@@ -417,8 +417,8 @@ func (s *surface) table() []page {
 	}
 }
 
-// New returns the handler of the console, or an error if a required option or an access is
-// missing.
+// New returns the handler of the console. It returns an error if the embedded pages cannot be
+// parsed, or if a route has no access.
 func New(o Options) (http.Handler, error) {
 	if err := o.load(); err != nil {
 		return nil, err

@@ -173,7 +173,7 @@ func (c *call) sessionToken() string {
 	return cookie.Value
 }
 
-// form reads the form of a POST and checks its token.
+// form parses the form of a POST and checks its form token.
 func (c *call) form() error {
 	kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(kind), "application/x-www-form-urlencoded") {

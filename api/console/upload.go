@@ -103,7 +103,8 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader
 }
 
-// put stores a file as an object.
+// put stores a file as the object key. kind is its Content-Type, and size its length in bytes or
+// -1 if unknown.
 func (s *surface) put(c *call, key, kind string, r io.Reader, size int64, wire *web.Patient) error {
 	if err := checkKey(key); err != nil {
 		return err
