@@ -17,10 +17,11 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// check returns an error for a bad value. field is a pointer into Config.
+// check validates the value of one setting. field is a pointer to the field of Config that stores
+// the value. The error says what is wrong with the value.
 type check func(field any) error
 
-// statusAll means every status that a pin can have.
+// statusAll is the value of pinning.default_status that stands for all pin statuses.
 const statusAll = "all"
 
 // pinStatuses are the states of a pin in the Pinning Service API 1.0.0.
@@ -31,8 +32,9 @@ func (c Config) Validate() error {
 	return asError(c.problems(func(setting) source { return source{} }))
 }
 
-// problems checks each setting, and settings that depend on each other. origin returns the
-// source of the value of a setting.
+// problems validates each setting, and then the combinations of settings that depend on each
+// other. origin returns the source from which the value of a setting came; each problem names
+// that source.
 func (c *Config) problems(origin func(setting) source) []Problem {
 	var found []Problem
 	for _, s := range table {
@@ -62,7 +64,7 @@ func (c *Config) problems(origin func(setting) source) []Problem {
 	return found
 }
 
-// prefixes accepts a list of IP addresses and prefixes.
+// prefixes is a check that accepts a list of IP addresses and of prefixes such as 10.0.0.0/8.
 func prefixes(field any) error {
 	if err := entries(field); err != nil {
 		return err
@@ -75,8 +77,8 @@ func prefixes(field any) error {
 	return nil
 }
 
-// parsePrefix parses a prefix, or an address as a prefix of full length. It returns an
-// IPv4-mapped IPv6 prefix as IPv4.
+// parsePrefix parses an IP prefix. It also accepts a single address, for which it returns a
+// prefix of full length. It converts an IPv4-mapped IPv6 prefix to IPv4.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
@@ -88,7 +90,8 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
-// origins accepts a list of origins as browsers send them, and *.
+// origins is a check that accepts a list of web origins in the form in which browsers send them,
+// such as https://app.example.org. An entry can also be "*".
 func origins(field any) error {
 	if err := entries(field); err != nil {
 		return err
@@ -105,7 +108,7 @@ func origins(field any) error {
 	return nil
 }
 
-// between accepts a value from low to high.
+// between returns a check that accepts a value from low to high, including both.
 func between[T cmp.Ordered](low, high T) check {
 	return func(field any) error {
 		value, ok := field.(*T)
@@ -119,7 +122,8 @@ func between[T cmp.Ordered](low, high T) check {
 	}
 }
 
-// autoOr accepts auto, and a time from low to high.
+// autoOr returns a check that accepts an AutoDuration of "auto", and one from low to high,
+// including both.
 func autoOr(low, high time.Duration) check {
 	return func(field any) error {
 		value, ok := field.(*AutoDuration)
@@ -133,7 +137,7 @@ func autoOr(low, high time.Duration) check {
 	}
 }
 
-// plain writes a value for people.
+// plain formats a value for an error message.
 func plain(value any) string {
 	if d, ok := value.(time.Duration); ok {
 		return FormatDuration(d)
@@ -141,7 +145,8 @@ func plain(value any) string {
 	return fmt.Sprint(value)
 }
 
-// oneOf accepts one of words.
+// oneOf returns a check that accepts a string that is one of words. If words is nil, the check
+// accepts every value.
 func oneOf(words []string) check {
 	return func(field any) error {
 		if words == nil {
@@ -155,7 +160,8 @@ func oneOf(words []string) check {
 	}
 }
 
-// allOf accepts a value if all checks accept it.
+// allOf returns a check that accepts a value if all of checks accept it. Its error is that of the
+// first check that fails.
 func allOf(checks ...check) check {
 	return func(field any) error {
 		for _, c := range checks {
@@ -174,7 +180,8 @@ func deref(s *string) string {
 	return *s
 }
 
-// entries accepts a list of texts that are not empty.
+// entries is a check that accepts a list of at most maxEntries strings. Each string is not empty
+// and contains no white space.
 func entries(field any) error {
 	list, ok := field.(*[]string)
 	if !ok {
@@ -191,7 +198,7 @@ func entries(field any) error {
 	return nil
 }
 
-// notEmpty accepts a list that has a value.
+// notEmpty is a check that rejects an empty list.
 func notEmpty(field any) error {
 	if list, ok := field.(*[]string); ok && len(*list) == 0 {
 		return errors.New("at least one value is needed")
@@ -199,11 +206,12 @@ func notEmpty(field any) error {
 	return nil
 }
 
-// multiaddrs accepts a list of multiaddrs. A value that is no multiaddr is so reported before
-// anything is started or written.
+// multiaddrs is a check that accepts a list of multiaddrs. It finds a malformed multiaddr before
+// the node opens a listener or writes a file.
 func multiaddrs(field any) error { return eachAddr(field, nil) }
 
-// listenAddrs accepts multiaddrs of addresses to listen on.
+// listenAddrs is a check that accepts a list of multiaddrs with an IP address and a TCP or UDP
+// port, and without a peer id.
 func listenAddrs(field any) error {
 	return eachAddr(field, func(a multiaddr.Multiaddr) error {
 		p := a.Protocols()
@@ -216,7 +224,7 @@ func listenAddrs(field any) error {
 	})
 }
 
-// peerAddrs accepts multiaddrs of nodes, with their id.
+// peerAddrs is a check that accepts a list of multiaddrs that end with the peer id of a node.
 func peerAddrs(field any) error {
 	return eachAddr(field, func(a multiaddr.Multiaddr) error {
 		if !hasID(a) || len(a) < 2 {
@@ -226,8 +234,9 @@ func peerAddrs(field any) error {
 	})
 }
 
-// joinPlaces accepts tickets, which the member that made them checks, and multiaddrs of
-// nodes.
+// joinPlaces is a check of the values of cluster.join. A value that begins with a slash must be
+// the multiaddr of a node with its peer id. Every other value counts as a join ticket; only the
+// member that issued a ticket can verify it.
 func joinPlaces(field any) error {
 	if slices.Contains(*field.(*[]string), "") {
 		return &openError{errNoPlace}
@@ -247,14 +256,15 @@ func joinPlaces(field any) error {
 	return nil
 }
 
-// errNoPlace is the error for an empty ticket. The ticket is empty if a command that should
-// print it failed.
+// errNoPlace is the error for an empty value of cluster.join. A shell produces an empty value if
+// the command that should print the ticket failed.
 var errNoPlace = errors.New("it is empty; if it comes from $(holdfast token --data DIR), that command printed no ticket: does a node run on DIR?")
 
-// openError is an error about the value of a secret setting that does not show it.
+// openError marks an error about a secret setting as safe to print, because the text of the error
+// does not contain the secret. See problem.
 type openError struct{ error }
 
-// hasID returns whether a multiaddr ends with the id of a node.
+// hasID reports whether a multiaddr ends with a peer id, /p2p/ID.
 func hasID(a multiaddr.Multiaddr) bool {
 	return len(a) > 0 && a[len(a)-1].Protocol().Code == multiaddr.P_P2P
 }
@@ -278,7 +288,7 @@ func eachAddr(field any, judge func(multiaddr.Multiaddr) error) error {
 	return nil
 }
 
-// hostPort accepts host:port with a numeric port, and the empty text.
+// hostPort is a check that accepts an empty string, and host:port with a numeric port.
 func hostPort(field any) error {
 	value, ok := field.(*string)
 	if !ok {
@@ -297,7 +307,8 @@ func hostPort(field any) error {
 	return nil
 }
 
-// shortText accepts a name that people can read on one line.
+// shortText is a check that accepts a string of printable characters that is short enough to be
+// shown as a name on one line. It also accepts an empty string.
 func shortText(field any) error {
 	value := deref(field.(*string))
 	if utf8.RuneCountInString(value) > maxNameRunes || len(value) > maxNameBytes ||
@@ -307,7 +318,8 @@ func shortText(field any) error {
 	return nil
 }
 
-// regionName accepts the name of a region as signatures carry it.
+// regionName is a check that accepts the name of an S3 region: lower case letters, digits and
+// hyphens. The name is part of every AWS signature.
 func regionName(field any) error {
 	value := deref(field.(*string))
 	plain := func(r rune) bool { return r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }
@@ -317,7 +329,7 @@ func regionName(field any) error {
 	return nil
 }
 
-// hostName accepts a host name in lower case without a port, and the empty text.
+// hostName is a check that accepts an empty string, and a host name in lower case without a port.
 func hostName(field any) error {
 	value := deref(field.(*string))
 	if value == "" {
@@ -332,7 +344,7 @@ func hostName(field any) error {
 	return nil
 }
 
-// statuses accepts "all" or names of pin states joined by commas.
+// statuses is a check that accepts "all", and names of pin statuses that are separated by commas.
 func statuses(field any) error {
 	value := deref(field.(*string))
 	if value == statusAll {

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// Config has all settings of one node. Other packages do not use Config; cluster/node makes
-// their own small structs from it.
+// Config has all settings of one node. Other packages do not import Config; cluster/node copies
+// the settings that each package needs into small structs.
 type Config struct {
 	// Data is the folder with all data of the node. It cannot be set in the settings file,
 	// because the file is in it.
 	Data string
 
-	// Unserved lists the settings without effect in this release that the operator has set.
-	// The caller logs them.
+	// Unserved lists settings that the operator has set although this release ignores them. The
+	// caller logs them.
 	Unserved []Unserved
 
 	secretFrom *source // the source of Cluster.SecretFile; nil if it was set in code
@@ -50,7 +50,7 @@ type Config struct {
 	Log      Log
 }
 
-// Unserved is a setting without effect in this release.
+// Unserved is a setting that the operator has set and that this release ignores.
 type Unserved struct {
 	Key    string // section.name
 	Source string // file, variable or flag that set it
@@ -59,7 +59,7 @@ type Unserved struct {
 // Node has the settings of the node itself.
 type Node struct {
 	Name string // name in commands and status; empty means the name of the host
-	Zone string // where the node stands, such as a rack or a data centre; empty: unknown
+	Zone string // location of the node, such as a rack or a data centre; empty: unknown
 }
 
 // Peer has the settings of the embedded IPFS peer: its public host and its cluster host.
@@ -82,9 +82,9 @@ const (
 
 // Cluster has the settings of membership and replication.
 type Cluster struct {
-	Join        []string // tickets or bootstrap multiaddrs; a member looks there for moved members
+	Join        []string // tickets or multiaddrs of members; a node that is a member uses them to find moved members
 	SecretFile  string   // file that holds the cluster secret, see GivenSecret
-	Secret      string   // the cluster secret itself, as in HOLDFAST_SECRET
+	Secret      string   // the cluster secret itself, in hexadecimal, as in HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created
 	WriteCopies int      // durable copies before an acknowledgement; all copies if there are fewer
 	// Heartbeat is the time without a heartbeat from the leader after which members elect
@@ -97,22 +97,23 @@ type Accounts struct {
 	Allowance Size // bytes that a new account can store without credits
 }
 
-// Credits has the settings of charges for storage and requests.
+// Credits has the settings of the credits that accounts pay for storage and requests.
 type Credits struct {
 	GBMonth         int           // credits for a GB-month above the allowance; 0: storage costs nothing
 	MillionRequests int           // credits for a million requests; 0: requests cost nothing
-	Period          time.Duration // length of the periods that are charged
-	Grace           time.Duration // time for which content stays when the credits are used up
+	Period          time.Duration // interval between two charges of an account
+	Grace           time.Duration // time for which an account without credits keeps the content above its allowance
 }
 
 // Pinning has the settings of the Pinning Service API.
 type Pinning struct {
 	Listen        string // host:port, empty is off
-	DefaultStatus string // statuses that a list without a status shows: "all" or names joined by commas
+	DefaultStatus string // statuses of the pins that a list request without a status returns: "all" or names joined by commas
 	Rates
 }
 
-// DefaultStatuses returns the statuses in DefaultStatus; for "all" it returns every status.
+// DefaultStatuses returns the statuses in DefaultStatus as a list. For "all" it returns every pin
+// status.
 func (p Pinning) DefaultStatuses() []string {
 	if p.DefaultStatus == statusAll {
 		return slices.Clone(pinStatuses)
@@ -124,11 +125,11 @@ func (p Pinning) DefaultStatuses() []string {
 type S3 struct {
 	Rates
 	Listen    string        // host:port, empty is off
-	Region    string        // region in signatures and in the answer to HEAD of a bucket
-	Domain    string        // each bucket is also a host under this one; empty means path style only
-	MaxObject Size          // largest size of one PUT
-	MinPart   Size          // smallest size of each part of an upload but the last
-	UploadAge time.Duration // time after which the cluster discards an open upload
+	Region    string        // region in signatures and in the response to HEAD of a bucket
+	Domain    string        // host name of virtual-hosted-style requests, BUCKET.Domain; empty: path style only
+	MaxObject Size          // largest size of the content of one PUT
+	MinPart   Size          // smallest size of a part of a multipart upload, except the last part
+	UploadAge time.Duration // time after which the cluster discards an incomplete multipart upload
 	HashRate  Size          // bytes per second that the node reads to compute missing BLAKE3 hashes
 	// PresignedV2 accepts presigned URLs of signature version 2, the default of boto3.
 	PresignedV2 bool
@@ -140,37 +141,37 @@ type Console struct {
 	URL             string   // origin at which people reach the console; empty: unknown
 	IPFSGateway     string   // origin of the IPFS gateway that pages link to; empty: none
 	OpenID          []OpenID // providers at which people sign in
-	OpenIDPrivate   bool     // dial providers on private and loopback addresses
+	OpenIDPrivate   bool     // permit providers on private and loopback addresses, and plain HTTP to them
 	SignUp          string   // who may open an account: open, invited or off
-	SecurityContact string   // URI for reports of security problems; empty: none
+	SecurityContact string   // contact URI in /.well-known/security.txt; empty: there is no such file
 }
 
 // Paid has the settings of the gateway with payment per request.
 type Paid struct {
 	Listen string // host:port, empty is off
-	// PayTo is the address that is paid, and Facilitator the URL of the service that verifies and
-	// settles payments. Both are required if Listen is set.
+	// PayTo is the EVM address that receives the payments. Facilitator is the URL of the x402
+	// service that verifies and settles them. Both are required if Listen is set.
 	PayTo, Facilitator string
 	Network            string        // name in x402 version 1, such as base-sepolia
 	Timeout            time.Duration // of one request to the facilitator
-	// Asset, ChainID, AssetName and AssetVersion describe the asset. Empty and 0 mean those of
-	// USDC on a known network, see Terms.
+	// Asset, ChainID, AssetName and AssetVersion describe the token in which clients pay. Empty
+	// and 0 mean the values of USDC on Network, if this package knows that network. See Terms.
 	Asset                   string
 	ChainID                 int
 	AssetName, AssetVersion string
-	PriceMiBHour            int  // atomic units for 1 MiB and 1 h
-	Minimum                 int  // atomic units of the smallest price
+	PriceMiBHour            int  // price of 1 MiB for 1 h, in the smallest unit of the asset
+	Minimum                 int  // smallest price of a request, in the smallest unit of the asset
 	PerCopy                 bool // the price is for each copy in the cluster
 	MinTTL, MaxTTL          time.Duration
 	DefaultTTL              time.Duration
 	MaxSize                 Size
-	FacilitatorPrivate      bool // the name of the facilitator may lead to a private address
+	FacilitatorPrivate      bool // the host of Facilitator may resolve to a private address
 }
 
 // Gateway has the settings of the IPFS gateway.
 type Gateway struct {
 	Listen string   // host:port, empty is off
-	Hosts  []string // host names below which each CID has a host of its own
+	Hosts  []string // host names whose subdomains are CIDs, as in CID.HOST
 }
 
 // Admin has the settings of metrics and health checks.
@@ -180,14 +181,15 @@ type Admin struct {
 
 // API has the settings that all HTTP APIs share.
 type API struct {
-	// Rates apply to each API that does not set its own. Inherit keeps the default of each API.
+	// Rates are the defaults of the rates of each API. With the value Inherit, each API has a
+	// default of its own.
 	Rates
 	TrustedProxies  []string // addresses and prefixes whose X-Forwarded-For the node trusts
-	Origins         []string // origins whose scripts can use the API from a browser; "*" means all
+	Origins         []string // origins whose scripts CORS admits to the APIs; "*" means all
 	TLSCert, TLSKey string   // files in PEM form; empty: plain HTTP
-	// NoisyRate is the number of requests per second and processor that the node starts for
-	// noisy accounts while its processors or those of the leader are busy.
-	// 0 means no limit.
+	// NoisyRate limits the requests of noisy accounts while the processors of this node or of
+	// the leader are busy. It is the number of requests that the node starts per second and
+	// processor for all noisy accounts. 0 means no limit.
 	NoisyRate int
 }
 
@@ -200,17 +202,18 @@ type Rates struct {
 	AddressRate, AddressBurst int
 }
 
-// Inherit is the value of a rate or burst in API that is not set.
+// Inherit is the value of a rate or burst of API that the operator has not set. Each API then
+// uses its own default.
 const Inherit = -1
 
-// Session has the settings of sessions, which begin with a password.
+// Session has the settings of sessions. A session begins when a user logs in with a password.
 type Session struct {
 	Idle     time.Duration // time without use after which a session ends
 	Lifetime time.Duration // longest time of a session
 	Tries    int           // allowed wrong passwords per minute for one name; ten times as many are allowed from one address
 }
 
-// ProxyPrefixes returns the parsed TrustedProxies.
+// ProxyPrefixes returns TrustedProxies as parsed prefixes.
 func (a API) ProxyPrefixes() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range a.TrustedProxies {
@@ -221,17 +224,17 @@ func (a API) ProxyPrefixes() []netip.Prefix {
 	return all
 }
 
-// Repair has the settings of the repair of under-replicated content.
+// Repair has the settings of the repair of content that has too few copies.
 type Repair struct {
-	After time.Duration // time that a member is down before its content is placed on others
+	After time.Duration // downtime of a member after which the cluster copies its content to other members
 }
 
-// Tracker has the settings of fetches of pins on this node.
+// Tracker has the settings of the pin tracker, which fetches the content of pins to this node.
 type Tracker struct {
 	Concurrency  int           // largest number of concurrent fetches
 	PerAccount   int           // largest number of concurrent fetches of one account, including those that wait for a block
-	Attempts     int           // fetches after which a pin fails
-	Backoff      time.Duration // time between the first and the second fetch; it doubles for later ones
+	Attempts     int           // number of failed fetches after which a pin fails
+	Backoff      time.Duration // pause between the first and the second fetch; it doubles with each further fetch
 	IdleTimeout  time.Duration // time without a new block after which a fetch fails
 	TotalTimeout time.Duration // longest time of a fetch
 	MaxBytes     Size          // largest size of a pin; 0 means that only the account limits it

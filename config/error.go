@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Error has all problems of the settings.
+// Error reports all problems of the settings at once.
 type Error struct {
 	Problems []Problem // at least one, in the order of their discovery
 }
 
-// Problem is one unknown name or bad value.
+// Problem is an unknown setting or a bad value of a setting.
 type Problem struct {
 	Key    string // section.name; empty if the name is not a setting
 	Source string // file, variable or flag with the value; empty for a value set in code
-	Detail string // for people
-	flag   bool
+	Detail string // text of the problem
+	flag   bool   // Source is a flag
 }
 
 // Error returns all problems on one line.
@@ -27,8 +27,8 @@ func (e *Error) Error() string {
 	return "settings: " + strings.Join(lines, "; ")
 }
 
-// Usage reports whether all problems come from flags, which makes them wrong usage of the
-// command line.
+// Usage reports whether all problems come from flags. In that case the user called the command
+// with wrong arguments.
 func (e *Error) Usage() bool {
 	for _, p := range e.Problems {
 		if !p.flag {
@@ -38,7 +38,8 @@ func (e *Error) Usage() bool {
 	return true
 }
 
-// String returns the problem on one line, with its source and key first.
+// String returns the source, the key and the detail of the problem on one line. It omits those
+// that are empty.
 func (p Problem) String() string {
 	var parts []string
 	if p.Source != "" {
@@ -56,7 +57,8 @@ type source struct {
 	flag bool
 }
 
-// problem returns the problem of a value of s. It does not contain the value of a secret.
+// problem returns the Problem for err, which a check of s returned. If s is a secret setting, it
+// replaces the text of err, which could contain the secret. It keeps the text of an openError.
 func problem(s setting, from source, err error) Problem {
 	detail := err.Error()
 	if open := (*openError)(nil); s.secret && !errors.As(err, &open) {

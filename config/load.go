@@ -19,11 +19,11 @@ import (
 // FileName is the name of the settings file in the data folder.
 const FileName = "config.toml"
 
-// maxFile bounds the settings file, in bytes.
+// maxFile is the maximum size of the settings file in bytes.
 const maxFile = 1 << 20
 
-// Variables and a prefix that begin like settings but belong to others: client
-// commands and the project's own demo and tests.
+// foreign lists variables that begin with EnvPrefix and are not settings of a node. The client
+// commands, the demo and the build use them.
 var foreign = []string{
 	EnvEndpoint, EnvToken, EnvAccessKey, EnvSecretKey, EnvIdentity, EnvIdentityCommand, EnvProfile,
 	EnvPrefix + "DEMO_PEER", EnvPrefix + "BIN",
@@ -31,13 +31,14 @@ var foreign = []string{
 
 const foreignPrefix = EnvPrefix + "TEST_"
 
-// fromKubernetes reports whether Kubernetes made a variable to describe a service to a
-// container. For a service named holdfast the forms are HOLDFAST_SERVICE_HOST,
-// HOLDFAST_SERVICE_PORT, HOLDFAST_SERVICE_PORT_<NAME>, HOLDFAST_PORT, and
+// fromKubernetes reports whether Kubernetes set a variable to describe a service to the
+// container. envLayer ignores such variables. For a service named holdfast their forms are
+// HOLDFAST_SERVICE_HOST, HOLDFAST_SERVICE_PORT, HOLDFAST_SERVICE_PORT_<NAME>, HOLDFAST_PORT, and
 // HOLDFAST_PORT_<N>_<PROTO> alone or followed by _PROTO, _PORT or _ADDR
-// (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables). No
-// section of the settings is called service or port. For a service named holdfast-s3 they begin
-// with HOLDFAST_S3_, as settings do, so the three variables that every service has must be there.
+// (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables). These
+// forms never name a setting, because no section of the settings is called service or port. The
+// variables of a service named holdfast-s3 begin with HOLDFAST_S3_, as the settings of section s3
+// do. For such a prefix fromKubernetes also requires that isService is true.
 func fromKubernetes(variable string, environ map[string]string) bool {
 	name := strings.TrimPrefix(variable, EnvPrefix)
 	if aboutService(name) {
@@ -51,14 +52,15 @@ func fromKubernetes(variable string, environ map[string]string) bool {
 	return false
 }
 
-// isService reports whether the environment has the variables of a Kubernetes service.
+// isService reports whether environ has the three variables that Kubernetes sets for every
+// service: SERVICE_HOST, SERVICE_PORT and PORT, each with prefix before it.
 func isService(prefix string, environ map[string]string) bool {
 	port, err := strconv.ParseUint(environ[prefix+"SERVICE_PORT"], 10, 16)
 	return environ[prefix+"SERVICE_HOST"] != "" && err == nil && port > 0 && strings.Contains(environ[prefix+"PORT"], "://")
 }
 
-// aboutService reports whether a name, without the name of its service, has one of the forms of
-// Kubernetes.
+// aboutService reports whether name has one of the forms of the variables of Kubernetes. name is
+// the rest of a variable after the name of the service, such as SERVICE_HOST.
 func aboutService(name string) bool {
 	switch name {
 	case "SERVICE_HOST", "SERVICE_PORT", "PORT":
@@ -80,10 +82,11 @@ func aboutService(name string) bool {
 		(!more || slices.Contains([]string{"PROTO", "PORT", "ADDR"}, last))
 }
 
-// layer has the values of one source, by key.
+// layer has the values of the settings from one source: the file, the environment or the flags.
+// Both maps have the keys of the settings.
 type layer struct {
-	values map[string]func(field any) error // stores the value in a field
-	origin map[string]source
+	values map[string]func(field any) error // each function parses the value and stores it in *field
+	origin map[string]source                // the key in the file, the variable or the flag
 }
 
 func newLayer() layer {
@@ -118,11 +121,11 @@ func DataDir(flag string, environ []string) (string, error) {
 	return dir, nil
 }
 
-// Load reads the settings of the node whose data folder is dataDir: defaults,
-// then dataDir/config.toml if it is there, then environ (in the form of
-// os.Environ), then the flags that were given on the command line. flags is nil or has
-// been passed to Register. Load returns all bad settings at once as an *Error. Any other
-// error is a failure to read the file.
+// Load reads the settings of the node whose data folder is dataDir. Each of these sources
+// overrides those before it: the defaults, the file dataDir/config.toml if there is one, environ,
+// which has the form of os.Environ, and the flags on the command line. flags is nil, or a parsed
+// set to which Register has added the flags. Load returns all bad settings at once as an *Error.
+// Any other error is a failure to read the file.
 func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error) {
 	c := Default()
 	c.Data = dataDir
@@ -165,8 +168,8 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 	return c, nil
 }
 
-// unserved lists the settings without effect in this release that are set to something other
-// than off.
+// unserved returns the settings that this release ignores and that a source has set to a value
+// that is not empty.
 func unserved(c *Config, origin map[string]source) (all []Unserved) {
 	for _, s := range table {
 		from, set := origin[s.key]
@@ -186,10 +189,11 @@ func unserved(c *Config, origin map[string]source) (all []Unserved) {
 	return all
 }
 
-// settleSecret keeps the secret, or the secret file, of the strongest source that has either,
-// so that --secret-file overrides HOLDFAST_SECRET. An empty value counts as not set, because
-// otherwise a shell variable without a value would create a cluster with a new secret. If one
-// source has both, Validate rejects them.
+// settleSecret stores in c the cluster secret or the secret file of the source with the highest
+// precedence, and clears the values of the other sources. So --secret-file overrides
+// HOLDFAST_SECRET. layers are in ascending order of precedence. An empty value counts as not set,
+// because otherwise a shell variable without a value would create a cluster with a new secret. If
+// one source sets both settings, both stay, and Validate rejects them.
 func settleSecret(c *Config, layers []layer, origin map[string]source) {
 	c.Cluster.Secret, c.Cluster.SecretFile = "", ""
 	for _, l := range slices.Backward(layers) {
@@ -204,7 +208,7 @@ func settleSecret(c *Config, layers []layer, origin map[string]source) {
 	}
 }
 
-// fileLayer reads the settings file. A missing file is an empty layer.
+// fileLayer reads the settings file. If there is no such file, it returns an empty layer.
 func fileLayer(path string) (layer, []Problem, error) {
 	l := newLayer()
 	raw, err := readBounded(path, maxFile)
@@ -218,7 +222,8 @@ func fileLayer(path string) (layer, []Problem, error) {
 	return l, found, nil
 }
 
-// parseFile parses a TOML document. path is its name in problems.
+// parseFile parses the settings file, which is a TOML document. path is the name of the file in
+// the problems.
 func parseFile(path string, raw []byte) (layer, []Problem) {
 	l := newLayer()
 	k := koanf.New(".")
@@ -245,7 +250,7 @@ func knownSection(name string) bool {
 	return slices.ContainsFunc(table, func(s setting) bool { return s.section() == name })
 }
 
-// position returns path with the line of err, if err has one.
+// position returns path:line if err has the line of a syntax error, and path otherwise.
 func position(path string, err error) string {
 	var at interface{ Position() (row, column int) }
 	if errors.As(err, &at) {
@@ -255,18 +260,20 @@ func position(path string, err error) string {
 	return path
 }
 
-// document is a text in memory as koanf wants it.
+// document is a text in memory that implements the Provider interface of koanf.
 type document []byte
 
 // ReadBytes returns the text.
 func (d document) ReadBytes() ([]byte, error) { return d, nil }
 
-// Read always fails, because koanf calls ReadBytes for a document.
+// Read implements koanf.Provider. It always fails, because koanf calls ReadBytes if there is a
+// parser.
 func (d document) Read() (map[string]any, error) {
 	return nil, errors.New("settings: a document is read as bytes")
 }
 
-// envLayer returns the values of variables that begin with EnvPrefix.
+// envLayer returns the settings in environ. It returns a problem for each unknown variable that
+// begins with EnvPrefix.
 func envLayer(environ []string) (layer, []Problem) {
 	l := newLayer()
 	var found []Problem
@@ -290,7 +297,7 @@ func envLayer(environ []string) (layer, []Problem) {
 	return l, found
 }
 
-// flagLayer returns the values of flags on the command line.
+// flagLayer returns the settings that flags on the command line set. flags can be nil.
 func flagLayer(flags *pflag.FlagSet) layer {
 	l := newLayer()
 	if flags == nil {
@@ -314,8 +321,8 @@ func flagLayer(flags *pflag.FlagSet) layer {
 	return l
 }
 
-// lookup returns the variables of environ by name. The last of two entries with the same name
-// counts, as in os/exec.
+// lookup returns environ, which has the form of os.Environ, as a map by name. If a name occurs
+// twice, the last entry applies, as in os/exec.
 func lookup(environ []string) map[string]string {
 	env := make(map[string]string, len(environ))
 	for _, entry := range environ {
@@ -326,7 +333,8 @@ func lookup(environ []string) map[string]string {
 	return env
 }
 
-// readBounded reads a file of at most limit bytes.
+// readBounded returns the content of a file. It returns an error if the file is larger than limit
+// bytes.
 func readBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

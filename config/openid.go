@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Bounds of OpenID providers.
+// Limits of the settings of OpenID providers.
 const (
 	maxProviders  = 16
 	maxValue      = 1024 // bytes of one text
@@ -19,9 +19,9 @@ const (
 
 // OpenID is one OpenID provider: a table [[console.oidc]] of the settings file.
 type OpenID struct {
-	Name             string   // for people; empty means the host of Issuer
-	Issuer           string   // URL, as the provider has it
-	ClientID         string   // id of this service at the provider
+	Name             string   // shown on the login page; empty means the host of Issuer
+	Issuer           string   // issuer URL, exactly as the provider publishes it
+	ClientID         string   // id of the console at the provider
 	ClientSecret     string   // secret of ClientID
 	ClientSecretFile string   // file that has the secret, instead of ClientSecret
 	Scopes           []string // in addition to openid and email
@@ -36,7 +36,8 @@ const (
 	signUpOff     = "off"
 )
 
-// fields returns the keys of the table, in the order in which documents show them.
+// fields returns the keys of a table [[console.oidc]], each with a pointer to the field that
+// stores its value. The documentation shows the keys in this order.
 func (p *OpenID) fields() []struct {
 	name  string
 	field any
@@ -56,7 +57,8 @@ func (p *OpenID) fields() []struct {
 	}
 }
 
-// providersFromFile reads the tables [[console.oidc]].
+// providersFromFile parses the value of console.oidc in the settings file: a list of tables. It
+// does not validate the values of the providers.
 func providersFromFile(value any) ([]OpenID, error) {
 	list, ok := value.([]any)
 	if !ok {
@@ -91,7 +93,7 @@ func providersFromFile(value any) ([]OpenID, error) {
 	return all, nil
 }
 
-// settle completes a provider.
+// settle sets an empty Name to the host of Issuer, and changes Domains and Admins to lower case.
 func (p *OpenID) settle() {
 	if u, err := url.Parse(p.Issuer); err == nil && p.Name == "" {
 		p.Name = u.Host
@@ -103,7 +105,8 @@ func (p *OpenID) settle() {
 	}
 }
 
-// formatProviders writes providers without their secrets.
+// formatProviders returns the names and issuers of providers as a TOML array. It omits the
+// secrets.
 func formatProviders(all []OpenID) string {
 	texts := make([]string, len(all))
 	for i := range all {
@@ -112,7 +115,7 @@ func formatProviders(all []OpenID) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// providers accepts OpenID providers.
+// providers is a check that accepts a list of valid OpenID providers with different ids.
 func providers(field any) error {
 	all, ok := field.(*[]OpenID)
 	if !ok {
@@ -133,8 +136,9 @@ func providers(field any) error {
 	return nil
 }
 
-// ID returns the name of a provider in paths: its letters and digits in lower case, with a hyphen for
-// each run of other characters.
+// ID returns the name of a provider for use in URL paths. It consists of the letters a to z and
+// the digits of Name in lower case, with one hyphen between them for each run of other
+// characters.
 func (p *OpenID) ID() string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(p.Name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
 }
@@ -177,8 +181,9 @@ func (p *OpenID) check() error {
 	return nil
 }
 
-// OpenIDProviders returns the providers with their secrets, which it reads from files where the
-// settings name one. It returns an *Error that names a file that cannot be read or is empty.
+// OpenIDProviders returns the providers with their client secrets. It reads the secret of a
+// provider with a ClientSecretFile from that file. If it cannot read the file, or the file is
+// empty, it returns an *Error that names the provider.
 func (c Config) OpenIDProviders() ([]OpenID, error) {
 	all := slices.Clone(c.Console.OpenID)
 	for i := range all {
@@ -199,7 +204,8 @@ func (c Config) OpenIDProviders() ([]OpenID, error) {
 	return all, nil
 }
 
-// webOrigin accepts an origin of the web, and the empty text.
+// webOrigin is a check that accepts an empty string, and the origin of a website: http or https
+// and a host, without a path.
 func webOrigin(field any) error {
 	value := deref(field.(*string))
 	if value == "" {
@@ -212,7 +218,8 @@ func webOrigin(field any) error {
 	return nil
 }
 
-// contact accepts a URI of section 2.5.3 of RFC 9116, and the empty text.
+// contact is a check that accepts an empty string, and a contact URI of section 2.5.3 of RFC 9116
+// (security.txt).
 func contact(field any) error {
 	value := deref(field.(*string))
 	if value == "" {
@@ -226,7 +233,8 @@ func contact(field any) error {
 	return nil
 }
 
-// signIn checks settings of the console that depend on each other.
+// signIn returns the problems of OpenID and sign-up settings of the console that depend on each
+// other. origin returns the source of the value of a setting.
 func (c *Config) signIn(origin func(setting) source) []Problem {
 	var found []Problem
 	at := func(key string) string {

@@ -21,11 +21,11 @@ const (
 	maxAssetName = 64 // characters
 )
 
-// network is a network with its USDC.
+// network is an EVM network with the USDC token on it.
 type network struct {
 	name                 string
 	chainID              int
-	asset, title, domain string // address, EIP-712 name and version
+	asset, title, domain string // address of the token, and the name and version of its EIP-712 domain
 }
 
 // networks are the networks that need no paid.asset. The names, chain ids, addresses and EIP-712
@@ -49,15 +49,16 @@ var networks = []network{
 	{"skale-base-sepolia", 324705682, "0x2e08028E3C4c2356572E096d8EF835cD5C6030bD", "Bridged USDC (SKALE Bridge)", "1"},
 }
 
-// Asset is the asset in which the paid gateway is paid.
+// Asset is the token in which clients of the paid gateway pay.
 type Asset struct {
 	ChainID       int
-	Address       string // in upper and lower case as its EIP-55 checksum requires
+	Address       string // address of the token contract, in the mixed case of EIP-55
 	Name, Version string // name and version of its EIP-712 domain
 }
 
-// Terms returns the asset of the paid gateway: that of the settings, and for the rest that of a
-// known network. ok is false if the network is unknown and the settings do not describe the asset.
+// Terms returns the token in which clients pay. For fields that the settings leave empty, it uses
+// the values of USDC on the network, if networks has that network. Name and version of USDC are
+// not used for another token. ok is false if a field is still empty.
 func (p *Paid) Terms() (a Asset, ok bool) {
 	i := slices.IndexFunc(networks, func(n network) bool { return n.name == p.Network })
 	var known network
@@ -75,7 +76,7 @@ func (p *Paid) Terms() (a Asset, ok bool) {
 	return a, a.ChainID != 0 && a.Address != "" && a.Name != "" && a.Version != ""
 }
 
-// paid returns the problems of the paid gateway that one setting alone does not show.
+// paid returns the problems of settings of the paid gateway that depend on each other.
 func (c *Config) paid() (found []Problem) {
 	add := func(key, format string, args ...any) {
 		found = append(found, Problem{Key: key, Detail: fmt.Sprintf(format, args...)})
@@ -110,7 +111,7 @@ func knownNetworks() string {
 	return strings.Join(names, ", ")
 }
 
-// paidSettings returns the rows of the paid gateway.
+// paidSettings returns the settings of the section paid, for table.
 func paidSettings() []setting {
 	return []setting{
 		{
@@ -184,7 +185,7 @@ func paidSettings() []setting {
 	}
 }
 
-// address accepts an address on an EVM network, or none.
+// address is a check that accepts an empty string, and an EVM address.
 func address(field any) error {
 	text := deref(field.(*string))
 	if text == "" {
@@ -196,8 +197,9 @@ func address(field any) error {
 	return nil
 }
 
-// networkName accepts the plain name of a network, as version 1 of x402 has it. A name with a colon
-// belongs to version 2, and stock clients of version 1 do not accept it.
+// networkName is a check that accepts the name of a network in the form of x402 version 1, such
+// as base-sepolia. It rejects a name with a colon, which is the form of version 2, because
+// clients of version 1 do not accept that form.
 func networkName(field any) error {
 	text := deref(field.(*string))
 	if text == "" || len(text) > maxNameRunes || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
@@ -206,7 +208,7 @@ func networkName(field any) error {
 	return nil
 }
 
-// serviceURL accepts the URL of a service of others, or none.
+// serviceURL is a check that accepts an empty string, and the URL of an external service.
 func serviceURL(field any) error {
 	text := deref(field.(*string))
 	if text == "" {
@@ -215,7 +217,8 @@ func serviceURL(field any) error {
 	return publicip.CheckService(text)
 }
 
-// assetText accepts a text of the EIP-712 domain of an asset.
+// assetText is a check that accepts a name or version of the EIP-712 domain of a token: at most
+// maxAssetName printable ASCII characters.
 func assetText(field any) error {
 	text := deref(field.(*string))
 	if len(text) > maxAssetName || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {

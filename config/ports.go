@@ -10,23 +10,23 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// endpoint is a port on which a setting listens.
+// endpoint is an address and port on which the node listens because of a setting.
 type endpoint struct {
-	key     string // of the setting
-	given   string // the address, as it was given
+	key     string // key of the setting
+	given   string // the address as the operator wrote it
 	network string // tcp or udp
-	v4, v6  bool   // families that it is of
-	ip      string // empty: all addresses of the families
+	v4, v6  bool   // the node listens on IPv4 and on IPv6
+	ip      string // address or host name; empty: all addresses of the IP versions
 	port    string
 }
 
-// overlaps reports whether a process cannot listen on both.
+// overlaps reports whether a process cannot listen on both e and o.
 func (e *endpoint) overlaps(o *endpoint) bool {
 	return e.network == o.network && e.port == o.port && (e.v4 && o.v4 || e.v6 && o.v6) && (e.ip == "" || o.ip == "" || e.ip == o.ip)
 }
 
-// endpoints returns the ports on which c listens. It omits port 0, and settings without effect
-// in this release.
+// endpoints returns the endpoints of the IPFS hosts and of the HTTP listeners. It omits
+// console.listen, the settings without effect in this release, and endpoints with port 0.
 func (c *Config) endpoints() (all []endpoint) {
 	for _, l := range []struct{ key, addr string }{
 		{"pinning.listen", c.Pinning.Listen}, {"s3.listen", c.S3.Listen}, {"admin.listen", c.Admin.Listen}, {"paid.listen", c.Paid.Listen},
@@ -50,7 +50,9 @@ func (c *Config) endpoints() (all []endpoint) {
 	return all
 }
 
-// addEndpoint adds an address of Go's network: tcp, tcp4, tcp6, and so with udp.
+// addEndpoint appends an endpoint to all and returns the result. network is a network of package
+// net: tcp, tcp4, tcp6, udp, udp4 or udp6. addr is host:port; if it is malformed or the port is
+// 0, addEndpoint returns all unchanged.
 func addEndpoint(all []endpoint, key, given, network, addr string) []endpoint {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "0" {
@@ -75,8 +77,9 @@ func addEndpoint(all []endpoint, key, given, network, addr string) []endpoint {
 	return append(all, e)
 }
 
-// twice returns a problem for each port of two settings, and for each address that is in one
-// list twice. Several transports of one host can share a port.
+// twice returns a problem for each port that two settings use, and for each address that one list
+// contains twice. Addresses of one list may have the same port, because several transports of one
+// host can share a port.
 func (c *Config) twice(origin func(setting) source) (found []Problem) {
 	from := map[string]source{}
 	names := map[string]string{} // what people call a setting

@@ -33,11 +33,12 @@ type Profile struct {
 	AccessKey       string
 	SecretKey       string
 	Identity        string // path of an identity file
-	IdentityCommand string // command that prints the passphrase of the identity, and may print the identity after it
-	Console         string // URL of the console, whose page opens links of shares
+	IdentityCommand string // shell command that prints the passphrase of the identity, and after it optionally the identity
+	Console         string // URL of the console, where the page stands that opens share links
 }
 
-// fields binds the keys of a profile in the file.
+// fields returns the keys of a profile in the file, each with a pointer to the field that stores
+// its value.
 func (p *Profile) fields() map[string]any {
 	return map[string]any{
 		"endpoints": &p.Endpoints, "token": &p.Token, "access_key": &p.AccessKey, "secret_key": &p.SecretKey,
@@ -45,9 +46,9 @@ func (p *Profile) fields() map[string]any {
 	}
 }
 
-// Profiles are the named clusters of a user.
+// Profiles has the profiles of a user. Each profile describes one cluster.
 type Profiles struct {
-	Default string // name of the profile without --profile, or ""
+	Default string // name of the profile that commands without --profile use; "" if there is none
 	Named   map[string]Profile
 }
 
@@ -64,8 +65,8 @@ func ClientFile(environ []string) (string, error) {
 	return filepath.Join(env["HOME"], ".config", "holdfast", FileName), nil
 }
 
-// StateDir returns the folder for journals of clients: $XDG_STATE_HOME/holdfast, or
-// ~/.local/state/holdfast.
+// StateDir returns the folder in which client commands store the journals of uploads:
+// $XDG_STATE_HOME/holdfast, or ~/.local/state/holdfast. environ has the form of os.Environ.
 func StateDir(environ []string) (string, error) {
 	env := lookup(environ)
 	if base := env["XDG_STATE_HOME"]; filepath.IsAbs(base) {
@@ -77,8 +78,9 @@ func StateDir(environ []string) (string, error) {
 	return filepath.Join(env["HOME"], ".local", "state", "holdfast"), nil
 }
 
-// ReadProfiles reads the file with the profiles. A missing file has none. The file has secrets,
-// so it must not be readable by others.
+// ReadProfiles reads the file with the profiles. If there is no such file, it returns no profiles
+// and no error. It returns an error if other users can read the file, because the file contains
+// secrets.
 func ReadProfiles(path string) (Profiles, error) {
 	all := Profiles{Named: map[string]Profile{}}
 	info, err := os.Stat(path)
@@ -144,14 +146,16 @@ func (all *Profiles) read(named map[string]any) error {
 	return nil
 }
 
-// profileName are names that need no quotes in TOML.
+// profileName matches the allowed names of profiles. These names need no quotes in TOML.
 var profileName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ErrProfile is wrapped by errors about the name of a profile: malformed, used already or unknown.
+// ErrProfile is the error for a name of a profile that is malformed, already used, or unknown.
+// Errors that say more wrap it.
 var ErrProfile = errors.New("bad profile")
 
-// AddProfile appends a profile to the file at path, which it creates with mode 0600. The first
-// profile becomes the default.
+// AddProfile appends a profile to the file at path. If there is no file, it creates one with mode
+// 0600, in which the new profile is the default. The error wraps ErrProfile if the name is
+// malformed or already used.
 func AddProfile(path, name string, p Profile) error {
 	if !profileName.MatchString(name) {
 		return fmt.Errorf("%w: the name %q does not consist of 1 to 64 letters, digits, - and _", ErrProfile, name)
@@ -188,7 +192,7 @@ func AddProfile(path, name string, p Profile) error {
 	return replaceFile(path, b.String())
 }
 
-// values returns the keys of a profile that are set.
+// values returns the fields of p that are not empty, by their keys in the file.
 func (p *Profile) values() map[string]any {
 	set := map[string]any{}
 	for key, field := range p.fields() {
@@ -206,8 +210,8 @@ func (p *Profile) values() map[string]any {
 	return set
 }
 
-// replaceFile writes a file of mode 0600. After a crash the file has either its old or its new
-// content.
+// replaceFile replaces the content of a file, or creates the file with mode 0600. After a crash
+// the file has either its old or its new content.
 func replaceFile(path, text string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -231,11 +235,12 @@ func replaceFile(path, text string) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// ClientProfile returns the profile of a client command: the one called name, else that of
-// HOLDFAST_PROFILE, else the default of the file. The variables in environ override its fields.
-// If there is no endpoint, AWS_ENDPOINT_URL is used, and if there is neither a token nor a key
-// pair, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are; `holdfast key create --env` prints
-// these variables. The error wraps ErrProfile if there is no profile with the given name.
+// ClientProfile returns the profile that a client command uses. This is the profile called name;
+// if name is empty, the profile that HOLDFAST_PROFILE names; if that is empty too, the default
+// profile of the file. Variables in environ override fields of the profile. If the result has no
+// endpoint, ClientProfile uses AWS_ENDPOINT_URL. If it has neither a token nor a key pair,
+// ClientProfile uses AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; `holdfast key create --env`
+// prints these variables. The error wraps ErrProfile if there is no profile with the given name.
 func ClientProfile(name string, environ []string) (Profile, error) {
 	env := lookup(environ)
 	if name == "" {

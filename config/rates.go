@@ -2,14 +2,14 @@ package config
 
 import "fmt"
 
-// rate is a setting that limits the requests of one API.
+// rate describes one field of Rates: a limit for the requests to one API.
 type rate struct {
-	name, help string
+	name, help string // name is the key without the section
 	field      func(*Rates) *int
 	check      check
 }
 
-// rates are the fields of Rates, in the order of the file.
+// rates describes the fields of Rates, in the order of the settings file.
 var rates = []rate{
 	{
 		"account_rate", "`requests` per second that one account can send to this node; 0 means no limit",
@@ -29,7 +29,8 @@ var rates = []rate{
 	},
 }
 
-// rateSettings returns the rows of a section with rates.
+// rateSettings returns the settings of the rates of one section, for table. of returns a pointer
+// to the rates of that section.
 func rateSettings(section string, of func(*Config) *Rates) []setting {
 	rows := make([]setting, len(rates))
 	for i, r := range rates {
@@ -41,7 +42,8 @@ func rateSettings(section string, of func(*Config) *Rates) []setting {
 	return rows
 }
 
-// inheritedRates returns the rows of section api, which apply to each API that does not set its own.
+// inheritedRates returns the rate settings of the section api, for table. They are the defaults
+// of the rates of the sections pinning and s3.
 func inheritedRates() []setting {
 	rows := rateSettings("api", func(c *Config) *Rates { return &c.API.Rates })
 	for i := range rows {
@@ -57,8 +59,9 @@ func inheritedRates() []setting {
 	return rows
 }
 
-// settleRates copies the rates of api to each API that does not set its own. A rate that is out of
-// bounds is copied nowhere, so that it is refused once. origin has the settings that a source has set.
+// settleRates copies each rate of the section api to the sections pinning and s3, unless origin
+// shows that they set that rate themselves. It does not copy Inherit and other invalid values, so
+// that Load reports an invalid value only once.
 func settleRates(c *Config, origin map[string]source) {
 	for section, own := range map[string]*Rates{"pinning": &c.Pinning.Rates, "s3": &c.S3.Rates} {
 		for _, r := range rates {

@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Bounds of a cluster secret.
+// Limits of a cluster secret.
 const (
-	maxSecretFile  = 4096 // bytes of a file that holds one
-	minSecretBytes = 16   // of the secret itself
+	maxSecretFile  = 4096 // size of a file with a secret, in bytes
+	minSecretBytes = 16   // length of the decoded secret, in bytes
 )
 
 // GivenSecret returns the cluster secret from Cluster.SecretFile or Cluster.Secret, or nil if
-// neither is set. If the file is unreadable or has no secret, it returns an *Error that names
-// the file. Load does not read the file, because a member does not need it.
+// neither is set. If it cannot read the file, or the file contains no valid secret, it returns an
+// *Error that names the file. Load does not read the file, because a node that is already a
+// member does not need it.
 func (c Config) GivenSecret() ([]byte, error) {
 	path := c.Cluster.SecretFile
 	if path == "" {
@@ -38,8 +39,9 @@ func (c Config) GivenSecret() ([]byte, error) {
 	return nil, asError([]Problem{{Key: "cluster.secret_file", Source: from.name, Detail: err.Error(), flag: from.flag}})
 }
 
-// ParseSecret parses a cluster secret in the form of files and of HOLDFAST_SECRET:
-// hexadecimal on one line, with or without white space around it.
+// ParseSecret decodes a cluster secret from hexadecimal, as it is in secret files and in
+// HOLDFAST_SECRET. White space around the text is ignored. A secret has at least minSecretBytes
+// bytes.
 func ParseSecret(text string) ([]byte, error) {
 	secret, err := hex.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(secret) < minSecretBytes {
@@ -48,7 +50,7 @@ func ParseSecret(text string) ([]byte, error) {
 	return secret, nil
 }
 
-// secretText accepts a cluster secret, or none.
+// secretText is a check that accepts an empty string, and a cluster secret.
 func secretText(field any) error {
 	text := *field.(*string)
 	if text == "" {

@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds of counts and times. They stop a node with a mistyped value that cannot work.
+// Limits of counts, sizes and times. A node whose settings exceed a limit does not start, so that
+// the operator notices a mistyped value.
 const (
 	maxReplication = 32
 	maxConcurrency = 65_536
@@ -27,7 +28,7 @@ const (
 	maxPercent     = 50
 	minScrubCycle  = time.Second
 	minStateCheck  = time.Second
-	maxScrubCycle  = 7 * 24 * time.Hour // the estimate of durability assumes it
+	maxScrubCycle  = 7 * 24 * time.Hour // the estimate of durability assumes no longer cycle
 	maxRate        = 1_000_000
 	minSession     = time.Second
 	maxSession     = 10 * 365 * 24 * time.Hour
@@ -41,11 +42,11 @@ const (
 	maxHost        = 253      // characters of a host name, RFC 1035
 	maxObject      = 48 * TiB // 10,000 parts of 5 GiB
 	minHeartbeat   = 300 * time.Millisecond
-	maxHeartbeat   = 2 * time.Second // a write waits 5 s for a leader
+	maxHeartbeat   = 2 * time.Second // a write waits at most 5 s for a new leader
 	minUploadAge   = time.Minute
 	maxUploadAge   = 365 * 24 * time.Hour
 	maxNameRunes   = 64
-	maxNameBytes   = 128 // what a member's record holds
+	maxNameBytes   = 128 // limit of the replicated record of a member
 	maxEntries     = 64  // values of one repeatable setting
 )
 
@@ -58,7 +59,7 @@ const (
 	envSecret = EnvPrefix + "SECRET" // cluster.secret
 )
 
-// Setting is one row of the table of settings, for help and documentation.
+// Setting describes one setting, for help texts and documentation.
 type Setting struct {
 	Key        string // section.name, as in config.toml
 	Flag       string // flag of `holdfast run` without dashes, empty if there is none
@@ -70,21 +71,22 @@ type Setting struct {
 	Values []string
 }
 
-// setting binds a row of the table to its place in the tree.
+// setting describes one setting: its names, its checks, and the field of Config that stores its
+// value.
 type setting struct {
 	key, flag, env, help string
 
-	field  func(*Config) any // pointer to the value; its type decides the form
-	check  check             // nil when the type accepts the right values by itself
+	field  func(*Config) any // returns a pointer to the field of Config; fromText and fromFile parse by its type
+	check  check             // nil if every value of the type is valid
 	values []string          // the only words that a text setting accepts; nil: no such list
 	secret bool
-	// fileOnly marks a setting that stands in config.toml only. Its variable is refused.
+	// fileOnly marks a setting that can be set only in config.toml. Load rejects its variable.
 	fileOnly bool
 	// unserved marks a setting without effect in this release.
 	unserved bool
 }
 
-// table has all settings, in the order of the file.
+// table lists all settings, in the order of the settings file.
 var table = slices.Concat([]setting{
 	{
 		key: "node.name", flag: "name", help: "`name` of this node in commands and status; empty means the name of the host",
@@ -367,8 +369,9 @@ func (s setting) environment() string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
-// also returns the flag and the variable of s for documents, or the settings file if s has
-// neither.
+// also returns the names by which a setting can be set outside the settings file: its flag, if it
+// has one, and its variable. For a fileOnly setting it returns the name of the settings file. The
+// settings template shows these names.
 func (s setting) also() []string {
 	switch {
 	case s.fileOnly:
@@ -385,7 +388,8 @@ func (s setting) section() string {
 	return section
 }
 
-// Settings returns all settings in the order of the file. The caller can change the slice.
+// Settings returns the descriptions of all settings, in the order of the settings file. The slice
+// is a copy that the caller can change.
 func Settings() []Setting {
 	defaults := Default()
 	rows := make([]Setting, len(table))
@@ -404,8 +408,9 @@ func Settings() []Setting {
 	return rows
 }
 
-// Register adds a flag to flags for each setting that has one. Load takes the same set after
-// parsing. The flag --data is not among them, because it locates the settings, see DataDir.
+// Register adds to flags the flag of each setting that has one. After parsing, the caller passes
+// flags to Load. Register does not add --data, because Load needs the data folder to find the
+// settings file; see DataDir.
 func Register(flags *pflag.FlagSet) {
 	defaults := Default()
 	for _, s := range table {

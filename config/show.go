@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// redacted stands for the value of a secret.
+// redacted replaces the value of a secret in the log.
 const redacted = "REDACTED"
 
-// Redacted returns c with its secrets replaced, for the log. It keeps bootstrap multiaddrs in
-// cluster.join, because only a ticket is a secret.
+// Redacted returns a copy of c without secrets, for the log. It replaces the cluster secret, the
+// client secrets of OpenID providers, and the tickets in cluster.join. Multiaddrs in cluster.join
+// are no secrets and stay.
 func (c Config) Redacted() Config {
 	if c.Cluster.Secret != "" {
 		c.Cluster.Secret = redacted
@@ -33,7 +34,7 @@ func (c Config) Redacted() Config {
 	return c
 }
 
-// LogValue returns the settings by key, redacted.
+// LogValue implements slog.LogValuer. It returns all settings by their keys, without secrets.
 func (c Config) LogValue() slog.Value {
 	c = c.Redacted()
 	attrs := make([]slog.Attr, 0, len(table)+1)
@@ -44,8 +45,8 @@ func (c Config) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Template returns a settings file for a new data folder. It has every setting as a comment
-// with its default.
+// Template returns the text of the settings file that a new data folder gets. It lists every
+// setting with its default, as a comment.
 func Template() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Settings of a Holdfast node. Each line that is commented out shows the default.\n" +

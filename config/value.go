@@ -20,7 +20,7 @@ const (
 	TiB
 )
 
-// String writes s with the largest unit that divides it.
+// String formats s with the largest unit that divides it without a remainder, such as 5GiB.
 func (s Size) String() string {
 	for _, unit := range []struct {
 		size Size
@@ -33,8 +33,8 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// sizeUnits are the units of the text form of Size: powers of 1000 and of 1024, the longest
-// name first.
+// sizeUnits are the units that ParseSize accepts. B is the last one, because ParseSize uses the
+// first unit with which the text ends.
 var sizeUnits = []struct {
 	name string
 	size Size
@@ -50,7 +50,7 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads a size such as 10GiB or 500MB. A size is a whole number and a unit. Units are
+// ParseSize parses a size such as 10GiB or 500MB. A size is a whole number and a unit. Units are
 // powers of 1000 (kB, MB, GB, TB) or 1024 (KiB, MiB, GiB, TiB) in letters of any case, or B.
 // Without a unit the number is in bytes. Spaces around number and unit are ignored.
 func ParseSize(text string) (Size, error) {
@@ -69,7 +69,7 @@ func ParseSize(text string) (Size, error) {
 	return Size(n) * unit, nil
 }
 
-// parseDuration reads a Go duration.
+// parseDuration parses a duration in the syntax of Go, such as 1h30m.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -78,12 +78,13 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// AutoDuration is a duration, or 0 if the program measures it. The text of 0 is "auto".
+// AutoDuration is a duration that the program can choose itself. 0, written as "auto", means that
+// the program measures the suitable duration.
 type AutoDuration time.Duration
 
 const auto = "auto"
 
-// String returns the text of d in settings: "auto" for 0, else as FormatDuration writes it.
+// String formats d for the settings file: "auto" for 0, and the text of FormatDuration otherwise.
 func (d AutoDuration) String() string {
 	if d == 0 {
 		return auto
@@ -102,8 +103,9 @@ func parseAuto(text string) (AutoDuration, error) {
 	return AutoDuration(d), nil
 }
 
-// fromText stores text from the environment or a flag in field. An empty text is an empty list
-// or an empty string. It is not a valid number.
+// fromText parses text from the environment or from a flag by the type of *field, and stores the
+// value there. A list is split at commas. Empty text is an empty list or an empty string; for a
+// number, a size or a time it is an error.
 func fromText(field any, text string) (err error) {
 	switch v := field.(type) {
 	case *string:
@@ -138,8 +140,9 @@ func fromText(field any, text string) (err error) {
 	return err
 }
 
-// fromFile stores a value of the TOML file in field. Each type has one form:
-// a list is written as a list, a number without quotes.
+// fromFile stores value, which the TOML parser returned, in *field. It returns an error if value
+// has the wrong TOML type for *field: for example, it does not accept a number in quotes, or a
+// string for a list.
 func fromFile(field, value any) error {
 	switch v := field.(type) {
 	case *string:
@@ -206,7 +209,7 @@ func fromFile(field, value any) error {
 	return nil
 }
 
-// format writes the value behind field as TOML.
+// format returns the value of *field in the syntax of TOML, or "" for an unknown type.
 func format(field any) string {
 	switch v := field.(type) {
 	case *string:
@@ -233,7 +236,8 @@ func format(field any) string {
 	return ""
 }
 
-// FormatDuration writes d without the units that are zero: 10m, not 10m0s.
+// FormatDuration formats d like time.Duration.String, without trailing units that are zero: 10m
+// and not 10m0s.
 func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
